@@ -1,0 +1,20 @@
+"""Null: nothing is sent. What it takes is the cost of the harness, the floor below every other algorithm.
+
+At p = 4:
+
+    rank         0       1       2       3
+    start        a       b       c       d
+
+Cost: 0. It keeps no promise but that the buffer is unchanged, so it stays out of every comparison.
+
+The idea of timing an empty command: hyperfine, https://github.com/sharkdp/hyperfine (calibration of its shell).
+"""
+
+from collections.abc import Iterator
+
+from hpccoll.schedule import Cost, Index, Layout, Step, all_reduce
+
+
+@all_reduce("null", cost=lambda _p: Cost(rounds=0, sent=0, reduced=0), floor=True)
+def null(_layout: Layout, _me: Index) -> Iterator[Step]:
+    yield from ()

@@ -1,0 +1,19 @@
+"""What goes wrong because of what was asked: one line that names the key, the value and the valid choices."""
+
+from collections.abc import Iterable
+
+
+class BadInputError(ValueError):
+    """Input that cannot be used; the command line prints it as one line and exits with 2.
+
+    Args:
+        key: what was being set, in the user's words (``algorithm``, ``--bytes``, ``sweep.yaml: ranks``).
+        value: what it was set to.
+        expected: the valid choices, or a phrase that says what would be valid.
+    """
+
+    def __init__(self, key: str, value: object, expected: str | Iterable[object]) -> None:
+        if not isinstance(expected, str):
+            expected = "choose from " + ", ".join(str(choice) for choice in expected)
+        super().__init__(f"{key}: {value!r} is not valid: {expected}")
+        self.key, self.value, self.expected = key, value, expected

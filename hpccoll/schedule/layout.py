@@ -1,0 +1,77 @@
+"""Where the ranks are: which of them work, which aggregate, and on which node, rack and rail each one is."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+TIERS = ("rank", "node", "rack", "fabric")
+"""How far a message goes: to the rank itself, inside its node, inside its rack, or between racks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The ranks of a job: the workers first, in order, then the aggregators.
+
+    Args:
+        node: the node of each rank, workers before aggregators.
+        rack: the rack of each rank; one rack for all unless given.
+        rail: the rail (network port of a node) that each rank uses; one rail for all unless given.
+        aggregators: ranks, the last ones, that contribute nothing and end with nothing.
+    """
+
+    node: tuple[int, ...]
+    rack: tuple[int, ...] = ()
+    rail: tuple[int, ...] = ()
+    aggregators: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("rack", "rail"):
+            places = getattr(self, name) or (0,) * len(self.node)
+            if len(places) != len(self.node):
+                raise ValueError(f"{name} names {len(places)} places for {len(self.node)} ranks")
+            object.__setattr__(self, name, places)
+        if not 0 <= self.aggregators < len(self.node):
+            raise ValueError(f"{self.aggregators} aggregators among {len(self.node)} ranks leave no worker")
+
+    @classmethod
+    def of(cls, workers: int, ranks_per_node: int | None = None, aggregators: int = 0) -> "Layout":
+        """Return ``workers`` in blocks of ``ranks_per_node`` (all on one node unless given), each aggregator apart."""
+        per_node = ranks_per_node or workers
+        nodes = -(-workers // per_node)
+        return cls(tuple(me // per_node for me in range(workers)) + tuple(range(nodes, nodes + aggregators)),
+                   aggregators=aggregators)
+
+    @property
+    def ranks(self) -> int:
+        return len(self.node)
+
+    @property
+    def workers(self) -> int:
+        return len(self.node) - self.aggregators
+
+    @property
+    def nodes(self) -> int:
+        """The nodes that hold workers."""
+        return len(set(self.node[: self.workers]))
+
+    @property
+    def ranks_per_node(self) -> int | None:
+        """The workers on every node, or None where the nodes differ."""
+        counts = {self.node[: self.workers].count(node) for node in set(self.node[: self.workers])}
+        return counts.pop() if len(counts) == 1 else None
+
+    @property
+    def mapping(self) -> str:
+        """How consecutive ranks lie on the nodes: ``block``, ``cyclic`` or ``mixed``."""
+        node = self.node[: self.workers]
+        if sum(a != b for a, b in pairwise(node)) == self.nodes - 1:
+            return "block"
+        return "cyclic" if all(a != b for a, b in pairwise(node)) else "mixed"
+
+    def tier(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return, for messages from ``source[i]`` to ``target[i]``, how far they go, as an index of TIERS."""
+        node, rack = np.array(self.node), np.array(self.rack)
+        same_node, same_rack = node[source] == node[target], rack[source] == rack[target]
+        return np.select([source == target, same_node, same_rack], [0, 1, 2], 3)

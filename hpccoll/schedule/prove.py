@@ -1,0 +1,111 @@
+"""Prove: run a schedule on sets of contributions, and see that it keeps the promise of its collective.
+
+A unit of a buffer holds the set of contributions folded into it, as the bits of an int; the empty set is undefined.
+Then, for every rank: nothing undefined is sent or folded; no contribution is counted twice; dst ends as promised.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.schedule.collectives import Collective, Contribution
+from hpccoll.schedule.match import Messages, ScheduleError, match
+from hpccoll.schedule.registry import Schedule
+from hpccoll.schedule.words import Part
+
+_Units = NDArray[np.int64]
+
+
+def prove(collective: Collective, schedules: Iterable[Schedule], *, in_place: bool = True) -> None:
+    """Check each schedule (slice) of an algorithm against its collective.
+
+    Args:
+        collective: what it promises.
+        schedules: the slices; each must keep the promise over its own units.
+        in_place: whether dst begins with what src holds; else it begins undefined.
+
+    Raises:
+        ScheduleError: names the rank, the unit and the contribution that is undefined, missing, doubled or out of place.
+    """
+    for schedule in schedules:
+        state = _State(collective, schedule, in_place=in_place)
+        staged: dict[Messages, list[NDArray[np.object_]]] = {}
+        for moment in match(schedule):
+            for messages in moment.sent:
+                staged[messages] = [state.read(messages, i) for i in range(len(messages.source))]
+            for messages in moment.landed:
+                for i, arrival in enumerate(staged.pop(messages)):
+                    state.land(messages, i, arrival)
+        state.check()
+
+
+def units_of(part: Part, i: int) -> _Units:
+    """Return the units of message ``i`` in the order in which they lie in it."""
+    return np.concatenate([np.arange(np.asarray(r.first)[i], np.asarray(r.last)[i]) for r in part.ranges])
+
+
+def tmp_units(parts: Iterable[Part]) -> int:
+    """Return how many units of tmp the parts use."""
+    return max((int(np.max(r.last, initial=0)) for part in parts if part.buffer == "tmp" for r in part.ranges), default=0)
+
+
+class _State:
+    def __init__(self, collective: Collective, schedule: Schedule, *, in_place: bool) -> None:
+        self.collective, self.schedule = collective, schedule
+        ranks, units = schedule.layout.ranks, schedule.units
+        self.buffers = {name: np.zeros((ranks, units), object) for name in ("src", "dst", "tmp")}
+        for me in range(schedule.layout.workers):
+            for unit in collective.holds("src", me, units):
+                self.buffers["src"][me, unit] = self._bit((me, unit))
+        if in_place:
+            self.buffers["dst"][:] = self.buffers["src"]
+
+    def _bit(self, contribution: Contribution) -> int:
+        origin, unit = contribution
+        return 1 << (origin * self.schedule.units + unit)
+
+    def _names(self, bits: int) -> str:
+        found = (divmod(bit, self.schedule.units) for bit in range(bits.bit_length()) if bits >> bit & 1)
+        return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in found)
+
+    def _cells(self, part: Part, me: int, i: int) -> tuple[NDArray[np.object_], _Units]:
+        units = units_of(part, i)
+        buffer = self.buffers[part.buffer]
+        if part.buffer == "tmp" and len(units) and units.max() >= buffer.shape[1]:
+            buffer = np.hstack([buffer, np.zeros((len(buffer), int(units.max()) + 1), object)])
+            self.buffers["tmp"] = buffer
+        return buffer[me], units
+
+    def _defined(self, part: Part, me: int, i: int) -> NDArray[np.object_]:
+        cells, units = self._cells(part, me, i)
+        for unit in units:
+            if not cells[unit]:
+                raise ScheduleError(f"rank {me} reads {part.buffer}[{unit}], which nothing has defined")
+        return cells[units]
+
+    def read(self, messages: Messages, i: int) -> NDArray[np.object_]:
+        return self._defined(messages.sent, int(messages.source[i]), i)
+
+    def land(self, messages: Messages, i: int, arrival: NDArray[np.object_]) -> None:
+        me = int(messages.target[i])
+        cells, units = self._cells(messages.landed, me, i)
+        if self.collective.units == "free" and list(units) != list(units_of(messages.sent, i)):
+            raise ScheduleError(f"rank {me} puts free units {units_of(messages.sent, i)} in the place of {units}")
+        if messages.own is not None:
+            own = self._defined(messages.own, me, i)
+            for mine, its, unit in zip(own, arrival, units, strict=True):
+                if mine & its and not self.collective.idempotent:
+                    raise ScheduleError(f"rank {me} counts twice in unit {unit}: {self._names(mine & its)}")
+            arrival = own | arrival
+        cells[units] = arrival
+
+    def check(self) -> None:
+        layout, units, dst = self.schedule.layout, self.schedule.units, self.buffers["dst"]
+        for me in range(layout.workers):
+            for unit in self.collective.holds("dst", me, units):
+                promised = sum(map(self._bit, self.collective.promises(layout.workers, me, unit)))
+                if missing := promised & ~dst[me, unit]:
+                    raise ScheduleError(f"rank {me} ends without {self._names(missing)} in unit {unit}")
+                if strange := dst[me, unit] & ~promised:
+                    raise ScheduleError(f"rank {me} ends with {self._names(strange)} in unit {unit}")

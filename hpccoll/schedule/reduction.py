@@ -1,0 +1,35 @@
+"""The reductions: commutative and associative folds of two arrays, with a final scale for the average."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+DTYPES = ("int32", "int64", "float16", "float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A reduction by name; ``fold(a, b, out)`` and then, once at the end, ``scale(out, p)``."""
+
+    name: str
+    fold: np.ufunc
+    averages: bool = False
+
+    def scale(self, values: NDArray[np.generic], p: int) -> None:
+        """Divide the folded ``values`` by the number of contributions, in place; integers round down."""
+        if self.averages:
+            divide = np.floor_divide if np.issubdtype(values.dtype, np.integer) else np.divide
+            divide(values, np.array(p, values.dtype), values)
+
+
+REDUCTIONS = {
+    reduction.name: reduction
+    for reduction in (
+        Reduction("sum", np.add),
+        Reduction("prod", np.multiply),
+        Reduction("min", np.minimum),
+        Reduction("max", np.maximum),
+        Reduction("avg", np.add, averages=True),
+    )
+}

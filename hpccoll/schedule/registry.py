@@ -1,0 +1,99 @@
+"""What a schedule is, and what an algorithm declares of itself beside its name."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from hpccoll.errors import BadInputError
+from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.words import Index, Step
+
+Parameter: TypeAlias = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The steps of every rank over one slice of the buffer, cut into ``units``."""
+
+    layout: Layout
+    units: int
+    steps: Callable[[Index], Iterator[Step]]
+
+
+Program: TypeAlias = Callable[..., Iterator[Step]] | Callable[..., Schedule] | Callable[..., tuple[Schedule, ...]]
+"""A generator of (layout, me), or a function of the layout that composes one schedule or one for each slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an algorithm takes on its critical path: ``rounds`` alpha + ``sent`` S beta + ``reduced`` S gamma."""
+
+    rounds: float
+    sent: float
+    reduced: float
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A restriction on the layout, in words that finish the sentence "it needs ..."."""
+
+    words: str
+    met: Callable[[Layout], bool]
+
+
+def at_least(workers: int) -> Need:
+    return Need(f"at least {workers} workers", lambda layout: layout.workers >= workers)
+
+
+power_of_two = Need("a power-of-two number of workers", lambda layout: layout.workers.bit_count() == 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A registered algorithm.
+
+    Args:
+        name: the bare name, such as ``ring``.
+        collective: the name of its collective.
+        program: its text.
+        cost: its cost from p, tested against what ``count`` finds; None where it is not a formula of p alone.
+        needs: restrictions; a planner skips a layout that does not meet them, with the reason.
+        floor: whether it is an empty schedule that only measures the harness.
+    """
+
+    name: str
+    collective: str
+    program: Program
+    cost: Callable[[int], Cost] | None = None
+    needs: tuple[Need, ...] = ()
+    floor: bool = False
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The algorithm's own parameters with their defaults: the keyword-only arguments of its text."""
+        signature = inspect.signature(self.program)
+        return {name: p.default for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+    def unmet(self, layout: Layout) -> str | None:
+        """Return why the algorithm cannot run on ``layout``, or None where it can."""
+        unmet = [need.words for need in self.needs if not need.met(layout)]
+        return f"{self.name} needs {' and '.join(unmet)}" if unmet else None
+
+    def slices(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
+        """Return the schedules, one for each slice of the buffer.
+
+        Raises:
+            BadInputError: for a parameter that the algorithm has not, or a layout that it cannot run on.
+        """
+        for name in parameters:
+            if name not in self.parameters:
+                choices = ", ".join(self.parameters) or "nothing: it has no parameters"
+                raise BadInputError(f"parameter of {self.name}", name, f"choose from {choices}")
+        if reason := self.unmet(layout):
+            raise BadInputError("algorithm", self.name, reason)
+        if inspect.isgeneratorfunction(self.program):
+            program = self.program
+            return (Schedule(layout, layout.workers, lambda me: program(layout, me, **parameters)),)
+        composed = cast("Schedule | tuple[Schedule, ...]", self.program(layout, **parameters))
+        return composed if isinstance(composed, tuple) else (composed,)

@@ -1,0 +1,128 @@
+"""The words of a schedule: what one rank sends, receives, reduces and copies in one step.
+
+A rank or a unit is an int, or an array that holds it for every rank at once; then a step describes the whole cluster.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Index: TypeAlias = int | np.integer | NDArray[np.integer]
+Truth: TypeAlias = bool | np.bool | NDArray[np.bool]
+
+NONE = -1
+"""The peer that nobody is: a send to it or a receive from it does nothing (MPI's PROC_NULL)."""
+
+
+class Range(NamedTuple):
+    """The units first, first + 1, ... last - 1."""
+
+    first: Index
+    last: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Ranges of units in a named buffer, in the order in which they lie in a message."""
+
+    buffer: str
+    ranges: tuple[Range, ...]
+
+    def __add__(self, other: "Part") -> "Part":
+        if self.buffer != other.buffer:
+            raise ValueError(f"a part lies in one buffer, not in {self.buffer} and {other.buffer}")
+        return Part(self.buffer, self.ranges + other.ranges)
+
+    def within(self, buffer: str) -> "Part":
+        """Return the same units of another buffer."""
+        return Part(buffer, self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A buffer of units: ``dst[3]`` is a unit, ``dst[2:5]`` a range, ``dst[2:5] + dst[0]`` a part of two ranges."""
+
+    name: str
+
+    def __getitem__(self, units: Index | slice) -> Part:
+        if isinstance(units, slice):
+            return Part(self.name, (Range(units.start, units.stop),))
+        return Part(self.name, (Range(units, units + 1),))
+
+
+src = Buffer("src")
+dst = Buffer("dst")
+tmp = Buffer("tmp")
+
+
+def _part(units: Part | Index) -> Part:
+    """A bare unit means that unit of dst."""
+    return units if isinstance(units, Part) else dst[units]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Send:
+    """Send ``part`` to ``peer``, as it was before the step."""
+
+    peer: Index
+    part: Part
+
+    def __init__(self, peer: Index, part: Part | Index) -> None:
+        object.__setattr__(self, "peer", peer)
+        object.__setattr__(self, "part", _part(part))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Receive:
+    """Replace ``part`` by what ``peer`` sends."""
+
+    peer: Index
+    part: Part
+
+    def __init__(self, peer: Index, part: Part | Index) -> None:
+        object.__setattr__(self, "peer", peer)
+        object.__setattr__(self, "part", _part(part))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Reduce:
+    """Fold what ``peer`` sends with ``own`` into ``part``; ``own`` is ``part`` itself unless said otherwise."""
+
+    peer: Index
+    part: Part
+    own: Part
+
+    def __init__(self, peer: Index, part: Part | Index, own: Part | None = None) -> None:
+        object.__setattr__(self, "peer", peer)
+        object.__setattr__(self, "part", _part(part))
+        object.__setattr__(self, "own", _part(part) if own is None else own)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy ``source``, as it was before the step, to ``target`` on the same rank."""
+
+    source: Part
+    target: Part
+
+
+Action: TypeAlias = Send | Receive | Reduce | Copy
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Step:
+    """Actions that run at once: sends read the buffers as they were, arrivals are folded in the order listed."""
+
+    actions: tuple[Action, ...]
+
+    def __init__(self, *actions: Action) -> None:
+        object.__setattr__(self, "actions", actions)
+
+
+def only(condition: Truth, peer: Index) -> Index:
+    """Return ``peer`` where ``condition`` holds and NONE elsewhere."""
+    if isinstance(condition, np.ndarray) or isinstance(peer, np.ndarray):
+        return np.where(condition, peer, NONE)
+    return peer if condition else NONE

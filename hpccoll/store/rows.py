@@ -1,0 +1,92 @@
+"""The rows and runs that everything after the measurement reads: export, report, model, notebooks.
+
+A row is one case of one attempt; the names of its fields are the contract of ``hpccoll export`` and do not change
+within a schema version. Seconds and bytes per second, unscaled; what is absent is ``None``, never NaN and never 0.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One case of one attempt."""
+
+    case_id: str
+    run_id: str
+    job: str
+    attempt: int
+    collective: str
+    algorithm: str  # the bare registered name: ring, never ring/mpi
+    transport: str
+    device: str
+    dtype: str
+    op: str | None
+    in_place: bool
+    mapping: str
+    root: int | None
+    params: Mapping[str, int | str]
+    variant: str | None
+    bytes: int  # what was really moved: the S of algbw
+    requested_bytes: int
+    ranks: int  # workers
+    nodes: int
+    ranks_per_node: int | None  # None where the nodes differ
+    aggregators: int
+    iterations: int
+    timing: str  # the rule: 'max' (the longest duration over ranks) or 'span' (latest end minus earliest start)
+    median_s: float | None
+    p99_s: float | None
+    ci_low_s: float | None  # 95 % confidence interval of the median
+    ci_high_s: float | None
+    algbw_Bps: float | None
+    busbw_Bps: float | None
+    cpu_s: float | None  # CPU seconds of a rank per operation, the largest over ranks
+    wire_bytes_predicted: int | None  # between nodes, all ranks together, per operation
+    wire_bytes_measured: int | None
+    wrong: int | None  # elements, over ranks and timed iterations
+    status: str  # ok, wrong, failed, skipped, partial
+    reason: str | None  # why it is not ok
+    converged: bool | None  # the confidence interval became tight within the time budget
+    oversubscribed: bool
+    executed: str  # the algorithm that ran, as far as the evidence goes; 'unknown' without evidence
+    evidence: str | None
+    kind: str  # measured, measured on a testbed, measured on a shared GPU, simulated, modelled
+    floor: bool  # an empty schedule: the cost of the harness; stays out of maps, efficiency and ratios
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One attempt at one job: where and with what its rows were measured."""
+
+    run_id: str
+    job: str
+    attempt: int
+    created: str  # ISO 8601, UTC
+    status: str  # complete, or partial: it ended before its last case
+    kind: str
+    machine: str  # one line for the subtitle of a chart: "2 cores of Intel Xeon ... on 1 node (host)"
+    path: str  # the raw file
+    provenance: Mapping[str, object]  # allow-listed: versions, libraries, hosts, CPU, launcher, git commit, variables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A planned case without a usable result."""
+
+    case: str  # the case in words
+    job: str
+    status: str  # failed, wrong, skipped, not run
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What was found below some paths."""
+
+    rows: tuple[Row, ...]
+    runs: tuple[Run, ...]
+    planned: int  # cases; those skipped by plan not counted
+    missing: tuple[Missing, ...] = ()
+    skipped: tuple[Missing, ...] = ()  # skipped on purpose, at planning or in the job, each with its reason
+    config: Mapping[str, object] = field(default_factory=dict)

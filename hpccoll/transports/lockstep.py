@@ -1,0 +1,56 @@
+"""Lockstep: all ranks in one process on NumPy arrays, no MPI: the reference that other transports are held against."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hpccoll.schedule import Messages, Part, match
+from hpccoll.schedule.words import Range
+from hpccoll.transports.operation import Array, Operation
+
+
+def lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -> None:
+    """Do ``operation`` once on the buffers of all ranks.
+
+    Args:
+        operation: what to do.
+        src: of each rank, ``operation.elements("src")`` long; not read in place.
+        dst: of each rank, ``operation.elements("dst")`` long.
+    """
+    for lane in range(operation.lanes):
+        staged: dict[Messages, list[Array]] = {}
+        memory = _Memory(operation, lane, src, dst)
+        for moment in match(operation.lane(lane)):
+            for m in moment.sent:
+                staged[m] = [memory.read(m.sent, me, i) for i, me in enumerate(m.source)]
+            for m in moment.landed:
+                for i, (me, arrival) in enumerate(zip(m.target, staged.pop(m), strict=True)):
+                    folded = arrival if m.own is None else operation.reduction.fold(memory.read(m.own, me, i), arrival)
+                    memory.write(m.landed, me, i, folded)
+    for me in range(operation.layout.workers):
+        operation.reduction.scale(dst[me], operation.layout.workers)
+
+
+class _Memory:
+    """The buffers of all ranks, read and written by parts of one lane."""
+
+    def __init__(self, operation: Operation, lane: int, src: Sequence[Array], dst: Sequence[Array]) -> None:
+        self.cut, self.lane, self.dtype = operation.cut, lane, operation.dtype
+        self.buffers = {"src": list(src), "dst": list(dst), "tmp": [np.empty(0, self.dtype) for _ in dst]}
+
+    def _spans(self, part: Part, me: int, i: int) -> list[tuple[int, int]]:
+        ranges = tuple(Range(np.asarray(r.first)[i], np.asarray(r.last)[i]) for r in part.ranges)
+        return self.cut.spans(self.lane, me, Part(part.buffer, ranges))
+
+    def read(self, part: Part, me: int, i: int) -> Array:
+        pieces = [self.buffers[part.buffer][me][a:b] for a, b in self._spans(part, me, i)]
+        return np.concatenate(pieces) if pieces else np.empty(0, self.dtype)
+
+    def write(self, part: Part, me: int, i: int, values: Array) -> None:
+        spans = self._spans(part, me, i)
+        if part.buffer == "tmp" and spans and spans[-1][1] > len(self.buffers["tmp"][me]):
+            self.buffers["tmp"][me] = np.resize(self.buffers["tmp"][me], max(b for _, b in spans))
+        done = 0
+        for a, b in spans:
+            self.buffers[part.buffer][me][a:b] = values[done : done + b - a]
+            done += b - a

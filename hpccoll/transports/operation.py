@@ -1,0 +1,94 @@
+"""What a transport is given to compile, and what it gives back."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.schedule import Collective, Cut, Layout, Reduction, Schedule, out_of_place
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One collective call: its promise, its schedules, and the shape of its buffers.
+
+    Args:
+        collective: what is promised.
+        layout: of all ranks.
+        schedules: the slices of an algorithm, written in place; empty for a vendor's own call.
+        count: elements of the whole buffer (free units) or of one block (owned units).
+        dtype: of the elements.
+        reduction: folds two arrays.
+        in_place: whether dst begins with the contribution; else it is in src, and dst begins undefined.
+        channels: pieces of each slice that advance independently.
+        window: how many lanes (slices times channels) are in flight at once.
+    """
+
+    collective: Collective
+    layout: Layout
+    schedules: tuple[Schedule, ...]
+    count: int
+    dtype: np.dtype[np.generic]
+    reduction: Reduction
+    in_place: bool
+    channels: int = 1
+    window: int = 1
+
+    @property
+    def lanes(self) -> int:
+        return len(self.schedules) * self.channels
+
+    @property
+    def cut(self) -> Cut:
+        return Cut(self.collective, self.count, self.schedules[0].units, self.lanes, self.dtype.itemsize)
+
+    def lane(self, number: int) -> Schedule:
+        """Return the schedule of a lane, for the placement that is asked."""
+        schedule = self.schedules[number % len(self.schedules)]
+        return schedule if self.in_place else out_of_place(self.collective, schedule)
+
+    def elements(self, buffer: str) -> int:
+        """Return the elements of src or dst at every rank."""
+        held = self.collective.source if buffer == "src" else self.collective.target
+        return self.count * (self.collective.blocks(self.layout.workers) if held == "all" else 1)
+
+
+class Plan(Protocol):
+    """An operation compiled for one set of buffers."""
+
+    def run(self) -> None:
+        """Do the operation once; when it returns, this rank's part of it is complete."""
+
+    def where(self) -> str:
+        """Return how far a run has come, for a person who wonders why it does not end."""
+
+    def close(self) -> None:
+        """Free what the plan holds; it cannot run again."""
+
+
+class Transport(Protocol):
+    """How bytes move."""
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        """Return a buffer of ``count`` elements from memory that this transport moves well."""
+
+    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+        """Compile ``operation``, on all ranks together, for these buffers (src is not read in place).
+
+        Raises:
+            PlanMismatchError: where the ranks' plans do not fit together.
+        """
+
+
+class PlanMismatchError(RuntimeError):
+    """Two ranks disagree on what they send each other; names both."""
+
+
+def aligned_empty(count: int, dtype: np.dtype[np.generic], alignment: int = 4096) -> Array:
+    """Return an uninitialised array whose first element lies on a page."""
+    room = np.empty(count * dtype.itemsize + alignment, np.uint8)
+    offset = -room.ctypes.data % alignment
+    return room[offset : offset + count * dtype.itemsize].view(dtype)

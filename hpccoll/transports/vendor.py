@@ -1,0 +1,58 @@
+"""Vendor: the library's own collective, called the way its users call it."""
+
+from collections.abc import Callable
+
+import numpy as np
+from mpi4py import MPI
+
+from hpccoll.transports.operation import Array, Operation, Plan, aligned_empty
+
+_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
+
+
+class VendorMpi:
+    """The collectives of an MPI library, at its default settings."""
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self.comm = comm
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        return aligned_empty(count, dtype)
+
+    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+        return VendorPlan(self.comm, operation, src, dst)
+
+
+def _all_reduce(comm: MPI.Intracomm, operation: Operation, src: Array | MPI.InPlaceType, dst: Array) -> Callable[[], object]:
+    op = _OPS[operation.reduction.name]
+    return lambda: comm.Allreduce(src, dst, op)
+
+
+def _all_gather(comm: MPI.Intracomm, _operation: Operation, src: Array | MPI.InPlaceType, dst: Array) -> Callable[[], object]:
+    return lambda: comm.Allgather(src, dst)
+
+
+def _barrier(comm: MPI.Intracomm, _operation: Operation, _src: Array | MPI.InPlaceType, _dst: Array) -> Callable[[], object]:
+    return comm.Barrier
+
+
+CALLS = {"all_reduce": _all_reduce, "all_gather": _all_gather, "barrier": _barrier}
+"""The call of each collective that the library has."""
+
+
+class VendorPlan:
+    """One call of the library; an average is its sum and our one scale."""
+
+    def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
+        source = MPI.IN_PLACE if operation.in_place else src
+        call = CALLS[operation.collective.name](comm, operation, source, dst)
+        self._name = operation.collective.name
+        self.run: Callable[[], object] = call
+        if operation.reduction.averages:
+            self.run = lambda: (call(), operation.reduction.scale(dst, operation.layout.workers))
+
+    def where(self) -> str:
+        return f"inside the library's {self._name}"
+
+    def close(self) -> None:
+        """Nothing is held."""

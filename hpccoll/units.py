@@ -1,0 +1,37 @@
+"""Sizes, times and rates between people and numbers: sizes are binary (64M is 64 MiB), GB is 1e9 bytes."""
+
+import re
+
+from hpccoll.errors import BadInputError
+
+_SIZE = re.compile(r"(?P<number>\d+)\s*(?P<prefix>[kKmMgGtT]?)(?:i?[bB])?")
+_PREFIXES = ("", "K", "M", "G", "T")
+
+
+def parse_size(text: str | int, key: str = "bytes") -> int:
+    """Return the bytes that ``text`` names: ``8``, ``64K``, ``4 MiB``; prefixes are powers of 1024.
+
+    Raises:
+        BadInputError: where ``text`` is no size.
+    """
+    match = _SIZE.fullmatch(str(text).strip())
+    if not match:
+        raise BadInputError(key, text, "a number of bytes such as 8, 64K, 4M or 1G (powers of 1024)")
+    return int(match["number"]) * 1024 ** _PREFIXES.index(match["prefix"].upper())
+
+
+def format_size(nbytes: int) -> str:
+    """Return ``nbytes`` as people write it, exact: ``8 B``, ``64 KiB``, ``4 MiB``, ``1000 B``."""
+    power = 0
+    while nbytes and nbytes % 1024 == 0 and power < len(_PREFIXES) - 1:
+        nbytes //= 1024
+        power += 1
+    return f"{nbytes} {_PREFIXES[power]}{'iB' if power else 'B'}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration with three significant digits and a fitting unit: ``5.61 us``, ``12.8 ms``."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
