@@ -1,0 +1,111 @@
+"""A case and a job: what is asked to be measured, before anyone measures it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from hpccoll.errors import BadInputError
+
+Parameter = int | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One point of a sweep.
+
+    Args:
+        collective: by name, such as ``all_reduce``.
+        algorithm: the bare registered name, or ``native`` for the library's own.
+        transport: how bytes move: ``mpi``.
+        device: where buffers lie: ``cpu``.
+        dtype: of the elements, by NumPy's name.
+        op: the reduction, None for collectives that do not reduce.
+        bytes: the size S that is asked, as nccl-tests counts it; what no element fits in is left out.
+        in_place: whether the contribution and the result share a buffer.
+        root: the rank of a rooted collective, None for others.
+        params: parameters of the algorithm and the transport that differ from their defaults.
+    """
+
+    collective: str
+    algorithm: str
+    transport: str = "mpi"
+    device: str = "cpu"
+    dtype: str = "float32"
+    op: str | None = "sum"
+    bytes: int
+    in_place: bool = False
+    root: int | None = None
+    params: Mapping[str, Parameter] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The case in one word, unique within a job."""
+        words = [self.collective, self.algorithm, self.transport, self.device, self.dtype]
+        words += [self.op] if self.op else []
+        words += [f"{self.bytes}B", "in" if self.in_place else "out"]
+        words += [] if self.root is None else [f"root{self.root}"]
+        words += [f"{name}={value}" for name, value in sorted(self.params.items())]
+        return ".".join(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long a case is measured.
+
+    Args:
+        warmup: iterations that are thrown away, for each case.
+        min_iterations: timed at least.
+        max_iterations: timed at most.
+        seconds: of wall time that a case may take, once it has its least iterations.
+        precision: half of the 95 % confidence interval over the median, at which a case has converged.
+        timeout: seconds without progress after which a rank is said to be stuck.
+    """
+
+    warmup: int = 5
+    min_iterations: int = 20
+    max_iterations: int = 1000
+    seconds: float = 1.0
+    precision: float = 0.02
+    timeout: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One allocation, one environment, many cases, in an order shuffled by ``seed``."""
+
+    name: str
+    ranks: int
+    nodes: int = 1
+    seed: int = 1
+    effort: Effort = field(default_factory=Effort)
+    cases: tuple[Case, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Identifies what is asked; a result file of another one is never continued."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        read = json.loads(text)
+        cases = tuple(Case(**case) for case in read.pop("cases"))
+        return cls(**{**read, "effort": Effort(**read["effort"])}, cases=cases)
+
+    @classmethod
+    def load(cls, path: Path) -> "Job":
+        """Read a job file.
+
+        Raises:
+            BadInputError: where there is no such file or it is not a job.
+        """
+        try:
+            return cls.from_json(path.read_text())
+        except OSError as error:
+            raise BadInputError("--job", str(path), f"a readable file ({error.strerror})") from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInputError("--job", str(path), f"a job file as 'hpccoll plan' writes it ({error})") from None
