@@ -109,3 +109,40 @@ class Job:
             raise BadInputError("--job", str(path), f"a readable file ({error.strerror})") from None
         except (ValueError, TypeError, KeyError) as error:
             raise BadInputError("--job", str(path), f"a job file as 'hpccoll plan' writes it ({error})") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A case that was left out on purpose when the sweep was planned, and why."""
+
+    case: str
+    job: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a sweep comes to: jobs to run one after the other, and cases left out."""
+
+    name: str
+    profile: str
+    jobs: tuple[Job, ...]
+    skips: tuple[Skip, ...]
+    estimated_s: float
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, sort_keys=True)
+
+    @classmethod
+    def load(cls, path: Path) -> "Plan":
+        """Read plan.json.
+
+        Raises:
+            BadInputError: where it is no plan.
+        """
+        try:
+            read = json.loads(path.read_text())
+            jobs = tuple(Job.from_json(json.dumps(job)) for job in read.pop("jobs"))
+            return cls(**{**read, "skips": tuple(Skip(**skip) for skip in read["skips"])}, jobs=jobs)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise BadInputError("plan", str(path), f"a plan as 'hpccoll plan' writes it ({error})") from None

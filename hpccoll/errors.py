@@ -17,3 +17,7 @@ class BadInputError(ValueError):
             expected = "choose from " + ", ".join(str(choice) for choice in expected)
         super().__init__(f"{key}: {value!r} is not valid: {expected}")
         self.key, self.value, self.expected = key, value, expected
+
+    def __reduce__(self) -> tuple[type["BadInputError"], tuple[str, object, str]]:
+        # Rank 0 finds what is wrong with a file and tells the others.
+        return type(self), (self.key, self.value, self.expected)

@@ -95,18 +95,27 @@ def _ring_factor(p: int) -> float:
 
 
 all_reduce = Collective(
-    "all_reduce", "free", "all", "all",
+    name="all_reduce",
+    units="free",
+    source="all",
+    target="all",
     promises=lambda p, _me, unit: _everyone(p, unit),
     busbw=lambda p: 2 * (p - 1) / p,
     reduces=True,
 )
 all_gather = Collective(
-    "all_gather", "owned", "own", "all",
+    name="all_gather",
+    units="owned",
+    source="own",
+    target="all",
     promises=lambda _p, _me, unit: {(unit, unit)},
     busbw=_ring_factor,
 )
 barrier = Collective(
-    "barrier", "free", "all", "all",
+    name="barrier",
+    units="free",
+    source="all",
+    target="all",
     promises=lambda p, _me, unit: _everyone(p, unit),
     busbw=None,
     reduces=True,

@@ -8,7 +8,7 @@ import numpy as np
 from hpccoll.schedule.collectives import Collective
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.registry import Schedule
-from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step
+from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step, only
 
 
 def _rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], Part]) -> Step:
@@ -64,7 +64,7 @@ def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | No
     role = np.argsort(rank)
 
     def peer(role_of_peer: Index) -> Index:
-        return np.where(np.equal(role_of_peer, NONE), NONE, rank[role_of_peer])
+        return only(role_of_peer != NONE, rank[role_of_peer])
 
     def part(old: Part) -> Part:
         if units is None:
@@ -73,7 +73,7 @@ def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | No
         return Part(old.buffer, tuple(Range(unit, unit + 1) for unit in named))
 
     def steps(me: Index) -> Iterator[Step]:
-        for step in schedule.steps(role[me]):
+        for step in schedule.steps(role[me] if isinstance(me, np.ndarray) else int(role[me])):
             yield _rewrite(step, peer, part)
 
     return Schedule(schedule.layout, schedule.units, steps)
@@ -91,7 +91,7 @@ def within(
     Args:
         layout: of all ranks; a rank in no group does nothing.
         units: of the whole.
-        groups: disjoint groups of ranks; the i-th of a group has the role i in ``inner``.
+        groups: disjoint groups of ranks, workers before aggregators; the i-th of a group has the role i in ``inner``.
         inner: makes the schedule of a group from its own layout.
         place: where unit ``unit`` of the schedule of group ``group`` begins among the units of the whole, so that
             unit u of the group is the range from place(group, u) to place(group, u + 1).
@@ -99,7 +99,8 @@ def within(
     home = {me: (number, role) for number, group in enumerate(groups) for role, me in enumerate(group)}
 
     def sublayout(group: Sequence[int]) -> Layout:
-        return Layout(*(tuple(places[me] for me in group) for places in (layout.node, layout.rack, layout.rail)))
+        node, rack, rail = (tuple(places[me] for me in group) for places in (layout.node, layout.rack, layout.rail))
+        return Layout(node, rack, rail, aggregators=sum(me >= layout.workers for me in group))
 
     schedules = [inner(sublayout(group)) for group in groups]
 
@@ -122,10 +123,11 @@ def within(
 
 
 def out_of_place(collective: Collective, schedule: Schedule) -> Schedule:
-    """Return ``schedule``, written in place, for a dst that begins undefined: a unit is read in src until it is written.
+    """Return ``schedule``, written in place, for a dst that begins undefined.
 
-    So no time goes into a copy, but for units that the schedule never writes, which are copied at the end. A part with
-    both written and unwritten units lies in two buffers: it is completed by a copy before the step.
+    A unit is read in src until it is written, so that no time goes into copies, but for units that the schedule never
+    writes, which are copied at the end. A part with both written and unwritten units lies in two buffers: it is
+    completed by a copy before the step.
     """
 
     def steps(me: Index) -> Iterator[Step]:

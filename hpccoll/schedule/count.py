@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.layout import TIERS
-from hpccoll.schedule.match import match
+from hpccoll.schedule.match import Messages, match
 from hpccoll.schedule.registry import Schedule
-
-_Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class Counts:
         messages: sent by each rank, int [rank, tier].
         sent: bytes sent by each rank, int [rank, tier]; a rank's copies to itself are in tier 0.
         reduced: bytes folded by each rank, int [rank].
-        rounds: the most messages that follow from one another.
+        rounds: the most steps with messages that follow one another.
         critical_bytes: the most bytes that are sent one after another, where a rank sends and receives at once.
         critical_reduced: the most bytes that are folded one after another.
     """
@@ -42,37 +40,47 @@ class Counts:
 
 def count(schedules: Sequence[Schedule], cut: Cut) -> Counts:
     """Count a whole operation: every lane of ``cut``, whose schedules are taken in turn from the slices."""
-    layout = schedules[0].layout
+    lanes = [_count_lane(schedules[lane % len(schedules)], cut, lane) for lane in range(cut.lanes)]
+    return Counts(
+        messages=np.sum([lane.messages for lane in lanes], axis=0),
+        sent=np.sum([lane.sent for lane in lanes], axis=0),
+        reduced=np.sum([lane.reduced for lane in lanes], axis=0),
+        rounds=max(lane.rounds for lane in lanes),
+        critical_bytes=sum(lane.critical_bytes for lane in lanes),
+        critical_reduced=sum(lane.critical_reduced for lane in lanes),
+    )
+
+
+def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
+    layout = schedule.layout
     messages = np.zeros((layout.ranks, len(TIERS)), np.int64)
     sent = np.zeros_like(messages)
     reduced = np.zeros(layout.ranks, np.int64)
-    critical = np.zeros((cut.lanes, 3), np.int64)
-    for lane in range(cut.lanes):
-        path = np.zeros((3, layout.ranks), np.int64)  # rounds, bytes and folded bytes that have led to each rank
-        for moment in match(schedules[lane % len(schedules)]):
-            step = np.zeros((4, layout.ranks), np.int64)  # rounds, bytes out, bytes in, bytes folded of each rank
-            before = path.copy()
-            for m in moment.landed:
-                nbytes = np.asarray(cut.lengths(lane, m.sent)) * cut.itemsize
-                tier = layout.tier(m.source, m.target)
-                moved = nbytes > 0
-                np.add.at(messages, (m.source[moved], tier[moved]), 1)
-                np.add.at(sent, (m.source, tier), nbytes)
-                folded = nbytes if m.own is not None else np.zeros_like(nbytes)
-                np.add.at(reduced, m.target, folded)
-                away = m.source != m.target
-                np.maximum.at(step[0], m.target, moved & away)
-                np.add.at(step[1], m.source, nbytes * away)
-                np.add.at(step[2], m.target, nbytes * away)
-                np.add.at(step[3], m.target, folded)
-                for ends in (m.source, m.target), (m.target, m.source):
-                    for along in range(3):
-                        np.maximum.at(path[along], ends[1], before[along][ends[0]])
-            path += [step[0], np.maximum(step[1], step[2]), step[3]]
-        critical[lane] = path.max(axis=1)
-    return Counts(
-        messages, sent, reduced,
-        rounds=int(critical[:, 0].max()),
-        critical_bytes=int(critical[:, 1].sum()),
-        critical_reduced=int(critical[:, 2].sum()),
-    )
+    path = np.zeros((layout.ranks, 3), np.int64)  # rounds, bytes and folded bytes up to the start of each rank's step
+    awaited = np.zeros_like(path)  # the same, up to the start of the steps that its step cannot end before
+    step = np.zeros((layout.ranks, 4), np.int64)  # in its step: whether messages, bytes out, bytes in, bytes folded
+    departed: dict[Messages, NDArray[np.int64]] = {}
+    for moment in match(schedule):
+        for m in moment.sent:
+            nbytes = cut.lengths(lane, m.sent) * cut.itemsize
+            tier = layout.tier(m.source, m.target)
+            away = nbytes * (tier > 0)
+            np.add.at(messages, (m.source, tier), nbytes > 0)
+            np.add.at(sent, (m.source, tier), nbytes)
+            np.maximum.at(step[:, 0], m.source, away > 0)
+            np.add.at(step[:, 1], m.source, away)
+            departed[m] = path[m.source]
+        for m in departed:
+            np.maximum.at(awaited, m.source, path[m.target])
+        for m in moment.landed:
+            np.maximum.at(awaited, m.target, departed.pop(m))
+            nbytes = cut.lengths(lane, m.landed) * cut.itemsize
+            away = nbytes * (m.source != m.target)
+            np.maximum.at(step[:, 0], m.target, away > 0)
+            np.add.at(step[:, 2], m.target, away)
+            np.add.at(step[:, 3], m.target, nbytes * (m.own is not None))
+        taken = np.stack([step[:, 0], np.maximum(step[:, 1], step[:, 2]), step[:, 3]], axis=1)
+        path[moment.ended] = (np.maximum(path, awaited) + taken)[moment.ended]
+        reduced[moment.ended] += step[moment.ended, 3]
+        step[moment.ended] = 0
+    return Counts(messages, sent, reduced, *map(int, path.max(axis=0)))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule.collectives import Collective
-from hpccoll.schedule.words import Index, Part
+from hpccoll.schedule.words import Part
 
 GRAIN = 128
 """Bounds are multiples of this many bytes where the size allows: two cache lines, and a full NVLink packet."""
@@ -57,10 +57,10 @@ class Cut:
             return bounds(size, self.units, max(1, GRAIN // self.itemsize))
         return np.arange(self.units + 1, dtype=np.int64) * size
 
-    def lengths(self, lane: int, part: Part) -> Index:
-        """Return the elements of ``part`` in ``lane``; an array where the part's ranges are arrays."""
+    def lengths(self, lane: int, part: Part) -> NDArray[np.int64]:
+        """Return the elements of ``part`` in ``lane``; one for each entry of its ranges where they are arrays."""
         edges = self.edges(lane)
-        return sum((edges[r.last] - edges[r.first] for r in part.ranges), start=np.int64(0))
+        return np.asarray(sum((edges[r.last] - edges[r.first] for r in part.ranges), start=np.int64(0)))
 
     def spans(self, lane: int, me: int, part: Part) -> list[tuple[int, int]]:
         """Return the element ranges [start, stop) of ``part`` in its buffer at rank ``me``, adjacent ones joined."""

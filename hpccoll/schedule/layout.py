@@ -40,8 +40,8 @@ class Layout:
         """Return ``workers`` in blocks of ``ranks_per_node`` (all on one node unless given), each aggregator apart."""
         per_node = ranks_per_node or workers
         nodes = -(-workers // per_node)
-        return cls(tuple(me // per_node for me in range(workers)) + tuple(range(nodes, nodes + aggregators)),
-                   aggregators=aggregators)
+        homes = [me // per_node for me in range(workers)]
+        return cls((*homes, *range(nodes, nodes + aggregators)), aggregators=aggregators)
 
     @property
     def ranks(self) -> int:

@@ -8,7 +8,7 @@ describes the whole cluster and is paired at once; from the first step that cann
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeAlias
 
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule.registry import Schedule
-from hpccoll.schedule.words import NONE, Copy, Index, Part, Range, Receive, Reduce, Send, Step
+from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step
 
 Ranks: TypeAlias = NDArray[np.int64]
 
 
 class ScheduleError(ValueError):
-    """A schedule that is not one: says at which rank and step, and what is wrong."""
+    """A schedule that is not one: says at which rank, and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,11 +45,12 @@ class Round:
     """One logical time: messages whose sender has started its step, and messages whose receiver ends its step.
 
     A message is read when it is sent and folded when it lands, which may be rounds later; ``landed`` is in the order in
-    which arrivals are folded.
+    which arrivals are folded. ``ended`` are the ranks whose step ends, those that only send among them.
     """
 
     sent: tuple[Messages, ...]
     landed: tuple[Messages, ...]
+    ended: Ranks
 
 
 def match(schedule: Schedule) -> Iterator[Round]:
@@ -57,7 +58,7 @@ def match(schedule: Schedule) -> Iterator[Round]:
 
     Raises:
         ScheduleError: for a message without a partner, partners of different length, units outside the buffer, a
-            message to oneself, or ranks that wait for each other for ever.
+            message to oneself, an arrival in src, or ranks that wait for each other for ever.
     """
     everyone = np.arange(schedule.layout.ranks, dtype=np.int64)
     steps = schedule.steps(everyone)
@@ -67,12 +68,16 @@ def match(schedule: Schedule) -> Iterator[Round]:
             step = next(steps)
         except StopIteration:
             return
-        except (TypeError, ValueError):  # it branches on the rank; a true error comes again, rank by rank
+        except (
+            TypeError,
+            ValueError,
+            AttributeError,
+        ):  # it branches on the rank; a true error comes again, rank by rank
             break
         messages = _pair_aligned(schedule, step, everyone)
         if messages is None:
             break
-        yield Round(messages, messages)
+        yield Round(messages, messages, everyone)
         aligned += 1
     yield from _pair_one_by_one(schedule, aligned)
 
@@ -97,26 +102,32 @@ def _pair(schedule: Schedule, source: Ranks, target: Ranks, sent: Part, arrival:
         _spread_part(landed, target),
         None if own is None else _spread_part(own, target),
     )
-    lengths = [
-        sum((np.asarray(r.last) - np.asarray(r.first) for r in part.ranges), start=np.zeros(len(source), np.int64))
-        for part in (messages.sent, messages.landed, messages.own or messages.landed)
-    ]
-    if (lengths[0] != lengths[1]).any() or (lengths[1] != lengths[2]).any():
-        at = int(np.flatnonzero((lengths[0] != lengths[1]) | (lengths[1] != lengths[2]))[0])
-        raise ScheduleError(
-            f"rank {source[at]} sends {lengths[0][at]} units where rank {target[at]} expects {lengths[1][at]}"
+    if landed.buffer == "src" and len(target):
+        raise ScheduleError(f"rank {target[0]} writes src, which is only read")
+    sends, *others = [
+        (verb, _check(schedule, part, at))
+        for verb, part, at in (
+            ("sends", messages.sent, source),
+            ("expects", messages.landed, target),
+            ("folds with", messages.own or messages.landed, target),
         )
-    for part, at_rank in ((messages.sent, source), (messages.landed, target), (messages.own or messages.landed, target)):
-        for r in part.ranges:
-            top = schedule.units if part.buffer != "tmp" else np.iinfo(np.int64).max
-            wrong = (np.asarray(r.first) < 0) | (np.asarray(r.last) > top) | (np.asarray(r.first) > np.asarray(r.last))
-            if wrong.any():
-                at = int(np.flatnonzero(wrong)[0])
-                raise ScheduleError(
-                    f"rank {at_rank[at]} names {part.buffer}[{np.asarray(r.first)[at]}:{np.asarray(r.last)[at]}] "
-                    f"of {schedule.units} units"
-                )
+    ]
+    for verb, length in others:
+        for i in np.flatnonzero(length != sends[1])[:1]:
+            raise ScheduleError(f"rank {source[i]} sends {sends[1][i]} units where rank {target[i]} {verb} {length[i]}")
     return messages
+
+
+def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
+    """Return the units of ``part`` at each of the ranks ``at``, after seeing that it has room for them."""
+    room = np.iinfo(np.int64).max if part.buffer == "tmp" else schedule.units
+    length = np.zeros(len(at), np.int64)
+    for r in part.ranges:
+        first, last = np.asarray(r.first), np.asarray(r.last)
+        for i in np.flatnonzero((first < 0) | (last > room) | (first > last))[:1]:
+            raise ScheduleError(f"rank {at[i]} names {part.buffer}[{first[i]}:{last[i]}] of {schedule.units} units")
+        length += last - first
+    return length
 
 
 def _pair_aligned(schedule: Schedule, step: Step, everyone: Ranks) -> tuple[Messages, ...] | None:
@@ -146,92 +157,88 @@ def _pair_aligned(schedule: Schedule, step: Step, everyone: Ranks) -> tuple[Mess
 
 
 @dataclass(slots=True)
-class _Program:
-    """The steps of one rank, how far it is, and for each step the messages in it and the ranks it waits for."""
+class _Place:
+    """A step of one rank: its messages, and the steps (rank, number) of others that have to start before it ends."""
 
-    steps: list[Step]
-    at: int
-    sent: list[list[Messages]]
-    landed: list[list[Messages]]
-    partners: list[list[tuple[int, int]]]
+    step: Step
+    sent: list[Messages] = field(default_factory=list)
+    landed: list[Messages] = field(default_factory=list)
+    partners: list[tuple[int, int]] = field(default_factory=list)
 
 
 def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
     ranks = range(schedule.layout.ranks)
-    programs = []
-    for me in ranks:
-        steps = list(islice(schedule.steps(me), skip, None))
-        programs.append(_Program(steps, 0, *([[] for _ in steps] for _ in range(3))))
+    programs = [[_Place(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
     _pair_all(schedule, programs, skip)
-    fresh = list(ranks)
-    while any(program.at < len(program.steps) for program in programs):
-        sent = [m for me in fresh if programs[me].at < len(programs[me].steps) for m in programs[me].sent[programs[me].at]]
-        fresh = [
-            me
-            for me, program in enumerate(programs)
-            if program.at < len(program.steps)
-            and all(programs[peer].at >= step for peer, step in program.partners[program.at])
-        ]
-        if not fresh:
-            raise ScheduleError(_deadlock(programs, skip))
-        landed = [m for me in fresh for m in programs[me].landed[programs[me].at]]
-        yield Round(tuple(sent), tuple(landed))
-        for me in fresh:
-            programs[me].at += 1
+    at = [0 for _ in ranks]
+    live = started = [me for me in ranks if programs[me]]
+    while live:
+        ended = [me for me in live if all(at[peer] >= number for peer, number in programs[me][at[me]].partners)]
+        if not ended:
+            raise ScheduleError(_deadlock(programs, at, skip))
+        sent = [m for me in started for m in programs[me][at[me]].sent]
+        landed = [m for me in ended for m in programs[me][at[me]].landed]
+        yield Round(tuple(sent), tuple(landed), np.array(ended))
+        for me in ended:
+            at[me] += 1
+        live = [me for me in ranks if at[me] < len(programs[me])]
+        started = [me for me in ended if at[me] < len(programs[me])]
 
 
-def _pair_all(schedule: Schedule, programs: list[_Program], skip: int) -> None:
+def _pair_all(schedule: Schedule, programs: list[list[_Place]], skip: int) -> None:
     """Fill in the messages and partners of every step."""
     sends: dict[tuple[int, int, int], list[tuple[int, Part]]] = defaultdict(list)
     arrivals: dict[tuple[int, int, int], list[tuple[int, int, Receive | Reduce]]] = defaultdict(list)
     for me, program in enumerate(programs):
-        for number, step in enumerate(program.steps):
-            ordinal: dict[tuple[type, int], int] = defaultdict(int)
-            for action in step.actions:
+        for number, here in enumerate(program):
+            for action, peer, k in _numbered(here.step, me):
                 if isinstance(action, Copy):
                     itself = np.array([me])
-                    messages = _pair(schedule, itself, itself, action.source, action)
-                    program.sent[number].append(messages)
-                    program.landed[number].append(messages)
-                    continue
-                peer = int(action.peer)
-                if peer == NONE:
-                    continue
-                if peer == me or not 0 <= peer < len(programs):
+                    here.sent.append(_pair(schedule, itself, itself, action.source, action))
+                    here.landed.append(here.sent[-1])
+                elif peer == me or not 0 <= peer < len(programs):
                     raise ScheduleError(f"rank {me}, step {number + skip}: {peer} is no peer")
-                kind = Send if isinstance(action, Send) else Receive
-                k = ordinal[kind, peer]
-                ordinal[kind, peer] += 1
-                if isinstance(action, Send):
+                elif isinstance(action, Send):
                     sends[me, peer, k].append((number, action.part))
                 else:
-                    program.landed[number].append(_PENDING)
-                    arrivals[peer, me, k].append((number, len(program.landed[number]) - 1, action))
-    for key in sends.keys() | arrivals.keys():
-        source, target, k = key
-        if len(sends[key]) != len(arrivals[key]):
+                    arrivals[peer, me, k].append((number, len(here.landed), action))
+                    here.landed.append(_PENDING)
+    for source, target, k in sorted(sends.keys() | arrivals.keys()):
+        out, back = sends[source, target, k], arrivals[source, target, k]
+        if len(out) != len(back):
             raise ScheduleError(
-                f"rank {source} sends {len(sends[key])} messages to rank {target} which receives {len(arrivals[key])}"
+                f"rank {source} sends {len(out)} messages to rank {target} which receives {len(back)}"
                 + (f" (message {k} of a step)" if k else "")
             )
-        for (sent_in, part), (landed_in, place, arrival) in zip(sends[key], arrivals[key], strict=True):
+        for (sent_in, part), (landed_in, place, arrival) in zip(out, back, strict=True):
             messages = _pair(schedule, np.array([source]), np.array([target]), part, arrival)
-            programs[source].sent[sent_in].append(messages)
-            programs[target].landed[landed_in][place] = messages
-            programs[source].partners[sent_in].append((target, landed_in))
-            programs[target].partners[landed_in].append((source, sent_in))
+            programs[source][sent_in].sent.append(messages)
+            programs[target][landed_in].landed[place] = messages
+            programs[source][sent_in].partners.append((target, landed_in))
+            programs[target][landed_in].partners.append((source, sent_in))
+
+
+def _numbered(step: Step, me: int) -> Iterator[tuple[Action, int, int]]:
+    """Yield every action that has a peer, the peer, and how many of its kind with that peer precede it in the step."""
+    before: dict[tuple[bool, int], int] = defaultdict(int)
+    for action in step.actions:
+        peer = me if isinstance(action, Copy) else int(action.peer)
+        if peer != NONE:
+            kind = isinstance(action, Send), peer
+            yield action, peer, before[kind]
+            before[kind] += 1
 
 
 _PENDING = Messages(np.array([]), np.array([]), Part("dst", ()), Part("dst", ()), None)
 """Keeps the place of an arrival in the listed order until its sender is known."""
 
 
-def _deadlock(programs: list[_Program], skip: int) -> str:
+def _deadlock(programs: list[list[_Place]], at: list[int], skip: int) -> str:
     waits = [
-        f"rank {me} in step {program.at + skip} waits for rank {peer} to reach step {step + skip}"
+        f"rank {me} in step {at[me] + skip} waits for rank {peer} to reach step {number + skip}"
         for me, program in enumerate(programs)
-        if program.at < len(program.steps)
-        for peer, step in program.partners[program.at]
-        if programs[peer].at < step
+        if at[me] < len(program)
+        for peer, number in program[at[me]].partners
+        if at[peer] < number
     ]
     return "deadlock: " + "; ".join(waits)

@@ -23,10 +23,10 @@ def prove(collective: Collective, schedules: Iterable[Schedule], *, in_place: bo
     Args:
         collective: what it promises.
         schedules: the slices; each must keep the promise over its own units.
-        in_place: whether dst begins with what src holds; else it begins undefined.
+        in_place: whether dst begins with the contributions, and src undefined; else the other way round.
 
     Raises:
-        ScheduleError: names the rank, the unit and the contribution that is undefined, missing, doubled or out of place.
+        ScheduleError: names the rank, the unit, and the contribution that is missing, doubled or out of place.
     """
     for schedule in schedules:
         state = _State(collective, schedule, in_place=in_place)
@@ -42,12 +42,8 @@ def prove(collective: Collective, schedules: Iterable[Schedule], *, in_place: bo
 
 def units_of(part: Part, i: int) -> _Units:
     """Return the units of message ``i`` in the order in which they lie in it."""
-    return np.concatenate([np.arange(np.asarray(r.first)[i], np.asarray(r.last)[i]) for r in part.ranges])
-
-
-def tmp_units(parts: Iterable[Part]) -> int:
-    """Return how many units of tmp the parts use."""
-    return max((int(np.max(r.last, initial=0)) for part in parts if part.buffer == "tmp" for r in part.ranges), default=0)
+    units = [unit for r in part.ranges for unit in range(np.asarray(r.first)[i], np.asarray(r.last)[i])]
+    return np.array(units, np.int64)
 
 
 class _State:
@@ -55,11 +51,10 @@ class _State:
         self.collective, self.schedule = collective, schedule
         ranks, units = schedule.layout.ranks, schedule.units
         self.buffers = {name: np.zeros((ranks, units), object) for name in ("src", "dst", "tmp")}
+        contributed = self.buffers["dst" if in_place else "src"]
         for me in range(schedule.layout.workers):
             for unit in collective.holds("src", me, units):
-                self.buffers["src"][me, unit] = self._bit((me, unit))
-        if in_place:
-            self.buffers["dst"][:] = self.buffers["src"]
+                contributed[me, unit] = self._bit((me, unit))
 
     def _bit(self, contribution: Contribution) -> int:
         origin, unit = contribution

@@ -48,6 +48,8 @@ class Buffer:
 
     def __getitem__(self, units: Index | slice) -> Part:
         if isinstance(units, slice):
+            if units.start is None or units.stop is None or units.step is not None:
+                raise ValueError(f"{self.name}: a range of units has a first and a last, and no stride")
             return Part(self.name, (Range(units.start, units.stop),))
         return Part(self.name, (Range(units, units + 1),))
 

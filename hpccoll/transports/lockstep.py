@@ -48,8 +48,9 @@ class _Memory:
 
     def write(self, part: Part, me: int, i: int, values: Array) -> None:
         spans = self._spans(part, me, i)
-        if part.buffer == "tmp" and spans and spans[-1][1] > len(self.buffers["tmp"][me]):
-            self.buffers["tmp"][me] = np.resize(self.buffers["tmp"][me], max(b for _, b in spans))
+        room = max((b for _, b in spans), default=0)
+        if part.buffer == "tmp" and room > len(self.buffers["tmp"][me]):
+            self.buffers["tmp"][me] = np.resize(self.buffers["tmp"][me], room)
         done = 0
         for a, b in spans:
             self.buffers[part.buffer][me][a:b] = values[done : done + b - a]

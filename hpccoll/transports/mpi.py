@@ -19,7 +19,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.schedule import NONE, Copy, Part, Receive, Reduce, Send, Step
+from hpccoll.schedule import NONE, Copy, Part, Receive, Reduce, ScheduleError, Send, Step
 from hpccoll.schedule.words import Range
 from hpccoll.transports.operation import Array, Operation, Plan, PlanMismatchError, aligned_empty
 
@@ -28,6 +28,15 @@ PERSISTENT_REQUESTS = 65536
 
 TAGS_PER_LANE = 32
 """The most messages from one rank to another in a step; MPI promises tags up to 32767."""
+
+LANE_UNIT = 1 << 20
+"""Bytes of a unit at which another channel pays: folding one then overlaps the transfer of another, in cache."""
+
+
+def default_channels(nbytes: int, p: int) -> int:
+    """Return the channels that ``nbytes`` over ``p`` ranks are moved in unless a case says otherwise."""
+    return max(1, min(64, nbytes // (p * LANE_UNIT)))
+
 
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 Span: TypeAlias = tuple[int, int]
@@ -105,9 +114,11 @@ class MpiPlan:
 
     def _run_one(self) -> None:
         wait = MPI.Request.Waitall
-        for self._at[0], step in enumerate(self._sequences[0]):
+        self._at[0] = 0
+        for step in self._sequences[0]:
             wait(step.start())
             step.finish()
+            self._at[0] += 1
 
     def _run_several(self) -> None:
         self._at[:] = [0] * len(self._sequences)
@@ -166,7 +177,7 @@ def _compare(comm: MPI.Intracomm, operation: Operation, sequences: list[list[Com
     """See that what each rank sends to each other is what that one expects.
 
     Raises:
-        PlanMismatchError: names both ranks.
+        PlanMismatchError: on every rank; names both ranks of each pair that disagrees.
     """
     what = f"{operation.collective.name} {operation.count} {operation.dtype} {operation.reduction.name}".encode()
     digests: dict[tuple[bool, int], hashlib.blake2b] = defaultdict(lambda: hashlib.blake2b(what, digest_size=8))
@@ -176,9 +187,11 @@ def _compare(comm: MPI.Intracomm, operation: Operation, sequences: list[list[Com
                 _, count, datatype = message.data
                 digests[message.sends, message.peer].update(b"%d %d;" % (message.tag, count * datatype.size))
     theirs = comm.alltoall([digests[True, peer].digest() for peer in range(comm.size)])
-    for peer, digest in enumerate(theirs):
-        if digest != digests[False, peer].digest():
-            raise PlanMismatchError(f"rank {peer} is about to send what rank {comm.rank} does not expect")
+    strange = [peer for peer, digest in enumerate(theirs) if digest != digests[False, peer].digest()]
+    pairs = [(peer, me) for me, peers in enumerate(comm.allgather(strange)) for peer in peers]
+    if pairs:
+        words = [f"rank {source} is about to send what rank {target} does not expect" for source, target in pairs]
+        raise PlanMismatchError("; ".join(words))
 
 
 class _Compiler:
@@ -213,8 +226,8 @@ class _Compiler:
 
     def _landing(self, lane: int, step: Step) -> int:
         """Return the elements that the arrivals and copies of a step could need of scratch."""
-        landing = (action.target if isinstance(action, Copy) else action.part
-                   for action in step.actions if not isinstance(action, Send))
+        arrivals = [action for action in step.actions if not isinstance(action, Send)]
+        landing = [action.target if isinstance(action, Copy) else action.part for action in arrivals]
         return sum(b - a for part in landing for a, b in self.cut.spans(lane, self.me, part))
 
     def _step(self, lane: int, step: Step, scratch: Array) -> CompiledStep:
@@ -226,13 +239,15 @@ class _Compiler:
             length = sum(len(view) for view in target)
             room = scratch[used : used + length]
             if isinstance(action, Copy):
-                used += self._copy(compiled, lane, step, place, target, room)
+                used += self._copy(compiled, lane, action, room, touched=self._touched(lane, step, place))
                 continue
             sends, peer = isinstance(action, Send), int(action.peer)
             if peer == NONE:
                 continue
             tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
             ordinal[sends, peer] += 1
+            if ordinal[sends, peer] > TAGS_PER_LANE:
+                raise ScheduleError(f"rank {self.me} has over {TAGS_PER_LANE} messages with rank {peer} in one step")
             if not length:
                 continue
             if isinstance(action, Reduce):
@@ -249,12 +264,10 @@ class _Compiler:
             compiled.messages.append(Message(sends, self._data(data), peer, tag))
         return compiled
 
-    def _copy(self, compiled: CompiledStep, lane: int, step: Step, place: int, target: list[Array], room: Array) -> int:
+    def _copy(self, compiled: CompiledStep, lane: int, action: Copy, room: Array, *, touched: bool) -> int:
         """Compile a copy, through scratch where the step writes what it reads; return the scratch it takes."""
-        action = step.actions[place]
-        assert isinstance(action, Copy)
-        source = self._spans(lane, action.source)
-        if not self._touched(lane, step, place):
+        source, target = self._spans(lane, action.source), self._spans(lane, action.target)
+        if not (touched or _overlap(source, target)):
             compiled.after += [(np.copyto, views) for views in _align(target, source)]
             return 0
         compiled.before += [(np.copyto, views) for views in _align([room], source)]
@@ -266,7 +279,7 @@ class _Compiler:
         mine = [view for part in _parts(Step(step.actions[place])) for view in self._spans(lane, part)]
         others = Step(*step.actions[:place], *step.actions[place + 1 :])
         theirs = [view for part in _parts(others) for view in self._spans(lane, part)]
-        return any(np.shares_memory(a, b) for a in mine for b in theirs)
+        return _overlap(mine, theirs)
 
     def _spans(self, lane: int, part: Part) -> list[Array]:
         return [self.buffers[part.buffer][a:b] for a, b in self.cut.spans(lane, self.me, part)]
@@ -302,12 +315,21 @@ def _parts(step: Step) -> Iterator[Part]:
                 yield action.own
 
 
+def _overlap(some: list[Array], others: list[Array]) -> bool:
+    return any(np.shares_memory(a, b) for a in some for b in others)
+
+
 def _align(*lists: list[Array]) -> Iterator[tuple[Array, ...]]:
     """Cut lists of views that describe equally many elements into pieces that are one view in each list."""
     edges = sorted({int(edge) for views in lists for edge in np.cumsum([0, *(len(view) for view in views)])})
-    flat = [[(offset, view) for offset, view in zip(np.cumsum([0, *map(len, views)]), views)] for views in lists]
     for start, stop in pairwise(edges):
-        yield tuple(
-            next(view[start - offset : stop - offset] for offset, view in places if offset <= start < offset + len(view))
-            for places in flat
-        )
+        yield tuple(_piece(views, start, stop) for views in lists)
+
+
+def _piece(views: list[Array], start: int, stop: int) -> Array:
+    """Return the elements [start, stop) of ``views`` joined, which lie in one of them."""
+    for view in views:
+        if start < len(view):
+            return view[start:stop]
+        start, stop = start - len(view), stop - len(view)
+    raise IndexError(f"views end {start} elements before the piece")

@@ -1,11 +1,15 @@
 """Vendor: the library's own collective, called the way its users call it."""
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 from mpi4py import MPI
 
 from hpccoll.transports.operation import Array, Operation, Plan, aligned_empty
+
+Source: TypeAlias = Array | MPI.InPlaceType
+Call: TypeAlias = Callable[[], object]
 
 _OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
 
@@ -23,16 +27,16 @@ class VendorMpi:
         return VendorPlan(self.comm, operation, src, dst)
 
 
-def _all_reduce(comm: MPI.Intracomm, operation: Operation, src: Array | MPI.InPlaceType, dst: Array) -> Callable[[], object]:
+def _all_reduce(comm: MPI.Intracomm, operation: Operation, src: Source, dst: Array) -> Call:
     op = _OPS[operation.reduction.name]
     return lambda: comm.Allreduce(src, dst, op)
 
 
-def _all_gather(comm: MPI.Intracomm, _operation: Operation, src: Array | MPI.InPlaceType, dst: Array) -> Callable[[], object]:
+def _all_gather(comm: MPI.Intracomm, _operation: Operation, src: Source, dst: Array) -> Call:
     return lambda: comm.Allgather(src, dst)
 
 
-def _barrier(comm: MPI.Intracomm, _operation: Operation, _src: Array | MPI.InPlaceType, _dst: Array) -> Callable[[], object]:
+def _barrier(comm: MPI.Intracomm, _operation: Operation, _src: Source, _dst: Array) -> Call:
     return comm.Barrier
 
 
@@ -45,14 +49,16 @@ class VendorPlan:
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
         source = MPI.IN_PLACE if operation.in_place else src
-        call = CALLS[operation.collective.name](comm, operation, source, dst)
-        self._name = operation.collective.name
-        self.run: Callable[[], object] = call
-        if operation.reduction.averages:
-            self.run = lambda: (call(), operation.reduction.scale(dst, operation.layout.workers))
+        self._call = CALLS[operation.collective.name](comm, operation, source, dst)
+        self._operation, self._dst = operation, dst
+
+    def run(self) -> None:
+        self._call()
+        if self._operation.reduction.averages:
+            self._operation.reduction.scale(self._dst, self._operation.layout.workers)
 
     def where(self) -> str:
-        return f"inside the library's {self._name}"
+        return f"inside the library's {self._operation.collective.name}"
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,0 +1,18 @@
+"""``hpccoll``, also as ``python -m hpccoll``."""
+
+import sys
+
+
+def main() -> None:
+    """Run a command; ``run`` by itself, because every rank of a job comes this way and must import little."""
+    if sys.argv[1:2] == ["run"]:
+        from hpccoll.run import main as run  # noqa: PLC0415
+
+        sys.exit(run(sys.argv[2:]))
+    from hpccoll.cli import main as command  # noqa: PLC0415
+
+    sys.exit(command())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The table that rank 0 prints while it measures: a row a case, with the columns of nccl-tests."""
+
+import sys
+
+import numpy as np
+
+from hpccoll.case import Job
+from hpccoll.store.raw import Attempt, Outcome
+from hpccoll.store.summary import row
+from hpccoll.units import format_size
+
+_HEADER = (
+    f"{'algorithm':>20} {'size':>10} {'count':>11} {'type':>8} {'redop':>5} {'place':>5} "
+    f"{'time(us)':>10} {'+-(%)':>6} {'p99(us)':>10} {'algbw(GB/s)':>11} {'busbw(GB/s)':>11} {'#wrong':>6} {'iters':>5}"
+)
+
+
+class Table:
+    """Prints rows as they come, under a header that says what they were measured on."""
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def show(self, job: Job, attempt: Attempt, outcome: Outcome, place: int, cases: int) -> None:
+        """Print the row of one outcome; ``place`` of ``cases`` tells how far the job is."""
+        if not self._begun:
+            self._begin(job, attempt, cases)
+        r = row(job, attempt, outcome)
+        what = f"{r.algorithm:>20} {format_size(r.bytes):>10}"
+        if r.median_s is None or r.ci_high_s is None or r.ci_low_s is None or r.p99_s is None:
+            print(f"{what} {r.status}: {r.reason}", flush=True)
+            return
+        sure = (r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100 if r.median_s else 0
+        bandwidths = [f"{'-' if rate is None else format(rate / 1e9, '.3f'):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)]
+        count = r.bytes // np.dtype(r.dtype).itemsize
+        print(
+            f"{what} {count:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
+            f"{r.median_s * 1e6:>10.2f} {sure:>6.1f} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {r.wrong:>6} "
+            f"{r.iterations:>5}" + (f"  [{place}/{cases}]" if sys.stdout.isatty() else ""),
+            flush=True,
+        )
+        if r.status != "ok":
+            print(f"{what} {r.status}: {r.reason}", flush=True)
+
+    def _begin(self, job: Job, attempt: Attempt, cases: int) -> None:
+        self._begun = True
+        crowd = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
+        print(f"# job {job.name}, attempt {attempt.number}: {cases} cases in shuffled order (seed {job.seed})")
+        print(f"# {attempt.ranks} ranks{crowd} on {attempt.machine}")
+        print(f"# {attempt.provenance['mpi']['version']}, {attempt.provenance['mpi']['path']}")
+        print("# time: the median over iterations of the longest duration over ranks, +- half its 95 % interval")
+        print(f"#{_HEADER[1:]}", flush=True)

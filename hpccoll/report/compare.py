@@ -1,0 +1,153 @@
+"""Who is faster, by how much, and since which size: pure functions over points.
+
+A comparison stays within one run, and takes of every series the faster of the placements that were measured. The
+harness floor is in none of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from hpccoll.report.groups import NATIVE, Point, usable
+
+
+def seconds(point: Point) -> float:
+    """Return the median time of a usable point."""
+    assert point.row.median_s is not None  # noqa: S101 - usable
+    return point.row.median_s
+
+
+def interval(point: Point) -> tuple[float, float]:
+    """Return the 95 % interval of the median in seconds; the median itself where there is none."""
+    row, median = point.row, seconds(point)
+    return (row.ci_low_s or median, row.ci_high_s or median)
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """The series that did the same work in the same run, fastest first."""
+
+    entries: tuple[Point, ...]
+
+    @property
+    def winner(self) -> Point:
+        return self.entries[0]
+
+    @property
+    def ranks(self) -> int:
+        return self.winner.row.ranks
+
+    @property
+    def nbytes(self) -> int:
+        """The size that was asked for: what is moved may differ a little with the ranks."""
+        return self.winner.row.requested_bytes
+
+    @property
+    def lead(self) -> float | None:
+        """How many times as long the runner-up takes; None without one."""
+        return seconds(self.entries[1]) / seconds(self.winner) if len(self.entries) > 1 else None
+
+    @property
+    def leader(self) -> str | None:
+        """The fastest series; None where its interval touches the runner-up's: no clear winner."""
+        if len(self.entries) > 1 and interval(self.winner)[1] >= interval(self.entries[1])[0]:
+            return None
+        return self.winner.series
+
+    @property
+    def native(self) -> Point | None:
+        """The library's own collective at its default settings."""
+        defaults = (e for e in self.entries if e.row.algorithm == NATIVE and not e.row.params and not e.row.variant)
+        return next(defaults, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Neighbouring sizes with the same leader (None: no clear winner), and the range of its lead."""
+
+    leader: str | None
+    first: int
+    last: int
+    leads: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """busbw of ``point`` over that of ``base``, the same series and size on the fewest ranks measured."""
+
+    point: Point
+    base: Point
+    value: float
+
+
+def best_placements(points: Iterable[Point]) -> tuple[Point, ...]:
+    """Return for each run, series, ranks and size the faster of in place and out of place; no floor."""
+    best: dict[tuple[object, ...], Point] = {}
+    for point in points:
+        row = point.row
+        if usable(row) and not row.floor:
+            key = (row.run_id, point.series, row.ranks, row.nodes, row.requested_bytes)
+            best[key] = min(best.get(key, point), point, key=seconds)
+    return tuple(best.values())
+
+
+def contests(points: Iterable[Point]) -> tuple[Contest, ...]:
+    """Return one contest for each machine, ranks and size, by ranks and then size.
+
+    Where several runs did the same work, the one with the most series counts, the later of equals.
+    """
+    by_run: dict[tuple[object, ...], list[Point]] = defaultdict(list)
+    for point in best_placements(points):
+        row = point.row
+        by_run[row.run_id, point.machine, row.ranks, row.nodes, row.requested_bytes].append(point)
+    chosen: dict[tuple[object, ...], Contest] = {}
+    for (_, *work), entries in by_run.items():
+        held = chosen.get(tuple(work))
+        if held is None or len(entries) >= len(held.entries):
+            chosen[tuple(work)] = Contest(tuple(sorted(entries, key=seconds)))
+    return tuple(sorted(chosen.values(), key=lambda contest: (contest.ranks, contest.nbytes)))
+
+
+def native_ratios(found: Iterable[Contest]) -> dict[tuple[str, int], list[tuple[int, float]]]:
+    """Return for each series and ranks its time over native's of the same run: pairs of (bytes, ratio)."""
+    ratios: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
+    for contest in found:
+        if native := contest.native:
+            for entry in contest.entries:
+                if entry is not native:
+                    pair = (contest.nbytes, seconds(entry) / seconds(native))
+                    ratios[entry.series, contest.ranks].append(pair)
+    return dict(ratios)
+
+
+def stretches(found: Sequence[Contest]) -> list[Stretch]:
+    """Return the contests of one rank count, in order of size, as stretches with the same leader."""
+    runs = (list(run) for _, run in groupby((c for c in found if c.lead), key=lambda contest: contest.leader))
+    return [
+        Stretch(run[0].leader, run[0].nbytes, run[-1].nbytes, (min(leads), max(leads)))
+        for run in runs
+        for leads in [[contest.lead or 1.0 for contest in run]]
+    ]
+
+
+def efficiencies(points: Iterable[Point]) -> tuple[Efficiency, ...]:
+    """Return the parallel efficiency of every point that has a bandwidth, within one machine."""
+    curves: dict[tuple[object, ...], list[Point]] = defaultdict(list)
+    for point in best_placements(points):
+        if point.row.busbw_Bps:
+            curves[point.machine, point.series, point.row.requested_bytes].append(point)
+    return tuple(
+        Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base.row.busbw_Bps)
+        for curve in curves.values()
+        for base in [min(curve, key=lambda point: point.row.ranks)]
+        for point in curve
+        if base.row.busbw_Bps
+    )
+
+
+def spread(values: Sequence[int], count: int) -> list[int]:
+    """Return at most ``count`` of the sorted ``values``, evenly spaced, the first and the last among them."""
+    if len(values) <= count:
+        return list(values)
+    return [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]

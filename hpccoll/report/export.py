@@ -1,0 +1,120 @@
+"""The rows as text for other programs: JSON, CSV, and the table of nccl-tests.
+
+JSON and CSV carry the fields of ``Row`` in order, unscaled: seconds, bytes, bytes per second. What is absent is null in
+JSON and empty in CSV; a number that is not finite counts as absent.
+"""
+
+import csv
+import io
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+
+import numpy as np
+
+from hpccoll.errors import BadInputError
+from hpccoll.report.groups import counted
+from hpccoll.schedule.collectives import COLLECTIVES
+from hpccoll.store.rows import Results, Row
+
+FIELDS = tuple(field.name for field in fields(Row))
+
+
+def export(results: Results, format: str) -> str:  # noqa: A002 - the word of the command line
+    """Return the rows of ``results`` as text in ``format``, a key of ``FORMATS``.
+
+    Raises:
+        BadInputError: for a format that is none.
+    """
+    if format not in FORMATS:
+        raise BadInputError("format", format, FORMATS)
+    return FORMATS[format](results)
+
+
+def record(row: Row) -> dict[str, object]:
+    """Return the fields of ``row`` in order, ready for JSON."""
+    values = {name: getattr(row, name) for name in FIELDS}
+    values["params"] = dict(row.params)
+    return {name: None if _is_not_finite(value) else value for name, value in values.items()}
+
+
+def _is_not_finite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _json(results: Results) -> str:
+    rows = ",\n".join(json.dumps(record(row), allow_nan=False) for row in results.rows)
+    return f"[\n{rows}\n]\n" if rows else "[]\n"
+
+
+def _csv(results: Results) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(FIELDS)
+    for row in results.rows:
+        writer.writerow([_cell(value) for value in record(row).values()])
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    return json.dumps(value) if isinstance(value, bool | Mapping) else value
+
+
+_TYPES = {"float16": "half", "float32": "float", "float64": "double"}
+_ITEMSIZES = {"bfloat16": 2}
+_WIDTHS = (12, 12, 8, 6, 6, 9, 7, 7, 7, 9, 7, 7, 7)
+_HEADS = (
+    ("", "", "", "", "", "out-of-place", "", "", "", "in-place", "", "", ""),
+    ("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2),
+    ("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * 2),
+)
+
+
+def _nccl_tests(results: Results) -> str:
+    """One table for each series; what identifies it is in comment lines, which begin with ``#``."""
+    tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
+    for row in results.rows:
+        params = " ".join(f"{name}={value}" for name, value in sorted(row.params.items()))
+        machine = (row.run_id, row.collective, row.algorithm, row.transport, row.variant, params, row.device, row.dtype)
+        table = (*machine, row.op, row.root, row.mapping, row.ranks, row.nodes, row.timing, row.kind)
+        tables[table][row.bytes, row.requested_bytes][row.in_place] = row
+    head = ["# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"]
+    return "\n".join([*head, *(line for sizes in tables.values() for line in _table(sizes))]) + "\n"
+
+
+def _table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
+    first = next(iter(next(iter(sizes.values())).values()))
+    params = " ".join(f"{name}={value}" for name, value in sorted(first.params.items()))
+    what = (first.collective, first.algorithm, first.variant or "", params, f"over {first.transport}")
+    where = f"{counted(first.ranks, 'rank')} on {counted(first.nodes, 'node')}, {first.kind}, timing {first.timing}, run {first.run_id}"
+    lines = ["#", f"# {' '.join(filter(None, what))}: {where}", *("#" + _line(head)[1:] for head in _HEADS)]
+    for (nbytes, _), placements in sorted(sizes.items()):
+        row = next(iter(placements.values()))
+        size = (nbytes, _count(row), _TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if row.root is None else row.root)
+        lines.append(_line((*size, *_timing(placements.get(False)), *_timing(placements.get(True)))))
+        lines += [f"# {nbytes} B: {r.status}: {r.reason or 'no reason given'}" for r in placements.values() if r.status != "ok"]
+    return lines
+
+
+def _line(cells: tuple[object, ...]) -> str:
+    return " ".join(f"{cell!s:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()
+
+
+def _count(row: Row) -> int:
+    """As nccl-tests counts: elements of the whole buffer, or of one rank's block where the blocks are owned."""
+    itemsize = _ITEMSIZES.get(row.dtype) or np.dtype(row.dtype).itemsize
+    collective = COLLECTIVES.get(row.collective)
+    return collective.elements(row.bytes, itemsize, row.ranks) if collective else row.bytes // itemsize
+
+
+def _timing(row: Row | None) -> tuple[str, ...]:
+    if row is None or row.median_s is None:
+        return ("N/A",) * 4
+    rates = ("N/A" if rate is None else f"{rate / 1e9:.2f}" for rate in (row.algbw_Bps, row.busbw_Bps))
+    return (f"{row.median_s * 1e6:.2f}", *rates, "N/A" if row.wrong is None else str(row.wrong))
+
+
+FORMATS: Mapping[str, Callable[[Results], str]] = {"json": _json, "csv": _csv, "nccl-tests": _nccl_tests}
+"""Every format that ``export`` can write."""

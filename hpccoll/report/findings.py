@@ -1,0 +1,88 @@
+"""What the rows of a group say, in sentences and with the numbers; only what they say."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from hpccoll.report.compare import Contest, Stretch, contests, native_ratios, stretches
+from hpccoll.report.groups import Group, Point, counted, usable
+from hpccoll.units import format_size
+
+
+class Finding(NamedTuple):
+    """A sentence and what it is about."""
+
+    about: str
+    says: str
+
+
+def findings(group: Group) -> list[Finding]:
+    """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about."""
+    found = contests(group.points)
+    return [*_fastest(found, several_machines=len(group.machines) > 1), *_highest(group), *_cautions(group)]
+
+
+def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
+    """Return header and body of a table: for each series and ranks the lowest and highest time over native's."""
+    ratios = native_ratios(contests(group.points))
+    ranks = sorted({ranks for _, ranks in ratios})
+    names = dict.fromkeys(series for series, _ in ratios)
+    body = [[name, *(_range(ratios.get((name, p), ())) for p in ranks)] for name in group.colours if name in names]
+    return ["time over native's", *(counted(p, "rank") for p in ranks)], body
+
+
+def _range(pairs: Sequence[tuple[int, float]]) -> str:
+    if not pairs:
+        return "not measured"
+    ends = sorted({min(pairs, key=lambda pair: pair[1]), max(pairs, key=lambda pair: pair[1])}, key=lambda pair: pair[1])
+    return " to ".join(f"{ratio:.2f}x ({format_size(nbytes)})" for nbytes, ratio in ends)
+
+
+def _fastest(found: Sequence[Contest], *, several_machines: bool) -> Iterator[Finding]:
+    by_place = sorted(found, key=lambda contest: (contest.ranks, contest.winner.machine, contest.nbytes))
+    for (ranks, machine), run in groupby(by_place, key=lambda contest: (contest.ranks, contest.winner.machine)):
+        said = [_sentence(stretch) for stretch in stretches(list(run))]
+        if said:
+            yield Finding(counted(ranks, "rank") + (f" on {machine}" if several_machines else ""), "; ".join(said) + ".")
+
+
+def _sentence(stretch: Stretch) -> str:
+    first, last = format_size(stretch.first), format_size(stretch.last)
+    where = f"at {first}" if first == last else f"from {first} to {last}"
+    if stretch.leader is None:
+        return f"no clear winner {where}"
+    low, high = (f"{lead:.2f}x" for lead in stretch.leads)
+    return f"{stretch.leader} is fastest {where} ({low if low == high else f'{low} to {high}'} ahead)"
+
+
+def _highest(group: Group) -> Iterator[Finding]:
+    points = [p for p in group.usable if p.row.busbw_Bps and not p.row.floor]
+    if points:
+        best = max(points, key=lambda point: point.row.busbw_Bps or 0.0)
+        busbw = f"{(best.row.busbw_Bps or 0.0) / 1e9:.3g} GB/s"
+        yield Finding("Highest busbw", f"{busbw} by {best.series} with {_where(best)}.")
+
+
+def _where(point: Point) -> str:
+    row = point.row
+    return f"{counted(row.ranks, 'rank')} at {format_size(row.requested_bytes)}, {'in place' if row.in_place else 'out of place'}"
+
+
+def _cautions(group: Group) -> Iterator[Finding]:
+    rows = [point.row for point in group.points]
+    results = [row for row in rows if usable(row)]
+    loose = sum(row.converged is False for row in results)
+    wrong = [point for point in group.points if point.row.status == "wrong"]
+    crowded = sorted({row.ranks for row in results if row.oversubscribed})
+    if wrong:
+        names = ", ".join(sorted({point.series for point in wrong}))
+        yield Finding("Wrong", f"{len(wrong)} rows gave wrong results and are not drawn: {names}.")
+    if loose:
+        yield Finding("Not converged", f"the interval of {loose} of {len(results)} rows did not become tight in time.")
+    if crowded:
+        ranks = " and ".join(map(str, crowded))
+        yield Finding("Oversubscribed", f"with {ranks} ranks there are more ranks than cores: times include waiting for a core.")
+    if len(group.machines) > 1:
+        yield Finding("Several machines", "lines and comparisons are kept apart: " + "; ".join(group.machines) + ".")
+
+

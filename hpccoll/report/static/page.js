@@ -1,0 +1,48 @@
+// Charts are drawn to the width of the page: fewer panels side by side on a narrow one.
+const AXIS = 76, GAP = 24, LEAST = 180;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const DARK = { "#ffffff": "#14171c", "#1f2937": "#e6e9ee", "#5b6472": "#a3acb9", "#e3e7ed": "#2d333c" };
+
+function fitted(text, room) {
+  if (dark.matches) text = text.replace(/#[0-9a-f]{6}/g, (colour) => DARK[colour] ?? colour);
+  const spec = JSON.parse(text);
+  const panel = spec.facet ? spec.spec : spec;
+  let columns = spec.columns ?? 1;
+  const share = () => Math.floor((room - AXIS - GAP * (columns - 1)) / columns);
+  while (columns > 1 && share() < LEAST) columns = Math.ceil(columns / 2);
+  if (spec.facet) spec.columns = columns;
+  if (spec.facet && columns === 1) spec.resolve = { axis: { x: "independent" } };  // each panel with its own labels
+  panel.width = Math.min(share(), Math.max(2 * panel.width, 420));
+  spec.padding = 0;
+  if (room < 500) spec.config.legend.columns = 2;
+  return spec;
+}
+
+let width = 0;
+async function draw() {
+  if (document.body.clientWidth === width) return;
+  width = document.body.clientWidth;
+  for (const chart of document.querySelectorAll(".chart")) {
+    const text = document.getElementById(chart.dataset.spec).textContent;
+    await vegaEmbed(chart, fitted(text, chart.clientWidth), { actions: false, renderer: "svg" });
+  }
+}
+
+function sort(head) {
+  const body = head.closest("table").tBodies[0], column = head.cellIndex;
+  const down = head.getAttribute("aria-sort") === "ascending";
+  const key = (row) => { const cell = row.cells[column]; return cell.dataset.key ?? cell.textContent; };
+  const order = (a, b) => (isNaN(a - b) || a === "" || b === "" ? a.localeCompare(b) : a - b);
+  const rows = [...body.rows].sort((a, b) => (down ? order(key(b), key(a)) : order(key(a), key(b))));
+  for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", down ? "descending" : "ascending");
+  body.append(...rows);
+}
+
+for (const head of document.querySelectorAll(".sortable th")) {
+  head.addEventListener("click", () => sort(head));
+  head.addEventListener("keydown", (event) => { if (event.key === "Enter") sort(head); });
+}
+addEventListener("resize", draw);
+dark.addEventListener("change", () => { width = 0; draw(); });
+draw();

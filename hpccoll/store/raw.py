@@ -1,0 +1,143 @@
+"""What one job leaves: attempts, each with its outcomes and the times they were made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.case import Case, Job, Parameter
+
+SAMPLES = 1 << 22
+"""Above this many samples of a case, only every n-th rank's are kept; what all ranks did is kept per iteration."""
+
+Nanoseconds = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """The times of one case.
+
+    Args:
+        start_ns: of each iteration at each kept rank, by the clock of that rank, [iteration, kept rank].
+        end_ns: the same.
+        rank_stride: ranks 0, stride, 2 stride ... are kept; 1 keeps all.
+        min_ns: the shortest duration over all ranks, [iteration].
+        median_ns: the median duration.
+        max_ns: the longest duration: the time of the operation by the rule ``max``.
+        span_ns: latest end minus earliest start, where all ranks read one clock, else empty.
+        slowest_rank: the rank of the longest duration.
+    """
+
+    start_ns: Nanoseconds
+    end_ns: Nanoseconds
+    rank_stride: int
+    min_ns: Nanoseconds
+    median_ns: Nanoseconds
+    max_ns: Nanoseconds
+    span_ns: Nanoseconds
+    slowest_rank: Nanoseconds
+
+    @classmethod
+    def of(cls, start_ns: Nanoseconds, end_ns: Nanoseconds, *, one_clock: bool, limit: int = SAMPLES) -> "Times":
+        """Summarise the times of all ranks, [iteration, rank], and keep at most ``limit`` of each."""
+        durations = end_ns - start_ns
+        stride = -(-start_ns.size // limit) if start_ns.size else 1
+        return cls(
+            start_ns=start_ns[:, ::stride],
+            end_ns=end_ns[:, ::stride],
+            rank_stride=stride,
+            min_ns=durations.min(axis=1),
+            median_ns=np.median(durations, axis=1).astype(np.int64),
+            max_ns=durations.max(axis=1),
+            span_ns=end_ns.max(axis=1) - start_ns.min(axis=1) if one_clock else np.empty(0, np.int64),
+            slowest_rank=durations.argmax(axis=1).astype(np.int64),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one case; ``times`` is None where nothing was timed."""
+
+    case: Case
+    status: str  # ok, wrong, skipped
+    reason: str | None = None
+    bytes: int | None = None  # what was really moved
+    params: Mapping[str, Parameter] = field(default_factory=dict)  # with the defaults that were used
+    wrong: int | None = None
+    converged: bool | None = None
+    wire_bytes_predicted: int | None = None
+    wire_bytes_measured: int | None = None
+    executed: str = "unknown"
+    evidence: str | None = None
+    floor: bool = False
+    times: Times | None = None
+    cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # per operation, [rank]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one rank ran."""
+
+    host: str
+    node: int
+    clock: int  # ranks of one number read one clock
+    pid: int
+    affinity: str  # the CPUs it may use, such as 0-3,8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One launch of a job."""
+
+    run_id: str
+    number: int
+    kind: str
+    machine: str
+    ranks: int
+    nodes: int
+    ranks_per_node: int | None
+    mapping: str
+    aggregators: int
+    oversubscribed: bool
+    places: tuple[Place, ...]
+    provenance: Mapping[str, object]
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A rank's last words about a case."""
+
+    case_id: str
+    rank: int
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Raw:
+    """One raw file or journal."""
+
+    path: Path
+    job: Job
+    attempts: list[tuple[Attempt, list[Outcome]]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)  # case ids whose measurement was begun, the last one last
+
+    @property
+    def done(self) -> set[str]:
+        """The ids of the cases that have an outcome."""
+        return {outcome.case.id for _, outcomes in self.attempts for outcome in outcomes}
+
+    @property
+    def complete(self) -> bool:
+        return self.done >= {case.id for case in self.job.cases}
+
+    def failure(self, case_id: str) -> str | None:
+        """Return why a case has no outcome although it was begun, or None where it never was."""
+        said = [f"rank {failure.rank}: {failure.message}" for failure in self.failures if failure.case_id == case_id]
+        if said:
+            return "; ".join(dict.fromkeys(said))
+        return "the job ended while it ran, without a word" if case_id in self.started else None

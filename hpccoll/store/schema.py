@@ -1,0 +1,77 @@
+"""The schema of a raw file, as a table; results/README.md shows the same table, and a test keeps the two alike.
+
+A raw file holds one job. Its root says which; each attempt is a group with the dimensions ``case``, ``iteration`` and
+``rank``. Times are int64 nanoseconds as the clocks gave them; everything else is in SI units without prefixes.
+"""
+
+from dataclasses import dataclass
+
+SCHEMA = "hpccoll-raw"
+VERSION = "1.0"
+"""1.0: the first. A reader refuses another major version; a minor one only adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A dataset of an attempt.
+
+    Args:
+        name: of the dataset.
+        dims: its dimensions.
+        dtype: ``str``, ``bool`` (kept as uint8) or a NumPy name.
+        unit: of its values, empty where they have none.
+        absent: the value that stands for "there is none", also beyond ``iterations(case)`` and for ranks not kept.
+        meaning: in a sentence.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    dtype: str
+    unit: str
+    absent: object
+    meaning: str
+
+
+def _case(name: str, dtype: str, meaning: str, unit: str = "", absent: object = None) -> Column:
+    return Column(name, ("case",), dtype, unit, "" if dtype == "str" else absent, meaning)
+
+
+COLUMNS = (
+    _case("case_id", "str", "the case in one word, unique in the job"),
+    _case("collective", "str", "all_reduce, ..."),
+    _case("algorithm", "str", "the bare name; native is the library's own"),
+    _case("transport", "str", "how bytes moved: mpi"),
+    _case("device", "str", "where buffers lay: cpu"),
+    _case("dtype", "str", "of the elements, by NumPy's name"),
+    _case("op", "str", "the reduction"),
+    _case("requested_bytes", "int64", "the size S that was asked", "B"),
+    _case("bytes", "int64", "the size S that was moved: whole elements", "B", -1),
+    _case("in_place", "bool", "whether contribution and result share a buffer"),
+    _case("root", "int64", "the root of a rooted collective", "", -1),
+    _case("requested_params", "str", "JSON: parameters that were asked"),
+    _case("params", "str", "JSON: parameters that were used, defaults included"),
+    _case("status", "str", "ok, wrong or skipped"),
+    _case("reason", "str", "why it is not ok"),
+    _case("wrong", "int64", "wrong elements, over ranks and timed iterations", "", -1),
+    _case("converged", "int8", "1 where the interval of the median became tight in time", "", -1),
+    _case("wire_bytes_predicted", "int64", "bytes between nodes per operation, all ranks, as counted", "B", -1),
+    _case("wire_bytes_measured", "int64", "the same by the counters of the ports", "B", -1),
+    _case("executed", "str", "the algorithm that ran, as far as the evidence goes"),
+    _case("evidence", "str", "how that is known"),
+    _case("floor", "bool", "an empty schedule: the cost of the harness"),
+    _case("iterations", "int64", "timed iterations"),
+    _case("rank_stride", "int64", "times are kept of ranks 0, stride, 2 stride, ...", "", 1),
+    Column("host", ("rank",), "str", "", "", "the host of the rank"),
+    Column("node", ("rank",), "int64", "", None, "the node of the rank, numbered from 0"),
+    Column("clock", ("rank",), "int64", "", None, "ranks of one number read one clock"),
+    Column("pid", ("rank",), "int64", "", None, "the process of the rank"),
+    Column("affinity", ("rank",), "str", "", "", "the CPUs that the rank may use"),
+    Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation"),
+    Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
+    Column("median_ns", ("case", "iteration"), "int64", "ns", -1, "the median duration over ranks"),
+    Column("max_ns", ("case", "iteration"), "int64", "ns", -1, "the longest duration over ranks: timing rule max"),
+    Column("span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"),
+    Column("slowest_rank", ("case", "iteration"), "int64", "", -1, "the rank of the longest duration"),
+    Column("start_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "start of the operation by the rank's clock"),
+    Column("end_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "end of the operation by the rank's clock"),
+)

@@ -1,0 +1,242 @@
+import numpy as np
+import pytest
+
+from hpccoll.algorithms import null, recursive_doubling, ring
+from hpccoll.schedule import (
+    NONE,
+    Copy,
+    Layout,
+    Receive,
+    Reduce,
+    Schedule,
+    ScheduleError,
+    Send,
+    Step,
+    dst,
+    match,
+    only,
+    src,
+    tmp,
+)
+from hpccoll.schedule.prove import units_of
+from schedules import EXAMPLES, LEAST_RANKS
+
+ALGORITHMS = {module.__name__.rpartition(".")[2]: module for module in (null, ring, recursive_doubling)}
+SOURCES = {name: getattr(module, name).slices for name, module in ALGORITHMS.items()}
+
+
+def schedules(name: str, ranks: int):
+    if name in EXAMPLES:
+        return EXAMPLES[name].slices(ranks)
+    return SOURCES[name](Layout.of(ranks))
+
+
+def one_by_one(schedule: Schedule) -> Schedule:
+    """Return ``schedule`` with a text that only takes a scalar, so that it is followed rank by rank."""
+
+    def steps(me):
+        if isinstance(me, np.ndarray):
+            raise TypeError("scalar only")
+        yield from schedule.steps(me)
+
+    return Schedule(schedule.layout, schedule.units, steps)
+
+
+def of_lists(*programs: list[Step], units: int = 4) -> Schedule:
+    """Return the schedule in which rank r does ``programs[r]``."""
+
+    def steps(me):
+        yield from programs[me]
+
+    return Schedule(Layout.of(len(programs)), units, steps)
+
+
+def landings(schedule: Schedule):
+    """Return, for every rank, what lands there, in order: from whom, which units, where, folded with what."""
+    found = [[] for _ in range(schedule.layout.ranks)]
+    for moment in match(schedule):
+        for m in moment.landed:
+            for i, target in enumerate(m.target):
+                parts = (m.sent, m.landed, *([m.own] if m.own else []))
+                read = [(part.buffer, units_of(part, i).tolist()) for part in parts]
+                found[target].append((int(m.source[i]), *read))
+    return found
+
+
+@pytest.mark.parametrize("name", [*SOURCES, *EXAMPLES])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 7, 8, 13])
+def test_all_ranks_at_once_and_rank_by_rank_find_the_same_messages(name, ranks):
+    if ranks < LEAST_RANKS.get(name, 1):
+        return
+    for schedule in schedules(name, ranks):
+        assert landings(schedule) == landings(one_by_one(schedule))
+
+
+@pytest.mark.parametrize("name", ["null", "ring", "recursive_doubling", "two_way_ring", "bruck", "direct"])
+def test_a_step_of_all_ranks_is_one_round(name):
+    (schedule,) = schedules(name, 6)
+    steps = list(schedule.steps(np.arange(6)))
+    rounds = list(match(schedule))
+    assert len(rounds) == len(steps)
+    assert all(moment.sent == moment.landed for moment in rounds)
+    assert all(len(moment.ended) == 6 for moment in rounds)
+
+
+def test_sixteen_thousand_ranks_are_one_step_each():
+    rounds = match(SOURCES["ring"](Layout.of(16384))[0])
+    assert len(next(rounds).landed[0].source) == 16384
+
+
+def test_the_kth_send_of_a_step_meets_the_kth_receive():
+    schedule = of_lists(
+        [Step(Send(1, 0), Send(1, 1), Send(1, 2))],
+        [Step(Receive(0, 2), Receive(0, 3), Reduce(0, 1))],
+    )
+    assert landings(schedule)[1] == [
+        (0, ("dst", [0]), ("dst", [2])),
+        (0, ("dst", [1]), ("dst", [3])),
+        (0, ("dst", [2]), ("dst", [1]), ("dst", [1])),
+    ]
+
+
+def test_arrivals_and_copies_land_in_the_order_listed():
+    step = Step(Receive(1, 0), Copy(dst[3], tmp[0]), Reduce(2, 0), Reduce(1, 1))
+    schedule = of_lists([step], [Step(Send(0, 0), Send(0, 1))], [Step(Send(0, 2))])
+    assert [source for source, *_ in landings(schedule)[0]] == [1, 0, 2, 1]
+
+
+def test_nobody_is_a_peer_who_neither_sends_nor_receives():
+    schedule = of_lists([Step(Send(NONE, 99), Reduce(NONE, -5))], [Step(Receive(NONE, 0))])
+    assert landings(schedule) == [[], []]
+
+    def steps(me):
+        yield Step(Send(only(me == 0, 1), me), Receive(only(me == 1, 0), 0))
+
+    (moment,) = match(Schedule(Layout.of(3), 3, steps))
+    assert moment.landed[0].source.tolist() == [0]
+
+
+def test_an_empty_part_is_a_message_of_no_units():
+    schedule = of_lists([Step(Send(1, dst[2:2]))], [Step(Receive(0, dst[0:0]))])
+    assert landings(schedule)[1] == [(0, ("dst", []), ("dst", []))]
+
+
+def test_ranks_need_not_have_the_same_number_of_steps():
+    schedule = of_lists(
+        [Step(Send(1, 0)), Step(Send(2, 0)), Step(Receive(2, 1))],
+        [Step(Receive(0, 0))],
+        [Step(Receive(0, 0)), Step(Send(0, 1))],
+    )
+    ended = [moment.ended.tolist() for moment in match(schedule)]
+    assert ended == [[0, 1], [0, 2], [0, 2]]
+
+
+def test_a_message_may_land_rounds_after_it_was_sent():
+    schedule = of_lists(
+        [Step(Send(1, 0)), Step(Send(2, 0)), Step(Send(2, 1))],
+        [Step(Receive(0, 0), Receive(2, 2))],
+        [Step(Receive(0, 0)), Step(Receive(0, 1)), Step(Send(1, 2))],
+    )
+    rounds = list(match(schedule))
+    (first,) = [m for m in rounds[0].sent if m.source[0] == 0]
+    assert [first in moment.landed for moment in rounds] == [False, False, False, True]
+    assert [moment.ended.tolist() for moment in rounds] == [[0], [0, 2], [0, 2], [1, 2]]
+
+
+def test_steps_that_suit_all_ranks_are_followed_by_steps_that_do_not():
+    def steps(me):
+        yield Step(Send((me + 1) % 3, me), Receive((me - 1) % 3, (me - 1) % 3))
+        if me == 0:
+            yield Step(Send(1, 2))
+        elif me == 1:
+            yield Step(Receive(0, 2))
+
+    rounds = list(match(Schedule(Layout.of(3), 3, steps)))
+    assert [len(moment.landed[0].source) for moment in rounds] == [3, 1]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+@pytest.mark.parametrize(
+    "branch",
+    [
+        lambda me: me == 0 and me < 1,
+        lambda me: me in (0, 1),
+        lambda me: [True, False, True, False, True][me],
+        lambda me: {0: True}.get(me, False),
+        lambda me: me.bit_length() > 1,
+        lambda me: len(range(me)) > 1,
+    ],
+)
+def test_an_algorithm_may_branch_on_its_rank_in_any_way_python_has(branch, ranks):
+    def steps(me):
+        if branch(me):
+            yield Step(Copy(dst[0], dst[0]))
+
+    found = landings(Schedule(Layout.of(ranks), 1, steps))
+    assert found == [[(me, ("dst", [0]), ("dst", [0]))] if branch(me) else [] for me in range(ranks)]
+
+
+def swap(peer: int) -> Step:
+    return Step(Send(peer, 0), Receive(peer, 0))
+
+
+@pytest.mark.parametrize(
+    ("programs", "words"),
+    [
+        ([[Step(Send(1, 0))], []], "rank 0 sends 1 messages to rank 1 which receives 0"),
+        ([[], [Step(Reduce(0, 0))]], "rank 0 sends 0 messages to rank 1 which receives 1"),
+        ([[Step(Send(1, 0), Send(1, 1))], [Step(Receive(0, 0))]], r"which receives 0 \(message 1 of a step\)"),
+        ([[Step(Send(1, 0), Send(1, 1))], [Step(Receive(0, 0)), Step(Receive(0, 1))]], "which receives 2"),
+        ([[Step(Send(1, dst[0:2]))], [Step(Receive(0, 0))]], "rank 0 sends 2 units where rank 1 expects 1"),
+        ([[Step(Send(1, 0))], [Step(Reduce(0, 0, dst[0:2]))]], "rank 0 sends 1 units where rank 1 folds with 2"),
+        ([[Step(Copy(dst[0], tmp[0:2]))]], "rank 0 sends 1 units where rank 0 expects 2"),
+        ([[Step(Send(1, 4))], [Step(Receive(0, 0))]], r"rank 0 names dst\[4:5\] of 4 units"),
+        ([[Step(Send(1, 0))], [Step(Receive(0, -1))]], r"rank 1 names dst\[-1:0\] of 4 units"),
+        ([[Step(Send(1, 0))], [Step(Reduce(0, 0, src[4]))]], r"rank 1 names src\[4:5\] of 4 units"),
+        ([[Step(Send(1, dst[3:1]))], [Step(Receive(0, dst[3:1]))]], r"rank 0 names dst\[3:1\]"),
+        ([[Step(Send(1, 0))], [Step(Receive(0, src[0]))]], "rank 1 writes src"),
+        ([[Step(Copy(dst[0], src[0]))]], "rank 0 writes src"),
+        ([[Step(Send(0, 0), Receive(0, 0))]], "rank 0, step 0: 0 is no peer"),
+        ([[Step(), Step(Send(2, 0))], []], "rank 0, step 1: 2 is no peer"),
+        ([[Step(Receive(-2, 0))]], "rank 0, step 0: -2 is no peer"),
+    ],
+)
+def test_what_is_no_message_is_named(programs, words):
+    with pytest.raises(ScheduleError, match=words):
+        list(match(of_lists(*programs)))
+
+
+def test_ranks_that_wait_for_each_other_are_named():
+    schedule = of_lists([swap(1), swap(2)], [swap(2), swap(0)], [swap(0), swap(1)])
+    with pytest.raises(ScheduleError, match="deadlock: rank 0 in step 0 waits for rank 1 to reach step 1; rank 1 in"):
+        list(match(schedule))
+
+
+def test_a_step_ends_when_its_messages_have_partners_so_that_two_senders_first_is_a_deadlock():
+    first, second = [Step(Send(1, 0)), Step(Receive(1, 1))], [Step(Send(0, 1)), Step(Receive(0, 0))]
+    with pytest.raises(ScheduleError, match="deadlock"):
+        list(match(of_lists(first, second)))
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (lambda me: Step(Send((me + 1) % 4, me), Receive((me + 1) % 4, me)), "which receives 0"),
+        (lambda me: Step(Send(me, 0), Receive(me, 0)), "0 is no peer"),
+        (lambda me: Step(Send(me + 1, 0), Receive(me - 1, 0)), "no peer|which receives"),
+        (lambda me: Step(Send((me + 1) % 4, me), Receive((me - 1) % 4, dst[me : me + 2])), "sends 1 units where"),
+        (lambda me: Step(Send((me + 1) % 4, me + 1), Receive((me - 1) % 4, me)), r"rank 3 names dst\[4:5\]"),
+        (lambda me: Step(Send((me + 1) % 4, me)), "which receives 0"),
+    ],
+)
+def test_what_is_no_message_is_named_for_all_ranks_at_once_too(step, words):
+    with pytest.raises(ScheduleError, match=words):
+        list(match(Schedule(Layout.of(4), 4, lambda me: iter([step(me)]))))
+
+
+def test_an_error_in_the_text_of_an_algorithm_is_not_hidden():
+    def steps(me):
+        yield Step(Send(me.no_such_word, 0))
+
+    with pytest.raises(AttributeError, match="no_such_word"):
+        list(match(Schedule(Layout.of(2), 1, steps)))

@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from hpccoll.schedule import NONE, Copy, Cut, Part, Receive, Reduce, Send, Step, all_reduce, dst, only, src, tmp
+from hpccoll.schedule.words import Range
+
+
+def test_a_bare_unit_is_that_unit_of_dst():
+    for word in (Send, Receive, Reduce):
+        assert word(1, 3).part == dst[3] == Part("dst", (Range(3, 4),))
+
+
+def test_a_part_may_be_several_ranges_of_one_buffer_in_the_order_written():
+    part = tmp[2:5] + tmp[0] + tmp[7:7]
+    assert part == Part("tmp", (Range(2, 5), Range(0, 1), Range(7, 7)))
+    assert part.within("dst") == dst[2:5] + dst[0] + dst[7:7]
+
+
+def test_a_part_does_not_span_two_buffers():
+    with pytest.raises(ValueError, match="in one buffer, not in src and dst"):
+        src[0] + dst[0]
+
+
+@pytest.mark.parametrize("units", [slice(3), slice(1, None), slice(0, 4, 2)])
+def test_a_range_says_both_of_its_ends_and_has_no_stride(units):
+    with pytest.raises(ValueError, match="dst: a range of units has a first and a last"):
+        dst[units]
+
+
+def test_reduce_folds_with_what_it_replaces_unless_another_part_is_named():
+    assert Reduce(0, 2).own == dst[2]
+    assert Reduce(0, 2, src[2]).own == src[2]
+
+
+def test_only_keeps_the_peer_where_the_condition_holds():
+    assert only(2 > 1, 5) == 5
+    assert only(1 > 2, 5) == NONE
+    me = np.arange(4)
+    assert only(me > 1, me - 1).tolist() == [NONE, NONE, 1, 2]
+    assert only(me > 1, 0).tolist() == [NONE, NONE, 0, 0]
+    assert only(np.bool(1), np.int64(3)) == 3
+
+
+def test_words_hold_an_array_of_all_ranks_as_they_hold_one():
+    me = np.arange(5)
+    step = Step(Send((me + 1) % 5, me), Receive((me - 1) % 5, dst[me : me + 1]), Copy(dst[me], tmp[0]))
+    send, receive, copy = step.actions
+    assert send.part.ranges[0].first.tolist() == receive.part.ranges[0].first.tolist() == [0, 1, 2, 3, 4]
+    assert copy.source.ranges[0].last.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_the_length_of_a_part_is_a_scalar_for_one_rank_and_an_array_for_all():
+    cut, me = Cut(all_reduce, 10, 5, 1, 4), np.arange(5)
+    assert cut.lengths(0, dst[1:3] + dst[4]) == 6
+    assert cut.lengths(0, dst[0:me]).tolist() == [0, 2, 4, 6, 8]
