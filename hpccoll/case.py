@@ -128,7 +128,8 @@ class Plan:
     profile: str
     jobs: tuple[Job, ...]
     skips: tuple[Skip, ...]
-    estimated_s: float
+    launch: Mapping[str, str]  # the command line that starts the ranks of each job
+    estimated_s: float  # at most, once the machine is free
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True)

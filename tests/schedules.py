@@ -43,7 +43,13 @@ def _subtree(p: int, me: int) -> range:
 
 
 reduce = Collective(
-    "reduce", "free", "all", "all", lambda p, me, unit: {(origin, unit) for origin in _subtree(p, me)}, None, reduces=True
+    "reduce",
+    "free",
+    "all",
+    "all",
+    lambda p, me, unit: {(origin, unit) for origin in _subtree(p, me)},
+    None,
+    reduces=True,
 )
 """To rank 0 along a binomial tree, which leaves at the others what their subtrees came to."""
 
@@ -129,9 +135,7 @@ def binomial_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for distance in reversed(_powers_of_two(p)):
         has, gets = me % (2 * distance) == 0, me % (2 * distance) == distance
-        yield Step(
-            Send(only(has & (me + distance < p), me + distance), 0), Receive(only(gets, me - distance), 0)
-        )
+        yield Step(Send(only(has & (me + distance < p), me + distance), 0), Receive(only(gets, me - distance), 0))
 
 
 def chain(layout: Layout, me: int) -> Iterator[Step]:
@@ -163,7 +167,9 @@ def halves_then_whole(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(Send((me + 1) % p, me), Receive((me - 1) % p, (me - 1) % p))
     for step in range(1, p - 1):
         new = (me - step) % p
-        yield Step(Send((me + 1) % p, dst[me] + dst[new]), Receive((me - 1) % p, dst[(me - 1) % p] + dst[(new - 1) % p]))
+        yield Step(
+            Send((me + 1) % p, dst[me] + dst[new]), Receive((me - 1) % p, dst[(me - 1) % p] + dst[(new - 1) % p])
+        )
 
 
 def _powers_of_two(p: int) -> list[int]:

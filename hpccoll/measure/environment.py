@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 from hpccoll import __version__
 from hpccoll.case import Job
+from hpccoll.measure.machine import cpu_model
 from hpccoll.schedule import Layout
 from hpccoll.store.raw import Attempt, Place
 
@@ -55,18 +56,6 @@ def affinity() -> str:
 def boot_id() -> str:
     """Return what identifies the running kernel, and so the clock."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def cpu_model() -> str:
-    """Return the processor's name."""
-    found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return found[1] if found else platform.machine()
-
-
-def available_memory() -> int:
-    """Return the bytes of memory that new processes of this host can have."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    return int(found[1]) * 1024 if found else sys.maxsize
 
 
 def mpi_library() -> dict[str, str]:

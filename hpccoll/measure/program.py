@@ -13,14 +13,15 @@ from mpi4py import MPI
 from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError
 from hpccoll.measure import environment
+from hpccoll.measure.catalogue import check_case, check_memory, unmet
 from hpccoll.measure.loop import Progress, Samples, measure
 from hpccoll.measure.loop import Times as LocalTimes
-from hpccoll.measure.subject import CaseSubject, check_case, memory_needed, unmet
+from hpccoll.measure.machine import available_memory
+from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.watchdog import watch
 from hpccoll.schedule import Layout
 from hpccoll.store.journal import Journal, append, check_same_job, failure_event, journal_path
 from hpccoll.store.raw import Attempt, Failure, Outcome, Times
-from hpccoll.units import format_size
 
 LAUNCHERS = {
     "PMI_SIZE": "mpiexec of MPICH",
@@ -177,10 +178,13 @@ class Program:
     def _too_large(self, case: Case, attempt: Attempt) -> str | None:
         """Return that a node lacks the memory for its ranks' buffers, or None; the same on all ranks."""
         node = attempt.places[self.comm.rank].node
-        needed = memory_needed(case) * sum(place.node == node for place in attempt.places)
-        free = environment.available_memory()
-        words = f"needs {format_size(needed)} of memory on a node, {free / 2**30:.1f} GiB are free"
-        return next(filter(None, self.comm.allgather(words if needed > free else None)), None)
+        crowd = sum(place.node == node for place in attempt.places)
+        complaint = None
+        try:
+            check_memory(case, crowd, available_memory())
+        except BadInputError as error:
+            complaint = str(error)
+        return next(filter(None, self.comm.allgather(complaint)), None)
 
     def _collect(self, case: Case, subject: CaseSubject, samples: Samples, attempt: Attempt) -> Outcome:
         wrong = self.comm.allreduce(samples.wrong)

@@ -1,70 +1,17 @@
-"""The subject: a case made ready to run, with the buffers it runs on and the check of its result.
-
-The only place that knows algorithms and transports both.
-"""
+"""The subject: a case made ready to run, with the buffers it runs on and the check of its result."""
 
 from collections.abc import Mapping
 
 import numpy as np
 from mpi4py import MPI
 
-import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.case import Case, Parameter
-from hpccoll.errors import BadInputError
+from hpccoll.measure.catalogue import NATIVE, PLAN_PARAMETERS
 from hpccoll.measure.payload import Check, Payload
-from hpccoll.schedule import DTYPES, REDUCTIONS, Algorithm, Collective, Layout, collective, count
+from hpccoll.schedule import REDUCTIONS, Algorithm, Collective, Layout, collective, count
 from hpccoll.transports.mpi import Mpi, default_channels
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
-
-NATIVE = "native"
-"""The name of the library's own collective among the algorithms."""
-
-TRANSPORTS = ("mpi",)
-DEVICES = ("cpu",)
-PLAN_PARAMETERS = ("channels", "window")
-"""Parameters of every scheduled case: the pieces that advance independently, and how many of them at once."""
-
-
-def check_case(case: Case) -> None:
-    """See that every word of ``case`` is known.
-
-    Raises:
-        BadInputError: names the word, and the ones that would do.
-    """
-    family = collective(case.collective)
-    choices = {
-        "algorithm": (case.algorithm, (*family.algorithms, NATIVE)),
-        "transport": (case.transport, TRANSPORTS),
-        "device": (case.device, DEVICES),
-        "dtype": (case.dtype, DTYPES),
-        "op": (case.op, tuple(REDUCTIONS) if family.reduces else (None,)),
-    }
-    for key, (value, valid) in choices.items():
-        if value not in valid:
-            raise BadInputError(key, value, valid)
-    if family.elements(case.bytes, np.dtype(case.dtype).itemsize, 1) < 1:
-        raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {np.dtype(case.dtype).itemsize} bytes")
-    algorithm = None if case.algorithm == NATIVE else family.algorithm(case.algorithm)
-    for name, value in case.params.items():
-        known = (*PLAN_PARAMETERS, *algorithm.parameters) if algorithm else ()
-        if name not in known:
-            raise BadInputError(f"parameter of {case.algorithm}", name, known or "it has no parameters")
-        if name in PLAN_PARAMETERS and not (isinstance(value, int) and value > 0):
-            raise BadInputError(f"parameter {name}", value, "a whole number from 1 up")
-
-
-def unmet(case: Case, layout: Layout) -> str | None:
-    """Return why ``case`` cannot run on ``layout``, or None where it can."""
-    if case.algorithm == NATIVE:
-        return None
-    return collective(case.collective).algorithm(case.algorithm).unmet(layout)
-
-
-def memory_needed(case: Case) -> int:
-    """Return the bytes that one rank takes for ``case``: both buffers, scratch, what is expected, and the check."""
-    return int(case.bytes * (6 + 1 / np.dtype(case.dtype).itemsize))
-
 
 class CaseSubject:
     """A case compiled for the ranks of ``comm``, with its buffers; close it when it is measured."""

@@ -9,8 +9,7 @@ import altair as alt
 from hpccoll.report.groups import INK, Group
 
 PAPER = "#ffffff"
-ON_COLOUR = "#fffffe"  # not PAPER, which turns black in the dark
-ON_PALE = "#1f2938"
+WHITE = "#fffffe"  # not PAPER, which turns black in the dark
 SIZE = "size (B, KiB, MiB)"
 MUTED = "#5b6472"
 GRID = "#e3e7ed"
@@ -59,7 +58,9 @@ def _ticks(values: Iterable[float]) -> list[float]:
 def time_axis(values: Iterable[float]) -> alt.Y:
     """The vertical axis of ``value`` in seconds: logarithmic, labelled in us, ms or s."""
     axis = alt.Axis(labelExpr=TIME_LABEL, values=_ticks(values))
-    return alt.Y("value:Q", title="time per operation (us, ms)", axis=axis, scale=alt.Scale(type="log", nice=False, padding=8))
+    return alt.Y(
+        "value:Q", title="time per operation (us, ms)", axis=axis, scale=alt.Scale(type="log", nice=False, padding=8)
+    )
 
 
 def rate_axis(values: Iterable[float]) -> alt.Y:
@@ -103,16 +104,34 @@ _THEME: Mapping[str, object] = {
     "font": FONT,
     "view": {"stroke": None},
     "axis": {
-        "labelColor": MUTED, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal",
-        "gridColor": GRID, "domainColor": GRID, "tickColor": GRID, "titlePadding": 8,
+        "labelColor": MUTED,
+        "titleColor": MUTED,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "gridColor": GRID,
+        "domainColor": GRID,
+        "tickColor": GRID,
+        "titlePadding": 8,
     },
     "header": {"labelColor": INK, "labelFontSize": 13, "labelFontWeight": 600, "labelAnchor": "start"},
     "legend": {
-        "orient": "top", "title": None, "labelColor": INK, "labelFontSize": 13, "labelLimit": 320, "symbolOpacity": 1,
-        "titleColor": MUTED, "titleFontSize": 12, "titleFontWeight": "normal",
+        "orient": "top",
+        "title": None,
+        "labelColor": INK,
+        "labelFontSize": 13,
+        "labelLimit": 320,
+        "symbolOpacity": 1,
+        "titleColor": MUTED,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
     },
     "title": {
-        "color": INK, "fontSize": 17, "subtitleColor": MUTED, "subtitleFontSize": 12, "subtitlePadding": 6,
+        "color": INK,
+        "fontSize": 17,
+        "subtitleColor": MUTED,
+        "subtitleFontSize": 12,
+        "subtitlePadding": 6,
         "subtitleLineHeight": 16,
     },
 }

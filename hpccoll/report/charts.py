@@ -8,8 +8,8 @@ from typing import TypeAlias
 import altair as alt
 
 from hpccoll.report import axes
-from hpccoll.report.compare import best_placements, contests, efficiencies, interval, seconds, spread
-from hpccoll.report.groups import Group, Point, counted
+from hpccoll.report.compare import Contest, best_placements, contests, efficiencies, interval, seconds, spread
+from hpccoll.report.groups import INK, Group, Point, counted
 from hpccoll.units import format_seconds, format_size
 
 Datum: TypeAlias = dict[str, object]
@@ -66,7 +66,9 @@ def time_against_size(group: Group) -> Chart | None:
 def busbw_against_size(group: Group) -> Chart | None:
     points = [p for p in group.usable if p.row.busbw_Bps and not p.row.floor]
     # A rate is a constant over time: the slow end of the interval is the low end of the bandwidth.
-    data = [_datum(group, p, bw, *(bw * seconds(p) / t for t in interval(p))) for p in points if (bw := p.row.busbw_Bps)]
+    data = [
+        _datum(group, p, bw, *(bw * seconds(p) / t for t in interval(p))) for p in points if (bw := p.row.busbw_Bps)
+    ]
     return _by_ranks(group, data, axes.rate_axis)
 
 
@@ -77,40 +79,55 @@ def time_against_ranks(group: Group) -> Chart | None:
 
 def efficiency_against_ranks(group: Group) -> Chart | None:
     data = [
-        _datum(group, e.point, e.value) | {"base": counted(e.base.row.ranks, "rank")} for e in efficiencies(group.points)
+        _datum(group, e.point, e.value) | {"base": counted(e.base.row.ranks, "rank")}
+        for e in efficiencies(group.points)
     ]
     return _by_size(group, data, axes.percent_axis)
 
 
 def fastest(group: Group) -> Chart | None:
-    data = [
-        _datum(group, c.winner, seconds(c.winner))
-        | {"lead": f"{c.lead:.2f}x" if c.leader and c.lead else "tie" if c.lead else "alone", "tie": c.leader is None}
-        | {"second": f"{c.entries[1].series}, {format_seconds(seconds(c.entries[1]))}" if c.lead else "none"}
-        for c in contests(group.points)
-    ]
+    data = [_datum(group, c.winner, seconds(c.winner)) | _advantage(group, c) for c in contests(group.points)]
     if not data:
         return None
     sizes = sorted({c.nbytes for c in contests(group.points)}, reverse=True)
     ranks = alt.X("ranks:O", title="ranks", axis=alt.Axis(labelAngle=0, labelExpr=_hollow(group)))
     size = alt.Y("size:N", title=axes.SIZE, sort=[format_size(n) for n in sizes])
     base = alt.Chart().encode(x=ranks, y=size)
-    colour = alt.Color("series:N", scale=axes.series_scale(group, _all(data, "series")), legend=alt.Legend(symbolType="square"))
+    colour = alt.Color(
+        "series:N", scale=axes.series_scale(group, _all(data, "series")), legend=alt.Legend(symbolType="square")
+    )
     cells = base.mark_rect(stroke=axes.PAPER, strokeWidth=2).encode(
         color=colour,
         opacity=alt.condition("datum.tie", alt.value(0.35), alt.value(1)),
-        tooltip=[*_tooltip("size", "ranks", "series", "time", "place", "machine"), alt.Tooltip("lead:N", title="ahead by"),
-                 alt.Tooltip("second:N", title="runner-up")],
+        tooltip=_tooltip("size", "ranks", "series", "time", "interval", "place", "second", "machine"),
     )
-    words = base.mark_text(fontSize=12, fontWeight=600).encode(
-        text="lead:N", color=alt.condition("datum.tie", alt.value(axes.ON_PALE), alt.value(axes.ON_COLOUR))
+    words = base.mark_text(fontSize=12, fontWeight=600).encode(text="lead:N", color=alt.Color("words:N", scale=None))
+    chart = alt.layer(cells, words).properties(
+        width=max(240, 90 * len(set(_all(data, "ranks")))), height=26 * len(sizes)
     )
-    chart = alt.layer(cells, words).properties(width=max(240, 90 * len(set(_all(data, "ranks")))), height=26 * len(sizes))
-    return _facetted(chart, data, "machine", columns=1) if len(group.machines) > 1 else chart.properties(data=_values(data))
+    return (
+        _facetted(chart, data, "machine", columns=1)
+        if len(group.machines) > 1
+        else chart.properties(data=_values(data))
+    )
 
 
 def _hollow(group: Group) -> str:
     return f"(indexof({_crowded(group)}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
+
+
+def _advantage(group: Group, contest: Contest) -> Datum:
+    """What the map says in a cell; its words keep their contrast where ink and paper change places in the dark."""
+    if contest.lead is None:
+        return {"lead": "alone", "second": "none", "tie": True, "words": INK}
+    second = contest.entries[1]
+    on_ink = group.colours[contest.winner.series] == INK
+    return {
+        "lead": f"{contest.lead:.2f}x" if contest.leader else "tie",
+        "second": f"{second.series}, {format_seconds(seconds(second))} ({contest.lead:.2f}x)",
+        "tie": contest.leader is None,
+        "words": INK if contest.leader is None else axes.PAPER if on_ink else axes.WHITE,
+    }
 
 
 def _datum(group: Group, point: Point, value: float, low: float | None = None, high: float | None = None) -> Datum:
@@ -123,11 +140,13 @@ def _datum(group: Group, point: Point, value: float, low: float | None = None, h
         "ranks": row.ranks,
         "nodes": row.nodes,
         "place": "in place" if row.in_place else "out of place",
-        "machine": f"machine {group.machines.index(point.machine) + 1}",
+        "machine": group.machine(point),
         "run": row.run_id,
         "fill": axes.PAPER if row.oversubscribed else group.colours[point.series],
         "floor": row.floor,
-        "value": value, "low": low, "high": high,
+        "value": value,
+        "low": low,
+        "high": high,
         "time": format_seconds(seconds(point)),
         "interval": " to ".join(format_seconds(t) for t in interval(point)),
         "busbw": f"{row.busbw_Bps / 1e9:.3g} GB/s" if row.busbw_Bps else "none",
@@ -171,7 +190,7 @@ def _curves(group: Group, data: list[Datum], x: alt.X, y: Axis, panels: Sequence
     band = base.mark_area(opacity=0.2).encode(
         y="low:Q", y2="high:Q", color="series:N", opacity=alt.condition(pick, alt.value(0.2), alt.value(0.03))
     )
-    shape = alt.Shape("machine:N") if len(group.machines) > 1 else alt.Undefined
+    shape = alt.Shape("machine:N", legend=_GREY) if len(group.machines) > 1 else alt.Undefined
     marks = base.mark_point(size=34, strokeWidth=1.6).encode(
         color=alt.Color("series:N", scale=scale),
         fill=alt.Fill("fill:N", scale=None),  # a fill with a scale and no legend would take the colours' legend away
@@ -183,7 +202,9 @@ def _curves(group: Group, data: list[Datum], x: alt.X, y: Axis, panels: Sequence
     return _facetted(layers.properties(width=780 // max(2, columns), height=200), data, "panel", columns, panels)
 
 
-def _facetted(chart: alt.LayerChart, data: list[Datum], by: str, columns: int, panels: Sequence[object] | None = None) -> Chart:
+def _facetted(
+    chart: alt.LayerChart, data: list[Datum], by: str, columns: int, panels: Sequence[object] | None = None
+) -> Chart:
     facet = alt.Facet(f"{by}:N", title=None, sort=list(panels) if panels else alt.Undefined)
     return chart.facet(facet=facet, columns=columns, data=_values(data))
 
@@ -213,33 +234,39 @@ def _all(data: Iterable[Datum], field: str) -> list[str]:
 
 
 def _tooltip(*fields: str) -> list[alt.Tooltip]:
-    titles = {"interval": "95 % interval", "place": "buffers"}
+    titles = {"interval": "95 % interval", "place": "buffers", "second": "runner-up"}
     return [alt.Tooltip(f"{field}:N", title=titles.get(field, field)) for field in fields]
 
 
+_GREY = alt.Legend(symbolFillColor=axes.MUTED, symbolStrokeColor=axes.MUTED)
+
 FIGURES = (
     Figure(
-        "time", "time against size",
+        "time",
+        "time against size",
         "Median over the timed iterations; the band is the 95 % confidence interval of the median. Both axes are "
         "logarithmic. The thin dotted grey line, where there is one, is the floor: what an empty schedule costs.",
         time_against_size,
     ),
     Figure(
-        "busbw", "bus bandwidth against size",
+        "busbw",
+        "bus bandwidth against size",
         "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per second. "
         "The band is the 95 % confidence interval. Both axes are logarithmic.",
         busbw_against_size,
     ),
     Figure("scaling", "time against ranks", f"Median time at a few of the sizes. {BEST}", time_against_ranks),
     Figure(
-        "efficiency", "parallel efficiency against ranks",
+        "efficiency",
+        "parallel efficiency against ranks",
         "Parallel efficiency: busbw divided by the busbw of the same series and size on the fewest ranks measured on "
         f"the same machine. {BEST}",
         efficiency_against_ranks,
     ),
     Figure(
-        "fastest", "fastest series by ranks and size",
-        "In the cell, how many times as long the runner-up takes; tie (pale): the 95 % intervals of the two touch. "
+        "fastest",
+        "fastest series by ranks and size",
+        "In the cell, how many times as long the runner-up takes; tie (pale): the 95 % intervals of the two touch; alone: no other series. "
         f"{BEST}",
         fastest,
     ),

@@ -67,8 +67,7 @@ class Stretch:
     """Neighbouring sizes with the same leader (None: no clear winner), and the range of its lead."""
 
     leader: str | None
-    first: int
-    last: int
+    sizes: tuple[int, ...]
     leads: tuple[float, float]
 
 
@@ -125,7 +124,7 @@ def stretches(found: Sequence[Contest]) -> list[Stretch]:
     """Return the contests of one rank count, in order of size, as stretches with the same leader."""
     runs = (list(run) for _, run in groupby((c for c in found if c.lead), key=lambda contest: contest.leader))
     return [
-        Stretch(run[0].leader, run[0].nbytes, run[-1].nbytes, (min(leads), max(leads)))
+        Stretch(run[0].leader, tuple(c.nbytes for c in run), (min(leads), max(leads)))
         for run in runs
         for leads in [[contest.lead or 1.0 for contest in run]]
     ]

@@ -92,9 +92,19 @@ def _table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
     lines = ["#", f"# {' '.join(filter(None, what))}: {where}", *("#" + _line(head)[1:] for head in _HEADS)]
     for (nbytes, _), placements in sorted(sizes.items()):
         row = next(iter(placements.values()))
-        size = (nbytes, _count(row), _TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if row.root is None else row.root)
+        size = (
+            nbytes,
+            _count(row),
+            _TYPES.get(row.dtype, row.dtype),
+            row.op or "none",
+            -1 if row.root is None else row.root,
+        )
         lines.append(_line((*size, *_timing(placements.get(False)), *_timing(placements.get(True)))))
-        lines += [f"# {nbytes} B: {r.status}: {r.reason or 'no reason given'}" for r in placements.values() if r.status != "ok"]
+        lines += [
+            f"# {nbytes} B: {r.status}: {r.reason or 'no reason given'}"
+            for r in placements.values()
+            if r.status != "ok"
+        ]
     return lines
 
 

@@ -1,6 +1,7 @@
 """What the rows of a group say, in sentences and with the numbers; only what they say."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ class Finding(NamedTuple):
 def findings(group: Group) -> list[Finding]:
     """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about."""
     found = contests(group.points)
-    return [*_fastest(found, several_machines=len(group.machines) > 1), *_highest(group), *_cautions(group)]
+    return [*_fastest(group, found), *_highest(group), *_cautions(group)]
 
 
 def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
@@ -34,25 +35,40 @@ def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
 def _range(pairs: Sequence[tuple[int, float]]) -> str:
     if not pairs:
         return "not measured"
-    ends = sorted({min(pairs, key=lambda pair: pair[1]), max(pairs, key=lambda pair: pair[1])}, key=lambda pair: pair[1])
+    ends = sorted(
+        {min(pairs, key=lambda pair: pair[1]), max(pairs, key=lambda pair: pair[1])}, key=lambda pair: pair[1]
+    )
     return " to ".join(f"{ratio:.2f}x ({format_size(nbytes)})" for nbytes, ratio in ends)
 
 
-def _fastest(found: Sequence[Contest], *, several_machines: bool) -> Iterator[Finding]:
-    by_place = sorted(found, key=lambda contest: (contest.ranks, contest.winner.machine, contest.nbytes))
-    for (ranks, machine), run in groupby(by_place, key=lambda contest: (contest.ranks, contest.winner.machine)):
-        said = [_sentence(stretch) for stretch in stretches(list(run))]
-        if said:
-            yield Finding(counted(ranks, "rank") + (f" on {machine}" if several_machines else ""), "; ".join(said) + ".")
+def _fastest(group: Group, found: Sequence[Contest]) -> Iterator[Finding]:
+    def place(contest: Contest) -> tuple[int, str]:
+        return contest.ranks, f" on {group.machine(contest.winner)}" if len(group.machines) > 1 else ""
+
+    for (ranks, machine), run in groupby(sorted(found, key=place), key=place):
+        if said := list(_by_leader(list(run))):
+            yield Finding(counted(ranks, "rank") + machine, "; ".join(said) + ".")
 
 
-def _sentence(stretch: Stretch) -> str:
-    first, last = format_size(stretch.first), format_size(stretch.last)
-    where = f"at {first}" if first == last else f"from {first} to {last}"
-    if stretch.leader is None:
-        return f"no clear winner {where}"
-    low, high = (f"{lead:.2f}x" for lead in stretch.leads)
-    return f"{stretch.leader} is fastest {where} ({low if low == high else f'{low} to {high}'} ahead)"
+def _by_leader(found: Sequence[Contest]) -> Iterator[str]:
+    """One clause for each leader, in order of the first size that it leads at; then the sizes without one."""
+    leaders: dict[str | None, list[Stretch]] = defaultdict(list)
+    for stretch in stretches(found):
+        leaders[stretch.leader].append(stretch)
+    undecided = leaders.pop(None, [])
+    for leader, led in leaders.items():
+        leads = [lead for stretch in led for lead in stretch.leads]
+        low, high = f"{min(leads):.2f}x", f"{max(leads):.2f}x"
+        yield f"{leader} is fastest {_sizes(led)} ({low if low == high else f'{low} to {high}'} ahead)"
+    if undecided:
+        count = sum(len(stretch.sizes) for stretch in undecided)
+        others = f"at the other {counted(count, 'size')}" if len(undecided) > 1 else _sizes(undecided)
+        yield f"no clear winner {others}"
+
+
+def _sizes(led: Iterable[Stretch]) -> str:
+    ends = [(format_size(stretch.sizes[0]), format_size(stretch.sizes[-1])) for stretch in led]
+    return ", ".join(f"at {first}" if first == last else f"from {first} to {last}" for first, last in ends)
 
 
 def _highest(group: Group) -> Iterator[Finding]:
@@ -81,8 +97,8 @@ def _cautions(group: Group) -> Iterator[Finding]:
         yield Finding("Not converged", f"the interval of {loose} of {len(results)} rows did not become tight in time.")
     if crowded:
         ranks = " and ".join(map(str, crowded))
-        yield Finding("Oversubscribed", f"with {ranks} ranks there are more ranks than cores: times include waiting for a core.")
+        yield Finding(
+            "Oversubscribed", f"with {ranks} ranks there are more ranks than cores: times include waiting for a core."
+        )
     if len(group.machines) > 1:
         yield Finding("Several machines", "lines and comparisons are kept apart: " + "; ".join(group.machines) + ".")
-
-

@@ -72,6 +72,10 @@ class Group:
         """The machines, in order of first use."""
         return tuple(dict.fromkeys(point.machine for point in self.points))
 
+    def machine(self, point: Point) -> str:
+        """The short name of the machine of ``point``: ``machine 1``."""
+        return f"machine {self.machines.index(point.machine) + 1}"
+
 
 def counted(count: object, word: str) -> str:
     """Return ``count`` of something in words: ``1 rank``, ``2 ranks``."""
@@ -119,7 +123,9 @@ def _points(results: Results) -> list[Point]:
     created = {run_id: run.created for run_id, run in runs.items()}
     rows = sorted(results.rows, key=lambda row: created.get(row.run_id, ""))
     name = _namer(rows)
-    return [Point(row, name(row), runs[row.run_id].machine if row.run_id in runs else "unknown machine") for row in rows]
+    return [
+        Point(row, name(row), runs[row.run_id].machine if row.run_id in runs else "unknown machine") for row in rows
+    ]
 
 
 def _namer(rows: Iterable[Row]) -> Callable[[Row], str]:
@@ -145,7 +151,7 @@ def _keys(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     def key(row: Row) -> tuple[str, ...]:
         values = {field: getattr(row, field) for field in _SETTING}
         words = [_SETTING[field](value) if value is not None else "" for field, value in values.items()]
-        shape = f"{row.ranks_per_node or 'uneven'} ranks per node" if row.collective in ambiguous else ""
+        shape = f"{counted(row.ranks_per_node or 'unequal', 'rank')} per node" if row.collective in ambiguous else ""
         return (row.collective, *words[:-1], shape, words[-1])
 
     return [key(row) for row in rows]

@@ -72,9 +72,15 @@ def _summary(results: Results, groups: Sequence[Group], title: str) -> str:
 def _completeness(results: Results) -> str:
     done = f"{results.planned - len(results.missing)} of {results.planned} cases"
     partial = [run.run_id for run in results.runs if run.status != "complete"]
-    partly = f"<p>Partial runs, which ended before their last case: {escape(', '.join(partial))}.</p>" if partial else ""
+    partly = (
+        f"<p>Partial runs, which ended before their last case: {escape(', '.join(partial))}.</p>" if partial else ""
+    )
     if not results.missing:
-        return f"<p>Complete: {done}.</p>{partly}" if not partial else f'<div class="incomplete"><p>{done}.</p>{partly}</div>'
+        return (
+            f"<p>Complete: {done}.</p>{partly}"
+            if not partial
+            else f'<div class="incomplete"><p>{done}.</p>{partly}</div>'
+        )
     why = Counter((missing.status, missing.reason) for missing in results.missing)
     reasons = "; ".join(f"{count} {status} ({reason})" for (status, reason), count in why.most_common())
     line = f"{done}; {len(results.missing)} missing: {_shortened(reasons)}"

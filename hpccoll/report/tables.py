@@ -71,7 +71,6 @@ COLUMNS = (
     Column("size", lambda p: format_size(p.row.requested_bytes), lambda p: p.row.requested_bytes, always=True),
     _count("ranks", "ranks", always=True),
     _count("nodes", "nodes"),
-    _count("ranks per node", "ranks_per_node"),
     _plain("in place", "in_place"),
     _plain("transport", "transport"),
     _plain("device", "device"),
@@ -111,7 +110,9 @@ def rows_table(groups: Iterable[Group]) -> str:
 
 def _row(point: Point, cells: Iterable[tuple[Column, str]]) -> str:
     marked = "".join(
-        _cell(text) if column.key is None else f'<td class="number" data-key="{_key(column, point)}">{escape(text)}</td>'
+        _cell(text)
+        if column.key is None
+        else f'<td class="number" data-key="{_key(column, point)}">{escape(text)}</td>'
         for column, text in cells
     )
     return f'<tr class="{escape(point.row.status)}">{marked}</tr>'
@@ -123,7 +124,7 @@ def _key(column: Column, point: Point) -> str:
 
 
 def _cell(text: str) -> str:
-    return f'<td{" class=words" if len(text) > LONG else ""}>{escape(text)}</td>'
+    return f"<td{' class=words' if len(text) > LONG else ''}>{escape(text)}</td>"
 
 
 def plain_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
@@ -140,9 +141,16 @@ def missing_table(missing: Iterable[Missing]) -> str:
 
 def provenance(run: Run) -> str:
     """Return one run, folded: where its raw file is, and everything it recorded of where it ran."""
-    facts = {"raw file": run.path, "machine": run.machine, "kind": run.kind, "created": run.created, "status": run.status}
+    facts = {
+        "raw file": run.path,
+        "machine": run.machine,
+        "kind": run.kind,
+        "created": run.created,
+        "status": run.status,
+    }
     listed = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in (facts | _flat(run.provenance)).items()
+        f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>"
+        for name, value in (facts | _flat(run.provenance)).items()
     )
     title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"
     return f"<details><summary>{escape(title)}</summary><dl>{listed}</dl></details>"

@@ -238,7 +238,7 @@ def _deadlock(programs: list[list[_Place]], at: list[int], skip: int) -> str:
         f"rank {me} in step {at[me] + skip} waits for rank {peer} to reach step {number + skip}"
         for me, program in enumerate(programs)
         if at[me] < len(program)
-        for peer, number in program[at[me]].partners
+        for peer, number in sorted(set(program[at[me]].partners))
         if at[peer] < number
     ]
     return "deadlock: " + "; ".join(waits)

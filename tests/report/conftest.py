@@ -24,15 +24,47 @@ def make_row():
     def make(algorithm="ring", ranks=2, nbytes=1024, in_place=False, median_s=1e-5, **changes):
         factor = 2 * (ranks - 1) / ranks
         row = Row(
-            case_id=f"{algorithm}-{ranks}-{nbytes}-{in_place:d}", run_id="run-1", job="local", attempt=1,
-            collective="all_reduce", algorithm=algorithm, transport="vendor" if algorithm == "native" else "mpi",
-            device="host", dtype="float32", op="sum", in_place=in_place, mapping="block", root=None, params={},
-            variant=None, bytes=nbytes, requested_bytes=nbytes, ranks=ranks, nodes=1, ranks_per_node=ranks,
-            aggregators=0, iterations=400, timing="max", median_s=median_s, p99_s=median_s * 1.7,
-            ci_low_s=median_s * 0.97, ci_high_s=median_s * 1.03, algbw_Bps=nbytes / median_s,
-            busbw_Bps=nbytes / median_s * factor, cpu_s=median_s, wire_bytes_predicted=0, wire_bytes_measured=None,
-            wrong=0, status="ok", reason=None, converged=True, oversubscribed=ranks > 2, executed=algorithm,
-            evidence="schedule run by us", kind="measured", floor=algorithm == "null",
+            case_id=f"{algorithm}-{ranks}-{nbytes}-{in_place:d}",
+            run_id="run-1",
+            job="local",
+            attempt=1,
+            collective="all_reduce",
+            algorithm=algorithm,
+            transport="vendor" if algorithm == "native" else "mpi",
+            device="host",
+            dtype="float32",
+            op="sum",
+            in_place=in_place,
+            mapping="block",
+            root=None,
+            params={},
+            variant=None,
+            bytes=nbytes,
+            requested_bytes=nbytes,
+            ranks=ranks,
+            nodes=1,
+            ranks_per_node=ranks,
+            aggregators=0,
+            iterations=400,
+            timing="max",
+            median_s=median_s,
+            p99_s=median_s * 1.7,
+            ci_low_s=median_s * 0.97,
+            ci_high_s=median_s * 1.03,
+            algbw_Bps=nbytes / median_s,
+            busbw_Bps=nbytes / median_s * factor,
+            cpu_s=median_s,
+            wire_bytes_predicted=0,
+            wire_bytes_measured=None,
+            wrong=0,
+            status="ok",
+            reason=None,
+            converged=True,
+            oversubscribed=ranks > 2,
+            executed=algorithm,
+            evidence="schedule run by us",
+            kind="measured",
+            floor=algorithm == "null",
         )
         return replace(row, **changes)
 
@@ -44,8 +76,15 @@ def make_run():
     def make(run_id="run-1", machine=MACHINE, **changes):
         provenance = {"python": "3.12.3", "mpi": {"library": "MPICH 5.0.2", "abi": "mpich"}, "hosts": ["hpc-login-3"]}
         run = Run(
-            run_id=run_id, job="local", attempt=1, created="2026-01-05T10:00:00Z", status="complete", kind="measured",
-            machine=machine, path="results/quick/raw/local.h5", provenance=provenance,
+            run_id=run_id,
+            job="local",
+            attempt=1,
+            created="2026-01-05T10:00:00Z",
+            status="complete",
+            kind="measured",
+            machine=machine,
+            path="results/quick/raw/local.h5",
+            provenance=provenance,
         )
         return replace(run, **changes)
 
@@ -66,14 +105,35 @@ def make_results(make_row, make_run):
                         t = alpha(p) + beta(p) * nbytes + 6e-7 + (0.0 if in_place else 4e-11 * nbytes)
                         t *= (1 if p <= 2 else 3.2 * p / 4) * noise.lognormvariate(0, 0.05)
                         ci = noise.uniform(0.01, 0.09 if p <= 2 else 0.25)
-                        rows.append(make_row(algorithm, p, nbytes, in_place, t, ci_low_s=t * (1 - ci), ci_high_s=t * (1 + ci)))
+                        rows.append(
+                            make_row(algorithm, p, nbytes, in_place, t, ci_low_s=t * (1 - ci), ci_high_s=t * (1 + ci))
+                        )
         rows = [row for row in rows if keep(row)]
         missing = (
-            Missing(case="all_reduce ring mpi 4 MiB 4 ranks in place", job="local", status="failed", reason="rank 2 was killed: out of memory"),
-            Missing(case="all_reduce ring mpi 4 MiB 4 ranks", job="local", status="not run", reason="the job reached its time limit"),
+            Missing(
+                case="all_reduce ring mpi 4 MiB 4 ranks in place",
+                job="local",
+                status="failed",
+                reason="rank 2 was killed: out of memory",
+            ),
+            Missing(
+                case="all_reduce ring mpi 4 MiB 4 ranks",
+                job="local",
+                status="not run",
+                reason="the job reached its time limit",
+            ),
         )
-        skipped = (Missing(case="all_reduce recursive_doubling 3 ranks", job="local", status="skipped", reason="recursive_doubling needs a power-of-two number of workers"),)
-        return Results(rows=tuple(rows), runs=(make_run(),), planned=len(rows) + len(missing), missing=missing, skipped=skipped)
+        skipped = (
+            Missing(
+                case="all_reduce recursive_doubling 3 ranks",
+                job="local",
+                status="skipped",
+                reason="recursive_doubling needs a power-of-two number of workers",
+            ),
+        )
+        return Results(
+            rows=tuple(rows), runs=(make_run(),), planned=len(rows) + len(missing), missing=missing, skipped=skipped
+        )
 
     return make
 

@@ -1,0 +1,214 @@
+"""The command line: one short function for each command. Ranks never import this."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hpccoll import __version__
+from hpccoll.errors import BadInputError
+
+app = typer.Typer(
+    name="hpccoll",
+    help="How fast a cluster's collectives are, why, and what to do about it.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+PATHS = Annotated[list[Path], typer.Argument(help="Raw files, or directories that hold some.", metavar="PATHS...")]
+PROFILE = Annotated[str, typer.Option(help="Where to run: local.")]
+INCOMPLETE = 3
+"""The exit code of what ran, where something planned is missing or wrong."""
+
+
+@app.callback(invoke_without_command=True)
+def hpccoll(
+    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    if version:
+        typer.echo(__version__)
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(
+    epilog="Example: hpccoll sweep workflows/config/default.yaml --out results/tuesday -- --cores 1",
+    context_settings={"allow_extra_args": True},
+)
+def sweep(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Argument(help="The sweep file [a small one, about a minute].")] = None,
+    profile: PROFILE = "local",
+    out: Annotated[Path | None, typer.Option(help="Where results go [results/NAME, NAME of the sweep file].")] = None,
+) -> int:
+    """Measure what a sweep file names, and report: the whole pipeline. What is measured is not measured again."""
+    from hpccoll.sweep import drive
+    from hpccoll.sweep.locate import default_sweep
+    from hpccoll.sweep.plan import check_out, make_plan
+
+    config = config or default_sweep()
+    out = out or Path("results") / config.stem
+    plan = make_plan(config, profile)
+    command = drive.snakemake_command(config, profile, out, context.args)
+    with drive.alone(out):
+        check_out(plan, out)
+        for process in drive.end_leftovers(out):
+            typer.echo(f"ended what an earlier sweep left running: {process}", err=True)
+        typer.echo(f"{_summary(plan)}\n$ {shlex.join(command)}")
+        with _progress() as progress:
+            task = progress.add_task("measuring", total=sum(len(job.cases) for job in plan.jobs))
+            code = drive.drive(command, out, lambda: progress.update(task, completed=drive.cases_done(plan, out)))
+            progress.update(task, completed=drive.cases_done(plan, out))
+        if code:
+            typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)
+        return _report([out], out / "report") or (INCOMPLETE if code else 0)
+
+
+def _summary(plan: Any) -> str:
+    cases = sum(len(job.cases) for job in plan.jobs)
+    skips = f", {len(plan.skips)} cases skipped" if plan.skips else ""
+    return f"{plan.name}: {cases} cases in {len(plan.jobs)} jobs{skips}, at most {plan.estimated_s:.0f} s"
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("cases"), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=not sys.stderr.isatty())
+
+
+@app.command(epilog="Example: hpccoll plan workflows/config/default.yaml")
+def plan(
+    config: Annotated[Path, typer.Argument(help="The sweep file.")],
+    profile: PROFILE = "local",
+    out: Annotated[Path | None, typer.Option(help="Write plan.json and the job files there.")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
+    """Show the jobs, cases and planned skips of a sweep file; submit nothing."""
+    from hpccoll.sweep.plan import check_out, make_plan, write_plan
+
+    made = make_plan(config, profile)
+    if out:
+        check_out(made, out)
+        write_plan(made, out)
+    if as_json:
+        typer.echo(made.to_json())
+        return
+    typer.echo(_summary(made))
+    for job in made.jobs:
+        typer.echo(f"{job.name}: {len(job.cases)} cases on {job.ranks} ranks: {made.launch[job.name]} hpccoll run --job ...")
+    for skip in made.skips:
+        typer.echo(f"skipped in {skip.job}: {skip.case}: {skip.reason}")
+
+
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def run(context: typer.Context) -> int:
+    """Measure on the ranks of an MPI job: mpiexec -n 4 hpccoll run -a ring,native. See 'hpccoll run --help'."""
+    from hpccoll.run import main as run_main
+
+    return run_main(context.args)
+
+
+@app.command(epilog="Example: hpccoll report results/default")
+def report(
+    paths: PATHS,
+    out: Annotated[Path | None, typer.Option(help="Where the report goes [PATH/report of the first directory].")] = None,
+) -> int:
+    """Write a report: curves, tables, what is missing, provenance; one HTML file that opens offline."""
+    first = paths[0] if paths[0].is_dir() else paths[0].parent
+    return _report(paths, out or first / "report")
+
+
+def _report(paths: list[Path], out: Path) -> int:
+    from hpccoll.report.build import build
+    from hpccoll.store.results import read_results
+
+    results = read_results(paths)
+    page = build(results, out, title=paths[0].resolve().stem)
+    done = results.planned - len(results.missing)
+    typer.echo(f"{done} of {results.planned} cases" + (f", {len(results.missing)} missing" if results.missing else ""))
+    typer.echo(f"report: {page}")
+    return INCOMPLETE if results.missing else 0
+
+
+@app.command(epilog="Example: hpccoll export results/default --format csv > default.csv")
+def export(
+    paths: PATHS,
+    format_: Annotated[str, typer.Option("--format", help="json, csv or nccl-tests.")] = "json",
+    timing: Annotated[str, typer.Option(help="The time of an operation: max or span.")] = "max",
+) -> None:
+    """Print the rows, one for each case and attempt, in seconds and bytes per second."""
+    from hpccoll.report.export import export as write
+    from hpccoll.store.results import read_results
+
+    if timing not in ("max", "span"):
+        raise BadInputError("--timing", timing, ("max", "span"))
+    typer.echo(write(read_results(paths, timing), format_))
+
+
+@app.command(epilog="Example: hpccoll validate results/default")
+def validate(paths: PATHS) -> int:
+    """See that raw files are whole and of a schema that this version reads, and say what is in them."""
+    from hpccoll.store.results import find, read_raw
+
+    found = find(paths)
+    if not found:
+        raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
+    partial = 0
+    for path in found:
+        raw = read_raw(path)
+        partial += not raw.complete
+        state = "complete" if raw.complete else "partial"
+        typer.echo(f"{path}: {state}, {len(raw.done)} of {len(raw.job.cases)} cases, {len(raw.attempts)} attempts")
+    return INCOMPLETE if partial else 0
+
+
+@app.command(epilog="Example: hpccoll status results/default")
+def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
+    """Show, job by job, how many cases are done, and why others are not."""
+    from hpccoll.store.results import read_results
+
+    results = read_results([directory])
+    jobs = dict.fromkeys([*(run.job for run in results.runs), *(gap.job for gap in results.missing)])
+    for job in jobs:
+        done = sum(row.job == job and row.status == "ok" for row in results.rows)
+        gaps = [gap for gap in results.missing if gap.job == job]
+        typer.echo(f"{job}: {done} cases done" + (f", {len(gaps)} missing" if gaps else ""))
+        for gap in gaps:
+            if gap.status != "not run":
+                typer.echo(f"  {gap.status}: {gap.case}: {gap.reason}")
+    return INCOMPLETE if results.missing else 0
+
+
+@app.command("list", epilog="Example: hpccoll list --json | jq '.algorithms[].name'")
+def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List collectives, algorithms and transports, and what is missing for those that cannot run here."""
+    from hpccoll.measure.catalogue import listing
+
+    found = listing()
+    if as_json:
+        typer.echo(json.dumps(found, indent=1))
+        return
+    for algorithm in found["algorithms"]:
+        needs = f" (needs {', '.join(algorithm['needs'])})" if algorithm["needs"] else ""
+        missing = "" if algorithm["available"] else f": {algorithm['reason']}"
+        typer.echo(f"{algorithm['collective']} {algorithm['name']}{needs}{missing}")
+
+
+def main() -> int:
+    """Run the command line and return its exit code; what is wrong with the input takes one line."""
+    try:
+        return int(app(standalone_mode=False) or 0)
+    except BadInputError as error:
+        typer.echo(f"hpccoll: {error}", err=True)
+        return 2
+    except typer.TyperException as error:
+        typer.echo(f"hpccoll: {error.format_message()} See 'hpccoll --help'.", err=True)
+        return error.exit_code
+    except typer.Abort:
+        return 1

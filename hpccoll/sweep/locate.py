@@ -1,0 +1,43 @@
+"""Where things are: the workflow, which ships with the package, and the programs that start ranks."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import hpccoll
+from hpccoll.errors import BadInputError
+
+
+def workflows() -> Path:
+    """Return the directory of the Snakefile: inside an installed package, or beside that of a checkout."""
+    package = Path(hpccoll.__file__).parent
+    shipped = package / "_workflows"
+    return shipped if shipped.is_dir() else package.parent / "workflows"
+
+
+def default_sweep() -> Path:
+    return workflows() / "config" / "default.yaml"
+
+
+def mpiexec() -> list[str]:
+    """Return the launcher that ranks are started with, and the options that it needs here.
+
+    It is named as it is found with the directory of this Python first on PATH, which is how the rules look for it: a
+    plan does not depend on where the environment lies.
+
+    Raises:
+        BadInputError: where there is none.
+    """
+    beside = Path(sys.executable).parent
+    found = shutil.which("mpiexec", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        raise BadInputError(
+            "launcher", "mpiexec", f"it is neither in {beside} nor on PATH: pip install 'hpccoll[local]', "
+            "or load your site's MPI module",
+        )  # fmt: skip
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:
+        return ["mpiexec", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+    return ["mpiexec"]

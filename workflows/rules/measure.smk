@@ -1,0 +1,33 @@
+# Outputs are update(): Snakemake would otherwise delete what was measured before it runs a rule again.
+
+
+checkpoint plan:
+    input:
+        CONFIG,
+    output:
+        update(f"{OUT}/plan.json"),
+    log:
+        f"{OUT}/logs/plan.log",
+    params:
+        out=OUT,
+    shell:
+        "hpccoll plan {input:q} --out {params.out:q} > {log:q} 2>&1"
+
+
+rule measure:
+    input:
+        plan=ancient(f"{OUT}/plan.json"),
+    output:
+        update(f"{OUT}/raw/{{job}}.h5"),
+    log:
+        f"{OUT}/logs/{{job}}.log",
+    params:
+        out=OUT,
+        launch=launch,
+    shell:
+        "{params.launch} hpccoll run --job {params.out:q}/jobs/{wildcards.job}.json --out {output:q} > {log:q} 2>&1"
+
+
+rule raw:
+    input:
+        raw_files,

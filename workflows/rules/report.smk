@@ -1,0 +1,11 @@
+rule report:
+    input:
+        raw_files,
+    output:
+        f"{OUT}/report/index.html",
+    log:
+        f"{OUT}/logs/report.log",
+    params:
+        out=OUT,
+    shell:
+        "hpccoll report {params.out:q} > {log:q} 2>&1"
