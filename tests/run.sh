@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs what the tests need and runs everything: lint, types, tests.
+#
+# In a virtual environment that is active, or in .venv, which it makes. Debian packages are installed when root; without
+# root, tests that lack one are skipped and say so. HPCCOLL_REQUIRE_ALL=1 turns such skips into failures. Arguments go
+# to pytest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(hdf5-tools)
+if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null && ! dpkg -s "${packages[@]}" > /dev/null 2>&1; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+fi
+
+if ! python3 -c 'import sys; sys.exit(sys.prefix == sys.base_prefix)'; then
+    [ -x .venv/bin/python3 ] || python3 -m venv .venv
+    PATH=$PWD/.venv/bin:$PATH
+fi
+python3 -m pip install --quiet -e '.[dev]'
+
+python3 -m ruff check
+python3 -m ruff format --check
+python3 -m mypy
+python3 -m snakefmt --check workflows
+exec python3 -m pytest "$@"
