@@ -17,7 +17,8 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
     match = _SIZE.fullmatch(str(text).strip())
     if not match:
         raise BadInputError(key, text, "a number of bytes such as 8, 64K, 4M or 1G (powers of 1024)")
-    return int(match["number"]) * 1024 ** _PREFIXES.index(match["prefix"].upper())
+    prefix: int = 1024 ** _PREFIXES.index(match["prefix"].upper())
+    return int(match["number"]) * prefix
 
 
 def format_size(nbytes: int) -> str:
@@ -32,6 +33,6 @@ def format_size(nbytes: int) -> str:
 def format_seconds(seconds: float) -> str:
     """Return a duration with three significant digits and a fitting unit: ``5.61 us``, ``12.8 ms``."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= scale:
+        if seconds >= 0.9995 * scale:  # which rounds to one
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"

@@ -1,16 +1,19 @@
 """What every test may ask for."""
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from hypothesis import settings
 
 sys.path.append(str(Path(__file__).parent))  # schedules.py and others that several rooms of tests share
 
-settings.register_profile("hpccoll", deadline=None, max_examples=60, derandomize=True)
+settings.register_profile("hpccoll", deadline=None, max_examples=60, derandomize=True, database=None)
 settings.load_profile("hpccoll")
 
 
@@ -25,3 +28,27 @@ def require() -> Callable[[object, str], None]:
             pytest.skip(reason)
 
     return require
+
+
+@pytest.fixture(scope="session")
+def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
+    """Run a Python program on so many ranks, more than there are cores where it must be."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    launcher = shutil.which("mpiexec", path=path)
+    require(launcher, "there is no mpiexec")
+    library = subprocess.run([sys.executable, "-c", "import mpi4py.MPI"], capture_output=True, text=True, check=False)
+    require(library.returncode == 0, f"mpi4py finds no MPI library: {library.stderr.strip()[-200:]}")
+    places = str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+
+    def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 60) -> CompletedProcess[str]:
+        command = [launcher, "-n", str(ranks), sys.executable, "-W", "error", *map(str, arguments)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+
+    return mpiexec

@@ -7,7 +7,7 @@ At p = 4, who has folded what (the whole vector):
     distance 1   ab      ab      cd      cd        0 <-> 1, 2 <-> 3
     distance 2   abcd    abcd    abcd    abcd      0 <-> 2, 1 <-> 3
 
-Where p is no power of two, the ranks beyond the largest one below p hand their vectors in before, and get the sum after.
+Where p is no power of two, the ranks beyond the largest one below p hand their vectors in before and get the sum after.
 
 Cost: log2(p) (alpha + S beta + S gamma), and, where p is no power of two, 2 alpha + 2 S beta + S gamma more with
 floor(log2 p) rounds: the fewest rounds there are, for messages so small that their number is what counts.

@@ -1,4 +1,4 @@
-"""Ring all-reduce: the vector is cut into p units, which travel round the ring, summed on the first lap, shared on the second.
+"""Ring all-reduce: p units of the vector travel round the ring, summed on the first lap, shared on the second.
 
 At p = 4, who has folded what (unit 0 of four; the others do the same, each a rank further on):
 

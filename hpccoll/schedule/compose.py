@@ -8,7 +8,7 @@ import numpy as np
 from hpccoll.schedule.collectives import Collective
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.registry import Schedule
-from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step, only
+from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step, live, only
 
 
 def _rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], Part]) -> Step:
@@ -134,7 +134,7 @@ def out_of_place(collective: Collective, schedule: Schedule) -> Schedule:
         rank = index(me)
         held = collective.holds("src", rank, schedule.units) if rank < schedule.layout.workers else ()
         only_in_src = set(held)
-        for step in schedule.steps(rank):
+        for step in map(live, schedule.steps(rank)):
             while True:
                 redirected, split = _read_from_src(step, only_in_src)
                 if not split:
@@ -160,7 +160,7 @@ def _units(part: Part) -> set[int]:
 
 def _units_landed(action: Action) -> set[int]:
     """Return the units of dst that ``action`` writes."""
-    if isinstance(action, Send) or (isinstance(action, (Receive, Reduce)) and action.peer == NONE):
+    if isinstance(action, Send):
         return set()
     part = action.target if isinstance(action, Copy) else action.part
     return _units(part) if part.buffer == "dst" else set()

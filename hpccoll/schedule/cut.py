@@ -50,12 +50,16 @@ class Cut:
     def _lanes(self) -> NDArray[np.int64]:
         return bounds(self.count, self.lanes, max(1, GRAIN // self.itemsize))
 
+    @cached_property
+    def _edges(self) -> list[NDArray[np.int64]]:
+        sizes = [int(size) for size in np.diff(self._lanes)]
+        if self.collective.units == "free":
+            return [bounds(size, self.units, max(1, GRAIN // self.itemsize)) for size in sizes]
+        return [np.arange(self.units + 1, dtype=np.int64) * size for size in sizes]
+
     def edges(self, lane: int) -> NDArray[np.int64]:
         """Return the bounds of the units of ``lane`` among themselves, ``units + 1`` of them, from 0 up."""
-        size = int(self._lanes[lane + 1] - self._lanes[lane])
-        if self.collective.units == "free":
-            return bounds(size, self.units, max(1, GRAIN // self.itemsize))
-        return np.arange(self.units + 1, dtype=np.int64) * size
+        return self._edges[lane]
 
     def lengths(self, lane: int, part: Part) -> NDArray[np.int64]:
         """Return the elements of ``part`` in ``lane``; one for each entry of its ranges where they are arrays."""

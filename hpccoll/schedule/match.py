@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule.registry import Schedule
-from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step
+from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step, live
 
 Ranks: TypeAlias = NDArray[np.int64]
 
@@ -68,11 +68,8 @@ def match(schedule: Schedule) -> Iterator[Round]:
             step = next(steps)
         except StopIteration:
             return
-        except (
-            TypeError,
-            ValueError,
-            AttributeError,
-        ):  # it branches on the rank; a true error comes again, rank by rank
+        # It branches on the rank; a true error comes again, rank by rank.
+        except (TypeError, ValueError, AttributeError):
             break
         messages = _pair_aligned(schedule, step, everyone)
         if messages is None:
@@ -171,9 +168,9 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
     programs = [[_Place(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
     _pair_all(schedule, programs, skip)
     at = [0 for _ in ranks]
-    live = started = [me for me in ranks if programs[me]]
-    while live:
-        ended = [me for me in live if all(at[peer] >= number for peer, number in programs[me][at[me]].partners)]
+    going = started = [me for me in ranks if programs[me]]
+    while going:
+        ended = [me for me in going if all(at[peer] >= number for peer, number in programs[me][at[me]].partners)]
         if not ended:
             raise ScheduleError(_deadlock(programs, at, skip))
         sent = [m for me in started for m in programs[me][at[me]].sent]
@@ -181,7 +178,7 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
         yield Round(tuple(sent), tuple(landed), np.array(ended))
         for me in ended:
             at[me] += 1
-        live = [me for me in ranks if at[me] < len(programs[me])]
+        going = [me for me in ranks if at[me] < len(programs[me])]
         started = [me for me in ended if at[me] < len(programs[me])]
 
 
@@ -221,12 +218,11 @@ def _pair_all(schedule: Schedule, programs: list[list[_Place]], skip: int) -> No
 def _numbered(step: Step, me: int) -> Iterator[tuple[Action, int, int]]:
     """Yield every action that has a peer, the peer, and how many of its kind with that peer precede it in the step."""
     before: dict[tuple[bool, int], int] = defaultdict(int)
-    for action in step.actions:
+    for action in live(step).actions:
         peer = me if isinstance(action, Copy) else int(action.peer)
-        if peer != NONE:
-            kind = isinstance(action, Send), peer
-            yield action, peer, before[kind]
-            before[kind] += 1
+        kind = isinstance(action, Send), peer
+        yield action, peer, before[kind]
+        before[kind] += 1
 
 
 _PENDING = Messages(np.array([]), np.array([]), Part("dst", ()), Part("dst", ()), None)

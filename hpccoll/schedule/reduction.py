@@ -10,7 +10,7 @@ DTYPES = ("int32", "int64", "float16", "float32", "float64")
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A reduction by name; ``fold(a, b, out)`` and then, once at the end, ``scale(out, p)``."""
+    """A reduction by name; ``fold(a, b, out=c)`` and then, once at the end, ``scale(out, p)``."""
 
     name: str
     fold: np.ufunc
@@ -20,7 +20,7 @@ class Reduction:
         """Divide the folded ``values`` by the number of contributions, in place; integers round down."""
         if self.averages:
             divide = np.floor_divide if np.issubdtype(values.dtype, np.integer) else np.divide
-            divide(values, np.array(p, values.dtype), values)
+            divide(values, np.array(p, values.dtype), out=values)
 
 
 REDUCTIONS = {

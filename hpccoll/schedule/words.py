@@ -128,3 +128,8 @@ def only(condition: Truth, peer: Index) -> Index:
     if isinstance(condition, np.ndarray) or isinstance(peer, np.ndarray):
         return np.where(condition, peer, NONE)
     return peer if condition else NONE
+
+
+def live(step: Step) -> Step:
+    """Return a step of one rank without its messages to and from nobody, whose parts mean nothing."""
+    return Step(*(action for action in step.actions if isinstance(action, Copy) or action.peer != NONE))

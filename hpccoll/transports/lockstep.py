@@ -17,10 +17,11 @@ def lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -
         src: of each rank, ``operation.elements("src")`` long; not read in place.
         dst: of each rank, ``operation.elements("dst")`` long.
     """
+    slices = [list(match(operation.lane(number))) for number in range(len(operation.schedules))]
     for lane in range(operation.lanes):
         staged: dict[Messages, list[Array]] = {}
         memory = _Memory(operation, lane, src, dst)
-        for moment in match(operation.lane(lane)):
+        for moment in slices[lane % len(slices)]:
             for m in moment.sent:
                 staged[m] = [memory.read(m.sent, me, i) for i, me in enumerate(m.source)]
             for m in moment.landed:

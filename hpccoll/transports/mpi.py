@@ -19,8 +19,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.schedule import NONE, Copy, Part, Receive, Reduce, ScheduleError, Send, Step
-from hpccoll.schedule.words import Range
+from hpccoll.schedule import Copy, Part, Receive, Reduce, ScheduleError, Send, Step
+from hpccoll.schedule.words import Range, live
 from hpccoll.transports.operation import Array, Operation, Plan, PlanMismatchError, aligned_empty
 
 PERSISTENT_REQUESTS = 65536
@@ -199,7 +199,7 @@ class _Compiler:
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
         self.me, self.operation, self.cut = comm.rank, operation, operation.cut
-        self.steps = [list(operation.lane(lane).steps(self.me)) for lane in range(operation.lanes)]
+        self.steps = [[live(step) for step in operation.lane(lane).steps(self.me)] for lane in range(operation.lanes)]
         self.buffers = {"src": src, "dst": dst, "tmp": self._tmp()}
         self.datatypes: list[MPI.Datatype] = []
 
@@ -242,8 +242,6 @@ class _Compiler:
                 used += self._copy(compiled, lane, action, room, touched=self._touched(lane, step, place))
                 continue
             sends, peer = isinstance(action, Send), int(action.peer)
-            if peer == NONE:
-                continue
             tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
             ordinal[sends, peer] += 1
             if ordinal[sends, peer] > TAGS_PER_LANE:
@@ -253,8 +251,8 @@ class _Compiler:
             if isinstance(action, Reduce):
                 used += length
                 data = [room]
-                own = self._spans(lane, action.own)
-                compiled.after += [(self.operation.reduction.fold, views) for views in _align(own, [room], target)]
+                own, fold = self._spans(lane, action.own), self.operation.reduction.fold
+                compiled.after += [(partial(fold, out=out), (a, b)) for a, b, out in _align(own, [room], target)]
             elif isinstance(action, Receive) and self._touched(lane, step, place):
                 used += length
                 data = [room]
@@ -309,7 +307,7 @@ def _parts(step: Step) -> Iterator[Part]:
     for action in step.actions:
         if isinstance(action, Copy):
             yield from (action.source, action.target)
-        elif action.peer != NONE:
+        else:
             yield action.part
             if isinstance(action, Reduce):
                 yield action.own

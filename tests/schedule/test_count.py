@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from schedules import EXAMPLES, of, recursive_doubling_of, ring_of
 
 from hpccoll.schedule import (
     Counts,
@@ -11,11 +12,11 @@ from hpccoll.schedule import (
     Send,
     Step,
     all_reduce,
+    barrier,
     count,
     dst,
     out_of_place,
 )
-from schedules import EXAMPLES, of, recursive_doubling_of, ring_of
 
 GRAINS = 32  # elements of four bytes in a grain
 
@@ -151,6 +152,14 @@ def test_what_a_sender_does_after_a_message_does_not_make_its_landing_later():
     assert counted(idle, 4, 1).rounds == 5  # the swaps beside 3 -> 1 and three times 1 -> 3
 
 
+def test_a_sender_waits_until_its_receiver_has_come():
+    swaps = [[Step(Send(peer, 0), Receive(peer, 0))] * 4 for peer in (3, 1)]
+    late = of_lists(
+        [Step(Send(1, 0)), Step(Send(2, 0))], [*swaps[0], Step(Receive(0, 0))], [Step(Receive(0, 0))], swaps[1]
+    )
+    assert counted(late, 4, 1).rounds == 4 + 2
+
+
 def test_a_step_that_ends_after_its_partner_has_gone_on_sends_and_receives_at_once_all_the_same():
     # rank 0 receives at once, while its own message waits for rank 1 to take in that of rank 2
     late = of_lists(
@@ -184,3 +193,11 @@ def test_parts_of_several_ranges_are_counted_whole():
     found = counted([of(steps, lambda _p: 4)(Layout.of(2))], 2, 4)
     assert found.messages.sum() == 2
     assert found.sent[:, 1].tolist() == found.reduced.tolist() == [3 * 128] * 2
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 8, 13])
+def test_no_message_of_a_barrier_is_empty(p):
+    (schedule,) = EXAMPLES["dissemination"].slices(p)
+    found = count([schedule], Cut(barrier, barrier.elements(0, 1, p), 1, 1, 1))
+    assert found.messages.sum() == p * (p - 1).bit_length()
+    assert (found.messages.sum(axis=1) == found.rounds).all()

@@ -1,11 +1,11 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from schedules import EXAMPLES, LEAST_RANKS
 
 from hpccoll.schedule import Cut, Layout, Schedule, Send, Step, all_gather, all_reduce, dst, src, tmp
 from hpccoll.schedule.cut import GRAIN, bounds
 from hpccoll.schedule.match import match
-from schedules import EXAMPLES, LEAST_RANKS
 
 counts = st.one_of(st.integers(0, 300), st.integers(0, 1 << 34))
 itemsizes = st.sampled_from([1, 2, 4, 8])

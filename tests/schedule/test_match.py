@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from schedules import EXAMPLES, LEAST_RANKS
 
 from hpccoll.algorithms import null, recursive_doubling, ring
 from hpccoll.schedule import (
@@ -19,7 +20,6 @@ from hpccoll.schedule import (
     tmp,
 )
 from hpccoll.schedule.prove import units_of
-from schedules import EXAMPLES, LEAST_RANKS
 
 ALGORITHMS = {module.__name__.rpartition(".")[2]: module for module in (null, ring, recursive_doubling)}
 SOURCES = {name: getattr(module, name).slices for name, module in ALGORITHMS.items()}

@@ -33,8 +33,8 @@ def test_reduce_folds_with_what_it_replaces_unless_another_part_is_named():
 
 
 def test_only_keeps_the_peer_where_the_condition_holds():
-    assert only(2 > 1, 5) == 5
-    assert only(1 > 2, 5) == NONE
+    assert only(True, 5) == 5
+    assert only(False, 5) == NONE
     me = np.arange(4)
     assert only(me > 1, me - 1).tolist() == [NONE, NONE, 1, 2]
     assert only(me > 1, 0).tolist() == [NONE, NONE, 0, 0]

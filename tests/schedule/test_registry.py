@@ -1,0 +1,54 @@
+import pytest
+
+from hpccoll.errors import BadInputError
+from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Step, at_least, dst, power_of_two, tmp
+
+
+def fold(layout, me, *, segments=4):
+    for _ in range(segments):
+        yield Step(Copy(dst[me], tmp[layout.workers]))
+
+
+def composed(layout, *, slices=2):
+    return tuple(Schedule(layout, layout.workers, lambda me: fold(layout, me)) for _ in range(slices))
+
+
+def one(layout):
+    return Schedule(layout, 7, lambda me: fold(layout, me))
+
+
+def test_a_generator_is_one_schedule_of_as_many_units_as_workers():
+    (schedule,) = Algorithm("fold", "c", fold).slices(Layout.of(3, aggregators=1))
+    assert schedule.units == 3
+    assert len(list(schedule.steps(0))) == 4
+
+
+def test_a_function_composes_one_schedule_or_one_for_each_slice():
+    assert [schedule.units for schedule in Algorithm("one", "c", one).slices(Layout.of(3))] == [7]
+    assert len(Algorithm("composed", "c", composed).slices(Layout.of(3), slices=5)) == 5
+
+
+def test_parameters_are_the_keywords_of_the_text():
+    assert Algorithm("fold", "c", fold).parameters == {"segments": 4}
+    (schedule,) = Algorithm("fold", "c", fold).slices(Layout.of(2), segments=1)
+    assert len(list(schedule.steps(0))) == 1
+
+
+def test_an_unknown_parameter_is_answered_with_the_choices():
+    with pytest.raises(BadInputError, match="parameter of fold: 'chunks' is not valid: choose from segments"):
+        Algorithm("fold", "c", fold).slices(Layout.of(2), chunks=1)
+    with pytest.raises(BadInputError, match="it has no parameters"):
+        Algorithm("one", "c", one).slices(Layout.of(2), chunks=1)
+
+
+def test_a_layout_that_does_not_meet_the_needs_is_refused_with_the_reason():
+    picky = Algorithm("picky", "c", fold, needs=(at_least(4), power_of_two))
+    assert picky.unmet(Layout.of(8)) is None
+    assert picky.unmet(Layout.of(5)) == "picky needs a power-of-two number of workers"
+    assert picky.unmet(Layout.of(3)) == "picky needs at least 4 workers and a power-of-two number of workers"
+    with pytest.raises(BadInputError, match="picky needs at least 4 workers"):
+        picky.slices(Layout.of(2))
+
+
+def test_needs_count_workers_and_not_aggregators():
+    assert Algorithm("two", "c", fold, needs=(at_least(3), power_of_two)).unmet(Layout.of(4, aggregators=3)) is None

@@ -1,0 +1,108 @@
+"""The house rules that a program can check: imports only go down, and rank processes stay light."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "hpccoll"
+MAY_IMPORT = {
+    "errors.py": "",
+    "units.py": "errors",
+    "case.py": "errors",
+    "schedule": "errors numpy",
+    "algorithms": "schedule",
+    "transports": "schedule numpy mpi4py",
+    "store": "schedule case errors units numpy h5py",
+    "report": "store schedule errors units numpy scipy altair vl_convert",
+    "measure": "algorithms transports schedule store case errors units numpy mpi4py",
+    "sweep": "measure schedule store case errors units pydantic pydantic_core yaml rich snakemake",
+    "run.py": "measure store case errors units mpi4py",
+    "cli.py": "run sweep report measure store schedule case errors units typer rich",
+    "__main__.py": "cli run",
+    "__init__.py": "",
+}
+"""For each room: the rooms below it and the libraries that it may name, beside the standard library and itself."""
+
+LIGHT = ("__main__.py", "run.py", "measure")
+"""The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""
+
+HEAVY = ("typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py", "cupy")
+
+
+def rooms() -> list[str]:
+    return sorted(path.name for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
+
+
+def files(room: str) -> list[Path]:
+    path = PACKAGE / room
+    return [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield what a file imports, anywhere in it: a room of ours by its name, a library by its first name."""
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            first, *rest = name.split(".")
+            if first == "hpccoll" and rest and rest[0] != "__version__":
+                yield rest[0]
+            elif first != "hpccoll" and first not in sys.stdlib_module_names:
+                yield first
+
+
+def test_every_room_is_in_the_table():
+    assert set(rooms()) == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_imports_only_go_down(room):
+    allowed = {*MAY_IMPORT[room].split(), room.removesuffix(".py")}
+    strange = {f"{path.relative_to(PACKAGE)}: {name}" for path in files(room) for name in imported(path)} - {
+        f"{path.relative_to(PACKAGE)}: {name}" for path in files(room) for name in allowed
+    }
+    assert not strange
+
+
+def test_the_table_itself_only_goes_down():
+    below = {room.removesuffix(".py"): set(words.split()) for room, words in MAY_IMPORT.items()}
+    settled: set[str] = set()
+    while fresh := {room for room, words in below.items() if words & below.keys() <= settled} - settled:
+        settled |= fresh
+    assert settled == below.keys()
+
+
+def test_algorithms_and_transports_never_import_each_other_and_only_measure_knows_both():
+    knows_both = [room for room, words in MAY_IMPORT.items() if {"algorithms", "transports"} & set(words.split())]
+    assert knows_both == ["measure"]
+
+
+def test_a_rank_process_imports_nothing_heavy():
+    parts = [path.relative_to(PACKAGE.parent).with_suffix("").parts for room in LIGHT for path in files(room)]
+    modules = sorted({".".join(part for part in path if part != "__init__") for path in parts})
+    program = f"import sys\nfor name in {modules}: __import__(name)\nprint(*(set({HEAVY}) & sys.modules.keys()))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.stdout.split(), ran.stderr) == ([], "")
+
+
+def test_no_two_test_files_have_one_name():
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_what_is_missing_skips_with_the_reason_unless_all_is_required(require, monkeypatch):
+    require(True, "never said")
+    monkeypatch.delenv("HPCCOLL_REQUIRE_ALL", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="there is no such tool"):
+        require(False, "there is no such tool")
+    monkeypatch.setenv("HPCCOLL_REQUIRE_ALL", "1")
+    with pytest.raises(pytest.fail.Exception, match="HPCCOLL_REQUIRE_ALL is set, and there is no such tool"):
+        require(False, "there is no such tool")

@@ -1,0 +1,371 @@
+"""What the MPI transports owe, checked by every rank of a real MPI: mpiexec -n N python contract.py.
+
+Every rank knows what all ranks contribute, does the operation in lockstep by itself, and holds the bits it was given
+against that. It says which checks failed and ends with 1; test_mpi.py runs it.
+"""
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from schedules import (
+    EXAMPLES,
+    LEAST_RANKS,
+    Example,
+    contributions,
+    of,
+    recursive_doubling_of,
+    result,
+    ring_of,
+    unchanged,
+)
+
+from hpccoll.algorithms.null import null
+from hpccoll.schedule import (
+    DTYPES,
+    REDUCTIONS,
+    Copy,
+    Layout,
+    Receive,
+    Schedule,
+    ScheduleError,
+    Send,
+    Step,
+    all_gather,
+    all_reduce,
+    barrier,
+    dst,
+    tmp,
+)
+from hpccoll.transports import mpi
+from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.mpi import Mpi
+from hpccoll.transports.operation import Operation, PlanMismatchError
+from hpccoll.transports.vendor import VendorMpi
+
+COMM = MPI.COMM_WORLD
+ME, RANKS = COMM.rank, COMM.size
+SUBJECTS = {
+    "null": Example("null", unchanged, null.slices),
+    "ring": Example("ring", all_reduce, ring_of),
+    "recursive_doubling": Example("recursive_doubling", all_reduce, recursive_doubling_of),
+    **EXAMPLES,
+}
+IN_TURN = [(1, 1), (3, 1), (3, 3), (4, 2)]
+"""Channels and window."""
+
+
+def operation(
+    subject: str | Schedule, count: int, *, dtype="float32", op="sum", in_place=True, channels=1, window=1
+) -> Operation:
+    """Return an operation on a subject by name, or on a schedule of an all-gather."""
+    example = SUBJECTS[subject] if isinstance(subject, str) else Example("", all_gather, lambda _layout: subject)
+    slices = example.slices(RANKS)
+    return Operation(
+        example.collective,
+        slices[0].layout,
+        slices,
+        count,
+        np.dtype(dtype),
+        REDUCTIONS["max" if example.collective.idempotent else op],
+        in_place=in_place,
+        channels=channels,
+        window=window,
+    )
+
+
+def buffers(asked: Operation, *, exact: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return src and dst of all ranks as they are before the operation."""
+    p, dtype = asked.layout.workers, asked.dtype
+    inputs = contributions(p, asked.elements("src"), dtype, asked.reduction.name, exact=exact)
+    inputs += [np.full(asked.elements("src"), 55, dtype) for _ in range(p, RANKS)]
+    outputs = [np.full(asked.elements("dst"), 77, dtype) for _ in range(RANKS)]
+    if asked.in_place:
+        for me in range(p):
+            here = me * asked.count if asked.collective.source == "own" else 0
+            outputs[me][here : here + len(inputs[me])] = inputs[me]
+    return inputs, outputs
+
+
+def agrees_with_lockstep(asked: Operation, transport: Mpi | None = None) -> None:
+    """Do the operation three times on one plan."""
+    transport = transport or Mpi(COMM)
+    inputs, outputs = buffers(asked, exact=False)
+    src = transport.empty(0 if asked.in_place else asked.elements("src"), asked.dtype)
+    target = transport.empty(asked.elements("dst"), asked.dtype)
+    src[:] = [] if asked.in_place else inputs[ME]
+    before = outputs[ME].copy()
+    lockstep(asked, inputs, outputs)
+    plan = transport.plan(asked, src, target)
+    for _ in range(3):
+        target[:] = before
+        plan.run()
+        assert target.tobytes() == outputs[ME].tobytes() or asked.layout.workers <= ME, (
+            f"not what lockstep has: {asked}"
+        )
+        assert asked.in_place or src.tobytes() == inputs[ME].tobytes(), f"src was written: {asked}"
+    assert plan.where() == "done", plan.where()
+    plan.close()
+
+
+def subjects() -> Iterator[str]:
+    return (name for name in SUBJECTS if LEAST_RANKS.get(name, 1) <= RANKS)
+
+
+# ---- checks: the schedules ------------------------------------------------------------------------------------------
+
+
+def every_schedule_agrees_with_lockstep_bit_for_bit() -> None:
+    for at, name in enumerate(subjects()):
+        for turn, count in enumerate((0, 1, RANKS + 1, 1000)):
+            channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
+            for in_place in (True, False):
+                agrees_with_lockstep(operation(name, count, in_place=in_place, channels=channels, window=window))
+
+
+def every_dtype_and_op_agrees_with_lockstep() -> None:
+    for turn, (dtype, op) in enumerate(product(DTYPES, REDUCTIONS)):
+        channels, window = IN_TURN[turn % len(IN_TURN)]
+        for name, in_place in (("ring", True), ("recursive_doubling", False)):
+            agrees_with_lockstep(
+                operation(name, 100, dtype=dtype, op=op, in_place=in_place, channels=channels, window=window)
+            )
+
+
+def windows_do_not_change_bits() -> None:
+    for window in (1, 2, 3, 7):
+        agrees_with_lockstep(operation("two_slices", 5000, channels=3, window=window))
+        agrees_with_lockstep(operation("two_way_ring", 5000, channels=3, window=window, in_place=False))
+
+
+def large_messages_arrive_whole() -> None:
+    for name in ("ring", "bruck_without_rotation", "shift_by_one"):
+        agrees_with_lockstep(operation(name, 300_001, channels=2, window=2))
+
+
+def above_the_cap_requests_are_made_anew() -> None:
+    kept, mpi.PERSISTENT_REQUESTS = mpi.PERSISTENT_REQUESTS, 0
+    try:
+        for name, window in product(("ring", "two_way_ring", "bruck_without_rotation", "shift_by_one"), (1, 3)):
+            agrees_with_lockstep(operation(name, 1000, channels=3, window=window))
+        plan = Mpi(COMM).plan(operation("ring", 100), np.empty(0, np.float32), np.zeros(100, np.float32))
+        steps = [step for sequence in plan._sequences for step in sequence]
+        assert not any(step.requests for step in steps)
+        assert sum(len(step.starts) for step in steps) == 4 * (RANKS - 1)
+        plan.close()
+    finally:
+        mpi.PERSISTENT_REQUESTS = kept
+
+
+def parts_of_several_ranges_are_derived_datatypes() -> None:
+    plan = Mpi(COMM).plan(
+        operation("bruck_without_rotation", 10), np.empty(0, np.float32), np.zeros(10 * RANKS, np.float32)
+    )
+    used = COMM.allreduce(len(plan._compiler.datatypes))
+    assert (used > 0) == (RANKS > 3), used
+    plan.close()
+
+
+def several_plans_live_side_by_side() -> None:
+    asked = operation("ring", 100), operation("two_way_ring", 100, channels=3, window=3)
+    made = []
+    for one in asked:
+        _, outputs = buffers(one, exact=True)
+        made.append((Mpi(COMM).plan(one, outputs[ME][:0], outputs[ME]), outputs[ME], outputs[ME].copy()))
+    expected = result(all_reduce, buffers(asked[0], exact=True)[0], ME, "sum")
+    for plan, buffer, before in (*made, *made[::-1], *made):
+        buffer[:] = before
+        plan.run()
+        assert (buffer == expected).all()
+    for plan, _, _ in made:
+        plan.close()
+
+
+def a_copy_onto_its_own_source_is_staged() -> None:
+    def steps(_layout: Layout, me: int) -> Iterator[Step]:
+        yield Step(Copy(dst[me], tmp[0]), Copy(dst[me], tmp[1]))
+        yield Step(Copy(tmp[0] + tmp[1], tmp[2] + tmp[3]))
+        yield Step(Copy(tmp[1:4], tmp[0:3]))
+        for other in range(RANKS):
+            yield Step(Copy(dst[me], tmp[4 + other]))
+        for unit in range(RANKS):
+            if unit != me:
+                yield Step(Copy(dst[me], dst[unit]))
+        turned = [*range(1, RANKS), 0]
+        if RANKS > 1:
+            everything, rotated = dst[0], dst[turned[0]]
+            for unit, other in zip(range(1, RANKS), turned[1:], strict=True):
+                everything, rotated = everything + dst[unit], rotated + dst[other]
+            yield Step(Send((me + 1) % RANKS, me), Receive((me - 1) % RANKS, (me - 1) % RANKS))
+            yield Step(Copy(everything, rotated))
+
+    agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50))
+
+
+def a_copy_reads_what_was_there_before_the_step() -> None:
+    def steps(_layout: Layout, me: int) -> Iterator[Step]:
+        right, left = (me + 1) % RANKS, (me - 1) % RANKS
+        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(RANKS) if unit != me))
+        yield Step(Receive(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
+        yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
+
+    if RANKS > 1:
+        agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50, channels=3, window=2))
+
+
+# ---- checks: the plan -----------------------------------------------------------------------------------------------
+
+
+def what_a_plan_holds_is_freed_on_close() -> None:
+    for name in ("ring", "bruck_without_rotation"):
+        asked = operation(name, 99, channels=3, window=3)
+        plan = Mpi(COMM).plan(asked, np.empty(0, np.float32), np.zeros(asked.elements("dst"), np.float32))
+        plan.run()
+        requests = [request for sequence in plan._sequences for step in sequence for request in step.requests]
+        assert bool(requests) == (RANKS > 1)
+        plan.close()
+        assert all(request == MPI.REQUEST_NULL for request in requests)
+        assert all(datatype == MPI.DATATYPE_NULL for datatype in plan._compiler.datatypes)
+
+
+def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
+    if RANKS == 1:
+        return
+    odd = RANKS - 1
+    right = operation("ring", 120)
+    for wrong in (
+        operation("ring", 121),
+        operation("ring", 120, dtype="float64"),
+        operation("ring", 120, op="max"),
+        operation("ring", 120, channels=2),
+        operation("two_slices", 120),
+        operation("null", 120),
+    ):
+        asked = wrong if odd == ME else right
+        with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
+            Mpi(COMM).plan(asked, np.empty(0, asked.dtype), np.zeros(asked.count, asked.dtype))
+    agrees_with_lockstep(right)
+
+
+def a_plan_says_where_it_is() -> None:
+    right, left = (ME + 1) % RANKS, (ME - 1) % RANKS
+    plan = Mpi(COMM).plan(operation("ring", 100), np.empty(0, np.float32), np.zeros(100, np.float32))
+    if RANKS == 1:
+        assert plan.where() == "done"
+    else:
+        last = 2 * (RANKS - 1)
+        assert plan.where() == f"sequence 0, step 1 of {last} (to rank {right}, from rank {left})"
+        plan._at[0] = last - 1
+        assert plan.where() == f"sequence 0, step {last} of {last} (to rank {right}, from rank {left})"
+    plan.run()
+    assert plan.where() == "done"
+    plan.close()
+    if RANKS > 1:
+        plan = Mpi(COMM).plan(
+            operation("ring", 300, channels=3, window=2, op="avg"), np.empty(0, np.float32), np.zeros(300, np.float32)
+        )
+        plan._at[:] = [2 * (RANKS - 1), 1]
+        told = plan.where()
+        assert told.startswith(
+            f"sequence 0, step {2 * RANKS - 1} of {4 * RANKS - 2} (no messages); sequence 1, step 2 of"
+        )
+        plan.run()
+        plan.close()
+
+
+def too_many_messages_between_two_ranks_are_refused() -> None:
+    def steps(_layout: Layout, me: int) -> Iterator[Step]:
+        if me < 2:
+            peer = 1 - me
+            yield Step(*(Send(peer, me) for _ in range(33)), *(Receive(peer, peer) for _ in range(33)))
+
+    if RANKS > 1:
+        asked = operation(of(steps)(Layout.of(RANKS)), 4)
+        if ME < 2:
+            with pytest.raises(ScheduleError, match=f"rank {ME} has over 32 messages with rank {1 - ME} in one step"):
+                Mpi(COMM).plan(asked, np.empty(0, np.float32), np.zeros(4 * RANKS, np.float32))
+
+
+def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
+    plans = [
+        Mpi(COMM).plan(operation("dissemination", RANKS, dtype="int32"), *np.zeros((2, RANKS), np.int32)),
+        VendorMpi(COMM).plan(vendor(barrier, RANKS, "int32", "max", in_place=True), *np.zeros((2, RANKS), np.int32)),
+    ]
+    for plan in plans:
+        for late in range(RANKS):
+            COMM.Barrier()
+            if late == ME:
+                time.sleep(0.02)
+            entered = time.monotonic()
+            plan.run()
+            left = time.monotonic()
+            assert left >= COMM.bcast(entered, late), f"rank {ME} did not wait for rank {late}"
+        plan.close()
+
+
+# ---- checks: the library's own --------------------------------------------------------------------------------------
+
+
+def vendor(collective, count: int, dtype: str, op: str, *, in_place: bool) -> Operation:
+    return Operation(collective, Layout.of(RANKS), (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
+
+
+def the_librarys_own_calls_do_what_is_promised() -> None:
+    transport = VendorMpi(COMM)
+    for collective, dtype, op, in_place in product((all_reduce, all_gather), DTYPES, REDUCTIONS, (True, False)):
+        if collective is all_gather and op != "sum":
+            continue
+        asked = vendor(collective, 101, dtype, op, in_place=in_place)
+        inputs, outputs = buffers(asked, exact=True)
+        src = np.zeros(0, asked.dtype) if in_place else inputs[ME].copy()
+        target = transport.empty(asked.elements("dst"), asked.dtype)
+        plan = transport.plan(asked, src, target)
+        for _ in range(2):
+            target[:] = outputs[ME]
+            plan.run()
+            assert np.array_equal(target, result(collective, inputs, ME, op)), asked
+            assert in_place or np.array_equal(src, inputs[ME]), asked
+        assert plan.where() == f"inside the library's {collective.name}"
+        plan.close()
+
+
+CHECKS: list[Callable[[], None]] = [
+    every_schedule_agrees_with_lockstep_bit_for_bit,
+    every_dtype_and_op_agrees_with_lockstep,
+    windows_do_not_change_bits,
+    large_messages_arrive_whole,
+    above_the_cap_requests_are_made_anew,
+    parts_of_several_ranges_are_derived_datatypes,
+    several_plans_live_side_by_side,
+    a_copy_onto_its_own_source_is_staged,
+    a_copy_reads_what_was_there_before_the_step,
+    what_a_plan_holds_is_freed_on_close,
+    ranks_that_ask_for_different_things_are_told_all_of_them,
+    a_plan_says_where_it_is,
+    too_many_messages_between_two_ranks_are_refused,
+    a_barrier_holds_everyone_back_until_the_last_has_come,
+    the_librarys_own_calls_do_what_is_promised,
+]
+
+
+def main() -> None:
+    for check in CHECKS:
+        started = time.monotonic()
+        try:
+            check()
+        except BaseException:  # noqa: BLE001  whatever it is, the other ranks wait for this one
+            print(f"r{ME} | {check.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
+            COMM.Abort(1)
+        COMM.Barrier()
+        if ME == 0:
+            print(f"{check.__name__} {time.monotonic() - started:.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)

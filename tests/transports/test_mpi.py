@@ -1,0 +1,51 @@
+"""The MPI transports under a real MPI: contract.py says what they owe."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+CONTRACT = Path(__file__).parent / "contract.py"
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_the_mpi_transports_keep_their_contract(mpiexec, ranks):
+    ran = mpiexec(ranks, CONTRACT)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stderr == ""
+
+
+@pytest.mark.mpi
+def test_a_check_that_fails_fails_the_contract(mpiexec, tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text(f"""
+import runpy
+contract = runpy.run_path({str(CONTRACT)!r})
+contract["CHECKS"][:] = contract["CHECKS"][:1]
+contract["every_schedule_agrees_with_lockstep_bit_for_bit"].__globals__["lockstep"] = lambda *_: None
+contract["main"]()
+""")
+    ran = mpiexec(2, broken)
+    assert ran.returncode != 0
+    assert "every schedule agrees with lockstep bit for bit" in ran.stdout
+    assert "not what lockstep has" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("lengths", "pieces"),
+    [(([4], [4]), [(4, 4)]), (([1, 3], [2, 2]), [(1, 1), (1, 1), (2, 2)]), (([2, 2], [2, 2]), [(2, 2), (2, 2)])],
+)
+@pytest.mark.usefixtures("mpiexec")
+def test_views_are_cut_into_pieces_that_are_one_in_each(lengths, pieces):
+    from hpccoll.transports.mpi import _align  # where there is an MPI
+
+    def views(lengths, start):
+        whole = np.arange(start, start + sum(lengths))
+        return np.split(whole, np.cumsum(lengths)[:-1])
+
+    cut = list(_align(views(lengths[0], 0), views(lengths[1], 100)))
+    assert [tuple(map(len, pair)) for pair in cut] == pieces
+    for side, start in enumerate((0, 100)):
+        joined = np.concatenate([pair[side] for pair in cut])
+        assert joined.tolist() == list(range(start, start + len(joined)))
