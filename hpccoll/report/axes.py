@@ -75,18 +75,12 @@ def percent_axis(_values: Iterable[float]) -> alt.Y:
     return alt.Y("value:Q", title="parallel efficiency (%)", axis=axis, scale=alt.Scale(zero=True, nice=True))
 
 
-def series_scale(group: Group, present: Iterable[str]) -> alt.Scale:
-    """The colours of the series that are ``present``, in the order of the report."""
+def series_colour(group: Group, present: Iterable[str], symbol: str) -> alt.Color:
+    """The colours of the series that are ``present``, in the order of the report, with a legend of ``symbol``."""
     present = set(present)
     domain = [name for name in group.colours if name in present]
-    return alt.Scale(domain=domain, range=[group.colours[name] for name in domain])
-
-
-def heading(group: Group, title: str, marks: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return a chart's title and the lines below it: what was measured where, the setting, what the marks mean."""
-    machines = group.machines
-    where = machines[0] if len(machines) == 1 else "; ".join(f"machine {i}: {m}" for i, m in enumerate(machines, 1))
-    return f"{group.collective}: {title}", (f"{group.kind} on {where}", group.setting, *marks)
+    scale = alt.Scale(domain=domain, range=[group.colours[name] for name in domain])
+    return alt.Color("series:N", scale=scale, legend=alt.Legend(symbolType=symbol))
 
 
 def themed(chart: alt.TopLevelMixin, title: str, lines: Sequence[str]) -> dict[str, object]:

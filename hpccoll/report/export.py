@@ -72,40 +72,48 @@ _HEADS = (
 )
 
 
+_ONE_TABLE = (
+    "run_id", "collective", "algorithm", "transport", "variant", "device", "dtype", "op", "root", "mapping", "ranks",
+    "nodes", "aggregators", "timing", "kind",
+)  # fmt: skip
+
+
 def _nccl_tests(results: Results) -> str:
-    """One table for each series; what identifies it is in comment lines, which begin with ``#``."""
+    """One table for each series of a run; what identifies it is in comment lines, which begin with ``#``."""
     tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
     for row in results.rows:
-        params = " ".join(f"{name}={value}" for name, value in sorted(row.params.items()))
-        machine = (row.run_id, row.collective, row.algorithm, row.transport, row.variant, params, row.device, row.dtype)
-        table = (*machine, row.op, row.root, row.mapping, row.ranks, row.nodes, row.timing, row.kind)
+        table = (*(getattr(row, name) for name in _ONE_TABLE), _params(row))
         tables[table][row.bytes, row.requested_bytes][row.in_place] = row
-    head = ["# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"]
-    return "\n".join([*head, *(line for sizes in tables.values() for line in _table(sizes))]) + "\n"
+    head = "# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"
+    return "\n".join([head, *(line for sizes in tables.values() for line in _table(sizes))]) + "\n"
+
+
+def _params(row: Row) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()))
 
 
 def _table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
-    first = next(iter(next(iter(sizes.values())).values()))
-    params = " ".join(f"{name}={value}" for name, value in sorted(first.params.items()))
-    what = (first.collective, first.algorithm, first.variant or "", params, f"over {first.transport}")
-    where = f"{counted(first.ranks, 'rank')} on {counted(first.nodes, 'node')}, {first.kind}, timing {first.timing}, run {first.run_id}"
-    lines = ["#", f"# {' '.join(filter(None, what))}: {where}", *("#" + _line(head)[1:] for head in _HEADS)]
-    for (nbytes, _), placements in sorted(sizes.items()):
-        row = next(iter(placements.values()))
-        size = (
-            nbytes,
-            _count(row),
-            _TYPES.get(row.dtype, row.dtype),
-            row.op or "none",
-            -1 if row.root is None else row.root,
-        )
-        lines.append(_line((*size, *_timing(placements.get(False)), *_timing(placements.get(True)))))
-        lines += [
-            f"# {nbytes} B: {r.status}: {r.reason or 'no reason given'}"
-            for r in placements.values()
-            if r.status != "ok"
-        ]
-    return lines
+    rows = [row for _, placements in sorted(sizes.items()) for row in placements.values()]
+    first = rows[0]
+    what = (first.collective, first.algorithm, first.variant or "", _params(first), f"over {first.transport}")
+    where = (counted(first.ranks, "rank"), "on", counted(first.nodes, "node"))
+    how = f"{first.kind}, timing {first.timing}, run {first.run_id}"
+    return [
+        f"#\n# {' '.join(filter(None, what))}: {' '.join(where)}, {how}",
+        *("#" + _line(head)[1:] for head in _HEADS),
+        *(_size(placements) for _, placements in sorted(sizes.items())),
+        *(
+            f"# {row.bytes} B: {row.status}: {' '.join((row.reason or '').split())}"
+            for row in rows
+            if row.status != "ok"
+        ),
+    ]
+
+
+def _size(placements: Mapping[bool, Row]) -> str:
+    row = next(iter(placements.values()))
+    what = (_TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if row.root is None else row.root)
+    return _line((row.bytes, _count(row), *what, *_timing(placements.get(False)), *_timing(placements.get(True))))
 
 
 def _line(cells: tuple[object, ...]) -> str:

@@ -81,7 +81,8 @@ def _highest(group: Group) -> Iterator[Finding]:
 
 def _where(point: Point) -> str:
     row = point.row
-    return f"{counted(row.ranks, 'rank')} at {format_size(row.requested_bytes)}, {'in place' if row.in_place else 'out of place'}"
+    placement = "in place" if row.in_place else "out of place"
+    return f"{counted(row.ranks, 'rank')} at {format_size(row.requested_bytes)}, {placement}"
 
 
 def _cautions(group: Group) -> Iterator[Finding]:
@@ -92,7 +93,7 @@ def _cautions(group: Group) -> Iterator[Finding]:
     crowded = sorted({row.ranks for row in results if row.oversubscribed})
     if wrong:
         names = ", ".join(sorted({point.series for point in wrong}))
-        yield Finding("Wrong", f"{len(wrong)} rows gave wrong results and are not drawn: {names}.")
+        yield Finding("Wrong", f"{counted(len(wrong), 'row')} with a wrong result, not drawn: {names}.")
     if loose:
         yield Finding("Not converged", f"the interval of {loose} of {len(results)} rows did not become tight in time.")
     if crowded:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -30,7 +31,7 @@ class Drawn:
 
 def page(results: Results, groups: Sequence[Group], charts: Sequence[Drawn], title: str) -> str:
     """Return the whole page."""
-    parts = [_head(title), _summary(results, groups, title), _completeness(results)]
+    parts = [_head(title), _summary(groups, title), _completeness(results)]
     for collective, members in groupby(groups, key=lambda group: group.collective):
         parts.append(_section(collective, list(members), charts))
     parts += [_rows(groups), _definitions(), _skipped(results), _provenance(results), _scripts(charts)]
@@ -49,24 +50,22 @@ def _head(title: str) -> str:
     )
 
 
-def _summary(results: Results, groups: Sequence[Group], title: str) -> str:
+def _summary(groups: Sequence[Group], title: str) -> str:
     points = [point for group in groups for point in group.usable]
     collectives = dict.fromkeys(group.collective for group in groups)
     links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in collectives)
-    ends = '<a href="#rows">rows</a><a href="#definitions">definitions</a><a href="#provenance">provenance</a>'
+    fixed = '<a href="#rows">rows</a><a href="#definitions">definitions</a><a href="#provenance">provenance</a>'
     lede = "There is no usable result: nothing can be drawn or compared."
     if points:
         rows = [point.row for point in points]
         series = ", ".join(name for name in groups[0].colours if name in {point.series for point in points})
         ranks = ", ".join(map(str, sorted({row.ranks for row in rows})))
-        sizes = sorted(row.requested_bytes for row in rows)
+        ends = sorted(row.requested_bytes for row in rows)
+        sizes = " to ".join(format_size(nbytes) for nbytes in dict.fromkeys((ends[0], ends[-1])))
         kinds = " and ".join(sorted({row.kind for row in rows}))
         where = "; ".join(dict.fromkeys(point.machine for point in points))
-        lede = (
-            f"{', '.join(collectives)}: {series}; {ranks} ranks; {format_size(sizes[0])} to {format_size(sizes[-1])}; "
-            f"{kinds} on {where}."
-        )
-    return f'<header><h1>{escape(title)}</h1>\n<p class="lede">{escape(lede)}</p>\n<nav>{links}{ends}</nav></header>'
+        lede = f"{', '.join(collectives)}: {series}; {ranks} ranks; {sizes}; {kinds} on {where}."
+    return f'<header><h1>{escape(title)}</h1>\n<p class="lede">{escape(lede)}</p>\n<nav>{links}{fixed}</nav></header>'
 
 
 def _completeness(results: Results) -> str:
@@ -106,8 +105,13 @@ def _findings(group: Group) -> str:
         return "<p>No usable result: nothing is drawn.</p>"
     items = "".join(f"<li><b>{escape(found.about)}:</b> {escape(found.says)}</li>" for found in findings(group))
     head, body = ratio_table(group)
-    ahead = '<p class="note">1.20x ahead: the runner-up takes 1.20 times as long. Below 1x is faster than native.</p>'
+    ahead = f'<p class="note">{AHEAD}</p>'
     return f'<ul class="findings">{items}</ul>' + (plain_table(head, body) if body else "") + ahead
+
+
+AHEAD = (
+    "1.20x ahead: the runner-up takes 1.20 times as long. A time of 0.80x is faster than native, one of 2x is slower."
+)
 
 
 def _figure(drawn: Drawn) -> str:
@@ -166,8 +170,12 @@ def _provenance(results: Results) -> str:
 
 
 def _scripts(charts: Sequence[Drawn]) -> str:
-    """Vega once, then the page's own; without charts only the latter."""
-    vega = vl_convert.javascript_bundle().replace("</script", "<\\/script") if charts else ""
-    library = f'<script type="module">{vega}</script>\n' if charts else ""
+    """Vega once, where there are charts, then the page's own."""
+    vega = f'<script type="module">{_vega()}</script>\n' if charts else ""
     needed = "<noscript><p>The charts need JavaScript; the same charts are files in charts/.</p></noscript>\n"
-    return f'{needed}{library}<script type="module">\n{_static("page.js")}</script>'
+    return f'{needed}{vega}<script type="module">\n{_static("page.js")}</script>'
+
+
+@cache
+def _vega() -> str:
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")

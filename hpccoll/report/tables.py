@@ -105,22 +105,17 @@ def rows_table(groups: Iterable[Group]) -> str:
     agreed = f'<p class="note">The same in all rows: {escape(", ".join(same))}.</p>' if same else ""
     head = "".join(f'<th scope="col" tabindex="0">{escape(column.head)}</th>' for column in shown)
     body = "".join(_row(point, [(column, texts[column][i]) for column in shown]) for i, point in enumerate(points))
-    return f'{agreed}<div class="scroll tall"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'{agreed}<div class="scroll tall">{table}</div>'
 
 
 def _row(point: Point, cells: Iterable[tuple[Column, str]]) -> str:
-    marked = "".join(
-        _cell(text)
-        if column.key is None
-        else f'<td class="number" data-key="{_key(column, point)}">{escape(text)}</td>'
-        for column, text in cells
-    )
+    marked = "".join(_keyed(column.key(point), text) if column.key else _cell(text) for column, text in cells)
     return f'<tr class="{escape(point.row.status)}">{marked}</tr>'
 
 
-def _key(column: Column, point: Point) -> str:
-    value = column.key(point) if column.key else None
-    return "" if value is None else repr(value)
+def _keyed(key: float | None, text: str) -> str:
+    return f'<td class="number" data-key="{"" if key is None else key}">{escape(text)}</td>'
 
 
 def _cell(text: str) -> str:
@@ -136,7 +131,7 @@ def plain_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 
 def missing_table(missing: Iterable[Missing]) -> str:
     """Return the cases without a result, each with its reason."""
-    return plain_table(("case", "job", "status", "reason"), [(m.case, m.job, m.status, m.reason) for m in missing])
+    return plain_table(("case", "reason", "status", "job"), [(m.case, m.reason, m.status, m.job) for m in missing])
 
 
 def provenance(run: Run) -> str:

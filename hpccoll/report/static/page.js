@@ -14,7 +14,7 @@ function fitted(text, room) {
   if (spec.facet && columns === 1) spec.resolve = { axis: { x: "independent" } };  // each panel with its own labels
   panel.width = Math.min(share(), Math.max(2 * panel.width, 420));
   spec.padding = 0;
-  if (room < 500) spec.config.legend.columns = 2;
+  if (room < 500) Object.assign(spec.config.legend, { columns: 2, labelLimit: room / 2 - 60 });
   return spec;
 }
 
@@ -24,7 +24,10 @@ async function draw() {
   width = document.body.clientWidth;
   for (const chart of document.querySelectorAll(".chart")) {
     const text = document.getElementById(chart.dataset.spec).textContent;
-    await vegaEmbed(chart, fitted(text, chart.clientWidth), { actions: false, renderer: "svg" });
+    const show = (room) => vegaEmbed(chart, fitted(text, room), { actions: false, renderer: "svg" });
+    await show(chart.clientWidth);
+    const over = chart.scrollWidth - chart.clientWidth;  // labels wider than AXIS
+    if (over > 0) await show(chart.clientWidth - over);
   }
 }
 

@@ -1,0 +1,165 @@
+"""What charts are put together from: a record of each point, lines with their intervals, panels side by side."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import altair as alt
+
+from hpccoll.report import axes
+from hpccoll.report.compare import interval, seconds, spread
+from hpccoll.report.groups import Group, Point, counted
+from hpccoll.units import format_seconds, format_size
+
+Datum: TypeAlias = dict[str, object]
+Chart: TypeAlias = alt.FacetChart | alt.LayerChart
+ValueAxis: TypeAlias = Callable[[Iterable[float]], alt.Y]
+
+SIZES_SHOWN = 4
+WIDTH = 780
+"""Pixels of all panels of a row in a picture; the page draws to its own width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """How curves are laid out: one panel for each of ``titles``, ``columns`` of them in a row, over the axis ``x``."""
+
+    titles: Sequence[str]
+    columns: int
+    x: alt.X
+
+
+def datum(group: Group, point: Point, value: float, low: float | None = None, high: float | None = None) -> Datum:
+    """Return what a chart knows of ``point``: ``value`` with its 95 % interval to draw, the rest to tell."""
+    row = point.row
+    return {
+        "series": point.series,
+        "bytes": row.bytes,
+        "size": format_size(row.requested_bytes),
+        "ranks": row.ranks,
+        "place": "in place" if row.in_place else "out of place",
+        "machine": group.machine(point),
+        "run": row.run_id,
+        "fill": axes.PAPER if row.oversubscribed else group.colours[point.series],
+        "floor": row.floor,
+        "value": value,
+        "low": value if low is None else low,
+        "high": value if high is None else high,
+        "time": format_seconds(seconds(point)),
+        "interval": " to ".join(format_seconds(t) for t in interval(point)),
+        "busbw": f"{row.busbw_Bps / 1e9:.3g} GB/s" if row.busbw_Bps else "none",
+    }
+
+
+def by_ranks(group: Group, data: Sequence[Datum], y: ValueAxis) -> Chart | None:
+    """Lines over sizes, in panels of ranks and placement; None without data."""
+    if not data:
+        return None
+    nodes = {point.row.ranks: point.row.nodes for point in group.usable}
+    shown = [
+        d | {"panel": _panel(d, nodes)} for d in sorted(data, key=lambda d: (d["place"] == "in place", d["ranks"]))
+    ]
+    titles = list(dict.fromkeys(column(shown, "panel")))
+    sizes = axes.size_axis(point.row.bytes for point in group.usable)
+    return _curves(group, shown, y, Panels(titles, min(3, len(titles)), sizes))
+
+
+def _panel(d: Datum, nodes: dict[int, int]) -> str:
+    ranks = int(str(d["ranks"]))
+    where = f" on {nodes[ranks]} nodes" if nodes[ranks] > 1 else ""
+    return f"{counted(ranks, 'rank')}{where}, {d['place']}"
+
+
+def by_size(group: Group, data: Sequence[Datum], y: ValueAxis) -> Chart | None:
+    """Lines over ranks, in panels of a few sizes; None where there are not two rank counts."""
+    ranks = {point.row.ranks for point in group.usable}
+    if len(set(column(data, "ranks"))) < 2:
+        return None
+    sizes = spread(sorted({point.row.requested_bytes for point in group.usable}), SIZES_SHOWN)
+    titles = [format_size(nbytes) for nbytes in sizes]
+    shown = [d | {"panel": d["size"]} for d in data if d["size"] in titles]
+    return _curves(group, shown, y, Panels(titles, len(titles), axes.rank_axis(ranks)))
+
+
+def _curves(group: Group, data: Sequence[Datum], y: ValueAxis, panels: Panels) -> Chart:
+    order = list(group.colours)  # native first, so that the others are drawn over it
+    data = sorted(_numbered(data, panels.x.shorthand.split(":")[0]), key=lambda d: order.index(str(d["series"])))
+    pick = alt.selection_point("pick", fields=["series"], bind="legend")
+    base = alt.Chart().encode(
+        x=panels.x,
+        y=y(_reach(data)),
+        color=axes.series_colour(group, column(data, "series"), symbol="circle"),
+        detail=["machine:N", "repeat:N"],
+        opacity=alt.condition(pick, alt.value(1), alt.value(0.12)),
+    )
+    real = base.transform_filter("!datum.floor")
+    marks = _marks(real, several=len(group.machines) > 1).add_params(pick)
+    sized: Chart = alt.layer(_bands(real, pick), _lines(base), marks).properties(
+        width=WIDTH // max(2, panels.columns), height=200
+    )
+    return facetted(sized, data, "panel", panels.columns, panels.titles)
+
+
+def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
+    opacity = alt.condition(pick, alt.value(0.2), alt.value(0.03))
+    bands: alt.Chart = base.mark_area().encode(y="low:Q", y2="high:Q", opacity=opacity)
+    return bands
+
+
+def _lines(base: alt.Chart) -> alt.Chart:
+    lines: alt.Chart = base.mark_line(strokeJoin="round").encode(
+        strokeDash=alt.condition("datum.floor", alt.value([2, 2]), alt.value([1, 0])),
+        strokeWidth=alt.condition("datum.floor", alt.value(1), alt.value(2)),
+    )
+    return lines
+
+
+def _marks(base: alt.Chart, *, several: bool) -> alt.Chart:
+    grey = alt.Legend(symbolFillColor=axes.MUTED, symbolStrokeColor=axes.MUTED)
+    marks: alt.Chart = base.mark_point(size=34, strokeWidth=1.6).encode(
+        fill=alt.Fill("fill:N", scale=None),
+        shape=alt.Shape("machine:N", legend=grey) if several else alt.Undefined,
+        tooltip=tooltip("series", "size", "ranks", "place", "time", "interval", "busbw", "machine", "run"),
+    )
+    return marks
+
+
+def _numbered(data: Iterable[Datum], x: str) -> list[Datum]:
+    """Number repeated measurements of the same point, so that a line joins first with first, second with second."""
+    seen: Counter[tuple[object, ...]] = Counter()
+    numbered = []
+    for d in data:
+        key = (d["series"], d["panel"], d["machine"], d[x])
+        numbered.append(d | {"repeat": seen[key]})
+        seen[key] += 1
+    return numbered
+
+
+def _reach(data: Iterable[Datum]) -> list[float]:
+    """What the vertical axis has to reach: values and the ends of their intervals."""
+    return [number for d in data for key in ("value", "low", "high") if isinstance(number := d[key], float)]
+
+
+def facetted(chart: Chart, data: Sequence[Datum], by: str, columns: int, titles: Sequence[str]) -> Chart:
+    """Return ``chart`` once for each of ``titles``, the values of ``by``, ``columns`` in a row."""
+    facet = alt.Facet(f"{by}:N", title=None, sort=list(titles))
+    return chart.facet(facet=facet, columns=columns, data=inline(data))
+
+
+def inline(data: Sequence[Datum]) -> alt.InlineData:
+    """Return ``data`` as a part of the specification."""
+    return alt.InlineData(values=list(data))
+
+
+def column(data: Iterable[Datum], field: str) -> list[str]:
+    """Return ``field`` of all records, as text."""
+    return [str(d[field]) for d in data]
+
+
+_TITLES = {"interval": "95 % interval", "place": "buffers", "second": "runner-up"}
+
+
+def tooltip(*fields: str) -> list[alt.Tooltip]:
+    """Return what a pointer over a mark shows."""
+    return [alt.Tooltip(f"{field}:N", title=_TITLES.get(field, field)) for field in fields]

@@ -1,0 +1,119 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.report.compare import best_placements, contests, efficiencies, native_ratios, spread, stretches
+from hpccoll.report.groups import groups
+
+
+@pytest.fixture
+def points(of_rows):
+    """The points of the rows given."""
+
+    def make(*rows, runs=None):
+        return [point for group in groups(of_rows(*rows, runs=runs)) for point in group.points]
+
+    return make
+
+
+def test_the_faster_placement_stands_for_its_series(make_row, points):
+    rows = make_row(seconds=2e-5), make_row(in_place=True, seconds=1e-5), make_row("native", seconds=3e-5)
+    assert [(p.series, p.row.in_place) for p in best_placements(points(*rows))] == [("ring", True), ("native", False)]
+
+
+def test_a_faster_placement_of_another_run_is_not_taken(make_row, make_run, points):
+    rows = make_row(seconds=2e-5), make_row(in_place=True, seconds=1e-5, run_id="run-2")
+    found = best_placements(points(*rows, runs=(make_run(), make_run(run_id="run-2"))))
+    assert [p.row.run_id for p in found] == ["run-1", "run-2"]
+
+
+def test_the_floor_is_in_no_comparison(results, points):
+    found = points(*results.rows)
+    assert any(point.row.floor for point in found)
+    compared = [entry for contest in contests(found) for entry in contest.entries]
+    compared += [e.point for e in efficiencies(found)]
+    assert not any(point.row.floor for point in compared)
+
+
+def test_wrong_rows_do_not_win(make_row, points):
+    rows = make_row(seconds=1e-6, status="wrong", wrong=5), make_row("native")
+    (contest,) = contests(points(*rows))
+    assert (contest.winner.series, contest.lead) == ("native", None)
+
+
+def test_a_contest_has_a_winner_and_its_lead(make_row, points):
+    rows = make_row(seconds=1e-5), make_row("native", seconds=1.5e-5), make_row("tree", seconds=3e-5)
+    (contest,) = contests(points(*rows))
+    assert (contest.leader, contest.lead) == ("ring", pytest.approx(1.5))
+
+
+def test_touching_intervals_are_a_tie(make_row, points):
+    rows = make_row(seconds=1e-5, half_interval=0.1), make_row("native", seconds=1.2e-5, half_interval=0.1)
+    (contest,) = contests(points(*rows))
+    assert contest.leader is None
+    assert contest.winner.series == "ring"
+
+
+def test_without_intervals_the_medians_decide(make_row, points):
+    none = {"ci_low_s": None, "ci_high_s": None}
+    (contest,) = contests(points(make_row(seconds=1e-5, **none), make_row("native", seconds=1.01e-5, **none)))
+    assert contest.leader == "ring"
+
+
+def test_of_two_runs_the_one_with_more_series_is_compared(make_row, make_run, points):
+    rows = make_row(seconds=9e-6), make_row(run_id="run-2"), make_row("native", run_id="run-2")
+    later = make_run(run_id="run-2", created="2025-01-01T00:00:00Z")
+    (contest,) = contests(points(*rows, runs=(make_run(), later)))
+    assert {entry.row.run_id for entry in contest.entries} == {"run-2"}
+
+
+def test_two_machines_are_two_contests(make_row, make_run, points):
+    rows = make_row(), make_row("native"), make_row(run_id="run-2"), make_row("native", run_id="run-2")
+    found = contests(points(*rows, runs=(make_run(), make_run(run_id="run-2", machine="another"))))
+    assert len(found) == 2
+
+
+def test_the_ratio_is_to_the_faster_native_call_of_the_same_run(make_row, make_run, points):
+    rows = (
+        make_row(seconds=3e-5),
+        make_row("native", seconds=2e-5),
+        make_row("native", in_place=True, seconds=1e-5),
+        make_row("native", seconds=1e-6, run_id="run-2"),
+    )
+    ratios = native_ratios(contests(points(*rows, runs=(make_run(), make_run(run_id="run-2", created="2025")))))
+    assert ratios == {("ring", 2): [(1024, pytest.approx(3.0))]}
+
+
+def test_a_forced_variant_of_native_is_compared_and_not_the_reference(make_row, points):
+    rows = make_row("native", seconds=2e-5), make_row("native", variant="tree", seconds=1e-5)
+    assert native_ratios(contests(points(*rows))) == {("native tree", 2): [(1024, pytest.approx(0.5))]}
+
+
+def test_neighbouring_sizes_with_the_same_leader_are_one_stretch(make_row, points):
+    ring = {8: 1.0, 64: 1.0, 512: 2.0, 4096: 2.0, 32768: 1.0}
+    rows = [make_row(nbytes=n, seconds=1e-5 * t) for n, t in ring.items()]
+    rows += [make_row("native", nbytes=n, seconds=1.5e-5) for n in ring]
+    found = stretches(contests(points(*rows)))
+    assert [(s.leader, s.sizes) for s in found] == [("ring", (8, 64)), ("native", (512, 4096)), ("ring", (32768,))]
+    assert found[0].leads == (pytest.approx(1.5), pytest.approx(1.5))
+
+
+def test_efficiency_is_busbw_over_that_on_the_fewest_ranks(make_row, points):
+    rows = make_row(ranks=4, busbw_Bps=3e9), make_row(ranks=2, busbw_Bps=4e9), make_row("native", 4, busbw_Bps=1e9)
+    found = {(e.point.series, e.point.row.ranks): e.value for e in efficiencies(points(*rows))}
+    assert found == {("ring", 4): 0.75, ("ring", 2): 1.0, ("native", 4): 1.0}
+
+
+def test_efficiency_needs_a_bandwidth(make_row, points):
+    rows = make_row(ranks=1, busbw_Bps=0.0), make_row(ranks=2, busbw_Bps=4e9), make_row(ranks=4, busbw_Bps=None)
+    assert [(e.point.row.ranks, e.value) for e in efficiencies(points(*rows))] == [(2, 1.0)]
+
+
+@given(st.sets(st.integers(1, 2**30), min_size=1), st.integers(2, 6))
+def test_a_spread_keeps_the_ends_and_no_more_than_asked(values, count):
+    values = sorted(values)
+    chosen = spread(values, count)
+    assert chosen[0] == values[0]
+    assert chosen[-1] == values[-1]
+    assert len(chosen) == min(count, len(values))
+    assert chosen == sorted(set(chosen))

@@ -1,0 +1,105 @@
+import csv
+import io
+import json
+import math
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.report.export import FORMATS, export
+from hpccoll.store.rows import Row
+
+FIELDS = [field.name for field in fields(Row)]
+numbers = st.none() | st.floats()
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r\0"))
+row_changes = st.fixed_dictionaries({
+    "median_s": numbers, "busbw_Bps": numbers, "wrong": st.none() | st.integers(0, 2**40), "reason": st.none() | texts,
+    "params": st.dictionaries(texts, st.integers() | texts, max_size=3), "in_place": st.booleans(),
+    "converged": st.none() | st.booleans(),
+})  # fmt: skip
+many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def absent(value):
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+@many
+@given(changes=st.lists(row_changes, max_size=3))
+def test_json_gives_back_every_field_in_order_and_never_nan(make_row, of_rows, changes):
+    rows = [make_row(**change) for change in changes]
+    found = json.loads(export(of_rows(*rows), "json"), parse_constant=pytest.fail)
+    assert [list(record) for record in found] == [FIELDS] * len(rows)
+    for record, row in zip(found, rows, strict=True):
+        assert record == {name: None if absent(value := getattr(row, name)) else value for name in FIELDS}
+
+
+@many
+@given(changes=st.lists(row_changes, max_size=3))
+def test_csv_gives_back_every_field_and_leaves_out_what_is_absent(make_row, of_rows, changes):
+    rows = [make_row(**change) for change in changes]
+    head, *found = csv.reader(io.StringIO(export(of_rows(*rows), "csv"), newline=""))
+    assert head == FIELDS
+    for cells, row in zip(found, rows, strict=True):
+        record = dict(zip(head, cells, strict=True))
+        for name in ("median_s", "busbw_Bps"):
+            assert (None if record[name] == "" else float(record[name])) == (
+                None if absent(v := getattr(row, name)) else v
+            )
+        assert json.loads(record["params"]) == row.params
+        assert json.loads(record["in_place"]) is row.in_place
+        assert record["reason"] == (row.reason or "")
+
+
+def lines_of(text):
+    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_the_nccl_tests_table_has_both_placements_in_a_line(make_row, of_rows):
+    rows = (
+        make_row(nbytes=4096, seconds=1e-5, algbw_Bps=1.2e9, busbw_Bps=2.4e9),
+        make_row(nbytes=4096, in_place=True, seconds=2e-5),
+    )
+    (cells,) = lines_of(export(of_rows(*rows), "nccl-tests"))
+    assert cells == ["4096", "1024", "float", "sum", "-1", "10.00", "1.20", "2.40", "0", "20.00", "0.20", "0.20", "0"]
+
+
+def test_the_nccl_tests_table_says_na_for_what_was_not_measured(make_row, of_rows):
+    text = export(of_rows(make_row(status="failed", median_s=None, reason="out of\nmemory")), "nccl-tests")
+    (cells,) = lines_of(text)
+    assert cells[5:] == ["N/A"] * 8
+    assert "# 1024 B: failed: out of memory" in text
+
+
+def test_every_series_has_its_own_nccl_tests_table(results):
+    text = export(results, "nccl-tests")
+    assert text.count("#wrong") == 2 * 11
+    assert len(lines_of(text)) == len(results.rows) / 2
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        ({"collective": "all_gather", "ranks": 4, "nbytes": 4096}, "256"),
+        ({"dtype": "float16", "nbytes": 4096}, "2048"),
+        ({"dtype": "bfloat16", "nbytes": 4096}, "2048"),
+    ],
+)
+def test_elements_are_counted_as_nccl_tests_counts_them(make_row, of_rows, change, count):
+    (cells,) = lines_of(export(of_rows(make_row(**change)), "nccl-tests"))
+    assert cells[1] == count
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_no_row_is_no_error(results, format_name):
+    text = export(replace(results, rows=()), format_name)
+    assert text.endswith("\n")
+    assert not lines_of(text) if format_name == "nccl-tests" else text
+
+
+def test_an_unknown_format_names_the_choices(results):
+    with pytest.raises(BadInputError, match="choose from json, csv, nccl-tests"):
+        export(results, "xml")

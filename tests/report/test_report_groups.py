@@ -1,0 +1,67 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.report.groups import INK, _colour, groups
+
+
+def names(results):
+    return [group.name for group in groups(results)]
+
+
+def test_rows_of_one_setting_are_one_group(results):
+    (group,) = groups(results)
+    assert (group.name, group.kind) == ("all_reduce", "measured")
+    assert group.setting == "float32, sum, host memory, mapping block, timing rule max"
+    assert len(group.points) == len(results.rows)
+
+
+def test_every_setting_of_a_collective_is_a_group_named_by_what_differs(make_row, of_rows):
+    found = of_rows(make_row(), make_row(dtype="float64"), make_row(collective="all_gather", op=None))
+    assert names(found) == ["all_gather", "all_reduce-float32", "all_reduce-float64"]
+
+
+def test_what_was_simulated_is_not_drawn_with_what_was_measured(make_row, of_rows):
+    assert names(of_rows(make_row(), make_row(kind="simulated"))) == ["all_reduce-measured", "all_reduce-simulated"]
+
+
+def test_the_same_ranks_on_more_nodes_are_another_group(make_row, of_rows):
+    found = of_rows(make_row(ranks=4, ranks_per_node=4), make_row(ranks=4, nodes=4, ranks_per_node=1))
+    assert names(found) == ["all_reduce-1_rank_per_node", "all_reduce-4_ranks_per_node"]
+
+
+def test_group_names_are_unique_even_where_their_letters_are_not(make_row, of_rows):
+    found = names(of_rows(make_row(mapping="a/b"), make_row(mapping="a b"), make_row(mapping="../b")))
+    assert len(set(found)) == 3
+    assert not any("/" in name for name in found)
+
+
+def test_a_line_is_named_by_the_algorithm_and_only_by_what_differs_in_it(make_row, of_rows):
+    rows = make_row(), make_row(params={"channels": 2}), make_row("native", transport="vendor")
+    (group,) = groups(of_rows(*rows))
+    assert [point.series for point in group.points] == ["ring", "ring channels=2", "native"]
+
+
+def test_colours_are_the_same_in_all_groups_and_different_in_one(make_row, of_rows):
+    rows = make_row(), make_row("native"), make_row("zip"), make_row("zip", dtype="float64"), make_row("null")
+    first, second = groups(of_rows(*rows))
+    assert first.colours == second.colours
+    assert first.colours["native"] == INK
+    assert list(first.colours) == ["native", "ring", "zip", "null (floor)"]
+    assert len(set(first.colours.values())) == 4
+
+
+@given(st.integers(1, 60))
+def test_there_is_a_colour_for_any_number_of_lines(count):
+    assert len({_colour(i) for i in range(count)}) == count
+
+
+def test_a_wrong_failed_or_skipped_row_is_never_usable(make_row, of_rows):
+    bad = [make_row(status=status) for status in ("wrong", "failed", "skipped", "partial")]
+    (group,) = groups(of_rows(*bad, make_row(wrong=3), make_row(seconds=1.0, median_s=None), make_row()))
+    assert [point.row for point in group.usable] == [make_row()]
+
+
+def test_points_stand_in_the_order_in_which_their_runs_were_created(make_row, make_run, of_rows):
+    late, early = make_run(run_id="late", created="2026-02-01"), make_run(run_id="early", created="2026-01-01")
+    (group,) = groups(of_rows(make_row(run_id="late"), make_row(run_id="early"), runs=(late, early)))
+    assert [point.row.run_id for point in group.points] == ["early", "late"]
