@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "case.py": "errors",
     "schedule": "errors numpy",
     "algorithms": "schedule",
-    "transports": "schedule numpy mpi4py",
+    "transports": "schedule errors numpy mpi4py",
     "store": "schedule case errors units numpy h5py",
     "report": "store schedule errors units numpy scipy altair vl_convert",
     "measure": "algorithms transports schedule store case errors units numpy mpi4py",

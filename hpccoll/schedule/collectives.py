@@ -53,11 +53,12 @@ class Collective:
         cost: Callable[[int], Cost] | None = None,
         needs: Iterable[Need] = (),
         floor: bool = False,
+        aggregates: bool = False,
     ) -> Callable[[Program], Algorithm]:
         """Register the function below as algorithm ``name``, with what it declares of itself."""
 
         def register(program: Program) -> Algorithm:
-            algorithm = Algorithm(name, self.name, program, cost, tuple(needs), floor)
+            algorithm = Algorithm(name, self.name, program, cost, tuple(needs), floor, aggregates)
             if self.algorithms.setdefault(name, algorithm) is not algorithm:
                 raise ValueError(f"{self.name} has an algorithm {name} already")
             return algorithm

@@ -40,10 +40,13 @@ def then(first: Schedule, *others: Schedule) -> Schedule:
 def reverse(schedule: Schedule, arrival: type[Receive | Reduce] = Receive) -> Schedule:
     """Return ``schedule`` backwards: who sent receives, and who received sends what it had received.
 
-    A broadcast backwards, with ``arrival=Reduce``, is a reduction to its root.
+    A broadcast backwards, with ``arrival=Reduce``, is a reduction to its root. A fold of two parts into a third has no
+    backwards, and raises ValueError.
     """
 
     def back(action: Action) -> Action:
+        if isinstance(action, Reduce) and action.own != action.part:
+            raise ValueError(f"a fold of {action.own} into {action.part} cannot be reversed")
         if isinstance(action, Copy):
             return Copy(action.target, action.source)
         return arrival(action.peer, action.part) if isinstance(action, Send) else Send(action.peer, action.part)

@@ -38,6 +38,8 @@ class Layout:
     @classmethod
     def of(cls, workers: int, ranks_per_node: int | None = None, aggregators: int = 0) -> "Layout":
         """Return ``workers`` in blocks of ``ranks_per_node`` (all on one node unless given), each aggregator apart."""
+        if workers < 1:
+            raise ValueError(f"{workers} workers are none")
         per_node = ranks_per_node or workers
         nodes = -(-workers // per_node)
         homes = [me // per_node for me in range(workers)]

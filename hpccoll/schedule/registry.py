@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import index
 from typing import TypeAlias, cast
 
 from hpccoll.errors import BadInputError
@@ -60,6 +62,7 @@ class Algorithm:
         cost: its cost from p, tested against what ``count`` finds; None where it is not a formula of p alone.
         needs: restrictions; a planner skips a layout that does not meet them, with the reason.
         floor: whether it is an empty schedule that only measures the harness.
+        aggregates: whether its text speaks for aggregators too; else they have nothing to do.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Algorithm:
     cost: Callable[[int], Cost] | None = None
     needs: tuple[Need, ...] = ()
     floor: bool = False
+    aggregates: bool = False
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -93,7 +97,14 @@ class Algorithm:
         if reason := self.unmet(layout):
             raise BadInputError("algorithm", self.name, reason)
         if inspect.isgeneratorfunction(self.program):
-            program = self.program
-            return (Schedule(layout, layout.workers, lambda me: program(layout, me, **parameters)),)
+            program = partial(self.program, layout, **parameters)
+            steps = program if self.aggregates or not layout.aggregators else partial(_of_workers, layout, program)
+            return (Schedule(layout, layout.workers, steps),)
         composed = cast("Schedule | tuple[Schedule, ...]", self.program(layout, **parameters))
         return composed if isinstance(composed, tuple) else (composed,)
+
+
+def _of_workers(layout: Layout, program: Callable[[Index], Iterator[Step]], me: Index) -> Iterator[Step]:
+    """Yield the steps of a rank, none for an aggregator."""
+    if index(me) < layout.workers:
+        yield from program(me)

@@ -1,33 +1,23 @@
 """MPI: a schedule compiled once per buffer into persistent requests, in lanes that advance independently.
 
-A step becomes messages that start together and, when all have ended, folds in the listed order. Arrivals that are to be
-folded, or that land on what their own step still needs, go to scratch. Lanes are dealt to ``window`` sequences: lanes
-of a sequence follow one another and share its scratch; sequences advance as their messages come, so that one folds
-while another transfers.
+The messages of a step start together; when all have ended, the arrivals are folded in the listed order. Lanes are dealt
+to ``window`` sequences: lanes of a sequence follow one another and share its scratch; sequences advance as their
+messages come, so that one folds while another transfers.
 """
 
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
-from hpccoll.schedule import Copy, Part, Receive, Reduce, ScheduleError, Send, Step
-from hpccoll.schedule.words import Range, live
+from hpccoll.errors import BadInputError
+from hpccoll.transports.mpi_compile import LANES, CompiledStep, Compiler
 from hpccoll.transports.operation import Array, Operation, Plan, PlanMismatchError, aligned_empty
 
 PERSISTENT_REQUESTS = 65536
 """Above this many, a plan starts new requests each time: MPICH keeps about 900 bytes for a persistent one."""
-
-TAGS_PER_LANE = 32
-"""The most messages from one rank to another in a step; MPI promises tags up to 32767."""
 
 LANE_UNIT = 1 << 20
 """Bytes of a unit at which another channel pays: folding one then overlaps the transfer of another, in cache."""
@@ -36,10 +26,6 @@ LANE_UNIT = 1 << 20
 def default_channels(nbytes: int, p: int) -> int:
     """Return the channels that ``nbytes`` over ``p`` ranks are moved in unless a case says otherwise."""
     return max(1, min(64, nbytes // (p * LANE_UNIT)))
-
-
-Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
-Span: TypeAlias = tuple[int, int]
 
 
 class Mpi:
@@ -55,62 +41,36 @@ class Mpi:
         return MpiPlan(self.comm, operation, src, dst)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of this rank: which bytes, as mpi4py takes them, to or from whom."""
-
-    sends: bool
-    data: tuple[NDArray[np.uint8], int, MPI.Datatype]
-    peer: int
-    tag: int
-
-    def persistent(self, comm: MPI.Intracomm) -> MPI.Prequest:
-        return (comm.Send_init if self.sends else comm.Recv_init)(self.data, self.peer, self.tag)
-
-    def transient(self, comm: MPI.Intracomm) -> Callable[[], MPI.Request]:
-        return partial(comm.Isend if self.sends else comm.Irecv, self.data, self.peer, self.tag)
-
-
-@dataclass(slots=True)
-class CompiledStep:
-    """What this rank does in a step: calls, then messages, then calls."""
-
-    before: list[Call] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
-    after: list[Call] = field(default_factory=list)
-    requests: list[MPI.Prequest] = field(default_factory=list)
-    starts: list[Callable[[], MPI.Request]] = field(default_factory=list)
-
-    def start(self) -> Sequence[MPI.Request]:
-        for call, arguments in self.before:
-            call(*arguments)
-        if self.requests:
-            MPI.Prequest.Startall(self.requests)
-            return self.requests
-        return [start() for start in self.starts]
-
-    def finish(self) -> None:
-        for call, arguments in self.after:
-            call(*arguments)
-
-
 class MpiPlan:
-    """An operation compiled for the buffers of this rank; made on all ranks together."""
+    """An operation compiled for the buffers of this rank; made on all ranks together.
+
+    Raises:
+        BadInputError: for more lanes than there are tags.
+        PlanMismatchError: where the ranks do not agree on what they send each other.
+    """
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
-        self._compiler = _Compiler(comm, operation, src, dst)
-        self._sequences = self._compiler.sequences()
+        if comm.size != operation.layout.ranks:
+            raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
+        if operation.lanes > LANES:
+            raise BadInputError(
+                "parameter channels", operation.channels, f"at most {LANES} lanes, it makes {operation.lanes}"
+            )
+        compiler = Compiler(comm.rank, operation, src, dst)
+        self._sequences, self._datatypes = compiler.sequences(), compiler.datatypes
         _compare(comm, operation, self._sequences)
         steps = [step for sequence in self._sequences for step in sequence]
         persistent = sum(len(step.messages) for step in steps) <= PERSISTENT_REQUESTS
         for step in steps:
-            if persistent:
-                step.requests = [message.persistent(comm) for message in step.messages]
-            else:
-                step.starts = [message.transient(comm) for message in step.messages]
+            step.prepare(comm, persistent=persistent)
         self._width = max((len(step.messages) for step in steps), default=0)
         self._at = [0] * len(self._sequences)
-        self.run = self._run_one if len(self._sequences) == 1 else self._run_several
+
+    def run(self) -> None:
+        if len(self._at) == 1:
+            self._run_one()
+        else:
+            self._run_several()
 
     def _run_one(self) -> None:
         wait = MPI.Request.Waitall
@@ -129,7 +89,7 @@ class MpiPlan:
         while live:
             ended_now = MPI.Request.Testsome(active)
             if not ended_now:
-                # Waitsome never gives way: with more ranks than cores each wait costs whole time slices (46 ms for 0.5).
+                # MPICH's Waitsome never gives way: with more ranks than cores, 46 ms where this takes 0.5.
                 os.sched_yield()
                 continue
             for ended in ended_now:
@@ -169,8 +129,9 @@ class MpiPlan:
             for step in sequence:
                 for request in step.requests:
                     request.Free()
-        for datatype in self._compiler.datatypes:
+        for datatype in self._datatypes:
             datatype.Free()
+        self._sequences, self._datatypes = [], []
 
 
 def _compare(comm: MPI.Intracomm, operation: Operation, sequences: list[list[CompiledStep]]) -> None:
@@ -192,142 +153,3 @@ def _compare(comm: MPI.Intracomm, operation: Operation, sequences: list[list[Com
     if pairs:
         words = [f"rank {source} is about to send what rank {target} does not expect" for source, target in pairs]
         raise PlanMismatchError("; ".join(words))
-
-
-class _Compiler:
-    """Turns the steps of this rank into calls and messages on its buffers."""
-
-    def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
-        self.me, self.operation, self.cut = comm.rank, operation, operation.cut
-        self.steps = [[live(step) for step in operation.lane(lane).steps(self.me)] for lane in range(operation.lanes)]
-        self.buffers = {"src": src, "dst": dst, "tmp": self._tmp()}
-        self.datatypes: list[MPI.Datatype] = []
-
-    def sequences(self) -> list[list[CompiledStep]]:
-        window = max(1, min(self.operation.window, self.operation.lanes))
-        return [self._sequence(range(first, self.operation.lanes, window)) for first in range(window)]
-
-    def _sequence(self, lanes: range) -> list[CompiledStep]:
-        room = max((self._landing(lane, step) for lane in lanes for step in self.steps[lane]), default=0)
-        scratch = aligned_empty(room, self.operation.dtype)
-        compiled = []
-        for lane in lanes:
-            compiled += [self._step(lane, step, scratch) for step in self.steps[lane]]
-            compiled += self._scaling(lane)
-        return compiled
-
-    def _tmp(self) -> Array:
-        """Return the algorithm's own buffer: like dst for free units, else as many blocks as it names."""
-        parts = [part for steps in self.steps for step in steps for part in _parts(step) if part.buffer == "tmp"]
-        if parts and self.operation.collective.units == "free":
-            return aligned_empty(self.operation.count, self.operation.dtype)
-        blocks = max((int(r.last) for part in parts for r in part.ranges), default=0)
-        return aligned_empty(blocks * self.operation.count, self.operation.dtype)
-
-    def _landing(self, lane: int, step: Step) -> int:
-        """Return the elements that the arrivals and copies of a step could need of scratch."""
-        arrivals = [action for action in step.actions if not isinstance(action, Send)]
-        landing = [action.target if isinstance(action, Copy) else action.part for action in arrivals]
-        return sum(b - a for part in landing for a, b in self.cut.spans(lane, self.me, part))
-
-    def _step(self, lane: int, step: Step, scratch: Array) -> CompiledStep:
-        compiled = CompiledStep()
-        ordinal: dict[tuple[bool, int], int] = defaultdict(int)
-        used = 0
-        for place, action in enumerate(step.actions):
-            target = self._spans(lane, action.target if isinstance(action, Copy) else action.part)
-            length = sum(len(view) for view in target)
-            room = scratch[used : used + length]
-            if isinstance(action, Copy):
-                used += self._copy(compiled, lane, action, room, touched=self._touched(lane, step, place))
-                continue
-            sends, peer = isinstance(action, Send), int(action.peer)
-            tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
-            ordinal[sends, peer] += 1
-            if ordinal[sends, peer] > TAGS_PER_LANE:
-                raise ScheduleError(f"rank {self.me} has over {TAGS_PER_LANE} messages with rank {peer} in one step")
-            if not length:
-                continue
-            if isinstance(action, Reduce):
-                used += length
-                data = [room]
-                own, fold = self._spans(lane, action.own), self.operation.reduction.fold
-                compiled.after += [(partial(fold, out=out), (a, b)) for a, b, out in _align(own, [room], target)]
-            elif isinstance(action, Receive) and self._touched(lane, step, place):
-                used += length
-                data = [room]
-                compiled.after += [(np.copyto, views) for views in _align(target, [room])]
-            else:
-                data = target
-            compiled.messages.append(Message(sends, self._data(data), peer, tag))
-        return compiled
-
-    def _copy(self, compiled: CompiledStep, lane: int, action: Copy, room: Array, *, touched: bool) -> int:
-        """Compile a copy, through scratch where the step writes what it reads; return the scratch it takes."""
-        source, target = self._spans(lane, action.source), self._spans(lane, action.target)
-        if not (touched or _overlap(source, target)):
-            compiled.after += [(np.copyto, views) for views in _align(target, source)]
-            return 0
-        compiled.before += [(np.copyto, views) for views in _align([room], source)]
-        compiled.after += [(np.copyto, views) for views in _align(target, [room])]
-        return len(room)
-
-    def _touched(self, lane: int, step: Step, place: int) -> bool:
-        """Return whether another action of the step touches the buffers of this one, so that it must be staged."""
-        mine = [view for part in _parts(Step(step.actions[place])) for view in self._spans(lane, part)]
-        others = Step(*step.actions[:place], *step.actions[place + 1 :])
-        theirs = [view for part in _parts(others) for view in self._spans(lane, part)]
-        return _overlap(mine, theirs)
-
-    def _spans(self, lane: int, part: Part) -> list[Array]:
-        return [self.buffers[part.buffer][a:b] for a, b in self.cut.spans(lane, self.me, part)]
-
-    def _data(self, views: list[Array]) -> tuple[NDArray[np.uint8], int, MPI.Datatype]:
-        """Describe the bytes of ``views``: as they are where they are one piece, else by a derived datatype."""
-        first = views[0].view(np.uint8)
-        if len(views) == 1:
-            return first, len(first), MPI.BYTE
-        places = [view.ctypes.data - first.ctypes.data for view in views]
-        datatype = MPI.BYTE.Create_hindexed([view.nbytes for view in views], places).Commit()
-        self.datatypes.append(datatype)
-        return first, 1, datatype
-
-    def _scaling(self, lane: int) -> list[CompiledStep]:
-        """Return the last step of an average: the lane's sum over p."""
-        if not self.operation.reduction.averages or self.me >= self.operation.layout.workers:
-            return []
-        units = self.operation.collective.holds("dst", self.me, self.cut.units)
-        views = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
-        scale = self.operation.reduction.scale
-        return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]
-
-
-def _parts(step: Step) -> Iterator[Part]:
-    """Yield every part that a step reads or writes at this rank."""
-    for action in step.actions:
-        if isinstance(action, Copy):
-            yield from (action.source, action.target)
-        else:
-            yield action.part
-            if isinstance(action, Reduce):
-                yield action.own
-
-
-def _overlap(some: list[Array], others: list[Array]) -> bool:
-    return any(np.shares_memory(a, b) for a in some for b in others)
-
-
-def _align(*lists: list[Array]) -> Iterator[tuple[Array, ...]]:
-    """Cut lists of views that describe equally many elements into pieces that are one view in each list."""
-    edges = sorted({int(edge) for views in lists for edge in np.cumsum([0, *(len(view) for view in views)])})
-    for start, stop in pairwise(edges):
-        yield tuple(_piece(views, start, stop) for views in lists)
-
-
-def _piece(views: list[Array], start: int, stop: int) -> Array:
-    """Return the elements [start, stop) of ``views`` joined, which lie in one of them."""
-    for view in views:
-        if start < len(view):
-            return view[start:stop]
-        start, stop = start - len(view), stop - len(view)
-    raise IndexError(f"views end {start} elements before the piece")

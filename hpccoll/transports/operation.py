@@ -37,6 +37,12 @@ class Operation:
     channels: int = 1
     window: int = 1
 
+    def __post_init__(self) -> None:
+        if len({schedule.units for schedule in self.schedules}) > 1:
+            raise ValueError("the slices of an algorithm have one number of units")
+        if self.collective.token and self.lanes > 1:
+            raise ValueError(f"{self.collective.name} moves one byte a unit, which cannot be cut into lanes")
+
     @property
     def lanes(self) -> int:
         return len(self.schedules) * self.channels

@@ -1,7 +1,20 @@
 import pytest
 
+import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Step, at_least, dst, power_of_two, tmp
+from hpccoll.schedule import (
+    Algorithm,
+    Copy,
+    Layout,
+    Schedule,
+    Step,
+    all_reduce,
+    at_least,
+    dst,
+    power_of_two,
+    prove,
+    tmp,
+)
 
 
 def fold(layout, me, *, segments=4):
@@ -52,3 +65,13 @@ def test_a_layout_that_does_not_meet_the_needs_is_refused_with_the_reason():
 
 def test_needs_count_workers_and_not_aggregators():
     assert Algorithm("two", "c", fold, needs=(at_least(3), power_of_two)).unmet(Layout.of(4, aggregators=3)) is None
+
+
+def test_an_algorithm_that_says_nothing_of_aggregators_leaves_them_idle():
+    layout = Layout.of(5, aggregators=2)
+    for algorithm in all_reduce.algorithms.values():
+        slices = algorithm.slices(layout)
+        for me in (5, 6):
+            assert [list(schedule.steps(me)) for schedule in slices] == [[]] * len(slices)
+        if not algorithm.floor:
+            prove(all_reduce, slices)

@@ -7,7 +7,7 @@ import pytest
 from schedules import EXAMPLES, LEAST_RANKS, Example, contributions, of, result, unchanged
 
 from hpccoll.algorithms import null, recursive_doubling, ring
-from hpccoll.schedule import DTYPES, REDUCTIONS, Copy, Layout, Schedule, Step, all_gather, all_reduce, dst, tmp
+from hpccoll.schedule import DTYPES, REDUCTIONS, Copy, Layout, Schedule, Step, all_gather, all_reduce, barrier, dst, tmp
 from hpccoll.transports.lockstep import lockstep
 from hpccoll.transports.operation import Operation, aligned_empty
 
@@ -34,7 +34,7 @@ def operations(name: str, ranks: int, counts, kinds, placements=PLACEMENTS):
             np.dtype(dtype),
             REDUCTIONS[op],
             in_place=in_place,
-            channels=channels,
+            channels=1 if example.collective.token else channels,
         )
 
 
@@ -120,3 +120,12 @@ def test_buffers_begin_on_a_page(dtype):
     assert (len(buffer), buffer.dtype) == (5, dtype)
     assert buffer.ctypes.data % 4096 == 0
     assert len(aligned_empty(0, np.dtype(dtype))) == 0
+
+
+def test_an_operation_refuses_slices_that_are_cut_differently_and_lanes_of_a_token():
+    slices = ring.ring.slices(Layout.of(2)) + ring.ring.slices(Layout.of(3))
+    with pytest.raises(ValueError, match="one number of units"):
+        Operation(all_reduce, Layout.of(2), slices, 8, np.dtype("int32"), REDUCTIONS["sum"], in_place=True)
+    slices = EXAMPLES["dissemination"].slices(2)
+    with pytest.raises(ValueError, match="one byte a unit"):
+        Operation(barrier, Layout.of(2), slices, 2, np.dtype("uint8"), REDUCTIONS["max"], in_place=True, channels=2)
