@@ -107,7 +107,7 @@ class Job:
             return cls.from_json(path.read_text())
         except OSError as error:
             raise BadInputError("--job", str(path), f"a readable file ({error.strerror})") from None
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInputError("--job", str(path), f"a job file as 'hpccoll plan' writes it ({error})") from None
 
 
@@ -145,5 +145,5 @@ class Plan:
             read = json.loads(path.read_text())
             jobs = tuple(Job.from_json(json.dumps(job)) for job in read.pop("jobs"))
             return cls(**{**read, "skips": tuple(Skip(**skip) for skip in read["skips"])}, jobs=jobs)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInputError("plan", str(path), f"a plan as 'hpccoll plan' writes it ({error})") from None

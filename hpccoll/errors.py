@@ -15,7 +15,8 @@ class BadInputError(ValueError):
     def __init__(self, key: str, value: object, expected: str | Iterable[object]) -> None:
         if not isinstance(expected, str):
             expected = "choose from " + ", ".join(str(choice) for choice in expected)
-        super().__init__(f"{key}: {value!r} is not valid: {expected}")
+        # What libraries say goes over several lines at times.
+        super().__init__(" ".join(f"{key}: {value!r} is not valid: {expected}".split()))
         self.key, self.value, self.expected = key, value, expected
 
     def __reduce__(self) -> tuple[type["BadInputError"], tuple[str, object, str]]:

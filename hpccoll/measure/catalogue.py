@@ -1,6 +1,7 @@
 """The catalogue: what can be asked for, by name. It starts no MPI, so that a login node can plan."""
 
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -26,16 +27,18 @@ def check_case(case: Case) -> None:
         BadInputError: names the word, and the ones that would do.
     """
     family = collective(case.collective)
-    choices = {
+    choices: dict[str, tuple[object, tuple[object, ...]]] = {
         "algorithm": (case.algorithm, (*family.algorithms, NATIVE)),
         "transport": (case.transport, TRANSPORTS),
         "device": (case.device, DEVICES),
         "dtype": (case.dtype, DTYPES),
         "op": (case.op, tuple(REDUCTIONS) if family.reduces else (None,)),
     }
-    for key, (value, valid) in choices.items():
-        if value not in valid:
-            raise BadInputError(key, value, valid)
+    for key, (word, valid) in choices.items():
+        if word not in valid:
+            raise BadInputError(key, word, valid)
+    if case.root is not None:
+        raise BadInputError("root", case.root, f"{case.collective} has no root")
     if family.elements(case.bytes, np.dtype(case.dtype).itemsize, 1) < 1:
         raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {np.dtype(case.dtype).itemsize} bytes")
     algorithm = None if case.algorithm == NATIVE else family.algorithm(case.algorithm)
@@ -49,9 +52,10 @@ def check_case(case: Case) -> None:
 
 def unmet(case: Case, layout: Layout) -> str | None:
     """Return why ``case`` cannot run on ``layout``, or None where it can."""
-    if case.algorithm == NATIVE:
-        return None
-    return collective(case.collective).algorithm(case.algorithm).unmet(layout)
+    family = collective(case.collective)
+    if family.elements(case.bytes, np.dtype(case.dtype).itemsize, layout.workers) < 1:
+        return f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
+    return None if case.algorithm == NATIVE else family.algorithm(case.algorithm).unmet(layout)
 
 
 def memory_needed(case: Case) -> int:
@@ -75,7 +79,7 @@ def check_memory(case: Case, ranks: int, available: int) -> None:
         )  # fmt: skip
 
 
-def listing() -> dict[str, object]:
+def listing() -> dict[str, Any]:
     """Return what there is, as ``hpccoll list --json`` prints it."""
     mpi = find_spec("mpi4py") is not None
     reason = None if mpi else "mpi4py is not installed"

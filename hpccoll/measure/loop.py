@@ -92,10 +92,11 @@ def measure(
     samples = Samples()
     _batch(effort.warmup, subject, together, progress, clock, cpu_clock)
     batches = []
-    cpu_ns, more = 0, effort.min_iterations
+    cpu_ns, done, more = 0, 0, effort.min_iterations
     while more:
         times, wrong = _batch(more, subject, together, progress, clock, cpu_clock)
         samples.wrong += wrong
+        done += more
         cpu_ns += int(times[2].sum())
         progress.enter("gathering times")
         gathered = together.gather(times[:2])
@@ -105,7 +106,7 @@ def measure(
             durations = durations_max(samples.start_ns, samples.end_ns)
             more, samples.converged = enough(effort, durations, (clock() - began) / 1e9)
         more = together.agree(more)
-    samples.cpu_s = cpu_ns / 1e9 / (progress.iteration - effort.warmup)
+    samples.cpu_s = cpu_ns / 1e9 / done
     return samples
 
 
@@ -146,5 +147,5 @@ def enough(effort: Effort, durations: Times, elapsed: float) -> tuple[int, bool]
     converged = (high - low) / 2 <= effort.precision * median
     if converged or done >= effort.max_iterations or elapsed >= effort.seconds:
         return 0, converged
-    affordable = int((effort.seconds - elapsed) / elapsed * done)
+    affordable = int((effort.seconds - elapsed) / max(elapsed, 1e-9) * done)
     return max(1, min(done, effort.max_iterations - done, affordable)), converged

@@ -1,14 +1,15 @@
 """The payload: values that say which rank and position they come from, and that any order of folding keeps exact.
 
-A value is a seeded hash of (origin, position), squeezed into what the dtype can fold exactly over p ranks: for sums,
+A value is a seeded hash of (origin, position), squeezed into what the dtype can fold exactly over p ranks: for sums
 integers whose total stays below the precision; for products, signs and powers of two whose product neither over- nor
-underflows; for min and max, any. Positions repeat with the prime PERIOD, so that a part which is missing, doubled,
-stale or displaced differs from what is expected in most of its elements. After nccl-tests (verifiable/verifiable.h).
+underflows; for minima and maxima any, of which each rank decides every p-th. Positions repeat with the prime PERIOD,
+and move on by one from operation to operation, so that a part which is missing, doubled, displaced, or left by an
+earlier operation differs from what is expected in most of its elements: results/golden/detection.md says in how many.
+After nccl-tests (verifiable/verifiable.h).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,59 +20,84 @@ from hpccoll.units import format_size
 PERIOD = 65521
 """Elements after which the values repeat: a prime, so that no displacement by whole cache lines below 8 MiB hides."""
 
+TURNS = 16
+"""Operations after which the values repeat: what any of the last 15 has left in a buffer is no result of this one."""
+
+SAMPLED = 256
+"""The most wrong elements that a cause is sought for."""
+
 Array = NDArray[np.generic]
+DType = np.dtype[np.generic]
+Positions = NDArray[np.int64]
 
 
-def _hash(seed: int, origin: int) -> NDArray[np.uint64]:
-    """Return PERIOD well-mixed words (the finaliser of SplitMix64: Steele, Lea, Flood, OOPSLA 2014)."""
-    x = np.arange(PERIOD, dtype=np.uint64) + np.uint64(((seed << 20) + origin + 1) * 0x9E3779B97F4A7C15 % 2**64)
+def _hash(seed: int, origin: int | Positions, positions: Positions) -> NDArray[np.uint64]:
+    """Return well-mixed words (the finaliser of SplitMix64: Steele, Lea, Flood, OOPSLA 2014)."""
+    stream = np.atleast_1d(np.asarray(origin, np.uint64)) + np.uint64((seed << 20) + 1)
+    x: NDArray[np.uint64] = positions.astype(np.uint64) + stream * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     return x ^ (x >> np.uint64(31))
 
 
-def _exact(dtype: np.dtype[np.generic]) -> int:
+def _exact(dtype: DType) -> int:
     """Return the largest n such that all integers up to n, and their sums up to n, are exact."""
-    return int(np.iinfo(dtype).max) if np.issubdtype(dtype, np.integer) else 2 ** (np.finfo(dtype).nmant + 1)
+    return int(np.iinfo(dtype.name).max) if np.issubdtype(dtype, np.integer) else 2 ** (np.finfo(dtype.name).nmant + 1)
 
 
-def _doublings(dtype: np.dtype[np.generic]) -> int:
+def _doublings(dtype: DType) -> int:
     """Return how many factors of two (or halves) a product can take."""
-    return int(np.iinfo(dtype).bits) - 2 if np.issubdtype(dtype, np.integer) else -int(np.finfo(dtype).minexp)
+    return np.iinfo(dtype.name).bits - 2 if np.issubdtype(dtype, np.integer) else -int(np.finfo(dtype.name).minexp)
 
 
-def _takes_part(origin: int, p: int, room: int) -> NDArray[np.bool]:
+def _takes_part(origin: int | Positions, positions: Positions, p: int, room: int) -> NDArray[np.bool]:
     """Return at which positions ``origin`` is one of the at most ``room`` ranks of p that have a value of weight."""
     turns = -(-p // room)
-    return (np.arange(PERIOD) + origin) % turns == 0
+    taking: NDArray[np.bool] = (positions + origin) % turns == 0
+    return taking
 
 
-def contribution(seed: int, origin: int, p: int, dtype: np.dtype[np.generic], op: str) -> Array:
-    """Return the values of rank ``origin`` at positions 0 to PERIOD - 1."""
-    words = _hash(seed, origin)
+def contribution(
+    seed: int, origin: int | Positions, positions: Positions, p: int, dtype: DType, op: str | None
+) -> Array:
+    """Return the values of ``origin`` at ``positions``, the two broadcast; op is None where nothing is folded."""
+    words = _hash(seed, origin, positions)
     if op in ("sum", "avg"):
         room = min(p, _exact(dtype))
         top = min(_exact(dtype) // room, 1 << 16)
-        values = np.where(_takes_part(origin, p, room), 1 + words % np.uint64(top), np.uint64(0))
-    elif op == "prod":
-        weighty = _takes_part(origin, p, _doublings(dtype))
+        values = np.where(_takes_part(origin, positions, p, room), 1 + words % np.uint64(top), np.uint64(0))
+        return values.astype(dtype)
+    if op == "prod":
+        weighty = _takes_part(origin, positions, p, _doublings(dtype))
         sign = np.where(words & np.uint64(1), 1, -1)
         exponent = np.where(words & np.uint64(2), 1, 0 if np.issubdtype(dtype, np.integer) else -1)
-        values = sign * np.where(weighty, np.exp2(exponent), 1)
-    else:
-        top = min(_exact(dtype), 1 << 16)
-        values = (words % np.uint64(top)).astype(np.int64) - top // 2
+        return (sign * np.where(weighty, np.exp2(exponent), 1)).astype(dtype)
+    values = (words % np.uint64(min(_exact(dtype), 1 << 16))).astype(np.int64)
+    if op is not None:  # the ranks take turns to have the least value, or the greatest: each is missed if it is missing
+        decides = _takes_part(origin, positions, p, 1)
+        values = np.where(decides if op == "min" else ~decides, -1 - values, values)
     return values.astype(dtype)
 
 
-def _cyclic(values: Array, start: int, length: int) -> Array:
-    """Return ``length`` of the periodic values from position ``start`` on."""
-    return np.resize(np.roll(values, -(start % PERIOD)), length)
+@lru_cache(maxsize=4)  # thousands of ranks take seconds to fold, for every size of a sweep the same
+def _everyone(seed: int, p: int, dtype: DType, reduction: Reduction) -> Array:
+    """Return the values of all ranks, folded, at positions 0 to PERIOD - 1."""
+    positions = np.arange(PERIOD)
+    values = (contribution(seed, origin, positions, p, dtype, reduction.name) for origin in range(p))
+    return reduce(reduction.fold, values)
+
+
+def bits(values: Array) -> NDArray[np.unsignedinteger]:
+    """Return values as they are compared: NaN equals itself, and -0.0 is not 0.0."""
+    return values.view(f"u{values.dtype.itemsize}")
 
 
 @dataclass(frozen=True)
 class Payload:
     """What one rank contributes to a case, and what it must end with.
+
+    Where a method takes ``extra``, every block is that many elements longer: it begins as it would in this turn, and
+    from its k-th element on it is what the block is k turns later.
 
     Args:
         collective: decides who contributes what to whom.
@@ -82,116 +108,115 @@ class Payload:
         me: this rank.
         floor: whether nothing is to happen to dst.
         seed: another seed gives other values.
+        turn: which operation it is: each one gives other values, TURNS of them.
     """
 
     collective: Collective
     reduction: Reduction
-    dtype: np.dtype[np.generic]
+    dtype: DType
     count: int
     p: int
     me: int
     floor: bool = False
     seed: int = 1
+    turn: int = 0
 
-    def _values(self, origin: int) -> Array:
-        return contribution(self.seed, origin, self.p, self.dtype, self.reduction.name)
-
-    def source(self) -> Array:
+    def source(self, extra: int = 0) -> Array:
         """Return what src holds: this rank's contribution, all of it or its own block."""
-        start = self.me * self.count if self.collective.source == "own" else 0
-        length = self.count * (self.collective.blocks(self.p) if self.collective.source == "all" else 1)
-        return _cyclic(self._values(self.me), start, length)
+        return np.concatenate([self._contributed(self.me, unit, extra) for unit in self._units("src")])
 
     def poison(self) -> Array:
-        """Return the value that dst holds where nothing has been written, one element."""
-        number = np.nan if np.issubdtype(self.dtype, np.floating) else np.iinfo(self.dtype).max // 3
+        """Return the value that dst holds where nothing has been written, one element.
+
+        No result is NaN, a third of the largest integer, or near it, but for a sum of int32 over 10,000 ranks and more.
+        """
+        number = np.nan if np.issubdtype(self.dtype, np.floating) else np.iinfo(self.dtype.name).max // 3
         return np.array([number], self.dtype)
 
-    def initial(self, *, in_place: bool) -> Array:
+    def initial(self, *, in_place: bool, extra: int = 0) -> Array:
         """Return what dst holds before the operation."""
-        blocks = self.collective.blocks(self.p) if self.collective.target == "all" else 1
-        dst = np.resize(self.poison(), self.count * blocks)
-        if in_place:
-            at = self.me * self.count if self.collective.source == "own" and self.collective.target == "all" else 0
-            dst[at : at + len(self.source())] = self.source()
-        return dst
-
-    def expected(self, *, in_place: bool) -> Array:
-        """Return what dst must hold after the operation, bit for bit."""
-        return self.initial(in_place=in_place) if self.floor else self._folded({})
-
-    def _folded(self, times: Mapping[int, int]) -> Array:
-        """Return dst if the contribution of each rank in ``times`` were folded that often, and others once."""
-        units = 1 if self.collective.units == "free" else self.p
-        blocks = []
-        for unit in self.collective.holds("dst", self.me, units):
-            parts = sorted(self.collective.promises(self.p, self.me, unit))
-            blocks.append(self._fold_unit(parts, times))
-        dst = np.concatenate(blocks)
-        self.reduction.scale(dst, self.p)
-        return dst
-
-    def _fold_unit(self, parts: Iterable[tuple[int, int]], times: Mapping[int, int]) -> Array:
-        """Fold contributions (origin, unit); free units are all folded alike, as the one unit of a whole buffer."""
-        values = (
-            np.roll(self._values(origin), -(unit * self.count % PERIOD))
-            for origin, unit in parts
-            for _ in range(times.get(origin, 1))
+        own = self._units("src") if in_place else ()
+        blank = np.resize(self.poison(), self.count + extra)
+        return np.concatenate(
+            [self._contributed(self.me, unit, extra) if unit in own else blank for unit in self._units("dst")]
         )
-        first = next(values, np.resize(self.poison(), PERIOD))
-        return np.resize(reduce(self.reduction.fold, values, first), self.count)
+
+    def expected(self, *, in_place: bool, extra: int = 0) -> Array:
+        """Return what dst must hold after the operation, bit for bit."""
+        if self.floor:
+            return self.initial(in_place=in_place, extra=extra)
+        dst = np.concatenate([self._promised(unit, extra) for unit in self._units("dst")])
+        self._scale(dst)
+        return dst
+
+    def _units(self, buffer: str) -> range:
+        return self.collective.holds(buffer, self.me, 1 if self.collective.units == "free" else self.p)
+
+    @property
+    def _op(self) -> str | None:
+        return self.reduction.name if self.collective.reduces else None
+
+    def _scale(self, folded: Array) -> None:
+        if self.collective.reduces:
+            self.reduction.scale(folded, self.p)
+
+    def _position(self, unit: int) -> int:
+        """Return the position at which a unit begins; units are so far apart that no turn of one is another."""
+        return unit * (self.count + TURNS) + self.turn
+
+    def _contributed(self, origin: int, unit: int, extra: int) -> Array:
+        """Return what ``origin`` contributes as its unit ``unit``."""
+        length = self.count + extra
+        positions = (self._position(unit) + np.arange(min(length, PERIOD))) % PERIOD
+        return np.resize(contribution(self.seed, origin, positions, self.p, self.dtype, self._op), length)
+
+    def _promised(self, unit: int, extra: int) -> Array:
+        """Return what unit ``unit`` of dst ends with, before it is scaled."""
+        parts = self.collective.promises(self.p, self.me, unit)
+        if self.collective.reduces and len(parts) == self.p:
+            whole = _everyone(self.seed, self.p, self.dtype, self.reduction)
+            return np.resize(np.roll(whole, -(self._position(unit) % PERIOD)), self.count + extra)
+        return reduce(self.reduction.fold, (self._contributed(*part, extra) for part in sorted(parts)))
 
     def diagnose(self, dst: Array, *, in_place: bool) -> str | None:
         """Return what is wrong with ``dst`` after the operation, in words, or None where nothing is."""
-        expected = self.expected(in_place=in_place)
-        wrong = np.flatnonzero(_bits(dst) != _bits(expected))
+        wrong = np.flatnonzero(bits(dst) != bits(self.expected(in_place=in_place)))
         if not len(wrong):
             return None
-        itemsize = self.dtype.itemsize
-        where = f"{len(wrong)} of {len(dst)} elements, from {format_size(int(wrong[0]) * itemsize)} on"
-        return f"rank {self.me}: {where}: {self._cause(dst, wrong, in_place=in_place)}"
+        causes = self._causes(dst, wrong[:: -(-len(wrong) // SAMPLED)], in_place=in_place)
+        where = f"{len(wrong)} of {len(dst)} elements, from {format_size(int(wrong[0]) * self.dtype.itemsize)} on"
+        return f"rank {self.me}: {where}: {' or '.join(causes[:3]) or 'no single cause explains it'}"
 
-    def _cause(self, dst: Array, wrong: NDArray[np.intp], *, in_place: bool) -> str:
-        def explains(candidate: Array) -> bool:
-            return bool((_bits(dst[wrong]) == _bits(candidate[wrong])).all())
+    def _causes(self, dst: Array, at: NDArray[np.intp], *, in_place: bool) -> list[str]:
+        """Return what would explain all of the wrong elements ``at``, the likeliest first."""
+        wrong = bits(dst[at])
+        found = []
+        if (wrong == bits(self.poison())).all():
+            found.append("never written")
+        elif in_place and (wrong == bits(self.initial(in_place=True)[at])).all():
+            found.append("still the rank's own contribution")
+        if self.floor:
+            return found
+        if self.collective.reduces:
+            found += self._miscounted(wrong, at)
+        earlier = (replace(self, turn=(self.turn - ago) % TURNS) for ago in range(1, TURNS))
+        if any((wrong == bits(payload.expected(in_place=in_place)[at])).all() for payload in earlier):
+            found.append("left by an earlier operation")
+        return found
 
-        if explains(np.resize(self.poison(), len(dst))):
-            return "never written"
-        if in_place and explains(self.initial(in_place=True)):
-            return "still the rank's own contribution"
-        if not self.floor:
-            for origin in range(self.p):
-                for often, word in ((0, "missing"), (2, "counted twice")):
-                    if explains(self._folded({origin: often})):
-                        return f"the contribution of rank {origin} is {word}"
-        return "not explained by one contribution missing or counted twice"
-
-
-def _bits(values: Array) -> NDArray[np.unsignedinteger]:
-    return values.view(f"u{values.dtype.itemsize}")
-
-
-class Check:
-    """Fills the buffers and checks the result, bit for bit and without allocating: it runs between timed iterations.
-
-    The contribution is written anew each time, in either placement, as the program that computes it would: whose cache
-    it lies in, and whether it is dirty there, changes the time by up to four.
-    """
-
-    def __init__(self, payload: Payload, src: Array, dst: Array, *, in_place: bool) -> None:
-        fills = [(dst, payload.initial(in_place=in_place))]
-        if not in_place:
-            fills.append((src, payload.source()))
-        self._fills = [(_bits(buffer), _bits(values)) for buffer, values in fills]
-        self._dst, self._expected = _bits(dst), _bits(payload.expected(in_place=in_place))
-        self._differs = np.empty(len(dst), bool)
-
-    def reset(self) -> None:
-        """Put the buffers back to what they hold before an operation."""
-        for buffer, values in self._fills:
-            np.copyto(buffer, values)
-
-    def wrong(self) -> int:
-        """Return how many elements of dst are wrong."""
-        np.not_equal(self._dst, self._expected, self._differs)
-        return int(np.count_nonzero(self._differs))
+    def _miscounted(self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]) -> list[str]:
+        """Return whose contributions explain the wrong elements if they are missing, or counted twice."""
+        begins = np.array([self._position(unit) for unit in self._units("dst")])
+        positions = (begins[at // self.count] + at % self.count) % PERIOD
+        origins = np.arange(self.p)[:, np.newaxis]
+        values = contribution(self.seed, origins, positions, self.p, self.dtype, self._op)  # [origin, element]
+        fold = self.reduction.fold
+        before = fold.accumulate(values, dtype=self.dtype)  # NumPy would widen integers
+        after = fold.accumulate(values[::-1], dtype=self.dtype)[::-1]
+        missing = np.concatenate([after[1:2], fold(before[:-2], after[2:]), before[-2:-1]])  # nothing, where p is 1
+        found = []
+        for word, candidates in (("is missing", missing), ("is counted twice", fold(before[-1], values))):
+            self._scale(candidates)
+            explained = (bits(candidates) == wrong).all(axis=1)
+            found += [f"the contribution of rank {origin} {word}" for origin in np.flatnonzero(explained)]
+        return found

@@ -1,11 +1,13 @@
 """The rank program: runs the cases of a job on all ranks, one after the other, and keeps what each one gave."""
 
-import os
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -15,59 +17,51 @@ from hpccoll.errors import BadInputError
 from hpccoll.measure import environment
 from hpccoll.measure.catalogue import check_case, check_memory, unmet
 from hpccoll.measure.loop import Progress, Samples, measure
-from hpccoll.measure.loop import Times as LocalTimes
 from hpccoll.measure.machine import available_memory
+from hpccoll.measure.ranks import Ranks, check_launch
 from hpccoll.measure.subject import CaseSubject
-from hpccoll.measure.watchdog import watch
+from hpccoll.measure.watchdog import watched
 from hpccoll.schedule import Layout
-from hpccoll.store.journal import Journal, append, check_same_job, failure_event, journal_path
-from hpccoll.store.raw import Attempt, Failure, Outcome, Times
+from hpccoll.store.journal import Journal, check_same_job, journal_path, leave_word
+from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Times
 
-LAUNCHERS = {
-    "PMI_SIZE": "mpiexec of MPICH",
-    "OMPI_COMM_WORLD_SIZE": "mpirun of Open MPI",
-    "SLURM_STEP_NUM_TASKS": "srun",
-}
-"""The variables by which a launcher tells a rank how many it has started."""
+SPEAKERS = 8
+"""The most ranks that say in a row's reason what is wrong with their result."""
 
 Answer = TypeVar("Answer")
 Show = Callable[[Job, Attempt, Outcome, int, int], None]
 
 
-class Ranks:
-    """The other ranks, as the loop needs them."""
-
-    def __init__(self, comm: MPI.Intracomm) -> None:
-        self.comm = comm
-        self.barrier = comm.Barrier
-
-    def gather(self, local: LocalTimes) -> LocalTimes | None:
-        everyone = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None
-        self.comm.Gather(np.ascontiguousarray(local), everyone)
-        return None if everyone is None else np.moveaxis(everyone, 0, -1)
-
-    def agree(self, more: int) -> int:
-        return int(self.comm.bcast(more))
-
-
-def check_launch(comm: MPI.Intracomm, job: Job) -> None:
-    """See that the launcher, the MPI library and the job mean the same ranks.
+def _check_cases(job: Job) -> None:
+    """See that every case can be named, and that each is asked for once.
 
     Raises:
-        BadInputError: where a rank is alone although others were started, or there are not as many as the job says.
+        BadInputError: names the case or the word.
     """
-    for variable, launcher in LAUNCHERS.items():
-        started = os.environ.get(variable, "1")
-        if started.isdigit() and int(started) > 1 and comm.size == 1:
-            library = environment.mpi_library()
-            raise BadInputError(
-                "launcher",
-                f"{launcher}, {started} ranks",
-                f"each rank believes it is alone; use the launcher of {library['version']} ({library['path']}), "
-                "or on Slurm the --mpi type that it speaks (srun --mpi=list)",
-            )
-    if comm.size != job.ranks:
-        raise BadInputError("ranks", comm.size, f"job {job.name} is for {job.ranks}")
+    for case in job.cases:
+        check_case(case)
+    for name, times in Counter(case.id for case in job.cases).items():
+        if times > 1:
+            raise BadInputError("case", name, f"each case once; it is asked for {times} times")
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What earlier attempts have left: the ids of cases."""
+
+    done: frozenset[str] = frozenset()
+    started: frozenset[str] = frozenset()
+    attempts: int = 0  # the number of the last one
+    fine: bool = True  # whether no result is wrong
+
+    @classmethod
+    def of(cls, raw: Raw) -> "Earlier":
+        return cls(
+            done=frozenset(raw.done),
+            started=frozenset(raw.started),
+            attempts=max((attempt.number for attempt, _ in raw.attempts), default=0),
+            fine=all(outcome.status != "wrong" for _, outcomes in raw.attempts for outcome in outcomes),
+        )
 
 
 class Program:
@@ -88,36 +82,41 @@ class Program:
         self.journal: Journal | None = None  # at rank 0, where there is an out
 
     def run(self) -> bool:
-        """Measure what is not measured yet, and return whether every case of this attempt ended well.
+        """Measure what is not measured yet, and return whether no case of the job has a wrong result.
 
         Raises:
             BadInputError: on all ranks, where the job cannot be run as it is asked; nothing is lost.
         """
         check_launch(self.comm, self.job)
-        for case in self.job.cases:
-            check_case(case)
-        done, crashed, number = self._at_root(self._open)
-        left = self._order(done, crashed)
+        _check_cases(self.job)
+        earlier = self._at_root(self._open)
+        left = self._order(earlier)
         if not left:
-            return True
-        attempt = environment.attempt(self.comm, self.job, number)
-        watch(self.progress, self._where, self.job.effort.timeout, self.last_words)
-        if self.journal:
-            self.journal.begin(attempt)
-        fine = True
-        for place, case in enumerate(left, 1):
-            self.progress.case, self.progress.iteration = case.id, 0
+            self._at_root(self._close)  # an earlier attempt may have ended just before it wrote the results
+            return earlier.fine
+        with watched(self.progress, self._where, self.job.effort.timeout, self.last_words):
+            attempt = environment.attempt(self.comm, self.job, earlier.attempts + 1)
             if self.journal:
-                self.journal.start(case)
-            outcome = self._outcome(case, attempt)
-            fine &= outcome.status != "wrong"
-            if self.journal:
-                self.journal.record(outcome)
-            if self.comm.rank == 0:
-                self.show(self.job, attempt, outcome, place, len(left))
-        self.progress.enter("writing the results")
-        self._at_root(self._close)
+                self.journal.begin(attempt)
+            fine = earlier.fine
+            for place, case in enumerate(left, 1):
+                outcome = self._recorded(case, attempt)
+                fine &= outcome.status != "wrong"
+                if self.comm.rank == 0:
+                    self.show(self.job, attempt, outcome, place, len(left))
+            self.progress.enter("writing the results")
+            self._at_root(self._close)
         return fine
+
+    def _recorded(self, case: Case, attempt: Attempt) -> Outcome:
+        """Measure ``case`` and put what became of it into the journal."""
+        self.progress.case, self.progress.iteration = case.id, 0
+        if self.journal:
+            self.journal.start(case)
+        outcome = self._outcome(case, attempt)
+        if self.journal:
+            self.journal.record(outcome)
+        return outcome
 
     def _at_root(self, do: Callable[[], Answer]) -> Answer:
         """Do something at rank 0, and return its answer, or raise its complaint, on all ranks."""
@@ -131,36 +130,37 @@ class Program:
         complaint, answer = self.comm.bcast((complaint, answer))
         if complaint is not None:
             raise complaint
-        return answer  # type: ignore[return-value]  # rank 0 answered, or complained
+        return cast("Answer", answer)  # rank 0 answered, or complained
 
-    def _open(self) -> tuple[set[str], set[str], int]:
-        """Return the cases that are done, those that an earlier attempt began, and the number of this attempt."""
+    def _open(self) -> Earlier:
         if self.out is None:
-            return set(), set(), 1
+            return Earlier()
         earlier = None
         if self.out.exists():
-            from hpccoll.store import hdf5  # noqa: PLC0415  h5py is for rank 0 alone
+            from hpccoll.store import hdf5
 
             earlier = hdf5.read(self.out)
             check_same_job(earlier, self.job, self.out)
             if earlier.complete:
-                return earlier.done, set(), 0
+                # Whoever wrote it may have ended before it removed its journal.
+                journal_path(self.out).unlink(missing_ok=True)
+                return Earlier.of(earlier)
         self.journal = Journal(self.out, self.job, earlier)
-        raw = self.journal.raw
-        return raw.done, set(raw.started), 1 + max((attempt.number for attempt, _ in raw.attempts), default=0)
+        return Earlier.of(self.journal.raw)
 
     def _close(self) -> None:
         if self.journal is not None and self.out is not None:
-            from hpccoll.store import hdf5  # noqa: PLC0415  h5py is for rank 0 alone
+            from hpccoll.store import hdf5
 
             hdf5.write(self.journal.raw, self.out)
             self.journal.close(remove=self.journal.raw.complete)
 
-    def _order(self, done: set[str], crashed: set[str]) -> list[Case]:
+    def _order(self, earlier: Earlier) -> list[Case]:
         """Return the cases that are left, shuffled; those that ended an earlier attempt come last."""
         order = list(self.job.cases)
         random.Random(self.job.seed).shuffle(order)  # noqa: S311  an order, not a secret
-        return sorted((case for case in order if case.id not in done), key=lambda case: case.id in crashed)
+        left = (case for case in order if case.id not in earlier.done)
+        return sorted(left, key=lambda case: case.id in earlier.started)
 
     def _outcome(self, case: Case, attempt: Attempt) -> Outcome:
         layout = Layout(tuple(place.node for place in attempt.places))
@@ -193,6 +193,8 @@ class Program:
         if self.comm.rank != 0:
             return Outcome(case=case, status="wrong" if wrong else "ok")
         reasons = [words for words in said if words] or ["in an iteration before the last one"]
+        if len(reasons) > SPEAKERS:
+            reasons[SPEAKERS:] = [f"and {len(reasons) - SPEAKERS} ranks more"]
         executed, evidence = subject.evidence()
         return Outcome(
             case=case,
@@ -217,7 +219,8 @@ class Program:
 
     def last_words(self, message: str) -> None:
         """Print, and put into the journal, what this rank has to say before the job ends; from any thread."""
-        print(f"r{self.comm.rank} | {message}", file=sys.stderr, flush=True)
-        if self.out is not None and journal_path(self.out).exists():
-            failure = Failure(case_id=self.progress.case, rank=self.comm.rank, message=message)
-            append(journal_path(self.out), failure_event(failure))
+        with suppress(OSError):  # a full disk or a closed pipe must not keep the job from ending
+            print(f"r{self.comm.rank} | {message}", file=sys.stderr, flush=True)
+        with suppress(OSError):
+            if self.out is not None:
+                leave_word(self.out, Failure(case_id=self.progress.case, rank=self.comm.rank, message=message))

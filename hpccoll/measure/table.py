@@ -1,6 +1,7 @@
 """The table that rank 0 prints while it measures: a row a case, with the columns of nccl-tests."""
 
 import sys
+from typing import cast
 
 import numpy as np
 
@@ -31,7 +32,9 @@ class Table:
             print(f"{what} {r.status}: {r.reason}", flush=True)
             return
         sure = (r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100 if r.median_s else 0
-        bandwidths = [f"{'-' if rate is None else format(rate / 1e9, '.3f'):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)]
+        bandwidths = [
+            f"{'-' if rate is None else format(rate / 1e9, '.3f'):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)
+        ]
         count = r.bytes // np.dtype(r.dtype).itemsize
         print(
             f"{what} {count:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
@@ -47,6 +50,7 @@ class Table:
         crowd = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
         print(f"# job {job.name}, attempt {attempt.number}: {cases} cases in shuffled order (seed {job.seed})")
         print(f"# {attempt.ranks} ranks{crowd} on {attempt.machine}")
-        print(f"# {attempt.provenance['mpi']['version']}, {attempt.provenance['mpi']['path']}")
+        mpi = cast("dict[str, str]", attempt.provenance["mpi"])
+        print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
         print("# time: the median over iterations of the longest duration over ranks, +- half its 95 % interval")
         print(f"#{_HEADER[1:]}", flush=True)

@@ -1,7 +1,8 @@
 """The journal: what a job has done so far, a line of JSON for each event, safe on disk before the next case begins.
 
 It lies beside the raw file that is to be (``NAME.h5.journal``), is undeclared to the workflow, and is what a later
-attempt goes on from. A line that was cut short by a crash is dropped.
+attempt goes on from. An event begins a new line and is written at once: one that a crash has cut short is no JSON, does
+not spoil the next, and is passed over. The first one says which job it is.
 """
 
 import base64
@@ -10,6 +11,7 @@ import fcntl
 import json
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,11 @@ from numpy.typing import NDArray
 
 from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError
+from hpccoll.store.disk import sync
 from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw, Times
+
+_FIRST = b'\n{"job"'
+_ARRAYS = tuple(field.name for field in dataclasses.fields(Times) if field.name != "rank_stride")
 
 
 def journal_path(raw_file: Path) -> Path:
@@ -38,25 +44,27 @@ class Journal:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab+")
+            sync(self.path.parent)
         except OSError as error:
             raise BadInputError("--out", str(raw_file), f"a path that can be written ({error.strerror})") from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BadInputError("--out", str(raw_file), "a file that no other process is writing") from None
-        self._drop_torn_line()
-        if self.path.stat().st_size == 0:
-            append(self.path, {"job": json.loads(job.to_json())})
-            for attempt, outcomes in earlier.attempts if earlier else ():
-                append(self.path, {"attempt": dataclasses.asdict(attempt)})
-                for outcome in outcomes:
-                    append(self.path, {"outcome": _encode(outcome)})
-        self.raw = read_journal(self.path)
-        check_same_job(self.raw, job, raw_file)
+            self._lock(raw_file)
+            if not begun(self.path):
+                self._file.truncate(0)
+                append(self.path, _first_event(job, earlier))
+            self.raw = read_journal(self.path)
+            check_same_job(self.raw, job, raw_file)
+        except BaseException:
+            self._file.close()
+            raise
 
-    def _drop_torn_line(self) -> None:
-        text = self.path.read_bytes()
-        self._file.truncate(text.rfind(b"\n") + 1)
+    def _lock(self, raw_file: Path) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInputError("--out", str(raw_file), "a file that no other process is writing") from None
+        except OSError:
+            pass  # some parallel file systems know no locks
 
     def begin(self, attempt: Attempt) -> None:
         append(self.path, {"attempt": dataclasses.asdict(attempt)})
@@ -72,7 +80,7 @@ class Journal:
     def close(self, *, remove: bool) -> None:
         """Close the journal, and remove it where all that it holds is in the raw file."""
         if remove:
-            self.path.unlink()
+            self.path.unlink(missing_ok=True)
         self._file.close()
 
 
@@ -87,14 +95,38 @@ def check_same_job(raw: Raw, job: Job, raw_file: Path) -> None:
 
 
 def append(path: Path, event: dict[str, object]) -> None:
-    """Append an event in one write, on disk when this returns; any rank may say its last words so."""
+    """Append an event in one write, on disk when this returns."""
     with path.open("ab", buffering=0) as file:
-        file.write(json.dumps(event).encode() + b"\n")
+        file.write(b"\n" + json.dumps(event).encode())
         os.fsync(file.fileno())
 
 
-def failure_event(failure: Failure) -> dict[str, object]:
-    return {"failure": dataclasses.asdict(failure)}
+def leave_word(raw_file: Path, failure: Failure) -> None:
+    """Put the last words of a rank, any rank, into the journal of ``raw_file``, if there is one."""
+    if journal_path(raw_file).exists():
+        append(journal_path(raw_file), {"failure": dataclasses.asdict(failure)})
+
+
+def begun(path: Path) -> bool:
+    """Return whether a journal says which job it is of; the process that created it may have ended before that."""
+    ours = _FIRST.startswith(path.read_bytes()[: len(_FIRST)])
+    return not ours or "job" in next(_events(path), {})
+
+
+def _first_event(job: Job, earlier: Raw | None) -> dict[str, object]:
+    attempts = [
+        {"attempt": dataclasses.asdict(attempt), "outcomes": [_encode(outcome) for outcome in outcomes]}
+        for attempt, outcomes in (earlier.attempts if earlier else ())
+    ]
+    return {"job": json.loads(job.to_json()), "attempts": attempts}
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            yield json.loads(line)
+        except ValueError:  # cut short, or the empty line that the first event ends
+            continue
 
 
 def read_journal(path: Path) -> Raw:
@@ -103,14 +135,12 @@ def read_journal(path: Path) -> Raw:
     Raises:
         BadInputError: where it is no journal.
     """
-    raw: Raw | None = None
     try:
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            event: dict[str, Any] = json.loads(line)
-            if "job" in event:
-                raw = Raw(path=path, job=Job.from_json(json.dumps(event["job"])))
-                continue
-            assert raw is not None
+        events = _events(path)
+        first = next(events)
+        raw = Raw(path=path, job=Job.from_json(json.dumps(first["job"])))
+        raw.attempts += [(_attempt(a["attempt"]), [*map(_decode, a["outcomes"])]) for a in first["attempts"]]
+        for event in events:
             if "attempt" in event:
                 raw.attempts.append((_attempt(event["attempt"]), []))
             elif "start" in event:
@@ -121,10 +151,10 @@ def read_journal(path: Path) -> Raw:
                 raw.failures.append(Failure(**event["failure"]))
     except OSError as error:
         raise BadInputError("path", str(path), f"a readable file ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, AssertionError) as error:
-        raise BadInputError("path", str(path), f"a journal of hpccoll ({error})") from None
-    if raw is None:
-        raise BadInputError("path", str(path), "a journal of hpccoll (it is empty)")
+    except StopIteration:
+        raise BadInputError("path", str(path), "a journal of hpccoll (it is empty)") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
+        raise BadInputError("path", str(path), f"a journal of hpccoll ({type(error).__name__}: {error})") from None
     return raw
 
 
@@ -144,15 +174,15 @@ def _unpack(packed: dict[str, Any]) -> NDArray[Any]:
 
 def _encode(outcome: Outcome) -> dict[str, object]:
     fields = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
-    times = None
+    times: dict[str, object] | None = None
     if outcome.times is not None:
-        arrays = {f.name: getattr(outcome.times, f.name) for f in dataclasses.fields(Times)}
-        times = {name: _pack(value) if isinstance(value, np.ndarray) else value for name, value in arrays.items()}
+        times = {name: _pack(getattr(outcome.times, name)) for name in _ARRAYS}
+        times["rank_stride"] = outcome.times.rank_stride
     return {**fields, "case": dataclasses.asdict(outcome.case), "times": times, "cpu_s": _pack(outcome.cpu_s)}
 
 
 def _decode(fields: dict[str, Any]) -> Outcome:
     times = fields["times"]
     if times is not None:
-        times = Times(**{name: _unpack(v) if isinstance(v, dict) else v for name, v in times.items()})
+        times = Times(rank_stride=times["rank_stride"], **{name: _unpack(times[name]) for name in _ARRAYS})
     return Outcome(**{**fields, "case": Case(**fields["case"]), "times": times, "cpu_s": _unpack(fields["cpu_s"])})

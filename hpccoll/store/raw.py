@@ -44,10 +44,10 @@ class Times:
     def of(cls, start_ns: Nanoseconds, end_ns: Nanoseconds, *, one_clock: bool, limit: int = SAMPLES) -> "Times":
         """Summarise the times of all ranks, [iteration, rank], and keep at most ``limit`` of each."""
         durations = end_ns - start_ns
-        stride = -(-start_ns.size // limit) if start_ns.size else 1
+        stride = max(1, -(-start_ns.size // limit))
         return cls(
-            start_ns=start_ns[:, ::stride],
-            end_ns=end_ns[:, ::stride],
+            start_ns=start_ns[:, ::stride].copy(),  # a view would keep all of it in memory
+            end_ns=end_ns[:, ::stride].copy(),
             rank_stride=stride,
             min_ns=durations.min(axis=1),
             median_ns=np.median(durations, axis=1).astype(np.int64),

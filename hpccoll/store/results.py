@@ -6,7 +6,7 @@ from pathlib import Path
 from hpccoll.case import Job, Plan
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
-from hpccoll.store.journal import read_journal
+from hpccoll.store.journal import begun, journal_path, read_journal
 from hpccoll.store.raw import Attempt, Outcome, Raw
 from hpccoll.store.rows import Missing, Results, Row, Run
 from hpccoll.store.summary import row
@@ -15,21 +15,28 @@ PLAN = "plan.json"
 
 
 def find(paths: Iterable[Path]) -> list[Path]:
-    """Return the raw files that the paths are or hold, each once; a journal stands for a file that is not there yet.
+    """Return the raw files that the paths are or hold, each once; a journal stands for a file that is not complete.
 
     Raises:
-        BadInputError: for a path that is not there, or if there are no raw files at all.
+        BadInputError: for a path that is not there.
     """
     found: dict[Path, Path] = {}
-    paths = list(paths)
     for path in paths:
         if not path.exists():
             raise BadInputError("path", str(path), "a raw file or a directory that exists")
         for file in [path] if path.is_file() else sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]):
-            whole = file.with_suffix("") if file.suffix == ".journal" else file
-            if file == whole or not whole.exists() or file in paths:
-                found.setdefault(file.resolve(), file)
+            best = _best(file.with_suffix("") if file.suffix == ".journal" else file)
+            if best is not None:
+                found.setdefault(best.resolve(), best)
     return list(found.values())
+
+
+def _best(whole: Path) -> Path | None:
+    """Return the raw file, or its journal where that holds more, or None where neither holds anything yet."""
+    journal = journal_path(whole)
+    if not journal.exists() or (whole.exists() and hdf5.complete(whole)):
+        return whole
+    return journal if begun(journal) else None
 
 
 def read_raw(path: Path) -> Raw:
@@ -61,7 +68,7 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
         runs=tuple(_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
         planned=sum(len(job.cases) for job in [*(raw.job for raw in raws), *unstarted]),
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
-        skipped=tuple([*skips, *(gap for gap in gaps if gap.status == "skipped")]),
+        skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
     )
 
 
@@ -86,9 +93,15 @@ def _gaps(raw: Raw) -> Iterator[Missing]:
 
 def _run(raw: Raw, attempt: Attempt) -> Run:
     return Run(
-        run_id=attempt.run_id, job=raw.job.name, attempt=attempt.number, created=attempt.created,
-        status="complete" if raw.complete else "partial", kind=attempt.kind, machine=attempt.machine,
-        path=str(raw.path), provenance=attempt.provenance,
+        run_id=attempt.run_id,
+        job=raw.job.name,
+        attempt=attempt.number,
+        created=attempt.created,
+        status="complete" if raw.complete else "partial",
+        kind=attempt.kind,
+        machine=attempt.machine,
+        path=str(raw.path),
+        provenance=attempt.provenance,
     )
 
 

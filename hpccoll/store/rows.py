@@ -25,7 +25,7 @@ class Row:
     in_place: bool
     mapping: str
     root: int | None
-    params: Mapping[str, int | str]
+    params: Mapping[str, int | str]  # as asked; what was used by default is in the raw file and the evidence
     variant: str | None
     bytes: int  # what was really moved: the S of algbw
     requested_bytes: int

@@ -60,7 +60,7 @@ COLUMNS = (
     _case("evidence", "str", "how that is known"),
     _case("floor", "bool", "an empty schedule: the cost of the harness"),
     _case("iterations", "int64", "timed iterations"),
-    _case("rank_stride", "int64", "times are kept of ranks 0, stride, 2 stride, ...", "", 1),
+    _case("rank_stride", "int64", "times are kept of ranks 0, stride, 2 stride, ...", "", 0),
     Column("host", ("rank",), "str", "", "", "the host of the rank"),
     Column("node", ("rank",), "int64", "", None, "the node of the rank, numbered from 0"),
     Column("clock", ("rank",), "int64", "", None, "ranks of one number read one clock"),
@@ -70,7 +70,9 @@ COLUMNS = (
     Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
     Column("median_ns", ("case", "iteration"), "int64", "ns", -1, "the median duration over ranks"),
     Column("max_ns", ("case", "iteration"), "int64", "ns", -1, "the longest duration over ranks: timing rule max"),
-    Column("span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"),
+    Column(
+        "span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"
+    ),
     Column("slowest_rank", ("case", "iteration"), "int64", "", -1, "the rank of the longest duration"),
     Column("start_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "start of the operation by the rank's clock"),
     Column("end_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "end of the operation by the rank's clock"),

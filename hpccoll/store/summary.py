@@ -19,7 +19,8 @@ def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDA
         start_ns: [iteration, rank].
         end_ns: [iteration, rank].
     """
-    return (end_ns - start_ns).max(axis=1)
+    longest: NDArray[np.int64] = (end_ns - start_ns).max(axis=1)
+    return longest
 
 
 @lru_cache
@@ -68,7 +69,7 @@ def row(job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max") -> Ro
         case_id=case.id, run_id=attempt.run_id, job=job.name, attempt=attempt.number,
         collective=case.collective, algorithm=case.algorithm, transport=case.transport, device=case.device,
         dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=attempt.mapping, root=case.root,
-        params=outcome.params or case.params, variant=None,
+        params=case.params, variant=None,
         bytes=case.bytes if outcome.bytes is None else outcome.bytes, requested_bytes=case.bytes,
         ranks=attempt.ranks - attempt.aggregators, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
         aggregators=attempt.aggregators,

@@ -1,0 +1,188 @@
+"""The detection matrix: which faults the check of results sees.
+
+python tests/measure/detection.py > results/golden/detection.md
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from hpccoll.measure.check import Check
+from hpccoll.measure.payload import TURNS, Payload, bits
+from hpccoll.schedule import DTYPES, REDUCTIONS, collective
+from hpccoll.schedule.cut import GRAIN
+
+RANKS = (2, 3, 4, 8)
+PARTS = 128
+OPS = ("sum", "prod", "min", "max", "avg")
+
+HEAD = """# What the check of results can and cannot see
+
+Every timed result is compared bit for bit with what it must be (`hpccoll/measure/payload.py` says how values are made).
+Below, a fault is put into a right all-reduce of {size} in {parts} parts of {grain} bytes, the grain in which buffers
+are cut. A cell is the share of parts, in per cent, in which the check sees the fault: the least over all ranks that can
+be at fault, for p = {ranks} ranks (one number where they agree). 100 means that no part of {grain} bytes gets past it.
+The last column is the share of single elements, the least over dtypes and p: what protects a message of one element.
+
+| fault | op | {dtypes} | single elements |
+| --- | --- |{rules} --: |
+"""
+
+FOOT = """
+What this means:
+
+- *Never written*, *one bit*, *one unit in the last place*: always seen, in every element. The comparison is exact.
+- *Missing*: a sum shows it in every element, a minimum or maximum in every p-th, which one rank decides: of a part
+  of fewer than p elements some ranks are not missed. A factor of 1 changes no product; an average of integers rounds
+  down, one of floats is rounded, and a small contribution may vanish in it.
+- *Counted twice*: **min and max cannot see it**, whatever the values: to hear a number twice changes neither. That an
+  algorithm counts once is proven on its schedule, for every op (`hpccoll/schedule/prove.py`), and seen here with sum,
+  prod and avg.
+- *Left by the last operation*: every operation has other values: a buffer that was not filled again is seen. They come
+  again after {turns} operations: what exactly {turns}, {twice}, ... operations before has left is not seen.
+- *Swapped*, *displaced*: single elements may be equal by chance, most often in products, which have few values.
+- Not seen: what is put right before the operation returns; what is written outside the result; in which order
+  contributions were folded, since all orders give the same bits here, on purpose.
+
+With more ranks a sum of float16 has fewer values (its integers end at 2048), a product gives weight to few ranks at a
+time, and a minimum or maximum to one: a part must be longer for a missing rank to be sure to be seen.
+
+Made by `python tests/measure/detection.py`; a test keeps it current.
+"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A right result and what it is made of."""
+
+    payload: Payload
+    right: np.ndarray
+
+    @classmethod
+    def of(cls, op: str, dtype: str, p: int) -> "Setting":
+        count = PARTS * GRAIN // np.dtype(dtype).itemsize
+        payload = Payload(collective("all_reduce"), REDUCTIONS[op], np.dtype(dtype), count, p, me=p - 1, turn=1)
+        return cls(payload, payload.expected(in_place=False))
+
+    @property
+    def grain(self) -> int:
+        return GRAIN // self.payload.dtype.itemsize
+
+    def counted(self, origin: int, times: int) -> np.ndarray:
+        payload = self.payload
+        sources = (
+            replace(payload, me=me).source() for me in range(payload.p) for _ in range(times if me == origin else 1)
+        )
+        folded = reduce(payload.reduction.fold, sources).copy()
+        payload.reduction.scale(folded, payload.p)
+        return folded
+
+
+def missing(s: Setting) -> Iterator[np.ndarray]:
+    yield from (s.counted(origin, 0) for origin in range(s.payload.p))
+
+
+def doubled(s: Setting) -> Iterator[np.ndarray]:
+    yield from (s.counted(origin, 2) for origin in range(s.payload.p))
+
+
+def never_written(s: Setting) -> Iterator[np.ndarray]:
+    yield np.resize(s.payload.poison(), len(s.right))
+
+
+def swapped(s: Setting) -> Iterator[np.ndarray]:
+    yield s.right.reshape(-1, 2, s.grain)[:, ::-1].ravel()
+
+
+def bit_flipped(s: Setting) -> Iterator[np.ndarray]:
+    """Flip one bit of every element, another one in each."""
+    flipped = bits(s.right.copy())
+    places = np.arange(len(flipped), dtype=flipped.dtype) % (8 * s.right.itemsize)
+    flipped ^= np.left_shift(flipped.dtype.type(1), places)
+    yield flipped.view(s.right.dtype)
+
+
+def one_ulp_off(s: Setting) -> Iterator[np.ndarray]:
+    integer = np.issubdtype(s.right.dtype, np.integer)
+    yield s.right + s.right.dtype.type(1) if integer else np.nextafter(s.right, s.right.dtype.type(np.inf))
+
+
+def stale(s: Setting) -> Iterator[np.ndarray]:
+    yield replace(s.payload, turn=0).expected(in_place=False)
+
+
+def another_seed(s: Setting) -> Iterator[np.ndarray]:
+    yield replace(s.payload, seed=2).expected(in_place=False)
+
+
+def displaced_one(s: Setting) -> Iterator[np.ndarray]:
+    yield np.roll(s.right, 1)
+
+
+def displaced_grain(s: Setting) -> Iterator[np.ndarray]:
+    yield np.roll(s.right, s.grain)
+
+
+Fault = Callable[[Setting], Iterator[np.ndarray]]
+FAULTS: dict[str, Fault] = {
+    "one rank's contribution missing": missing,
+    "one rank's contribution counted twice": doubled,
+    "never written": never_written,
+    "two parts swapped": swapped,
+    "one bit flipped": bit_flipped,
+    "one unit in the last place off": one_ulp_off,
+    "left by the last operation": stale,
+    "of another seed": another_seed,
+    "displaced by one element": displaced_one,
+    f"displaced by {GRAIN} bytes": displaced_grain,
+}
+
+
+def shares(setting: Setting, fault: Fault) -> tuple[float, float]:
+    """Return the least share of parts, and of elements, in which the check sees a fault."""
+    dst = np.empty_like(setting.right)
+    # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
+    check = Check(replace(setting.payload, turn=0), np.empty_like(dst), dst, in_place=False)
+    check.reset()
+    np.copyto(dst, setting.right)
+    assert check.wrong() == 0
+    seen = []
+    for faulty in fault(setting):
+        np.copyto(dst, faulty)
+        wrong = check.wrong()
+        differs = bits(faulty) != bits(setting.right)
+        assert wrong == np.count_nonzero(differs)
+        seen.append((differs.reshape(-1, setting.grain).any(axis=1).mean(), differs.mean()))
+    return min(part for part, _ in seen), min(element for _, element in seen)
+
+
+def per_cent(share: float) -> str:
+    """Return a share in whole per cent, rounded down: 100 is all of them."""
+    return str(int(100 * share))
+
+
+def matrix() -> Iterator[str]:
+    """Yield the rows of the table."""
+    for name, fault in FAULTS.items():
+        for op in OPS:
+            cells, least = [], 1.0
+            for dtype in DTYPES:
+                found = [shares(Setting.of(op, dtype, p), fault) for p in RANKS]
+                parts = [per_cent(part) for part, _ in found]
+                least = min(least, *(element for _, element in found))
+                cells.append(parts[0] if len(set(parts)) == 1 else " / ".join(parts))
+            yield f"| {name} | {op} | {' | '.join(cells)} | {per_cent(least)} |"
+
+
+def page() -> str:
+    head = HEAD.format(
+        size=f"{PARTS * GRAIN // 1024} KiB", parts=PARTS, grain=GRAIN, ranks=", ".join(map(str, RANKS)),
+        dtypes=" | ".join(DTYPES), rules=" --: |" * len(DTYPES),
+    )  # fmt: skip
+    return head + "\n".join(matrix()) + "\n" + FOOT.format(turns=TURNS, twice=2 * TURNS)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

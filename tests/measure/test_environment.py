@@ -1,0 +1,77 @@
+"""What is written down of the environment, and what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from hpccoll.measure import environment
+from hpccoll.measure.environment import affinity, command_line, git_commit, oversubscribed, variables
+
+
+def masks(*texts):
+    return [frozenset(map(int, text.split())) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 8], "0-2,8"), ([9, 8, 1, 4, 5], "1,4-5,8-9")]
+)
+def test_cpus_are_written_as_ranges(cpus, text):
+    assert affinity(cpus) == text
+
+
+@pytest.mark.parametrize(
+    ("ranks", "crowded"),
+    [
+        (masks("0 1", "0 1"), False),
+        (masks("0 1", "0 1", "0 1"), True),
+        (masks("0", "1"), False),  # one core each is not too few for two
+        (masks("0", "0", "1 2 3"), True),  # two on one core, whatever others have
+        (masks("0 1", "0 1", "0", "2 3"), True),
+        (masks("0 1 2 3", "0", "1"), False),
+    ],
+)
+def test_a_node_is_oversubscribed_where_ranks_must_share_a_cpu(ranks, crowded):
+    assert oversubscribed(ranks) is crowded
+
+
+def test_variables_are_taken_from_an_allow_list_less_what_sounds_like_a_secret(monkeypatch):
+    for name in ("NCCL_ALGO", "OMPI_MCA_btl", "UCX_TLS", "SLURM_JOB_ID", "FI_PROVIDER"):
+        monkeypatch.setenv(name, "x")
+    for name in ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "HOME", "MPICH_PASSWORD", "SLURM_CONF_SERVER"):
+        monkeypatch.setenv(name, "x")
+    found = variables()
+    assert {"NCCL_ALGO", "OMPI_MCA_btl", "UCX_TLS", "SLURM_JOB_ID", "FI_PROVIDER"} <= set(found)
+    assert not [name for name in found if name.startswith(("AWS", "HOME", "SLURM_JWT", "NCCL_API", "MPICH_PASS"))]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("mpiexec -n 2 hpccoll run -b 8 --param channels=4", "mpiexec -n 2 hpccoll run -b 8 --param channels=4"),
+        ("mpiexec -genv PGPASSWORD x -genv UCX_TLS tcp a", "mpiexec -genv PGPASSWORD *** -genv UCX_TLS tcp a"),
+        ("mpirun -x AWS_KEY=abc -x NCCL_ALGO=Ring a", "mpirun -x AWS_KEY=*** -x NCCL_ALGO=Ring a"),
+        ("srun --export=ALL,MY_DB=x,UCX_TLS=tcp a", "srun --export=ALL,MY_DB=***,UCX_TLS=tcp a"),
+    ],
+)
+def test_a_command_line_is_shown_without_the_values_of_other_variables(line, shown):
+    assert command_line(line.split()) == shown
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_commit_is_read_from_the_checkout_without_git(tmp_path, monkeypatch, packed):
+    git, commit = tmp_path / ".git", "0123456789abcdef0123456789abcdef01234567"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    if packed:
+        (git / "packed-refs").write_text(f"# pack-refs with: peeled\nffff refs/heads/mainz\n{commit} refs/heads/main\n")
+    else:
+        (git / "refs" / "heads" / "main").write_text(commit + "\n")
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "hpccoll" / "measure" / "environment.py"))
+    assert git_commit() == commit
+    (git / "HEAD").write_text(commit)
+    assert git_commit() == commit
+
+
+def test_an_installed_package_has_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "__file__", str(Path(tmp_path) / "a" / "b" / "environment.py"))
+    assert git_commit() is None

@@ -1,0 +1,255 @@
+"""The payload is exact in any order of folding, and says what went wrong."""
+
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.measure.check import Check
+from hpccoll.measure.payload import PERIOD, TURNS, Payload, bits, contribution
+from hpccoll.schedule import DTYPES, REDUCTIONS, collective
+
+RANKS = (1, 2, 3, 4, 7, 16, 300, 3000)
+N = 8192
+"""Positions that every rank count is tried at; all of them are below."""
+
+
+def payload(op="sum", dtype="float32", count=40, p=4, me=1, name="all_reduce", **more):
+    return Payload(collective(name), REDUCTIONS[op], np.dtype(dtype), count, p, me, **more)
+
+
+def contributions(op, dtype, p, n):
+    positions = np.arange(n)
+    return [contribution(1, origin, positions, p, np.dtype(dtype), op) for origin in range(p)]
+
+
+def folded_in_integers(values, op):
+    """Fold as Python's integers and fractions of powers of two do, which never round."""
+    exact = [[int(v * 2**16) if op == "prod" and v % 1 else int(v) for v in part] for part in values]
+    fold = {"sum": sum, "avg": sum, "min": min, "max": max}[op]
+    return [fold(column) for column in zip(*exact, strict=True)]
+
+
+@pytest.mark.parametrize("p", RANKS)
+@pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_folding_left_right_or_in_pairs_gives_the_same_bits(dtype, op, p):
+    values = contributions(op, dtype, p, 64 if p > 100 else N)
+    fold = REDUCTIONS[op].fold
+    left, right = reduce(fold, values), reduce(fold, values[::-1])
+    tree = list(values)
+    while len(tree) > 1:
+        tree = [fold(*pair) for pair in zip(tree[::2], tree[1::2], strict=False)] + tree[len(tree) // 2 * 2 :]
+    assert (bits(left) == bits(right)).all()
+    assert (bits(left) == bits(tree[0])).all()
+    assert np.isfinite(left).all()
+
+
+@pytest.mark.parametrize("p", RANKS)
+@pytest.mark.parametrize("op", ["sum", "min", "max", "avg"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_fold_is_what_integers_without_bound_give(dtype, op, p):
+    values = contributions(op, dtype, p, 64)
+    assert [int(v) for v in reduce(REDUCTIONS[op].fold, values)] == folded_in_integers(values, op)
+
+
+@pytest.mark.parametrize("p", RANKS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_product_stays_a_power_of_two_within_range(dtype, p):
+    values = np.array(contributions("prod", dtype, p, 64), np.float64)
+    exponents = np.log2(np.abs(values)).sum(axis=0)
+    limit = 62 if dtype == "int64" else 30 if dtype == "int32" else -np.finfo(dtype).minexp
+    assert np.abs(exponents).max() <= limit
+    folded = reduce(np.multiply, contributions("prod", dtype, p, 64))
+    assert (np.log2(np.abs(folded.astype(np.float64))) == exponents).all()
+    assert (np.sign(folded) == np.sign(values).prod(axis=0)).all()
+
+
+@given(st.sampled_from(DTYPES), st.sampled_from([*REDUCTIONS]), st.integers(1, 40), st.randoms(use_true_random=False))
+def test_any_tree_over_any_permutation_gives_the_same_bits(dtype, op, p, random):
+    values = contributions(op, dtype, p, 50)
+    expected = reduce(REDUCTIONS[op].fold, values)
+    while len(values) > 1:
+        random.shuffle(values)
+        values.append(REDUCTIONS[op].fold(values.pop(), values.pop()))
+    assert (bits(values[0]) == bits(expected)).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.parametrize(("p", "count"), [(1, 3), (2, 1), (3, 1000), (7, PERIOD + 100)])
+def test_what_is_expected_of_an_all_reduce_is_the_fold_of_all_sources(dtype, op, p, count):
+    one = payload(op, dtype, count, p, me=p - 1, turn=5)
+    folded = reduce(REDUCTIONS[op].fold, [replace(one, me=me).source() for me in range(p)]).copy()
+    REDUCTIONS[op].scale(folded, p)
+    assert (bits(one.expected(in_place=False)) == bits(folded)).all()
+    assert (bits(one.initial(in_place=True)) == bits(one.source())).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("p", "count"), [(1, 3), (2, 1), (3, 1000), (300, 3), (3, PERIOD + 1)])
+def test_what_is_expected_of_an_all_gather_are_the_sources_in_order(dtype, p, count):
+    one = payload("sum", dtype, count, p, me=p // 2, name="all_gather")
+    gathered = np.concatenate([replace(one, me=me).source() for me in range(p)])
+    assert (bits(one.expected(in_place=True)) == bits(gathered)).all()
+    begin = one.initial(in_place=True)
+    mine = slice(one.me * count, (one.me + 1) * count)
+    assert (bits(begin[mine]) == bits(gathered[mine])).all()
+    others = np.delete(begin, mine)
+    assert (bits(others) == bits(one.poison())).all()
+
+
+def test_the_blocks_of_a_gather_are_full_of_differing_values_however_many_ranks_there_are():
+    one = payload("sum", "float16", 1000, 3000, name="all_gather")
+    assert len(np.unique(one.source())) > 500
+
+
+def test_the_floor_expects_that_nothing_happens():
+    for in_place in (False, True):
+        one = payload(floor=True)
+        assert (bits(one.expected(in_place=in_place)) == bits(one.initial(in_place=in_place))).all()
+
+
+@pytest.mark.parametrize("p", RANKS)
+@pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_poison_is_never_a_result_of_up_to_3000_ranks(dtype, op, p):
+    one = payload(op, dtype, 64, p)
+    values = contributions(op, dtype, p, 64)
+    folded = np.array([*values, reduce(REDUCTIONS[op].fold, values)])
+    assert not (bits(folded) == bits(one.poison())).any()
+    if np.issubdtype(one.dtype, np.integer) and op == "sum":
+        assert p * (1 << 16) < one.poison()[0]
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "all_gather"])
+def test_a_longer_block_goes_on_with_the_values_of_the_next_turns(name):
+    for count in (1, 100, PERIOD - 3, PERIOD + 3):
+        one = payload(count=count, p=3, name=name)
+        for wide, of_turn in (
+            (one.expected(in_place=True, extra=TURNS - 1), lambda q: q.expected(in_place=True)),
+            (one.initial(in_place=True, extra=TURNS - 1), lambda q: q.initial(in_place=True)),
+            (one.source(TURNS - 1), lambda q: q.source()),
+        ):
+            rows = wide.reshape(-1, count + TURNS - 1)
+            for turn in range(TURNS):
+                now = rows[:, turn : turn + count].ravel()
+                assert (bits(now) == bits(of_turn(replace(one, turn=turn)))).all()
+
+
+def test_ranks_positions_and_seeds_give_different_values():
+    one = payload(count=1000, p=2)
+    base = one.source()
+    for other in (replace(one, me=0), replace(one, seed=2), replace(one, turn=1)):
+        assert (other.source() == base).mean() < 0.01
+    assert (base[1:] == base[:-1]).mean() < 0.01
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("name", ["all_reduce", "all_gather"])
+def test_the_check_counts_the_wrong_elements_of_every_turn(name, in_place):
+    one = payload(count=50, p=3, name=name)
+    size = 50 if name == "all_reduce" else 150
+    src, dst = np.empty(50, np.float32), np.empty(size, np.float32)
+    check = Check(one, src, dst, in_place=in_place, turn=TURNS - 1)
+    for turn in range(TURNS + 2):
+        check.reset()
+        now = replace(one, turn=turn % TURNS)
+        assert check.turn == turn % TURNS
+        assert (bits(dst) == bits(now.initial(in_place=in_place))).all()
+        if not in_place:
+            assert (src == now.source()).all()
+        np.copyto(dst, now.expected(in_place=in_place))
+        assert check.wrong() == 0
+        dst[7] = np.nextafter(dst[7], np.float32(np.inf))
+        dst[9] = -dst[9]
+        assert check.wrong() == 2
+
+
+def test_what_an_earlier_operation_left_is_wrong_in_this_one():
+    one = payload(count=64)
+    dst = np.empty(64, np.float32)
+    check = Check(one, np.empty(64, np.float32), dst, in_place=False)
+    results = []
+    for _ in range(TURNS):
+        check.reset()
+        results.append(replace(one, turn=check.turn).expected(in_place=False))
+    for earlier, later in pairwise(results):
+        assert (earlier != later).mean() > 0.9
+
+
+def broken(one, fault):
+    dst = one.expected(in_place=False)
+    if fault == "poison":
+        dst[8:] = one.poison()
+    elif fault == "own":
+        dst[8:] = one.source()[8:]
+    elif fault == "earlier":
+        dst[8:] = replace(one, turn=3).expected(in_place=False)[8:]
+    elif fault == "garbage":
+        dst[8:] = dst[8:][::-1].copy()
+    else:
+        origin, times = fault
+        values = [replace(one, me=me).source() for me in range(one.p) for _ in range(times if me == origin else 1)]
+        dst[8:] = reduce(one.reduction.fold, values)[8:]
+        one.reduction.scale(dst[8:], one.p)
+    return dst
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_a_diagnosis_names_the_rank_whose_contribution_is_missing(op, dtype):
+    one = payload(op, dtype, 4000, p=4)
+    for origin in range(4):
+        words = one.diagnose(broken(one, (origin, 0)), in_place=False)
+        assert f"the contribution of rank {origin} is missing" in words
+        assert words.startswith("rank 1: ")
+        if op != "prod":
+            assert " or " not in words
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", ["sum", "prod", "avg"])
+def test_a_diagnosis_names_the_rank_that_is_counted_twice(op, dtype):
+    one = payload(op, dtype, 4000, p=4)
+    words = one.diagnose(broken(one, (2, 2)), in_place=False)
+    assert "the contribution of rank 2 is counted twice" in words
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("poison", "never written"),
+        ("own", "still the rank's own contribution"),
+        ("earlier", "left by an earlier operation"),
+        ("garbage", "no single cause explains it"),
+    ],
+)
+def test_a_diagnosis_says_what_is_there_instead(fault, words):
+    one = payload(count=4000, turn=5)
+    said = one.diagnose(broken(one, fault), in_place=True)
+    assert words in said
+    assert "from 32 B on" in said
+
+
+def test_a_right_result_has_no_diagnosis():
+    one = payload()
+    assert one.diagnose(one.expected(in_place=True), in_place=True) is None
+
+
+def test_a_single_rank_and_a_floor_can_be_diagnosed():
+    for one in (payload(p=1, me=0), payload(floor=True)):
+        dst = one.expected(in_place=False)
+        dst[3] = 12345
+        assert "no single cause" in one.diagnose(dst, in_place=False)
+
+
+def test_a_diagnosis_over_1000_ranks_takes_no_longer_than_a_measurement():
+    one = payload(count=1000, p=1000)
+    dst = one.expected(in_place=False)
+    dst -= replace(one, me=777).source()
+    assert "the contribution of rank 777 is missing" in one.diagnose(dst, in_place=False)

@@ -1,0 +1,145 @@
+"""Real ranks under a real mpiexec: what happens when things go wrong, and what ranks carry with them."""
+
+import time
+from pathlib import Path
+
+import pytest
+import raws
+
+from hpccoll.case import Effort
+from hpccoll.store import hdf5
+from hpccoll.store.journal import journal_path, read_journal
+from hpccoll.store.results import read_results
+
+SECRETS = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
+FAULTY = Path(__file__).with_name("faulty_ranks.py")
+EFFORT = Effort(warmup=2, min_iterations=20, max_iterations=20, timeout=1.0)
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture
+def launch(mpiexec, tmp_path):
+    """Run a job on two ranks with a fault; returns what the process left, and the raw file that was to be."""
+
+    def launch(fault, *cases, ranks=2):
+        job = raws.job(*cases, ranks=ranks, effort=EFFORT)
+        (tmp_path / "job.json").write_text(job.to_json())
+        out = tmp_path / "F.h5"
+        return mpiexec(ranks, FAULTY, fault, "--job", tmp_path / "job.json", "--out", out, timeout=30), out
+
+    return launch
+
+
+def test_a_rank_that_hangs_ends_the_job_and_every_rank_says_where_it_is(launch):
+    began = time.monotonic()
+    ended, out = launch("sleeps", raws.case(4096))
+    assert time.monotonic() - began < 15
+    assert ended.returncode != 0
+    case = "case all_reduce.ring.mpi.cpu.float32.sum.4096B.out, iteration 13, in the operation"
+    assert f"r0 | stuck for 1 s: {case}: sequence 0, step 1 of 2 (to rank 1, from rank 1)" in ended.stderr
+    assert f"r1 | stuck for 1 s: {case}" in ended.stderr
+    assert not out.exists()
+    read = read_journal(journal_path(out))
+    assert {failure.rank for failure in read.failures} == {0, 1}
+    assert all(failure.message.startswith("stuck for 1 s: case") for failure in read.failures)
+    results = read_results([out.parent])
+    assert [(row.status, row.case_id) for row in results.rows] == [("failed", raws.case(4096).id)]
+    assert [gap.status for gap in results.missing] == ["failed"]
+
+
+def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(launch):
+    began = time.monotonic()
+    ended, out = launch("raises", raws.case(4096))
+    assert time.monotonic() - began < 15
+    assert ended.returncode not in (0, 2, 3)
+    assert 'raise RuntimeError("the moon is in the wrong house")' in ended.stderr
+    assert "r1 | RuntimeError: the moon is in the wrong house (case all_reduce.ring" in ended.stderr
+    (failure,) = read_journal(journal_path(out)).failures
+    assert failure.rank == 1
+    assert "the moon" in failure.message
+
+
+def test_ranks_that_disagree_on_the_schedule_end_the_job_before_it_hangs(launch):
+    ended, out = launch("none", raws.case(4096, algorithm="unpaired"))
+    assert ended.returncode not in (0, 2, 3)
+    assert "rank 0 is about to send what rank 1 does not expect" in ended.stderr
+    assert "what rank 1 does not expect" in read_journal(journal_path(out)).failures[0].message
+
+
+def test_a_wrong_result_is_recorded_with_what_is_wrong_and_is_no_result(launch):
+    ended, out = launch("none", raws.case(4096, algorithm="short"), raws.case(4096))
+    assert ended.returncode == 3
+    read = hdf5.read(out)
+    assert read.complete
+    assert not journal_path(out).exists()
+    by_algorithm = {outcome.case.algorithm: outcome for _, outcomes in read.attempts for outcome in outcomes}
+    assert by_algorithm["ring"].status == "ok"
+    assert by_algorithm["ring"].wrong == 0
+    wrong = by_algorithm["short"]
+    assert (wrong.status, wrong.wrong) == ("wrong", 2 * 20 * 512)
+    assert "rank 0: 512 of 1024 elements, from 2 KiB on: the contribution of rank 1 is missing" in wrong.reason
+    assert "; rank 1: 512 of 1024 elements, from 0 B on: the contribution of rank 0 is missing" in wrong.reason
+    results = read_results([out])
+    assert [row.algorithm for row in results.rows if row.status == "ok"] == ["ring"]
+    assert [(gap.status, gap.reason) for gap in results.missing] == [("wrong", wrong.reason)]
+    again, _ = launch("none", raws.case(4096, algorithm="short"), raws.case(4096))
+    assert again.returncode == 3  # it is still wrong
+
+
+def test_in_place_a_step_that_is_left_out_leaves_contributions_missing(launch):
+    ended, out = launch("none", raws.case(4096, algorithm="short", in_place=True))
+    assert ended.returncode == 3
+    ((_, (wrong,)),) = hdf5.read(out).attempts
+    assert "still the rank's own contribution or the contribution of rank 1 is missing" in wrong.reason
+
+
+def test_a_case_that_memory_has_no_room_for_is_skipped_with_the_reason(launch):
+    ended, out = launch("no-memory", raws.case(8), raws.case(1 << 20))
+    assert ended.returncode == 0
+    outcomes = {outcome.case.bytes: outcome for _, done in hdf5.read(out).attempts for outcome in done}
+    assert outcomes[8].status == "ok"
+    assert outcomes[1 << 20].status == "skipped"
+    assert "2 ranks need" in outcomes[1 << 20].reason
+    results = read_results([out])
+    assert [gap.case for gap in results.skipped] == [raws.case(1 << 20).id]
+    assert not results.missing
+
+
+def test_a_case_is_asked_for_once(launch):
+    ended, out = launch("none", raws.case(8), raws.case(8))
+    assert ended.returncode == 2
+    assert "asked for 2 times" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert not journal_path(out).exists()
+
+
+def test_the_library_has_a_barrier_and_an_all_gather_and_they_are_right(launch):
+    barrier = raws.case(8, collective="barrier", algorithm="native")
+    gather = [
+        raws.case(size, collective="all_gather", algorithm="native", op=None, in_place=in_place)
+        for size in (8, 4096) for in_place in (False, True)
+    ]  # fmt: skip
+    ended, out = launch("none", barrier, *gather)
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    ((_, outcomes),) = hdf5.read(out).attempts
+    assert {outcome.status for outcome in outcomes} == {"ok"}
+
+
+def test_ranks_import_no_heavy_library_and_only_rank_0_imports_h5py(launch):
+    ended, _ = launch("modules", raws.case(8))
+    assert ended.returncode == 0, ended.stderr
+    assert "modules of rank 0: ['h5py']" in ended.stdout
+    assert "modules of rank 1: []" in ended.stdout
+
+
+def test_no_secret_gets_into_a_file(launch):
+    ended, out = launch("secrets", raws.case(8))
+    assert ended.returncode == 0
+    content = out.read_bytes()
+    assert b"OMPI_MCA_btl" in content
+    assert b"NCCL_ALGO" in content
+    assert b"s3cr3t" not in content
+    for name in SECRETS:
+        assert name.encode() not in content
+    ((attempt, _),) = hdf5.read(out).attempts
+    assert not set(attempt.provenance["variables"]) & set(SECRETS)

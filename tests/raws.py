@@ -1,0 +1,107 @@
+"""Raw results to write, read and report: fixed ones, and any that may come up (hypothesis)."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+from hypothesis import strategies as st
+
+from hpccoll.case import Case, Effort, Job
+from hpccoll.store.raw import Attempt, Outcome, Place, Raw, Times
+
+
+def case(size=1024, **more):
+    return Case(**{"collective": "all_reduce", "algorithm": "ring", "bytes": size, **more})
+
+
+def job(*cases, ranks=2, **more):
+    return Job(**{"name": "mpi.p2", "ranks": ranks, "effort": Effort(), "cases": cases, **more})
+
+
+def attempt(number=1, ranks=2, **more):
+    places = tuple(Place(host=f"n{me}", node=me, clock=0, pid=100 + me, affinity="0-1") for me in range(ranks))
+    about = {
+        "run_id": f"run-{number}", "number": number, "kind": "measured", "machine": "2 nodes", "ranks": ranks,
+        "nodes": 2, "ranks_per_node": 1, "mapping": "block", "aggregators": 0, "oversubscribed": False,
+        "places": places,
+        "provenance": {"mpi": {"version": "MPICH 5"}, "hosts": ["n0", "n1"]}, "created": "2026-01-05T10:00:00+00:00",
+    }  # fmt: skip
+    return Attempt(**{**about, **more})
+
+
+def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15):
+    start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
+    end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
+    return Times.of(start, end, one_clock=one_clock, limit=limit)
+
+
+def outcome(of=None, **more):
+    about = {
+        "case": of or case(), "status": "ok", "bytes": 1024, "params": {"channels": 1}, "wrong": 0, "converged": True,
+        "wire_bytes_predicted": 2048, "executed": "ring", "evidence": "its schedule", "times": times(),
+        "cpu_s": np.array([1e-6, 2e-6]),
+    }  # fmt: skip
+    return Outcome(**{**about, **more})
+
+
+def skipped(of=None, reason="too large"):
+    return Outcome(case=of or case(), status="skipped", reason=reason)
+
+
+def raw(*outcomes, more=(), path="here.h5"):
+    """One attempt with ``outcomes``, of a job that also has the cases ``more``."""
+    of = job(*(o.case for o in outcomes), *more)
+    return Raw(path=Path(path), job=of, attempts=[(attempt(), list(outcomes))])
+
+
+def plain(value):
+    """Return anything below a Raw as nested tuples that == compares, arrays with their dtype."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind, value.shape, tuple(value.ravel().tolist())
+    if isinstance(value, dict):
+        return tuple(sorted((name, plain(item)) for name, item in value.items()))
+    if isinstance(value, (list, tuple)):
+        return tuple(map(plain, value))
+    if hasattr(value, "__dataclass_fields__"):
+        return tuple((field.name, plain(getattr(value, field.name))) for field in fields(value) if field.name != "path")
+    return value
+
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+some_words = st.none() | words.filter(bool)
+params = st.dictionaries(st.sampled_from(["channels", "window", "radix"]), st.integers(1, 99) | words, max_size=3)
+
+
+@st.composite
+def outcomes(draw, of, ranks):
+    if draw(st.booleans()):
+        return skipped(of, draw(words.filter(bool)))
+    n = draw(st.integers(1, 6))
+    taken = times(
+        n, ranks, draw(st.sampled_from([1 << 22, n * 2, 1])), one_clock=draw(st.booleans()),
+        first=draw(st.integers(0, 2**62)),
+    )  # fmt: skip
+    cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
+    return Outcome(
+        case=of, status=draw(st.sampled_from(["ok", "wrong"])), reason=draw(some_words),
+        bytes=draw(st.integers(0, 2**40)), params=draw(params), wrong=draw(st.integers(0, 2**40)),
+        converged=draw(st.booleans()), wire_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
+        executed=draw(words.filter(bool)), evidence=draw(some_words), floor=draw(st.booleans()), times=taken,
+        cpu_s=np.array(cpu_s),
+    )  # fmt: skip
+
+
+@st.composite
+def raw_results(draw):
+    """Any results of a job: several attempts of different shapes, with subsampled ranks and cases left out."""
+    sizes = draw(st.lists(st.integers(1, 2**40), unique=True, min_size=1, max_size=5))
+    choices = {"op": st.sampled_from(["sum", None]), "in_place": st.booleans(), "root": st.none() | st.integers(0, 9)}
+    cases = [case(size, params=draw(params), **draw(st.fixed_dictionaries(choices))) for size in sizes]
+    attempts, left = [], list(cases)
+    for number in range(1, draw(st.integers(1, 3)) + 1):
+        ranks = draw(st.integers(1, 5))
+        done = [left.pop() for _ in range(min(len(left), draw(st.integers(1, 3))))]
+        if done:
+            shape = {"ranks_per_node": draw(st.none() | st.integers(1, 8)), "oversubscribed": draw(st.booleans())}
+            attempts.append((attempt(number, ranks, **shape), [draw(outcomes(of, ranks)) for of in done]))
+    return Raw(path=Path("here.h5"), job=job(*cases), attempts=attempts)

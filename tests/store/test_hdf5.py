@@ -1,0 +1,216 @@
+"""Raw files: what goes in comes out, whole or not at all, for every reader."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import raws
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.store import hdf5
+from hpccoll.store.raw import Raw
+from hpccoll.store.schema import COLUMNS
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("hdf5")
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "F.h5"
+    hdf5.write(raws.raw(raws.outcome(), raws.skipped(raws.case(2048))), path)
+    return path
+
+
+@settings(max_examples=50)
+@given(raws.raw_results())
+def test_what_is_written_is_what_is_read(place, raw):
+    hdf5.write(raw, place / "F.h5")
+    read = hdf5.read(place / "F.h5")
+    assert raws.plain(read.job) == raws.plain(raw.job)
+    assert raws.plain(read.attempts) == raws.plain(raw.attempts)
+    assert hdf5.complete(place / "F.h5") == read.complete == raw.complete
+
+
+def test_ranks_that_are_not_kept_are_absent_and_what_all_did_is_kept(tmp_path):
+    times = raws.times(iterations=4, ranks=6, limit=8)
+    hdf5.write(Raw(path=tmp_path, job=raws.job(raws.case()), attempts=[
+        (raws.attempt(ranks=6), [raws.outcome(times=times, cpu_s=np.zeros(6))])
+    ]), tmp_path / "F.h5")  # fmt: skip
+    with h5py.File(tmp_path / "F.h5") as file:
+        group = file["attempt_1"]
+        assert group["rank_stride"][0] == 3
+        assert ((group["start_ns"][0] >= 0) == [True, False, False, True, False, False]).all()
+        assert (group["max_ns"][0] == raws.times(iterations=4, ranks=6).max_ns).all()
+
+
+def test_nothing_else_is_left_beside_the_file(file):
+    assert [path.name for path in file.parent.iterdir()] == ["F.h5"]
+
+
+def test_the_root_says_what_the_file_is(file):
+    with h5py.File(file) as opened:
+        about = dict(opened.attrs)
+    job = raws.job(raws.case(), raws.case(2048))
+    assert (about["schema"], about["schema_version"], about["status"]) == ("hpccoll-raw", "1.0", "complete")
+    assert about["job_sha256"] == job.sha256
+    assert json.loads(about["job_json"])["name"] == "mpi.p2"
+
+
+def test_every_column_has_its_dimensions_unit_and_meaning(file):
+    with h5py.File(file) as opened:
+        group = opened["attempt_1"]
+        for column in COLUMNS:
+            data = group[column.name]
+            assert tuple(data.dims[axis][0].name.rpartition("/")[2] for axis in range(data.ndim)) == column.dims
+            assert data.attrs.get("units", "") == column.unit
+            assert data.attrs["long_name"] == column.meaning
+        assert set(group) == {"case", "iteration", "rank", *(column.name for column in COLUMNS)}
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, 2000, -1])
+def test_a_file_that_was_cut_short_is_refused_in_one_line(file, keep):
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(BadInputError) as caught:
+        hdf5.read(file)
+    assert "a whole raw file of hpccoll" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=40)
+@given(at=st.floats(0, 1, exclude_max=True), damage=st.binary(min_size=1, max_size=200))
+def test_a_damaged_file_is_read_or_refused_and_nothing_else(place, at, damage):
+    whole = place / "whole.h5"
+    if not whole.exists():
+        hdf5.write(raws.raw(raws.outcome(), raws.skipped(raws.case(2048))), whole)
+    content = bytearray(whole.read_bytes())
+    where = int(at * len(content))
+    content[where : where + len(damage)] = damage
+    (place / "damaged.h5").write_bytes(content)
+    try:
+        hdf5.read(place / "damaged.h5")
+    except BadInputError as error:
+        assert "\n" not in str(error)  # noqa: PT017  it may as well be read
+
+
+def test_a_file_that_is_no_hdf5_is_refused(tmp_path):
+    (tmp_path / "F.h5").write_text("hello")
+    with pytest.raises(BadInputError, match="signature"):
+        hdf5.read(tmp_path / "F.h5")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(BadInputError, match="No such file"):
+        hdf5.read(tmp_path / "F.h5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "has"),
+    [({"schema": "other"}, "it has other 1.0"), ({"schema_version": "2.0"}, "it has hpccoll-raw 2.0")],
+)
+def test_another_schema_or_major_version_is_refused(file, changes, has):
+    with h5py.File(file, "r+") as opened:
+        opened.attrs.update(changes)
+    for read in (hdf5.read, hdf5.complete):
+        with pytest.raises(BadInputError, match=has):
+            read(file)
+
+
+def test_somebody_elses_hdf5_is_refused(tmp_path):
+    with h5py.File(tmp_path / "F.h5", "w") as opened:
+        opened["x"] = 1
+    with pytest.raises(BadInputError, match="it has none"):
+        hdf5.read(tmp_path / "F.h5")
+
+
+def test_what_a_later_minor_version_adds_is_passed_over(file):
+    with h5py.File(file, "r+") as opened:
+        opened.attrs["schema_version"] = "1.7"
+        opened.create_group("summary")["x"] = 1
+        opened["attempt_1"]["more"] = np.arange(2)
+    assert len(hdf5.read(file).done) == 2
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import raws
+from hpccoll.store import hdf5
+
+class Killed(Exception): pass
+step = 0
+def kill_at(frame, event, argument):
+    global step
+    if event == "c_call":
+        step += 1
+        if step == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+raw = raws.raw(raws.outcome(bytes=77))
+sys.setprofile(kill_at)
+hdf5.write(raw, Path(sys.argv[1]))
+sys.setprofile(None)
+print(step)
+"""
+
+
+def test_a_kill_in_the_middle_of_writing_leaves_the_old_file_or_the_new_one(tmp_path):
+    path, tests = tmp_path / "F.h5", Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(tests)}
+
+    def write(step):
+        program = [sys.executable, "-c", KILLED, str(path), str(step)]
+        return subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+
+    steps = int(write(-1).stdout)
+    left = []
+    for step in [*range(1, steps, steps // 6), *range(steps - 8, steps + 1, 2)]:
+        hdf5.write(raws.raw(raws.outcome(bytes=1)), path)
+        assert write(step).returncode == -signal.SIGKILL
+        ((_, (outcome,)),) = hdf5.read(path).attempts
+        left.append(outcome.bytes)
+    assert set(left) == {1, 77}
+    assert left == sorted(left)
+
+
+def test_xarray_reads_named_dimensions_and_units_without_a_warning(file):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with xarray.open_datatree(file, engine="h5netcdf") as tree:
+            data = tree["attempt_1"].to_dataset()
+            assert dict(data.sizes) == {"case": 2, "iteration": 4, "rank": 2}
+            assert data.start_ns.dims == ("case", "iteration", "rank")
+            assert data.start_ns.units == "ns"
+            assert data.max_ns.max("iteration")[0] == raws.times().max_ns.max()
+            assert data.max_ns.isnull()[1].all()  # the case that was skipped
+            assert list(data.case_id.values) == [raws.case().id, raws.case(2048).id]
+            assert list(data.rank_stride.values[:1]) == [1]
+        with xarray.open_dataset(file, engine="h5netcdf", group="attempt_1", mask_and_scale=False) as data:
+            assert data.start_ns.dtype == np.int64
+            assert (data.start_ns[0].values == raws.times().start_ns).all()
+
+
+def test_h5dump_of_hdf5_1_10_reads_header_and_data(file, require):
+    require(shutil.which("h5dump"), "there is no h5dump (Debian: hdf5-tools)")
+
+    def h5dump(*arguments):
+        return subprocess.run(["h5dump", *arguments, str(file)], capture_output=True, text=True, check=True).stdout
+
+    header = h5dump("-H")
+    assert all(f'DATASET "{column.name}"' in header for column in COLUMNS)
+    assert "H5T_STD_I64LE" in header
+    assert all(str(value) in h5dump("-d", "/attempt_1/max_ns") for value in raws.times().max_ns)
+    assert '"hpccoll-raw"' in h5dump("-a", "schema")

@@ -1,0 +1,179 @@
+"""The journal: what a job has done so far survives the process that did it."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import raws
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.store.journal import Journal, append, begun, journal_path, leave_word, read_journal
+from hpccoll.store.raw import Failure
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "F.h5"
+
+
+CASES = [raws.case(size) for size in (8, 16, 32)]
+JOB = raws.job(*CASES)
+
+
+def begin(out, done=1):
+    """Return the journal of an attempt that has measured the first cases, and begun the next."""
+    journal = Journal(out, JOB)
+    journal.begin(raws.attempt())
+    for case in CASES[:done]:
+        journal.start(case)
+        journal.record(raws.outcome(case))
+    journal.start(CASES[done])
+    return journal
+
+
+@settings(max_examples=40)
+@given(raws.raw_results())
+def test_what_is_recorded_is_what_is_read(tmp_path_factory, raw):
+    out = tmp_path_factory.mktemp("journal") / "F.h5"
+    journal = Journal(out, raw.job)
+    for attempt, outcomes in raw.attempts:
+        journal.begin(attempt)
+        for outcome in outcomes:
+            journal.start(outcome.case)
+            journal.record(outcome)
+    for read in (read_journal(journal_path(out)), journal.raw):
+        assert raws.plain(read.attempts) == raws.plain(raw.attempts)
+        assert raws.plain(read.job) == raws.plain(raw.job)
+    journal.close(remove=True)
+    assert not list(out.parent.iterdir())
+
+
+@settings(max_examples=40)
+@given(raws.raw_results())
+def test_a_new_journal_takes_over_a_partial_file(tmp_path_factory, raw):
+    out = tmp_path_factory.mktemp("journal") / "F.h5"
+    journal = Journal(out, raw.job, raw)
+    assert raws.plain(journal.raw.attempts) == raws.plain(raw.attempts)
+    journal.close(remove=False)
+    again = Journal(out, raw.job, raw)  # not twice
+    assert raws.plain(again.raw.attempts) == raws.plain(raw.attempts)
+    again.close(remove=False)
+
+
+def test_wherever_a_crash_cuts_it_short_what_was_whole_is_kept_and_the_next_attempt_goes_on(out):
+    begin(out, done=2).close(remove=False)
+    whole = journal_path(out).read_bytes()
+    events = [at for at in range(len(whole)) if whole[at : at + 1] == b"\n"] + [len(whole)]
+    for cut in [*range(0, len(whole), 97), *(end + step for end in events for step in (-1, 0, 1))]:
+        journal_path(out).write_bytes(whole[: max(0, cut)])
+        journal = Journal(out, JOB)
+        kept = sum(end <= cut for end in events[1:])  # events that end before the cut: the job, the attempt, ...
+        assert len(journal.raw.done) == (kept >= 4) + (kept >= 6)
+        journal.begin(raws.attempt(2))
+        journal.record(raws.outcome(CASES[2]))
+        journal.close(remove=False)
+        read = read_journal(journal_path(out))
+        assert len(read.done) == (kept >= 4) + (kept >= 6) + 1
+        assert read.attempts[-1][0].number == 2
+
+
+def test_last_words_after_a_line_that_was_cut_short_are_heard(out):
+    begin(out).close(remove=False)
+    with journal_path(out).open("ab") as file:
+        file.write(b'\n{"outcome": {"case"')
+    leave_word(out, Failure(case_id=CASES[1].id, rank=1, message="stuck"))
+    read = read_journal(journal_path(out))
+    assert read.failure(CASES[1].id) == "rank 1: stuck"
+    assert len(read.done) == 1
+
+
+def test_a_case_that_ended_the_job_without_a_word_is_known(out):
+    begin(out).close(remove=False)
+    read = read_journal(journal_path(out))
+    assert read.failure(CASES[1].id) == "the job ended while it ran, without a word"
+    assert read.failure(CASES[2].id) is None
+
+
+def test_the_same_words_of_many_ranks_are_said_once_a_rank(out):
+    begin(out).close(remove=False)
+    for rank in (0, 1, 1):
+        leave_word(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
+    assert read_journal(journal_path(out)).failure(CASES[1].id) == "rank 0: no; rank 1: no"
+
+
+def test_without_a_journal_last_words_leave_nothing(out):
+    leave_word(out, Failure(case_id="x", rank=0, message="no"))
+    assert not journal_path(out).exists()
+
+
+def test_the_journal_of_another_job_is_refused_and_left_alone(out):
+    begin(out).close(remove=False)
+    before = journal_path(out).read_bytes()
+    with pytest.raises(BadInputError, match="holds another job"):
+        Journal(out, raws.job(raws.case(8)))
+    assert journal_path(out).read_bytes() == before
+
+
+def test_a_second_writer_is_refused_until_the_first_has_ended(out):
+    program = (
+        "import sys, raws; from pathlib import Path; from hpccoll.store.journal import Journal;"
+        "j = Journal(Path(sys.argv[1]), raws.job(raws.case(8))); print('open', flush=True); sys.stdin.read()"
+    )
+    tests = str(Path(__file__).parents[1])
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(out)], env={"PYTHONPATH": tests}, stdin=-1, stdout=-1
+    ) as first:
+        assert first.stdout.readline() == b"open\n"
+        with pytest.raises(BadInputError, match="no other process is writing"):
+            Journal(out, raws.job(raws.case(8)))
+        first.kill()
+        first.wait()
+    Journal(out, raws.job(raws.case(8))).close(remove=True)
+
+
+@pytest.mark.parametrize("content", ["hello\n", '{"x": 1}\n', '\n{"attempt": {}}', "1\n", '\n{"job": 3}', "[]"])
+def test_what_is_no_journal_is_refused_in_one_line_and_left_alone(out, content):
+    journal_path(out).write_text(content)
+    for read in (lambda: read_journal(journal_path(out)), lambda: Journal(out, JOB)):
+        with pytest.raises(BadInputError) as caught:
+            read()
+        assert "\n" not in str(caught.value)
+        assert journal_path(out).read_text() == content
+
+
+@given(st.lists(st.sampled_from(['{"start": 1}', '{"outcome": {}}', '{"failure": 3}', '{"attempt": []}', "2", "{"])))
+def test_a_damaged_journal_is_read_or_refused_and_nothing_else(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("journal") / "F.h5.journal"
+    append(path, {"job": json.loads(JOB.to_json()), "attempts": []})
+    with path.open("a") as file:
+        file.write("".join("\n" + line for line in lines))
+    try:
+        read_journal(path)
+    except BadInputError as error:
+        assert "\n" not in str(error)  # noqa: PT017  it may as well be read
+
+
+def test_an_empty_journal_has_not_begun(out):
+    journal_path(out).touch()
+    assert not begun(journal_path(out))
+    Journal(out, JOB).close(remove=False)
+    assert begun(journal_path(out))
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInputError, match="a path that can be written"):
+        Journal(tmp_path / "file" / "F.h5", JOB)
+
+
+def test_events_are_on_disk_before_the_next_case_begins(out):
+    begun_at = time.monotonic()
+    journal = begin(out, done=2)
+    assert len(read_journal(journal_path(out)).done) == 2  # read through another descriptor, nothing flushed here
+    assert time.monotonic() - begun_at < 10
+    journal.close(remove=True)

@@ -1,0 +1,136 @@
+"""What is found below some paths: rows, gaps with their reasons, each file once."""
+
+import pytest
+import raws
+
+from hpccoll.case import Plan, Skip
+from hpccoll.errors import BadInputError
+from hpccoll.store import hdf5
+from hpccoll.store.journal import Journal, journal_path, leave_word
+from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.results import find, read_results
+
+SIZES = (8, 16, 32, 64)
+CASES = [raws.case(size) for size in SIZES]
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """A sweep of two jobs: one ended in its third case, the other has left nothing; one case was never planned."""
+    out = tmp_path / "sweep"
+    first, second = raws.job(*CASES, name="mpi.p2"), raws.job(*CASES[:2], name="mpi.p3", ranks=3)
+    plan = Plan(name="sweep", profile="local", jobs=(first, second), launch={}, estimated_s=1.0,
+                skips=(Skip(case="x", job="mpi.p3", reason="needs a power of two"),))  # fmt: skip
+    (out / "raw").mkdir(parents=True)
+    (out / "plan.json").write_text(plan.to_json())
+    journal = Journal(out / "raw" / "mpi.p2.h5", first)
+    journal.begin(raws.attempt())
+    journal.record(raws.outcome(CASES[0]))
+    journal.record(raws.outcome(CASES[1], status="wrong", reason="rank 0: bad", wrong=7))
+    journal.start(CASES[2])
+    leave_word(out / "raw" / "mpi.p2.h5", Failure(case_id=CASES[2].id, rank=1, message="stuck"))
+    journal.close(remove=False)
+    return out
+
+
+def test_every_gap_has_its_reason(sweep):
+    results = read_results([sweep])
+    gaps = {(gap.job, gap.case): (gap.status, gap.reason) for gap in results.missing}
+    assert gaps == {
+        ("mpi.p2", CASES[1].id): ("wrong", "rank 0: bad"),
+        ("mpi.p2", CASES[2].id): ("failed", "rank 1: stuck"),
+        ("mpi.p2", CASES[3].id): ("not run", "the job ended before it"),
+        ("mpi.p3", CASES[0].id): ("not run", "its job left no result"),
+        ("mpi.p3", CASES[1].id): ("not run", "its job left no result"),
+    }
+    assert [(skip.status, skip.reason) for skip in results.skipped] == [("skipped", "needs a power of two")]
+    assert results.planned == 6
+
+
+def test_a_row_for_each_outcome_and_for_each_failure(sweep):
+    rows = {row.case_id: row for row in read_results([sweep]).rows}
+    assert {key: row.status for key, row in rows.items()} == {
+        CASES[0].id: "ok",
+        CASES[1].id: "wrong",
+        CASES[2].id: "failed",
+    }
+    assert rows[CASES[2].id].reason == "rank 1: stuck"
+    assert rows[CASES[2].id].median_s is None
+    assert rows[CASES[1].id].wrong == 7
+
+
+def test_a_run_is_partial_until_every_case_has_an_outcome(sweep):
+    (run,) = read_results([sweep]).runs
+    assert (run.status, run.job, run.attempt) == ("partial", "mpi.p2", 1)
+    journal = Journal(sweep / "raw" / "mpi.p2.h5", raws.job(*CASES, name="mpi.p2"))
+    journal.begin(raws.attempt(2))
+    journal.record(raws.outcome(CASES[2]))
+    journal.record(raws.skipped(CASES[3]))
+    hdf5.write(journal.raw, sweep / "raw" / "mpi.p2.h5")
+    journal.close(remove=True)
+    results = read_results([sweep])
+    assert [(run.status, run.attempt) for run in results.runs] == [("complete", 1), ("complete", 2)]
+    assert [gap.status for gap in results.missing] == ["wrong", "not run", "not run"]
+    assert [row.attempt for row in results.rows] == [1, 1, 2, 2]
+    assert len(results.skipped) == 2
+
+
+def test_a_file_is_taken_once_however_often_it_is_named(tmp_path):
+    file = tmp_path / "raw" / "F.h5"
+    file.parent.mkdir()
+    hdf5.write(raws.raw(raws.outcome()), file)
+    (tmp_path / "link.h5").symlink_to(file)
+    assert find([file, tmp_path, file.parent, tmp_path / "link.h5"]) == [file]
+    assert len(read_results([file, tmp_path]).rows) == 1
+
+
+def test_a_finished_file_stands_before_the_journal_that_was_not_removed(tmp_path):
+    file = tmp_path / "F.h5"
+    raw = raws.raw(raws.outcome())
+    Journal(file, raw.job, raw).close(remove=False)
+    hdf5.write(raw, file)
+    for named in (tmp_path, file, journal_path(file)):
+        assert find([named]) == [file]
+    assert find([file, journal_path(file)]) == [file]
+
+
+def test_a_journal_stands_before_a_partial_file_that_it_goes_on_from(tmp_path):
+    file = tmp_path / "F.h5"
+    raw = raws.raw(raws.outcome(CASES[0]), more=CASES[1:])
+    hdf5.write(raw, file)
+    assert find([tmp_path]) == [file]
+    journal = Journal(file, raw.job, raw)
+    journal.begin(raws.attempt(2))
+    journal.record(raws.outcome(CASES[1]))
+    assert find([tmp_path]) == [journal_path(file)]
+    assert len(read_results([tmp_path]).rows) == 2
+    journal.close(remove=False)
+
+
+def test_a_journal_alone_is_read_and_an_empty_one_passed_over(tmp_path):
+    journal_path(tmp_path / "empty.h5").touch()
+    assert find([tmp_path]) == []
+    Journal(tmp_path / "F.h5", raws.job(*CASES)).close(remove=False)
+    assert find([tmp_path]) == [tmp_path / "F.h5.journal"]
+    results = read_results([tmp_path])
+    assert {gap.status for gap in results.missing} == {"not run"}
+    assert results.rows == ()
+
+
+def test_a_path_that_is_not_there_or_holds_nothing_is_refused(tmp_path):
+    with pytest.raises(BadInputError, match="that exists"):
+        read_results([tmp_path / "no"])
+    with pytest.raises(BadInputError, match="that holds some"):
+        read_results([tmp_path])
+
+
+def test_a_broken_file_below_a_directory_is_named(tmp_path):
+    (tmp_path / "F.h5").write_text("x")
+    with pytest.raises(BadInputError, match=r"F\.h5"):
+        read_results([tmp_path])
+
+
+def test_failures_of_a_case_that_was_measured_later_are_forgotten():
+    raw = Raw(path=None, job=raws.job(CASES[0]), attempts=[(raws.attempt(2), [raws.outcome(CASES[0])])])
+    raw.failures.append(Failure(case_id=CASES[0].id, rank=0, message="no"))
+    assert raw.complete

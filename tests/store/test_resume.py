@@ -1,0 +1,125 @@
+"""A job that is killed goes on where it was: nothing is measured twice, nothing is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import raws
+
+from hpccoll.case import Effort
+from hpccoll.store import hdf5
+from hpccoll.store.journal import journal_path, read_journal
+
+pytestmark = pytest.mark.mpi
+EFFORT = Effort(warmup=1, min_iterations=30, max_iterations=30)
+
+
+@pytest.fixture
+def job(tmp_path):
+    cases = [raws.case(2**k, in_place=place, algorithm=name)
+             for k in range(3, 23) for place in (False, True) for name in ("ring", "recursive_doubling")]  # fmt: skip
+    job = raws.job(*cases, effort=EFFORT)
+    (tmp_path / "job.json").write_text(job.to_json())
+    return job
+
+
+def start(tmp_path):
+    program = "import sys; from hpccoll.run import main; sys.exit(main(sys.argv[1:]))"
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    job = ["--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
+    return subprocess.Popen(
+        ["mpiexec", "-n", "2", sys.executable, "-c", program, *job],
+        env={**os.environ, "PATH": path}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def kill_a_rank_once(process, journal, outcomes):
+    """Kill rank 1 when so many cases have been recorded, and return what the journal held then."""
+    until = time.monotonic() + 30
+    while not journal.exists() or journal.read_bytes().count(b'\n{"outcome"') < outcomes:
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    attempt = read_journal(journal).attempts[-1][0]
+    os.kill(attempt.places[1].pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+
+
+def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(job, tmp_path, mpiexec):  # noqa: ARG001
+    file, journal = tmp_path / "F.h5", journal_path(tmp_path / "F.h5")
+    kill_a_rank_once(start(tmp_path), journal, 10)
+    assert not file.exists()
+    (before,) = read_journal(journal).attempts
+    assert 10 <= len(before[1]) < len(job.cases)
+
+    second = start(tmp_path)
+    printed, complaints = second.communicate(timeout=60)
+    assert second.returncode == 0, complaints
+    assert f"attempt 2: {len(job.cases) - len(before[1])} cases" in printed
+    assert not journal.exists()
+    raw = hdf5.read(file)
+    assert raw.complete
+    assert [attempt.number for attempt, _ in raw.attempts] == [1, 2]
+    assert raws.plain(raw.attempts[0]) == raws.plain(before)
+    ids = [outcome.case.id for _, outcomes in raw.attempts for outcome in outcomes]
+    assert sorted(ids) == sorted(case.id for case in job.cases)
+    assert raw.attempts[0][0].run_id != raw.attempts[1][0].run_id
+
+    written = file.stat().st_mtime_ns, file.read_bytes()
+    third = start(tmp_path)
+    third.communicate(timeout=30)
+    assert third.returncode == 0
+    assert (file.stat().st_mtime_ns, file.read_bytes()) == written
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["F.h5", "job.json"]
+
+
+def test_the_case_that_ended_a_job_is_tried_last(job, tmp_path, mpiexec):  # noqa: ARG001
+    journal = journal_path(tmp_path / "F.h5")
+    kill_a_rank_once(start(tmp_path), journal, 5)
+    read = read_journal(journal)
+    (crashed,) = set(read.started) - read.done
+    process = start(tmp_path)
+    process.communicate(timeout=60)
+    assert hdf5.read(tmp_path / "F.h5").attempts[-1][1][-1].case.id == crashed
+
+
+def test_a_journal_that_outlived_its_complete_file_is_removed_and_the_file_left_alone(job, tmp_path, mpiexec):  # noqa: ARG001
+    outcomes = [raws.outcome(case) for case in job.cases]
+    raw = raws.raw(*outcomes)
+    raw.job = job
+    hdf5.write(raw, tmp_path / "F.h5")
+    journal_path(tmp_path / "F.h5").write_text("whatever")
+    before = (tmp_path / "F.h5").read_bytes()
+    process = start(tmp_path)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert (tmp_path / "F.h5").read_bytes() == before
+    assert not journal_path(tmp_path / "F.h5").exists()
+
+
+def test_a_partial_file_without_a_journal_is_gone_on_from(job, tmp_path, mpiexec):  # noqa: ARG001
+    raw = raws.raw(*(raws.outcome(case) for case in job.cases[:-2]))
+    raw.job = job
+    hdf5.write(raw, tmp_path / "F.h5")
+    process = start(tmp_path)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    read = hdf5.read(tmp_path / "F.h5")
+    assert [len(outcomes) for _, outcomes in read.attempts] == [len(job.cases) - 2, 2]
+    assert raws.plain(read.attempts[0]) == raws.plain(raw.attempts[0])
+
+
+def test_a_file_of_another_job_is_refused_and_left_alone(job, tmp_path, mpiexec):  # noqa: ARG001
+    hdf5.write(raws.raw(raws.outcome()), tmp_path / "F.h5")
+    before = (tmp_path / "F.h5").read_bytes()
+    process = start(tmp_path)
+    _, complaints = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "this one holds another job" in complaints
+    assert complaints.count("\n") == 1
+    assert (tmp_path / "F.h5").read_bytes() == before

@@ -1,0 +1,102 @@
+"""From raw times to a median, how sure it is, and a row."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import raws
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from hpccoll.store.raw import Times
+from hpccoll.store.summary import _interval_ranks, durations_max, median_interval, percentile, row
+
+
+@pytest.mark.parametrize(
+    ("n", "first", "last"),
+    # H. A. David, H. N. Nagaraja: Order Statistics; tables of the 95 % interval, ranks counted from 1.
+    [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (15, 4, 12), (20, 6, 15), (25, 8, 18), (30, 10, 21), (50, 18, 33),
+     (100, 40, 61)],
+)  # fmt: skip
+def test_the_interval_of_the_median_is_that_of_the_tables(n, first, last):
+    assert median_interval(np.arange(1, n + 1)) == ((n + 1) / 2, first, last)
+
+
+@pytest.mark.parametrize("n", [*range(6, 200), 999, 1000, 5000])
+def test_the_interval_is_the_narrowest_that_reaches_95_per_cent(n):
+    low, high = _interval_ranks(n)
+    assert low + high == n - 1
+    assert binom.cdf(high, n, 0.5) - binom.cdf(low, n, 0.5) >= 0.95
+    assert binom.cdf(high - 1, n, 0.5) - binom.cdf(low + 1, n, 0.5) < 0.95
+
+
+@pytest.mark.parametrize("n", range(1, 6))
+def test_with_fewer_than_six_samples_the_interval_is_all_of_them(n):
+    assert _interval_ranks(n) == (0, n - 1)
+
+
+@pytest.mark.parametrize("n", [6, 20, 101])
+def test_the_interval_covers_the_true_median_in_95_per_cent_of_experiments(n):
+    random = np.random.default_rng(20)
+    experiments = np.sort(random.lognormal(3, 1, (20_000, n)), axis=1)
+    low, high = _interval_ranks(n)
+    covered = ((experiments[:, low] <= math.exp(3)) & (math.exp(3) <= experiments[:, high])).mean()
+    assert 0.95 - 3 * math.sqrt(0.05 * 0.95 / 20_000) <= covered < 0.98
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1), st.floats(0.01, 100))
+def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values, q):
+    found = percentile(np.array(values), q)
+    assert found in values
+    assert sum(v <= found for v in values) >= q / 100 * len(values) - 1e-9
+    assert found == min(values) or sum(v < found for v in values) < q / 100 * len(values) + 1e-9
+
+
+def test_percentiles_of_a_hundred_values_are_the_values():
+    assert [percentile(np.arange(1, 101), q) for q in (1, 50, 99, 100)] == [1, 50, 99, 100]
+
+
+def test_the_time_of_an_iteration_is_that_of_the_slowest_rank_and_no_average():
+    start, end = np.array([[0, 5], [10, 10]]), np.array([[7, 6], [11, 40]])
+    assert list(durations_max(start, end)) == [7, 30]
+
+
+def measured(start, end, *, one_clock=True, **attempt):
+    times = Times.of(np.array(start), np.array(end), one_clock=one_clock)
+    outcome = replace(raws.outcome(), times=times, bytes=1_000_000, cpu_s=np.array([1e-6, 3e-6]))
+    return raws.job(outcome.case), raws.attempt(ranks=2, **attempt), outcome
+
+
+def test_a_row_has_the_bandwidths_of_nccl_tests():
+    found = row(*measured([[0, 0]] * 5, [[1_000_000, 2_000_000]] * 5))
+    assert (found.timing, found.median_s, found.p99_s) == ("max", 0.002, 0.002)
+    assert found.algbw_Bps == pytest.approx(1_000_000 / 0.002)
+    assert found.busbw_Bps == pytest.approx(found.algbw_Bps * 2 * (2 - 1) / 2)
+    assert found.cpu_s == 3e-6
+    assert found.iterations == 5
+
+
+def test_the_rule_span_is_from_the_first_start_to_the_last_end():
+    job_attempt_outcome = measured([[0, 500]] * 5, [[1000, 2000]] * 5)
+    assert row(*job_attempt_outcome, "span").median_s == 2000e-9
+    assert row(*job_attempt_outcome, "max").median_s == 1500e-9
+
+
+def test_where_ranks_have_clocks_of_their_own_there_is_no_span_and_the_row_says_max():
+    found = row(*measured([[0, 500]] * 5, [[1000, 2000]] * 5, one_clock=False), "span")
+    assert (found.timing, found.median_s) == ("max", 1500e-9)
+
+
+def test_what_is_absent_is_none():
+    found = row(raws.job(raws.skipped().case), raws.attempt(), raws.skipped())
+    for name in ("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "cpu_s", "wrong"):
+        assert getattr(found, name) is None
+    assert (found.iterations, found.status, found.reason) == (0, "skipped", "too large")
+
+
+def test_a_floor_has_no_bandwidth():
+    job, attempt, outcome = measured([[0, 0]] * 5, [[1000, 2000]] * 5)
+    found = row(job, attempt, replace(outcome, floor=True))
+    assert (found.algbw_Bps, found.busbw_Bps, found.floor) == (None, None, True)
