@@ -6,10 +6,10 @@ import sys
 def main() -> None:
     """Run a command; ``run`` by itself, because every rank of a job comes this way and must import little."""
     if sys.argv[1:2] == ["run"]:
-        from hpccoll.run import main as run  # noqa: PLC0415
+        from hpccoll.run import main as run
 
         sys.exit(run(sys.argv[2:]))
-    from hpccoll.cli import main as command  # noqa: PLC0415
+    from hpccoll.cli import main as command
 
     sys.exit(command())
 

@@ -2,16 +2,18 @@
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hpccoll import __version__
 from hpccoll.errors import BadInputError
+
+if TYPE_CHECKING:
+    from hpccoll.case import Plan
 
 app = typer.Typer(
     name="hpccoll",
@@ -25,6 +27,8 @@ PATHS = Annotated[list[Path], typer.Argument(help="Raw files, or directories tha
 PROFILE = Annotated[str, typer.Option(help="Where to run: local.")]
 INCOMPLETE = 3
 """The exit code of what ran, where something planned is missing or wrong."""
+WHY = 5
+"""Of how many cases that are missing a reason is printed; the report has all of them."""
 
 
 @app.callback(invoke_without_command=True)
@@ -43,53 +47,66 @@ def hpccoll(
 )
 def sweep(
     context: typer.Context,
-    config: Annotated[Path | None, typer.Argument(help="The sweep file [a small one, about a minute].")] = None,
+    config: Annotated[
+        Path | None, typer.Argument(help="The sweep file [a small one, about a minute].", metavar="[CONFIG]")
+    ] = None,
     profile: PROFILE = "local",
     out: Annotated[Path | None, typer.Option(help="Where results go [results/NAME, NAME of the sweep file].")] = None,
 ) -> int:
-    """Measure what a sweep file names, and report: the whole pipeline. What is measured is not measured again."""
+    """Measure what a sweep file names, and report. What is measured is not measured again.
+
+    Arguments after -- are Snakemake's: -- -n shows what it would do.
+    """
     from hpccoll.sweep import drive
     from hpccoll.sweep.locate import default_sweep
-    from hpccoll.sweep.plan import check_out, make_plan
+    from hpccoll.sweep.plan import check_out, make_plan, write_plan
+    from hpccoll.sweep.progress import Tally, shown
 
+    if context.args and "--" not in sys.argv:
+        raise BadInputError("sweep", shlex.join(context.args), "one sweep file; arguments of Snakemake come after --")
     config = config or default_sweep()
     out = out or Path("results") / config.stem
     plan = make_plan(config, profile)
     command = drive.snakemake_command(config, profile, out, context.args)
+    if {"-n", "--dry-run", "--dryrun"} & set(context.args):
+        return subprocess.run(command, check=False).returncode
     with drive.alone(out):
         check_out(plan, out)
         for process in drive.end_leftovers(out):
             typer.echo(f"ended what an earlier sweep left running: {process}", err=True)
+        write_plan(plan, out)
         typer.echo(f"{_summary(plan)}\n$ {shlex.join(command)}")
-        with _progress() as progress:
-            task = progress.add_task("measuring", total=sum(len(job.cases) for job in plan.jobs))
-            code = drive.drive(command, out, lambda: progress.update(task, completed=drive.cases_done(plan, out)))
-            progress.update(task, completed=drive.cases_done(plan, out))
+        tally = Tally(plan, out)
+        with shown(_cases(plan)) as show:
+            code = drive.drive(command, out, lambda: show(tally.done()))
+            show(tally.done())
         if code:
             typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)
         return _report([out], out / "report") or (INCOMPLETE if code else 0)
 
 
-def _summary(plan: Any) -> str:
-    cases = sum(len(job.cases) for job in plan.jobs)
+def _cases(plan: "Plan") -> int:
+    return sum(len(job.cases) for job in plan.jobs)
+
+
+def _summary(plan: "Plan") -> str:
+    jobs = "1 job" if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
     skips = f", {len(plan.skips)} cases skipped" if plan.skips else ""
-    return f"{plan.name}: {cases} cases in {len(plan.jobs)} jobs{skips}, at most {plan.estimated_s:.0f} s"
-
-
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("cases"), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=not sys.stderr.isatty())
+    return f"{plan.name}: {_cases(plan)} cases in {jobs}{skips}, at most {plan.estimated_s:.0f} s"
 
 
 @app.command(epilog="Example: hpccoll plan workflows/config/default.yaml")
 def plan(
-    config: Annotated[Path, typer.Argument(help="The sweep file.")],
+    config: Annotated[Path, typer.Argument(help="The sweep file.", metavar="CONFIG")],
     profile: PROFILE = "local",
     out: Annotated[Path | None, typer.Option(help="Write plan.json and the job files there.")] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    """Show the jobs, cases and planned skips of a sweep file; submit nothing."""
+    """Show the jobs, cases and skips of a sweep file.
+
+    Nothing is submitted.
+    """
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
     made = make_plan(config, profile)
@@ -101,14 +118,18 @@ def plan(
         return
     typer.echo(_summary(made))
     for job in made.jobs:
-        typer.echo(f"{job.name}: {len(job.cases)} cases on {job.ranks} ranks: {made.launch[job.name]} hpccoll run --job ...")
+        launch = f"{made.launch[job.name]} hpccoll run --job ..."
+        typer.echo(f"{job.name}: {len(job.cases)} cases on {job.ranks} ranks: {launch}")
     for skip in made.skips:
         typer.echo(f"skipped in {skip.job}: {skip.case}: {skip.reason}")
 
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run(context: typer.Context) -> int:
-    """Measure on the ranks of an MPI job: mpiexec -n 4 hpccoll run -a ring,native. See 'hpccoll run --help'."""
+    """Measure on the ranks of an MPI job.
+
+    mpiexec -n 4 hpccoll run -a ring,native. See 'hpccoll run --help'.
+    """
     from hpccoll.run import main as run_main
 
     return run_main(context.args)
@@ -117,9 +138,14 @@ def run(context: typer.Context) -> int:
 @app.command(epilog="Example: hpccoll report results/default")
 def report(
     paths: PATHS,
-    out: Annotated[Path | None, typer.Option(help="Where the report goes [PATH/report of the first directory].")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the report goes [PATH/report of the first directory].")
+    ] = None,
 ) -> int:
-    """Write a report: curves, tables, what is missing, provenance; one HTML file that opens offline."""
+    """Write a report of raw files.
+
+    Curves, tables, what is missing, provenance: one HTML file that opens offline.
+    """
     first = paths[0] if paths[0].is_dir() else paths[0].parent
     return _report(paths, out or first / "report")
 
@@ -129,9 +155,17 @@ def _report(paths: list[Path], out: Path) -> int:
     from hpccoll.store.results import read_results
 
     results = read_results(paths)
-    page = build(results, out, title=paths[0].resolve().stem)
+    title = paths[0].resolve().name.partition(".h5")[0]
+    try:
+        page = build(results, out, title=title)
+    except OSError as error:
+        raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None
     done = results.planned - len(results.missing)
     typer.echo(f"{done} of {results.planned} cases" + (f", {len(results.missing)} missing" if results.missing else ""))
+    for gap in sorted(results.missing, key=lambda gap: gap.status == "not run")[:WHY]:
+        typer.echo(f"  {gap.status} in {gap.job}: {gap.case}: {gap.reason}")
+    if len(results.missing) > WHY:
+        typer.echo(f"  and {len(results.missing) - WHY} more, which the report lists")
     typer.echo(f"report: {page}")
     return INCOMPLETE if results.missing else 0
 
@@ -142,7 +176,7 @@ def export(
     format_: Annotated[str, typer.Option("--format", help="json, csv or nccl-tests.")] = "json",
     timing: Annotated[str, typer.Option(help="The time of an operation: max or span.")] = "max",
 ) -> None:
-    """Print the rows, one for each case and attempt, in seconds and bytes per second."""
+    """Print the rows, one a case and attempt, in SI units."""
     from hpccoll.report.export import export as write
     from hpccoll.store.results import read_results
 
@@ -153,7 +187,7 @@ def export(
 
 @app.command(epilog="Example: hpccoll validate results/default")
 def validate(paths: PATHS) -> int:
-    """See that raw files are whole and of a schema that this version reads, and say what is in them."""
+    """See that raw files are whole, and say what they hold."""
     from hpccoll.store.results import find, read_raw
 
     found = find(paths)
@@ -170,7 +204,7 @@ def validate(paths: PATHS) -> int:
 
 @app.command(epilog="Example: hpccoll status results/default")
 def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
-    """Show, job by job, how many cases are done, and why others are not."""
+    """Show how many cases are done, and why others are not."""
     from hpccoll.store.results import read_results
 
     results = read_results([directory])
@@ -187,7 +221,10 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
 
 @app.command("list", epilog="Example: hpccoll list --json | jq '.algorithms[].name'")
 def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List collectives, algorithms and transports, and what is missing for those that cannot run here."""
+    """List collectives, algorithms and transports.
+
+    With what is missing for those that cannot run here.
+    """
     from hpccoll.measure.catalogue import listing
 
     found = listing()
@@ -200,6 +237,19 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
         typer.echo(f"{algorithm['collective']} {algorithm['name']}{needs}{missing}")
 
 
+@app.command(epilog="Example: hpccoll doctor")
+def doctor() -> int:
+    """Look at MPI, its launcher, this machine, Snakemake, Slurm, GPUs and RDMA, and say what to mend."""
+    from hpccoll.sweep.doctor import examine
+
+    fatal = False
+    for finding in examine():
+        fatal |= finding.fatal
+        remedy = f"; {finding.remedy}" if finding.remedy else ""
+        typer.echo(f"{'WRONG' if finding.fatal else 'ok':>5}  {finding.what}: {finding.state}{remedy}")
+    return int(fatal)
+
+
 def main() -> int:
     """Run the command line and return its exit code; what is wrong with the input takes one line."""
     try:
@@ -208,7 +258,7 @@ def main() -> int:
         typer.echo(f"hpccoll: {error}", err=True)
         return 2
     except typer.TyperException as error:
-        typer.echo(f"hpccoll: {error.format_message()} See 'hpccoll --help'.", err=True)
+        typer.echo(f"hpccoll: {' '.join(error.format_message().split())} See 'hpccoll --help'.", err=True)
         return error.exit_code
     except typer.Abort:
         return 1

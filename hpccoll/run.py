@@ -1,15 +1,20 @@
-"""``hpccoll run``: what a rank executes. It imports what a rank needs and nothing else: thousands of ranks do the same."""
+"""``hpccoll run``: what a rank executes. It imports what a rank needs and nothing else, for thousands do the same."""
 
 import argparse
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpccoll.case import Case, Effort, Job
 from hpccoll.errors import BadInputError
 from hpccoll.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
@@ -21,9 +26,13 @@ Every result is checked. A library's own collective is the algorithm called nati
 """
 
 
+OF_MPICH = ("MPICH", "MVAPICH", "Intel MPI")
+"""Libraries that do not start under the launcher of Open MPI, which speaks PMIx."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise BadInputError("hpccoll run", " ".join(sys.argv[2:]), message)
+        raise BadInputError("hpccoll run", message, "see 'hpccoll run --help'")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,17 +47,17 @@ def parser() -> argparse.ArgumentParser:
     add("-t", "--transport", default="mpi", help="how bytes move [mpi]")
     add("-b", "--begin", default="8", help="the smallest size [8]")
     add("-e", "--end", default="64M", help="the largest size [64M]")
-    add("-f", "--factor", type=int, default=2, help="from one size to the next [2]")
+    add("-f", "--factor", default="2", help="from one size to the next [2]")
     add("-d", "--dtype", default="float32", help="of the elements [float32]")
     add("-o", "--op", default="sum", help="the reduction [sum]")
-    add("-n", "--iterations", type=int, help="timed iterations [20 to 1000, until the median is sure to 2 %%]")
-    add("-w", "--warmup", type=int, default=5, help="iterations thrown away for each case [5]")
-    add("-r", "--root", type=int, help="the root of a rooted collective")
+    add("-n", "--iterations", help="timed iterations [20 to 1000, until the median is sure to 2 %%]")
+    add("-w", "--warmup", default="5", help="iterations thrown away for each case [5]")
+    add("-r", "--root", help="the root of a rooted collective")
     add("--in-place", action="store_true", help="in place only [both placements]")
     add("--param", action="append", default=[], metavar="K=V", help="a parameter, such as channels=4")
-    add("--seconds", type=float, default=1.0, help="for a case, once it has its least iterations [1]")
-    add("--timeout", type=float, default=120.0, help="seconds without progress until a rank is stuck [120]")
-    add("--seed", type=int, default=1, help="of the order of the cases [1]")
+    add("--seconds", default="1", help="for a case, once it has its least iterations [1]")
+    add("--timeout", default="120", help="seconds without progress until a rank is stuck [120]")
+    add("--seed", default="1", help="of the order of the cases [1]")
     add("--job", type=Path, help="run a job that 'hpccoll plan' wrote, instead of all the above")
     add("--out", type=Path, metavar="F.h5", help="the raw file; one of the same job is resumed")
     return parse
@@ -60,34 +69,64 @@ def job_of(arguments: argparse.Namespace, ranks: int) -> Job:
     Raises:
         BadInputError: for sizes and numbers that make no sense.
     """
+    from hpccoll.schedule import collective
+
     if arguments.job:
         return Job.load(arguments.job)
-    begin, end = parse_size(arguments.begin, "-b"), parse_size(arguments.end, "-e")
-    if begin > end:
-        raise BadInputError("-e", arguments.end, f"at least the first size, -b {format_size(begin)}")
-    for key, value, least in (("-f", arguments.factor, 2), ("-b", begin, 1), ("-w", arguments.warmup, 0)):
-        if value < least:
-            raise BadInputError(key, value, f"a whole number from {least} up")
-    if arguments.iterations is not None and arguments.iterations < 1:
-        raise BadInputError("-n", arguments.iterations, "a whole number from 1 up")
-    sizes = [begin]
-    while sizes[-1] * arguments.factor <= end:
-        sizes.append(sizes[-1] * arguments.factor)
-    n = arguments.iterations
-    effort = Effort(warmup=arguments.warmup, seconds=arguments.seconds, timeout=arguments.timeout)
-    if n:
-        effort = Effort(warmup=arguments.warmup, min_iterations=n, max_iterations=n, timeout=arguments.timeout)
-    cases = tuple(
+    sizes = _sizes(arguments)
+    op = arguments.op if collective(arguments.collective).reduces else None
+    root = None if arguments.root is None else _whole("-r", arguments.root, 0)
+    cases = (
         Case(
             collective=arguments.collective, algorithm=algorithm, transport=arguments.transport, dtype=arguments.dtype,
-            op=arguments.op, bytes=size, in_place=in_place, root=arguments.root,
+            op=op, bytes=size, in_place=in_place, root=root,
             params={} if algorithm == "native" else dict(map(_parameter, arguments.param)),
         )
         for algorithm in arguments.algorithms.split(",")
         for size in sizes
         for in_place in ((True,) if arguments.in_place else (False, True))
     )  # fmt: skip
-    return Job(name="run", ranks=ranks, seed=arguments.seed, effort=effort, cases=cases)
+    once = {case.id: case for case in cases}
+    seed = _whole("--seed", arguments.seed, 0)
+    return Job(name="run", ranks=ranks, seed=seed, effort=_effort(arguments), cases=tuple(once.values()))
+
+
+def _sizes(arguments: argparse.Namespace) -> list[int]:
+    begin, end = parse_size(arguments.begin, "-b"), parse_size(arguments.end, "-e")
+    factor = _whole("-f", arguments.factor, 2)
+    if begin < 1:
+        raise BadInputError("-b", arguments.begin, "at least one byte")
+    if begin > end:
+        raise BadInputError("-e", arguments.end, f"at least the first size, -b {format_size(begin)}")
+    sizes = [begin]
+    while sizes[-1] * factor <= end:
+        sizes.append(sizes[-1] * factor)
+    return sizes
+
+
+def _effort(arguments: argparse.Namespace) -> Effort:
+    warmup = _whole("-w", arguments.warmup, 0)
+    seconds, timeout = _seconds("--seconds", arguments.seconds), _seconds("--timeout", arguments.timeout)
+    if arguments.iterations is None:
+        return Effort(warmup=warmup, seconds=seconds, timeout=timeout)
+    n = _whole("-n", arguments.iterations, 1)
+    return Effort(warmup=warmup, min_iterations=n, max_iterations=n, timeout=timeout)
+
+
+def _whole(key: str, text: str, least: int) -> int:
+    if not (text.isdecimal() and int(text) >= least):
+        raise BadInputError(key, text, f"a whole number from {least} up")
+    return int(text)
+
+
+def _seconds(key: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise BadInputError(key, text, "a number of seconds above 0")
+    return seconds
 
 
 def _parameter(text: str) -> tuple[str, int | str]:
@@ -117,14 +156,40 @@ def main(argv: Sequence[str]) -> int:
         return 2
 
 
+def _world() -> "MPI.Intracomm":
+    """Start MPI and return its world.
+
+    Raises:
+        BadInputError: where there is no library, or one that would abort under this launcher before it can be asked.
+    """
+    import mpi4py
+
+    mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+    warnings.filterwarnings("ignore", r"\s*suspicious MPI", RuntimeWarning)  # on every rank, in three lines
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
+        raise BadInputError("MPI library", str(error), f"one that mpi4py can load: {remedy}") from None
+    vendor, version = MPI.get_vendor()
+    if vendor in OF_MPICH and "OMPI_COMM_WORLD_SIZE" in os.environ:
+        library = f"{vendor} {'.'.join(map(str, version))}"
+        raise BadInputError("launcher", "mpiexec of Open MPI", f"the library is {library}: use the mpiexec of that")
+    if not MPI.Is_initialized():
+        MPI.Init_thread(getattr(MPI, f"THREAD_{mpi4py.rc.thread_level.upper()}"))
+    return MPI.COMM_WORLD
+
+
 def _measure(arguments: argparse.Namespace) -> int:
-    from mpi4py import MPI  # noqa: PLC0415  --help and a misspelt option need no MPI
+    comm = _world()  # --help and a misspelt option need no MPI
+    from hpccoll.measure.program import Program
+    from hpccoll.measure.ranks import check_launch
+    from hpccoll.measure.table import Table
 
-    from hpccoll.measure.program import Program  # noqa: PLC0415
-    from hpccoll.measure.table import Table  # noqa: PLC0415
-
-    comm = MPI.COMM_WORLD
     job = job_of(arguments, comm.size)
+    check_launch(comm, job)
+    if not arguments.job:
+        _check_room(comm, job)
     program = Program(comm, job, arguments.out, Table().show)
     try:
         fine = program.run()
@@ -136,3 +201,27 @@ def _measure(arguments: argparse.Namespace) -> int:
         sys.stderr.flush()
         comm.Abort(1)
     return 0 if fine else 3
+
+
+def _check_room(comm: "MPI.Intracomm", job: Job) -> None:
+    """See that every node has room for the largest case: who has just typed a size is told, where a sweep goes on.
+
+    Raises:
+        BadInputError: on all ranks, where a node has not, or a word of a case is not known.
+    """
+    from mpi4py import MPI
+
+    from hpccoll.measure.catalogue import check_case, check_memory, memory_needed
+    from hpccoll.measure.machine import available_memory
+
+    for case in job.cases:
+        check_case(case)
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    complaint = None
+    try:
+        check_memory(max(job.cases, key=memory_needed), node.size, available_memory())
+    except BadInputError as error:
+        complaint = error
+    node.Free()
+    for said in filter(None, comm.allgather(complaint)):
+        raise said

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "report": "store schedule errors units numpy scipy altair vl_convert",
     "measure": "algorithms transports schedule store case errors units numpy mpi4py",
     "sweep": "measure schedule store case errors units pydantic pydantic_core yaml rich snakemake",
-    "run.py": "measure store case errors units mpi4py",
+    "run.py": "measure schedule store case errors units mpi4py",
     "cli.py": "run sweep report measure store schedule case errors units typer rich",
     "__main__.py": "cli run",
     "__init__.py": "",

@@ -8,15 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hpccoll.case import Plan
 from hpccoll.errors import BadInputError
 from hpccoll.sweep.locate import workflows
 
 MARK = "HPCCOLL_SWEEP"
 """The variable by which processes of a sweep are found; its value is the directory of the results."""
+INTERRUPT_S = 60.0
+"""How long an interrupted Snakemake has for ending its jobs."""
 
 
 def snakemake_command(config: Path, profile: str, out: Path, extra: Sequence[str]) -> list[str]:
@@ -27,7 +28,7 @@ def snakemake_command(config: Path, profile: str, out: Path, extra: Sequence[str
     return [
         sys.executable, "-m", "snakemake", "-s", str(workflows() / "Snakefile"),
         "--workflow-profile", str(workflows() / "profiles" / profile), "--configfile", str(config),
-        "--config", f"out={out}", "--nolock", *(extra or ["raw"]),
+        "--config", f"out={out}", "--nolock", "raw", *extra,
     ]  # fmt: skip
 
 
@@ -52,23 +53,19 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:
-    """End the processes that an earlier sweep into ``out`` has left on this machine, and return what they were."""
-    left = dict(_marked(out))
-    for pid in left:
-        _kill(pid, signal.SIGTERM)
-    until = time.monotonic() + grace
-    while (alive := dict(_marked(out))) and time.monotonic() < until:
+    """End the processes that an earlier sweep into ``out`` has left on this machine, and return what they were.
+
+    They have ``grace`` seconds to end by themselves. One of them may start others meanwhile, which end too.
+    """
+    ended: dict[int, str] = {}
+    begun = time.monotonic()
+    while (left := dict(_marked(out))) and (waited := time.monotonic() - begun) < 2 * grace:
+        for pid in left if waited >= grace else left.keys() - ended:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL if waited >= grace else signal.SIGTERM)
+        ended |= left
         time.sleep(0.1)
-    for pid in alive:
-        _kill(pid, signal.SIGKILL)
-    return [f"{command} (process {pid})" for pid, command in left.items()]
-
-
-def _kill(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
+    return [f"{command} (process {pid})" for pid, command in ended.items()]
 
 
 def _marked(out: Path) -> Iterator[tuple[int, str]]:
@@ -77,40 +74,45 @@ def _marked(out: Path) -> Iterator[tuple[int, str]]:
     for place in Path("/proc").glob("[0-9]*"):
         try:
             if int(place.name) != os.getpid() and mark in (place / "environ").read_bytes().split(b"\0"):
-                yield int(place.name), (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80]
+                yield (
+                    int(place.name),
+                    (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80],
+                )
         except OSError:  # it has ended, or is another user's
             continue
-
-
-def cases_done(plan: Plan, out: Path) -> int:
-    """Return how many cases have an outcome so far."""
-    done = 0
-    for job in plan.jobs:
-        raw = out / "raw" / f"{job.name}.h5"
-        journal = raw.with_name(raw.name + ".journal")
-        if journal.exists():
-            done += sum(line.startswith(b'{"outcome"') for line in journal.read_bytes().splitlines())
-        elif raw.exists():
-            done += len(job.cases)
-    return done
 
 
 def drive(command: Sequence[str], out: Path, show: Callable[[], None]) -> int:
     """Run Snakemake to its end, calling ``show`` while it runs, and return its exit code.
 
-    Its output goes to logs/snakemake.log below ``out``. On Ctrl-C it gets the signal too and ends its jobs.
+    Its output goes to logs/snakemake.log below ``out``. It has a process group of its own: on Ctrl-C or SIGTERM, all
+    of it is interrupted, once (Snakemake forgets its Slurm jobs when it is interrupted twice).
     """
     log = out / "logs" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         file.write(f"\n$ {shlex.join(command)}\n".encode())
         file.flush()
-        child = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, MARK: str(out.resolve())})
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
+            env={**os.environ, MARK: str(out.resolve())},
+        )  # fmt: skip
         try:
-            while child.poll() is None:
+            while not _ended(child, 0.5):
                 show()
-                time.sleep(0.2)
         except KeyboardInterrupt:
-            child.wait(timeout=60)
+            with suppress(KeyboardInterrupt, ProcessLookupError):
+                os.killpg(child.pid, signal.SIGINT)
+                _ended(child, INTERRUPT_S)
+        finally:
+            signal.signal(signal.SIGTERM, before)
     end_leftovers(out)
-    return child.returncode
+    return child.wait()
+
+
+def _ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Return whether a process has ended, after ``seconds`` at most."""
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(seconds)
+    return child.returncode is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpccoll.case import Case, Job, Plan, Skip
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import NATIVE, check_case, check_memory, unmet
+from hpccoll.measure.catalogue import check_case, check_memory, unmet
 from hpccoll.measure.machine import available_memory
 from hpccoll.schedule import Layout, collective
 from hpccoll.store.results import PLAN
@@ -29,17 +29,10 @@ def make_plan(config: Path, profile: str = "local") -> Plan:
         raise BadInputError("--profile", profile, PROFILES)
     sweep = load_sweep(config)
     launcher = mpiexec()
-    jobs, skips = [], []
-    for transport, ranks in product(sweep.transports, sweep.ranks):
-        name = f"{transport}.p{ranks}"
-        cases = []
-        for case in _cases(config, sweep, transport):
-            if reason := unmet(case, Layout.of(ranks)):
-                skips.append(Skip(case=case.id, job=name, reason=reason))
-            else:
-                check_memory(case, ranks, available_memory())
-                cases.append(case)
-        jobs.append(Job(name=name, ranks=ranks, seed=sweep.seed, effort=sweep.effort.effort(), cases=tuple(cases)))
+    try:
+        jobs, skips = _jobs(sweep)
+    except BadInputError as error:
+        raise BadInputError(f"{config}: {error.key}", error.value, error.expected) from None
     return Plan(
         name=config.stem,
         profile=profile,
@@ -50,24 +43,39 @@ def make_plan(config: Path, profile: str = "local") -> Plan:
     )
 
 
-def _cases(config: Path, sweep: Sweep, transport: str) -> Iterator[Case]:
+def _jobs(sweep: Sweep) -> tuple[list[Job], list[Skip]]:
+    """Return the jobs that have something to measure, and the cases that no job can."""
+    jobs, skips = [], []
+    for transport, ranks in product(sweep.transports, sweep.ranks):
+        name = f"{transport}.p{ranks}"
+        cases = []
+        for case in _cases(sweep, transport):
+            if reason := unmet(case, Layout.of(ranks)):
+                skips.append(Skip(case=case.id, job=name, reason=reason))
+            else:
+                check_memory(case, ranks, available_memory())
+                cases.append(case)
+        if cases:
+            jobs.append(Job(name=name, ranks=ranks, seed=sweep.seed, effort=sweep.effort.effort(), cases=tuple(cases)))
+    return jobs, skips
+
+
+def _cases(sweep: Sweep, transport: str) -> Iterator[Case]:
     """Yield the cases of one transport, each with words that are known."""
-    try:
-        for name, algorithm in product(sweep.collectives, sweep.algorithms):
-            family = collective(name)
-            ops = sweep.ops if family.reduces else [None]
-            floor = algorithm != NATIVE and family.algorithm(algorithm).floor
-            placements = sweep.in_place[:1] if floor else sweep.in_place
-            for dtype, op, size, in_place in product(sweep.dtypes, ops, sweep.sizes(), placements):
-                for params in _params(sweep, algorithm):
-                    case = Case(
-                        collective=name, algorithm=algorithm, transport=transport, dtype=dtype, op=op, bytes=size,
-                        in_place=in_place, params=params,
-                    )  # fmt: skip
-                    check_case(case)
-                    yield case
-    except BadInputError as error:
-        raise BadInputError(f"{config}: {error.key}", error.value, error.expected) from None
+    for name, algorithm in product(sweep.collectives, sweep.algorithms):
+        family = collective(name)
+        ops = sweep.ops if family.reduces else [None]
+        sizes = sweep.sizes()[:1] if family.token else sweep.sizes()  # a barrier's size is its own
+        floor = algorithm in family.algorithms and family.algorithms[algorithm].floor
+        placements = sweep.in_place[:1] if floor else sweep.in_place
+        for dtype, op, size, in_place in product(sweep.dtypes, ops, sizes, placements):
+            for params in _params(sweep, algorithm):
+                case = Case(
+                    collective=name, algorithm=algorithm, transport=transport, dtype=dtype, op=op, bytes=size,
+                    in_place=in_place, params=params,
+                )  # fmt: skip
+                check_case(case)
+                yield case
 
 
 def _params(sweep: Sweep, algorithm: str) -> Iterator[dict[str, int | str]]:
@@ -89,7 +97,7 @@ def check_out(plan: Plan, out: Path) -> None:
 
 
 def write_plan(plan: Plan, out: Path) -> None:
-    """Write plan.json and the job files below ``out``.
+    """Write the job files and plan.json below ``out``, each at once: whole or not at all.
 
     Raises:
         BadInputError: where ``out`` cannot be written.
@@ -98,6 +106,8 @@ def write_plan(plan: Plan, out: Path) -> None:
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            unfinished = path.with_name(f".{path.name}.tmp")
+            unfinished.write_text(text)
+            unfinished.replace(path)
         except OSError as error:
             raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None

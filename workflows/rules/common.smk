@@ -1,15 +1,22 @@
 # Names that the rules share, and the environment of their commands.
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
-CONFIG = Path(workflow.configfiles[-1]) if workflow.configfiles else Path(workflow.basedir) / "config" / "default.yaml"
+# A workflow that imports this one as a module says in its config where the sweep file is: {sweep: FILE, out: DIR}.
+CONFIG = Path(config.get("sweep") or (workflow.configfiles or [Path(workflow.basedir) / "config" / "default.yaml"])[-1])
 OUT = config.get("out", f"results/{CONFIG.stem}")
 
 # hpccoll and mpiexec are those of the environment that Snakemake runs in; the variable marks every process of this
 # sweep, so that the next one can find what a killed one left running.
-shell.prefix(f"export PATH={str(Path(sys.executable).parent)!r}:$PATH HPCCOLL_SWEEP={str(Path(OUT).resolve())!r}; ")
+PROGRAMS = shlex.quote(str(Path(sys.executable).parent))
+shell.prefix(f"export PATH={PROGRAMS}:$PATH HPCCOLL_SWEEP={shlex.quote(str(Path(OUT).resolve()))}; ")
+
+
+def results(_wildcards):
+    return OUT
 
 
 def raw_files(_wildcards):

@@ -9,7 +9,7 @@ checkpoint plan:
     log:
         f"{OUT}/logs/plan.log",
     params:
-        out=OUT,
+        out=results,
     shell:
         "hpccoll plan {input:q} --out {params.out:q} > {log:q} 2>&1"
 
@@ -22,10 +22,10 @@ rule measure:
     log:
         f"{OUT}/logs/{{job}}.log",
     params:
-        out=OUT,
+        job=f"{OUT}/jobs/{{job}}.json",
         launch=launch,
     shell:
-        "{params.launch} hpccoll run --job {params.out:q}/jobs/{wildcards.job}.json --out {output:q} > {log:q} 2>&1"
+        "{params.launch} hpccoll run --job {params.job:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule raw:

@@ -6,6 +6,6 @@ rule report:
     log:
         f"{OUT}/logs/report.log",
     params:
-        out=OUT,
+        out=results,
     shell:
         "hpccoll report {params.out:q} > {log:q} 2>&1"

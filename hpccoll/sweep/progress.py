@@ -1,0 +1,67 @@
+"""Progress: how many cases of a sweep have an outcome, counted from the journals and shown on stderr."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hpccoll.case import Plan
+from hpccoll.store.journal import journal_path
+
+Show = Callable[[int], None]
+OUTCOME = b'\n{"outcome"'
+"""What the event of an outcome begins with in a journal."""
+
+
+class Tally:
+    """Counts the cases that have an outcome; reads of the journals what is new, for the disk is the ranks' too."""
+
+    def __init__(self, plan: Plan, out: Path) -> None:
+        self._raw = {out / "raw" / f"{job.name}.h5": len(job.cases) for job in plan.jobs}
+        self._read = dict.fromkeys(self._raw, (0, 0))  # bytes of the journal, and outcomes in them
+
+    def done(self) -> int:
+        return sum(self._done(raw, cases) for raw, cases in self._raw.items())
+
+    def _done(self, raw: Path, cases: int) -> int:
+        place, outcomes = self._read[raw]
+        try:
+            with journal_path(raw).open("rb") as journal:
+                journal.seek(place)
+                text = journal.read()
+        except FileNotFoundError:
+            return cases if raw.exists() else 0
+        last = max(text.rfind(b"\n"), 0)  # of the last event, which may not be whole yet
+        outcomes += text[:last].count(OUTCOME)
+        self._read[raw] = place + last, outcomes
+        return outcomes + text[last:].count(OUTCOME)
+
+
+@contextmanager
+def shown(total: int) -> Iterator[Show]:
+    """Yield what shows how many of ``total`` cases are done: a bar on a terminal, a line for each tenth in a log."""
+    console = Console(stderr=True)
+    if not sys.stderr.isatty():
+        yield _lines(total, console)
+        return
+    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TextColumn("cases"), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("measuring", total=total)
+        yield lambda done: progress.update(bar, completed=done)
+
+
+def _lines(total: int, console: Console) -> Show:
+    begun, last = time.monotonic(), 0
+
+    def show(done: int) -> None:
+        nonlocal last
+        tenths = 10 * done // max(total, 1)
+        if tenths > last:
+            last = tenths
+            console.out(f"{done} of {total} cases, {time.monotonic() - begun:.0f} s", highlight=False)
+
+    return show

@@ -1,0 +1,53 @@
+"""The command line, as tests call it: inside this process, which takes milliseconds, or as a process of its own."""
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+from hpccoll.__main__ import main
+
+PROGRAMS = Path(sys.executable).parent
+ENVIRONMENT = {**os.environ, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    def complains_of(self, *words):
+        """See that it is bad input, told in one line that holds ``words``."""
+        lines = self.err.splitlines()
+        assert (self.code, len(lines), self.out) == (2, 1, ""), f"{self.code}\n{self.out}\n{self.err}"
+        assert lines[0].startswith("hpccoll: ")
+        assert not [word for word in words if str(word) not in lines[0]], lines[0]
+        return True
+
+
+def inside(*arguments):
+    """Run a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with patch.object(sys, "argv", ["hpccoll", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            return Said(int(end.code or 0), out.getvalue(), err.getvalue())
+    raise AssertionError("a command ends with an exit code")
+
+
+def outside(*arguments, cwd=None, launcher=(), timeout=100, **variables):
+    """Run a command as a process, or as the processes that ``launcher`` starts."""
+    command = [*launcher, sys.executable, "-m", "hpccoll", *map(str, arguments)]
+    environment = {**ENVIRONMENT, **variables}
+    ended = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    return Said(ended.returncode, ended.stdout, ended.stderr)

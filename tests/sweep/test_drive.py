@@ -1,0 +1,106 @@
+"""Driving Snakemake: alone in a directory, interrupted once, nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from commands import inside
+
+from hpccoll.errors import BadInputError
+from hpccoll.sweep import drive
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+RESTLESS = """
+import signal, subprocess, sys
+def again(*_): sys.exit(bool(subprocess.Popen(["sleep", "60"])))
+signal.signal(signal.SIGTERM, again); print(flush=True); signal.pause()
+"""
+
+
+def marked(out, *command):
+    environment = {**os.environ, drive.MARK: str(out.resolve())}
+    child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+    if command[0] == sys.executable:
+        child.stdout.readline()  # it has set its signals
+    return child
+
+
+def test_a_sweep_is_alone_in_its_directory(tmp_path):
+    (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
+    with drive.alone(tmp_path / "out"):
+        said = inside("sweep", tmp_path / "a.yaml", "--out", tmp_path / "out")
+        assert said.complains_of("--out", "a sweep is at work in this one")
+    with drive.alone(tmp_path / "out"):
+        pass
+
+
+def test_a_directory_that_cannot_be_written_is_refused():
+    with pytest.raises(BadInputError, match="--out"), drive.alone(Path("/proc/nowhere")):
+        pass
+
+
+def test_leftovers_end_and_others_do_not(tmp_path):
+    with marked(tmp_path, "sleep", "60") as ours, marked(tmp_path / "else", "sleep", "61") as another:
+        assert drive.end_leftovers(tmp_path) == [f"sleep 60  (process {ours.pid})"]
+        assert ours.wait(5) == -signal.SIGTERM
+        assert another.poll() is None
+        another.kill()
+    assert drive.end_leftovers(tmp_path) == []
+
+
+def test_a_leftover_that_does_not_listen_is_killed(tmp_path):
+    with marked(tmp_path, sys.executable, "-c", STUBBORN) as child:
+        drive.end_leftovers(tmp_path, grace=0.3)
+        assert child.wait(5) == -signal.SIGKILL
+
+
+def test_what_a_leftover_starts_as_it_ends_is_ended_too(tmp_path):
+    with marked(tmp_path, sys.executable, "-c", RESTLESS) as child:
+        assert len(drive.end_leftovers(tmp_path, grace=3)) == 2
+        assert child.wait(5) == 1
+
+
+def test_the_command_is_snakemakes_with_what_it_is_given():
+    command = drive.snakemake_command(Path("a.yaml"), "local", Path("results/a"), ["--cores", "2"])
+    assert command[:3] == [sys.executable, "-m", "snakemake"]
+    assert command[-4:] == ["--nolock", "raw", "--cores", "2"]
+    assert "out=results/a" in command
+
+
+def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_path):
+    shown = []
+    code = drive.drive(["sh", "-c", "echo hello; sleep 0.7; exit 5"], tmp_path, lambda: shown.append(1))
+    assert code == 5
+    assert shown
+    assert (tmp_path / "logs" / "snakemake.log").read_text() == "\n$ sh -c 'echo hello; sleep 0.7; exit 5'\nhello\n"
+
+
+def test_what_is_driven_leaves_nothing_running(tmp_path):
+    drive.drive(["sh", "-c", "sleep 62 & exit 0"], tmp_path, lambda: None)
+    assert not [pid for pid, _ in drive._marked(tmp_path)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_passed_on_once_to_all_that_is_driven(tmp_path, number):
+    count = "trap 'echo interrupted; exit 7' INT; sleep 63 & wait; wait"
+    begun = time.monotonic()
+    threading.Timer(0.6, os.kill, (os.getpid(), number)).start()
+    assert drive.drive(["bash", "-c", count], tmp_path, lambda: None) != 0
+    assert time.monotonic() - begun < 10
+    assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
+    assert not [pid for pid, _ in drive._marked(tmp_path)]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_what_ignores_an_interrupt_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(drive, "INTERRUPT_S", 0.2)
+    monkeypatch.setattr(drive.end_leftovers, "__defaults__", (1.0,))  # seconds of grace
+    threading.Timer(0.6, os.kill, (os.getpid(), signal.SIGINT)).start()
+    assert (
+        drive.drive(["bash", "-c", "trap '' INT TERM; sleep 64; sleep 64"], tmp_path, lambda: None) == -signal.SIGKILL
+    )

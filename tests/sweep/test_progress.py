@@ -1,0 +1,62 @@
+"""How far a sweep is: counted in the journals, told in a log."""
+
+import pytest
+
+from hpccoll.case import Case, Job, Plan
+from hpccoll.sweep.progress import Tally, shown
+
+
+@pytest.fixture
+def tally(tmp_path):
+    cases = tuple(Case(collective="all_reduce", algorithm="ring", bytes=8 * 2**i) for i in range(10))
+    jobs = tuple(Job(name=name, ranks=2, cases=cases) for name in ("a", "b"))
+    (tmp_path / "raw").mkdir()
+    return Tally(Plan(name="x", profile="local", jobs=jobs, skips=(), launch={}, estimated_s=1), tmp_path)
+
+
+def write(journal, text):
+    with journal.open("ab") as file:
+        file.write(text)
+
+
+def test_outcomes_are_counted_as_they_come(tally, tmp_path):
+    journal = tmp_path / "raw" / "a.h5.journal"
+    assert tally.done() == 0
+    write(journal, b'\n{"job": {}}\n{"attempt": {}}\n{"start": "x"}\n{"outcome": {"reason": "{\\"outcome\\""}}')
+    assert tally.done() == 1
+    write(journal, b'\n{"start": "y"}\n{"out')
+    assert tally.done() == 1
+    write(journal, b'come": 2}\n{"outcome": 3}')
+    assert tally.done() == 3
+    assert tally.done() == 3
+
+
+def test_a_job_with_a_result_and_no_journal_is_done(tally, tmp_path):
+    (tmp_path / "raw" / "a.h5").touch()
+    write(tmp_path / "raw" / "b.h5.journal", b'\n{"outcome": 1}')
+    assert tally.done() == 11
+    (tmp_path / "raw" / "b.h5.journal").unlink()
+    (tmp_path / "raw" / "b.h5").touch()
+    assert tally.done() == 20
+
+
+def test_a_log_has_a_line_for_each_tenth(capsys):
+    with shown(30) as show:
+        for done in (0, 1, 2, 3, 3, 4, 10, 30, 30):
+            show(done)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in said] == ["3 of 30 cases", "10 of 30 cases", "30 of 30 cases"]
+
+
+def test_nothing_to_do_is_no_division_by_zero(capsys):
+    with shown(0) as show:
+        show(0)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_has_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with shown(30) as show:
+        show(30)
+    assert "30/30" in capsys.readouterr().err

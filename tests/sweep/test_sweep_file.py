@@ -1,0 +1,129 @@
+"""The sweep file: what it may say, and what is said of one that cannot be used."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from commands import inside
+
+from hpccoll.sweep.config import json_schema, load_sweep
+from hpccoll.sweep.locate import workflows
+
+LEAST = "algorithms: ring\nbytes: 8\nranks: 2\n"
+SCHEMA = Path(__file__).parents[2] / "workflows" / "schemas" / "sweep.schema.json"
+
+
+@pytest.fixture
+def sweep_file(tmp_path):
+    def write(text):
+        path = tmp_path / "a.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_one_thing_does_for_a_list_of_one(sweep_file):
+    one = load_sweep(sweep_file(LEAST))
+    assert (one.algorithms, one.sizes(), one.ranks) == (["ring"], [8], [2])
+
+
+def test_the_bare_word_null_is_the_algorithm(sweep_file):
+    assert load_sweep(sweep_file(LEAST + "algorithms: [ring, null]")).algorithms == ["ring", "null"]
+
+
+def test_what_is_named_twice_is_measured_once(sweep_file):
+    twice = load_sweep(sweep_file("algorithms: [ring, ring]\nbytes: [8, 8 B, 1K, 1024]\nranks: [2, 2]"))
+    assert (twice.algorithms, twice.sizes(), twice.ranks) == (["ring"], [8, 1024], [2])
+
+
+def test_a_range_of_sizes_rises_by_its_factor(sweep_file):
+    swept = load_sweep(sweep_file(LEAST + "bytes: {from: 8, to: 1K, factor: 4}"))
+    assert swept.sizes() == [8, 32, 128, 512]
+
+
+BAD = {
+    "unknown key": (LEAST + "frob: 1", ["frob", "1", "no such key", "collectives", "effort"]),
+    "unknown key of a section": (LEAST + "effort: {second: 1}", ["effort.second", "min_iterations", "seconds"]),
+    "a range without an end": (LEAST + "bytes: {from: 8, too: 9}", ["bytes.to", "it must be there"]),
+    "another key in a range": (LEAST + "bytes: {from: 8, to: 9, by: 2}", ["bytes.by", "from, to, factor"]),
+    "a missing key": ("bytes: 8\nranks: 2", ["algorithms", "it must be there", "hpccoll list"]),
+    "unknown collective": (LEAST + "collectives: all_redus", ["collective", "'all_redus'", "all_gather"]),
+    "unknown algorithm": (LEAST + "algorithms: rin", ["algorithm", "'rin'", "recursive_doubling", "native"]),
+    "unknown transport": (LEAST + "transports: ucx", ["transport", "'ucx'", "mpi"]),
+    "unknown dtype": (LEAST + "dtypes: [float33]", ["dtype", "'float33'", "float16"]),
+    "unknown op": (LEAST + "ops: xor", ["op", "'xor'", "sum", "max"]),
+    "unknown unit": (LEAST + "bytes: [8, 9Q]", ["bytes.1", "'9Q'", "64K"]),
+    "unknown unit in a range": (LEAST + "bytes: {from: 8, to: 4X}", ["bytes.to", "'4X'", "64K"]),
+    "a range that falls": (LEAST + "bytes: {from: 64, to: 8}", ["bytes", "'to' must be at least 'from'"]),
+    "less than an element": (LEAST + "bytes: 2", ["bytes", "2", "at least one float32, 4 bytes"]),
+    "more than the memory": (LEAST + "bytes: 100T", ["bytes", "100 TiB", "2 ranks need", "at most"]),
+    "no sizes": (LEAST + "bytes: []", ["bytes", "[]", "at least 1"]),
+    "no algorithms": (LEAST + "algorithms: []", ["algorithms", "[]", "at least 1"]),
+    "ranks in words": (LEAST + "ranks: two", ["ranks.0", "'two'", "integer"]),
+    "no ranks": (LEAST + "ranks: 0", ["ranks.0", "0", "greater than or equal to 1"]),
+    "parameters of what is not measured": (LEAST + "params: {rin: {channels: 1}}", ["params", "'rin'", "ring"]),
+    "unknown parameter": (LEAST + "params: {ring: {chanels: 1}}", ["parameter of ring", "'chanels'", "channels"]),
+    "no values of a parameter": (LEAST + "params: {ring: {channels: []}}", ["params.ring.channels", "at least 1"]),
+    "no channels": (LEAST + "params: {ring: {channels: 0}}", ["parameter channels", "0", "from 1 up"]),
+    "parameters of a number": (LEAST + "params: 7", ["params", "7", "dictionary"]),
+    "a placement in words": (LEAST + "in_place: maybe", ["in_place.0", "'maybe'", "boolean"]),
+    "a seed in words": (LEAST + "seed: x", ["seed", "'x'", "integer"]),
+    "an effort of a number": (LEAST + "effort: 3", ["effort", "3", "warmup", "timeout"]),
+    "negative time": (LEAST + "effort: {seconds: -1}", ["effort.seconds", "-1", "greater than 0"]),
+    "more at least than at most": (
+        LEAST + "effort: {min_iterations: 9, max_iterations: 3}", ["effort", "'max_iterations' must be at least"],
+    ),
+    "a list": ("- 1", ["CONFIG", "keys and values", "algorithms"]),
+    "nothing": ("", ["CONFIG", "keys and values", "algorithms"]),
+    "no YAML": ("a: [1", ["CONFIG", "a YAML file", "line 1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_sweep_file_takes_one_line_with_the_key_the_value_and_the_choices(name, sweep_file):
+    text, words = BAD[name]
+    # A key that is there twice is, to YAML, the later one.
+    assert inside("plan", sweep_file(text)).complains_of("a.yaml", *words)
+
+
+def test_a_sweep_file_that_is_no_text_takes_one_line(tmp_path):
+    (tmp_path / "a.yaml").write_bytes(b"a: \xff\xfe")
+    assert inside("plan", tmp_path / "a.yaml").complains_of("CONFIG", "a.yaml", "a YAML file")
+
+
+@pytest.mark.parametrize("path", ["nope.yaml", "/"])
+def test_a_sweep_file_that_cannot_be_read_takes_one_line(path):
+    assert inside("plan", path).complains_of("CONFIG", path, "that can be read")
+    assert inside("sweep", path, "--out", "/proc/nowhere").complains_of("CONFIG", path)
+
+
+def test_the_json_schema_is_current():
+    assert SCHEMA.read_text() == json_schema(), f"run: python -m hpccoll.sweep.config > {SCHEMA}"
+
+
+@pytest.mark.parametrize("path", sorted((workflows() / "config").glob("*.yaml")), ids=lambda path: path.name)
+def test_sweep_files_that_we_ship_are_valid_to_both(path):
+    load_sweep(path)
+    jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(json_schema()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LEAST,
+        LEAST + "algorithms: [ring, null]\nbytes: [8, 1K]\nin_place: false",
+        LEAST + "bytes: {from: 8, to: 1M}\nparams: {ring: {channels: [1, 4], window: 2}}\neffort: {seconds: 0.5}",
+    ],
+)
+def test_an_editor_with_the_schema_accepts_what_we_accept(text, sweep_file):
+    load_sweep(sweep_file(text))
+    jsonschema.validate(yaml.safe_load(text), json.loads(json_schema()))
+
+
+@pytest.mark.parametrize("name", ["unknown key", "unknown key of a section", "a missing key", "no sizes", "no ranks"])
+def test_an_editor_with_the_schema_refuses_what_we_refuse(name):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(BAD[name][0]), json.loads(json_schema()))

@@ -1,0 +1,80 @@
+"""The command line: a contract that scripts outside the project rely on."""
+
+import json
+
+import pytest
+from commands import inside
+
+from hpccoll import __version__
+from hpccoll.cli import app
+from hpccoll.schedule import COLLECTIVES
+
+COMMANDS = sorted((command.name or command.callback.__name__).rstrip("_") for command in app.registered_commands)
+CONTRACT = {"sweep", "plan", "run", "report", "export", "validate", "status", "list", "doctor"}
+
+
+def test_the_commands_of_the_contract_are_there():
+    assert set(COMMANDS) >= CONTRACT
+
+
+def test_no_command_shows_them_all():
+    said = inside()
+    assert said.code == 0
+    assert [name for name in COMMANDS if f"\n  {name} " not in said.out] == []
+
+
+def test_version_is_the_packages():
+    assert inside("--version").out == f"{__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command):
+    said = inside(command, "--help")
+    assert said.code == 0
+    assert "xample" in said.out
+    assert f"hpccoll {command}" in said.out.partition("xample")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sweeep"], ["'sweeep'", "sweep"]),
+        (["--frob"], ["--frob"]),
+        (["plan"], ["CONFIG"]),
+        (["plan", "--frob"], ["--frob"]),
+        (["report"], ["PATHS"]),
+        (["sweep", "a.yaml", "b.yaml"], ["b.yaml", "after --"]),
+        (["export", "nope"], ["path", "'nope'", "exists"]),
+        (["validate", "nope"], ["path", "'nope'", "exists"]),
+        (["report", "nope"], ["path", "'nope'", "exists"]),
+        (["status", "nope"], ["path", "'nope'", "exists"]),
+        (["validate", "."], ["path", "'.'", "raw files"]),
+        (["report", "."], ["path", "'.'", "raw files"]),
+        (["status", "."], ["path", "'.'", "raw files"]),
+        (["export", ".", "--timing", "mean"], ["--timing", "'mean'", "max", "span"]),
+    ],
+)
+def test_what_cannot_be_done_takes_one_line(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert inside(*arguments).complains_of(*words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_list_as_json_has_the_shape_of_the_contract():
+    said = inside("list", "--json")
+    listed = json.loads(said.out)
+    assert listed.keys() == {"collectives", "algorithms", "transports"}
+    assert listed["collectives"].keys() == COLLECTIVES.keys()
+    for row in listed["algorithms"]:
+        assert row.keys() == {"collective", "name", "needs", "available", "reason"}
+        assert "/" not in row["name"]
+        assert row["available"] == (row["reason"] is None)
+    names = {(row["collective"], row["name"]) for row in listed["algorithms"]}
+    assert {("all_reduce", "ring"), ("all_reduce", "native"), ("barrier", "native")} <= names
+    assert [row["name"] for row in listed["transports"]] == ["mpi"]
+
+
+def test_list_for_people_names_every_algorithm():
+    listed = json.loads(inside("list", "--json").out)["algorithms"]
+    said = inside("list").out.splitlines()
+    assert [" ".join(line.split()[:2]) for line in said] == [f"{row['collective']} {row['name']}" for row in listed]

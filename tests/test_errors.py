@@ -1,0 +1,25 @@
+"""What is wrong with the input takes one line."""
+
+import pickle
+
+from hpccoll.errors import BadInputError
+
+
+def test_the_line_names_the_key_the_value_and_the_valid_choices():
+    error = BadInputError("op", "xor", ["sum", "max"])
+    assert str(error) == "op: 'xor' is not valid: choose from sum, max"
+
+
+def test_a_phrase_may_say_what_would_be_valid():
+    assert str(BadInputError("-b", 0, "at least one byte")) == "-b: 0 is not valid: at least one byte"
+
+
+def test_it_stays_one_line_whatever_a_library_said():
+    error = BadInputError("path", "x.h5", "a raw file:\n  errno = 21,\n\terror message")
+    assert str(error) == "path: 'x.h5' is not valid: a raw file: errno = 21, error message"
+
+
+def test_it_travels_from_rank_to_rank():
+    error = BadInputError("op", "xor", ["sum", "max"])
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
+    assert (str(copy), copy.key, copy.value, copy.expected) == (str(error), error.key, error.value, error.expected)

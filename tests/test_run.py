@@ -1,0 +1,186 @@
+"""``hpccoll run``: what a rank makes of its command line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from commands import inside, outside
+
+from hpccoll.case import Effort, Job
+from hpccoll.run import job_of, parser
+
+
+def job(*arguments, ranks=2):
+    return job_of(parser().parse_args(arguments), ranks)
+
+
+def test_sizes_rise_by_the_factor_up_to_the_end():
+    cases = job("-a", "ring", "-b", "8", "-e", "100", "-f", "3", "--in-place").cases
+    assert [case.bytes for case in cases] == [8, 24, 72]
+
+
+def test_both_placements_are_measured_unless_one_is_asked():
+    assert {case.in_place for case in job("-a", "ring").cases} == {False, True}
+    assert {case.in_place for case in job("-a", "ring", "--in-place").cases} == {True}
+
+
+def test_what_is_named_twice_is_measured_once():
+    assert job("-a", "ring,ring,native") == job("-a", "ring,native")
+
+
+def test_parameters_are_of_schedules_and_not_of_the_library():
+    cases = job("-a", "ring,native", "-b", "8", "-e", "8", "--in-place", "--param", "channels=4").cases
+    assert {case.algorithm: case.params for case in cases} == {"ring": {"channels": 4}, "native": {}}
+
+
+def test_a_number_of_iterations_is_exact_and_a_time_is_not():
+    assert job("-n", "7", "-w", "2").effort == Effort(warmup=2, min_iterations=7, max_iterations=7)
+    assert job("--seconds", "0.5").effort == Effort(seconds=0.5)
+
+
+def test_the_job_is_for_the_ranks_that_were_started():
+    assert job(ranks=5).ranks == 5
+
+
+def test_a_job_file_says_it_all(tmp_path):
+    planned = job("-a", "ring", ranks=3)
+    (tmp_path / "job.json").write_text(planned.to_json())
+    assert job("--job", str(tmp_path / "job.json"), ranks=7) == planned
+    assert Job.load(tmp_path / "job.json").sha256 == planned.sha256
+
+
+SMALL = ["-a", "ring", "-b", "8", "-e", "8", "-n", "1"]
+BAD = {
+    "unknown algorithm": (["-a", "rin"], ["algorithm", "'rin'", "recursive_doubling", "native"]),
+    "no algorithm": (["-a", ""], ["algorithm", "''", "ring"]),
+    "unknown collective": (["-c", "all_redus"], ["collective", "'all_redus'", "all_gather"]),
+    "unknown dtype": (["-d", "float33"], ["dtype", "'float33'", "float16"]),
+    "unknown op": (["-o", "xor"], ["op", "'xor'", "sum", "max"]),
+    "unknown transport": (["-t", "ucx"], ["transport", "'ucx'", "mpi"]),
+    "unknown option": (["--frob"], ["--frob", "--help"]),
+    "an option cut short": (["--iter", "4"], ["--iter", "--help"]),
+    "unknown unit": (["-b", "8X"], ["-b", "'8X'", "64K"]),
+    "nothing": (["-b", "0"], ["-b", "'0'", "at least one byte"]),
+    "a negative size": (["-b", "-8"], ["-b", "'-8'"]),
+    "less than an element": ([*SMALL, "-b", "2", "-e", "2"], ["bytes", "2", "float32, 4 bytes"]),
+    "an end below the beginning": (["-b", "64", "-e", "8"], ["-e", "'8'", "-b 64 B"]),
+    "more than the memory": (
+        ["-a", "ring", "-b", "100T", "-e", "100T"],
+        ["bytes", "100 TiB", "GiB are free", "at most"],
+    ),
+    "a factor of one": (["-f", "1"], ["-f", "'1'", "from 2 up"]),
+    "a factor in words": (["-f", "two"], ["-f", "'two'", "from 2 up"]),
+    "no iterations": (["-n", "0"], ["-n", "'0'", "from 1 up"]),
+    "negative warm-up": (["-w", "-1"], ["-w", "'-1'", "from 0 up"]),
+    "no time": (["--seconds", "0"], ["--seconds", "'0'", "above 0"]),
+    "endless time": (["--timeout", "inf"], ["--timeout", "'inf'", "above 0"]),
+    "a seed in words": (["--seed", "x"], ["--seed", "'x'"]),
+    "a root where there is none": ([*SMALL, "-r", "0"], ["root", "0", "all_reduce has no root"]),
+    "a parameter without a value": (["--param", "channels"], ["--param", "'channels'", "channels=4"]),
+    "unknown parameter": ([*SMALL, "--param", "chanels=2"], ["parameter of ring", "'chanels'", "channels, window"]),
+    "no channels": ([*SMALL, "--param", "channels=0"], ["parameter channels", "0", "from 1 up"]),
+    "no such job file": (["--job", "nope.json"], ["--job", "nope.json", "No such file"]),
+    "a job file that is none": (["--job", "text.json"], ["--job", "text.json", "hpccoll plan"]),
+    "a job file that is a number": (["--job", "number.json"], ["--job", "number.json", "hpccoll plan"]),
+    "a job for more ranks": (["--job", "four.json"], ["ranks", "1", "for 4"]),
+    "an output below a file": ([*SMALL, "--out", "text.json/a.h5"], ["--out", "text.json/a.h5", "can be written"]),
+    "an output that is no result": ([*SMALL, "--out", "text.json"], ["text.json"]),
+    "an output that is a directory": ([*SMALL, "--out", "."], ["'.'"]),
+}
+EACH = """
+import contextlib, io, json, sys
+from hpccoll.run import main
+said = {}
+for name, arguments in json.load(sys.stdin).items():
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err):
+        said[name] = main(arguments), err.getvalue()
+json.dump(said, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory):
+    """The answer to each bad command line, from one process: MPI starts but once."""
+    here = tmp_path_factory.mktemp("bad")
+    (here / "text.json").write_text("what")
+    (here / "number.json").write_text("5")
+    (here / "four.json").write_text(job(*SMALL, ranks=4).to_json())
+    asked = json.dumps({name: arguments for name, (arguments, _) in BAD.items()})
+    ended = subprocess.run(
+        [sys.executable, "-c", EACH], input=asked, cwd=here, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (here / "text.json").read_text() == "what"
+    return json.loads(ended.stdout)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_takes_one_line_with_the_key_the_value_and_the_choices(name, complaints):
+    code, err = complaints[name]
+    assert (code, err.count("\n")) == (2, 1), err
+    assert err.startswith("hpccoll: ")
+    assert [word for word in BAD[name][1] if word not in err] == [], err
+
+
+@pytest.mark.mpi
+def test_of_many_ranks_one_complains():
+    said = outside("run", "-a", "rin", launcher=["mpiexec", "-n", "2"])
+    assert said.complains_of("algorithm", "'rin'")
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("variables", "launcher"),
+    [
+        ({"PMI_SIZE": "4", "PMI_RANK": "0"}, "mpiexec of MPICH, 4 ranks"),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}, "mpiexec of Open MPI"),
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}, "srun, 4 ranks"),
+    ],
+)
+def test_a_launcher_of_another_library_is_named(variables, launcher):
+    assert outside("run", *SMALL, **variables).complains_of("launcher", launcher, "use the")
+
+
+def test_no_mpi_library_takes_one_line_that_says_what_to_do():
+    nowhere = {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": "/nowhere/libmpi.so", "LD_LIBRARY_PATH": ""}
+    assert outside("run", *SMALL, **nowhere).complains_of("MPI library", "pip install 'hpccoll[local]'", "MPI module")
+
+
+@pytest.mark.mpi
+def test_of_many_ranks_that_are_alone_only_the_first_complains():
+    said = outside("run", *SMALL, OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="3")
+    assert (said.code, said.err) == (2, "")
+
+
+@pytest.mark.mpi
+def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp_path):
+    small, large = job(*SMALL, ranks=1), job("-a", "ring", "-b", "100T", "-e", "100T", "-n", "1", ranks=1)
+    planned = Job(name="both", ranks=1, effort=small.effort, cases=(*small.cases, *large.cases))
+    (tmp_path / "job.json").write_text(planned.to_json())
+    said = outside("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
+    assert said.code == 0, said.err
+    assert said.out.count("skipped: bytes: '100 TiB' is not valid") == 2
+    assert (tmp_path / "a.h5").exists()
+
+
+HELP = """
+import sys
+sys.argv[1:] = ["run", "--help"]
+from hpccoll.__main__ import main
+try:
+    main()
+finally:
+    print(sorted({"mpi4py", "numpy", "typer", "rich", "pydantic"} & set(sys.modules)))
+"""
+
+
+def test_help_shows_examples_without_starting_mpi():
+    ended = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True, timeout=30)
+    assert "mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M" in ended.stdout
+    assert ended.stdout.endswith("[]\n")
+
+
+def test_run_is_the_same_through_the_list_of_commands():
+    assert "hpccoll run [-h]" in inside("run", "--help").out

@@ -1,0 +1,61 @@
+"""Sizes and times between people and numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.units import format_seconds, format_size, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [("8", 8), (8, 8), ("0", 0), ("1K", 1024), ("64k", 65536), ("4 MiB", 4 << 20), ("1GB", 1 << 30), (" 2T ", 2 << 40)],
+)
+def test_a_size_is_read_in_powers_of_1024(text, nbytes):
+    assert parse_size(text) == nbytes
+
+
+@pytest.mark.parametrize("text", ["", "K", "-8", "1.5M", "8X", "8 KK", "1e3", "True", "8 8"])
+def test_what_is_no_size_is_refused_by_its_key_and_value(text):
+    with pytest.raises(BadInputError, match=r"-b: .* is not valid: a number of bytes such as") as error:
+        parse_size(text, "-b")
+    assert (error.value.key, error.value.value) == ("-b", text)
+
+
+@given(st.integers(0, 1 << 60))
+def test_a_size_is_written_exactly(nbytes):
+    assert parse_size(format_size(nbytes)) == nbytes
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [(0, "0 B"), (8, "8 B"), (1000, "1000 B"), (1024, "1 KiB"), (3 << 20, "3 MiB"), (1 << 50, "1024 TiB")],
+)
+def test_a_size_is_written_with_the_largest_prefix_that_divides_it(nbytes, text):
+    assert format_size(nbytes) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 ns"),
+        (5.61e-6, "5.61 us"),
+        (12.84e-3, "12.8 ms"),
+        (1.0, "1 s"),
+        (59.96, "60 s"),
+        (3e-9, "3 ns"),
+        (999.4e-6, "999 us"),
+        (999.9e-6, "1 ms"),
+        (0.99999, "1 s"),
+    ],
+)
+def test_a_time_has_three_digits_and_a_fitting_unit(seconds, text):
+    assert format_seconds(seconds) == text
+
+
+@given(st.floats(1e-9, 999.0))
+def test_a_time_is_never_written_with_an_exponent(seconds):
+    number, _unit = format_seconds(seconds).split()
+    assert "e" not in number
+    assert float(number) < 1000

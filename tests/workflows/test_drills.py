@@ -1,0 +1,128 @@
+"""Drills: a sweep is killed in every way, and goes on where it was; nothing is lost, measured twice or left running."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from commands import ENVIRONMENT, inside, outside
+
+from hpccoll.errors import BadInputError
+from hpccoll.store.journal import read_journal
+from hpccoll.store.results import read_raw
+from hpccoll.sweep.drive import end_leftovers
+
+pytestmark = pytest.mark.sweep
+
+SLOW = """
+algorithms: [ring, native]
+bytes: {from: 8, to: 1K}
+ranks: 2
+effort: {warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.2, precision: 0.000001}
+"""
+CASES = 32
+
+
+class Drill:
+    """A sweep that is started again and again in one directory."""
+
+    def __init__(self, home: Path, marked) -> None:
+        self.marked, self.home, self.out = marked, home, home / "results" / "slow"
+        self.journal = self.out / "raw" / "mpi.p2.h5.journal"
+        self.finished: dict[str, bytes] = {}  # the start times of every case that had an outcome before a kill
+        (home / "slow.yaml").write_text(SLOW)
+
+    def start(self):
+        """Start a sweep and wait until it has two outcomes of its own."""
+        command = [sys.executable, "-m", "hpccoll", "sweep", "slow.yaml"]
+        sweep = subprocess.Popen(
+            command, cwd=self.home, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        until = time.monotonic() + 30
+        while len(self.now()) < len(self.finished) + 2:
+            assert time.monotonic() < until, "it does not measure"
+            assert sweep.poll() is None, sweep.stderr.read()
+            time.sleep(0.05)
+        return sweep
+
+    def now(self):
+        """Return the start times of the cases that have an outcome now."""
+        with suppress(BadInputError):
+            raw = read_journal(self.journal)
+            return {o.case.id: o.times.start_ns.tobytes() for _, outcomes in raw.attempts for o in outcomes}
+        return {}
+
+    def ranks(self):
+        return [place.pid for place in read_journal(self.journal).attempts[-1][0].places]
+
+    def ends(self, sweep, code):
+        """See a sweep end with ``code``, with a report, with nothing left and nothing lost; return what it said."""
+        out, err = sweep.communicate(timeout=60)
+        assert sweep.returncode == code, f"{sweep.returncode}\n{out}\n{err}"
+        assert out.splitlines()[-1] == "report: results/slow/report/index.html"
+        assert self.marked() == {}
+        self.keep()
+        return out
+
+    def keep(self):
+        now = self.now()
+        assert self.finished.items() <= now.items()
+        self.finished = now
+
+    def process(self, *words):
+        return next(pid for pid, command in self.marked().items() if all(word in command for word in words))
+
+
+@pytest.fixture
+def drill(tmp_path, marked):
+    drill = Drill(tmp_path, marked)
+    yield drill
+    end_leftovers(drill.out)
+
+
+@pytest.mark.usefixtures("swept")
+def test_a_sweep_survives_every_kill(drill):
+    sweep = drill.start()
+    assert inside("status", drill.out).code == 3
+    assert outside("sweep", "slow.yaml", cwd=drill.home).complains_of("--out", "a sweep is at work")
+    os.kill(drill.ranks()[1], signal.SIGKILL)
+    out = drill.ends(sweep, 3)
+    assert out.splitlines()[3].startswith("  failed in mpi.p2: all_reduce.")  # which tells more than what was not run
+
+    sweep = drill.start()
+    os.kill(drill.process("mpiexec -n 2"), signal.SIGKILL)
+    drill.ends(sweep, 3)
+
+    sweep = drill.start()
+    os.kill(drill.process("-m snakemake"), signal.SIGKILL)
+    drill.ends(sweep, 3)
+
+    sweep = drill.start()
+    os.killpg(sweep.pid, signal.SIGINT)  # Ctrl-C
+    drill.ends(sweep, 3)
+
+    sweep = drill.start()
+    sweep.kill()
+    sweep.communicate()
+    assert drill.process("-m snakemake")
+    assert drill.process("hpccoll run")
+    drill.keep()
+
+    status = inside("status", drill.out)
+    assert (status.code, " missing" in status.out) == (3, True)
+    said = outside("sweep", "slow.yaml", cwd=drill.home)
+    assert said.code == 0, said.out + said.err
+    assert "ended what an earlier sweep left running: " in said.err
+    assert f"{CASES} of {CASES} cases" in said.out
+    assert drill.marked() == {}
+    raw = read_raw(drill.out / "raw" / "mpi.p2.h5")
+    measured = [(o.case.id, o.times.start_ns.tobytes()) for _, outcomes in raw.attempts for o in outcomes]
+    assert len(measured) == CASES
+    assert drill.finished.items() <= dict(measured).items()
+    assert len(raw.attempts) >= 5  # the one that was left alone may have come to the end of the cases
+    assert not drill.journal.exists()

@@ -1,0 +1,186 @@
+"""The whole pipeline, with Snakemake and real ranks: what it prints, what it keeps, what it does not do twice."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import pytest
+from commands import ENVIRONMENT, inside, outside
+
+from hpccoll.store import hdf5
+from hpccoll.store.journal import Journal
+from hpccoll.sweep.locate import workflows
+
+pytestmark = pytest.mark.sweep
+
+
+def snakemake(*arguments, cwd, profile=True):
+    where = ["--workflow-profile", workflows() / "profiles" / "local"] if profile else []
+    command = [sys.executable, "-m", "snakemake", "-s", workflows() / "Snakefile", *where, *arguments]
+    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False)
+
+
+def raw_files(out):
+    return {path.name: path.stat().st_mtime_ns for path in (out / "raw").iterdir()}
+
+
+def case_ids(path):
+    return {(row["job"], row["case_id"], row["status"]) for row in json.loads(inside("export", path).out)}
+
+
+def test_a_sweep_prints_the_command_and_last_the_report(swept):
+    assert swept.said.code == 0, swept.said.err
+    first, command, *_, last = swept.said.out.splitlines()
+    assert first == "tiny: 12 cases in 2 jobs, at most 9 s"
+    assert command.startswith(f"$ {sys.executable} -m snakemake -s {workflows()}/Snakefile ")
+    assert last == "report: results/tiny/report/index.html"
+    assert "<html" in (swept.out / "report" / "index.html").read_text()
+
+
+def test_a_sweep_says_in_a_log_how_far_it_is(swept):
+    assert "12 of 12 cases" in swept.said.err
+    assert "\x1b" not in swept.said.err
+
+
+def test_every_planned_case_has_a_row(swept):
+    plan = json.loads((swept.out / "plan.json").read_text())
+    rows = json.loads(inside("export", swept.out).out)
+    assert {row["status"] for row in rows} == {"ok"}
+    assert {(row["job"], row["algorithm"], row["bytes"]) for row in rows} == {
+        (job["name"], case["algorithm"], case["bytes"]) for job in plan["jobs"] for case in job["cases"]
+    }
+
+
+def test_status_and_validate_say_that_all_is_there(swept):
+    status, valid = inside("status", swept.out), inside("validate", swept.out)
+    assert (status.code, valid.code) == (0, 0)
+    assert [f"mpi.p{ranks}: 6 cases done" in status.out for ranks in (1, 2)] == [True, True]
+    assert valid.out.count("complete, 6 of 6 cases, 1 attempts") == 2
+
+
+def test_a_second_sweep_measures_nothing(copy):
+    before = raw_files(copy.out)
+    said = outside("sweep", "tiny.yaml", cwd=copy.home)
+    assert said.code == 0, said.err
+    assert raw_files(copy.out) == before
+    assert "Nothing to be done" in (copy.out / "logs" / "snakemake.log").read_text().rpartition("\n$ ")[2]
+    assert said.out.splitlines()[-1] == "report: results/tiny/report/index.html"
+
+
+def test_a_job_whose_raw_file_is_gone_is_run_again_alone(copy):
+    before = raw_files(copy.out)
+    (copy.out / "raw" / "mpi.p1.h5").unlink()
+    said = outside("sweep", "tiny.yaml", cwd=copy.home)
+    assert said.code == 0, said.err
+    after = raw_files(copy.out)
+    assert after.keys() == {"mpi.p1.h5", "mpi.p2.h5"}
+    assert after["mpi.p2.h5"] == before["mpi.p2.h5"]
+    assert after["mpi.p1.h5"] > before["mpi.p1.h5"]
+
+
+def test_outcomes_that_a_killed_job_had_no_time_to_write_are_written_and_not_measured_again(copy):
+    path = copy.out / "raw" / "mpi.p2.h5"
+    before = hdf5.read(path)
+    Journal(path, before.job, before).close(remove=False)
+    path.unlink()
+    assert outside("sweep", "tiny.yaml", cwd=copy.home).code == 0
+    after = hdf5.read(path)
+    assert [attempt for attempt, _ in after.attempts] == [attempt for attempt, _ in before.attempts]
+    assert after.complete
+    assert not list(path.parent.glob("*.journal"))
+
+
+def test_what_snakemake_refuses_is_said_and_the_report_is_there(copy):
+    said = outside("sweep", "tiny.yaml", "--", "--frobnicate", cwd=copy.home)
+    assert said.code == 3
+    assert "snakemake ended with 2: see results/tiny/logs" in said.err
+    assert said.out.splitlines()[-1] == "report: results/tiny/report/index.html"
+
+
+def test_another_sweep_file_is_refused_and_nothing_is_lost(copy):
+    before = raw_files(copy.out)
+    (copy.home / "tiny.yaml").write_text((copy.home / "tiny.yaml").read_text().replace("1K", "2K"))
+    assert outside("sweep", "tiny.yaml", cwd=copy.home).complains_of("--out", "results/tiny", "a new directory")
+    assert raw_files(copy.out) == before
+    assert inside("validate", copy.out).code == 0
+
+
+def test_plain_snakemake_gives_the_same_cases_and_a_report(swept, tmp_path):
+    (tmp_path / "tiny.yaml").write_bytes((swept.home / "tiny.yaml").read_bytes())
+    ended = snakemake("--configfile", "tiny.yaml", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert case_ids(tmp_path / "results" / "tiny") == case_ids(swept.out)
+    assert (tmp_path / "results" / "tiny" / "report" / "index.html").exists()
+
+
+def test_what_a_sweep_measured_is_nothing_to_do_for_plain_snakemake(copy):
+    (copy.out / "report" / "index.html").touch()
+    ended = snakemake("--configfile", "tiny.yaml", "--dry-run", "raw", cwd=copy.home)
+    assert ended.returncode == 0, ended.stderr
+    assert "Nothing to be done" in ended.stdout
+
+
+def test_a_dry_run_is_shown_and_leaves_nothing(swept, tmp_path):
+    (tmp_path / "tiny.yaml").write_bytes((swept.home / "tiny.yaml").read_bytes())
+    said = outside("sweep", "tiny.yaml", "--", "--dry-run", cwd=tmp_path)
+    assert said.code == 0, said.err
+    assert "This was a dry-run" in said.out
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_workflow_lints_but_for_the_environment(swept):
+    """What the rules run is the environment that Snakemake is in: there is none to name for each rule."""
+    ended = snakemake("--configfile", "tiny.yaml", "--lint", cwd=swept.home, profile=False)
+    lints = {line.strip() for line in ended.stderr.splitlines() if line.startswith("    * ")}
+    assert lints == {"* Specify a conda environment or container for each rule.:"}
+
+
+def test_another_workflow_imports_this_one_as_a_module(swept, tmp_path):
+    (tmp_path / "tiny.yaml").write_text((swept.home / "tiny.yaml").read_text().replace("ranks: [1, 2]", "ranks: 1"))
+    (tmp_path / "Snakefile").write_text(
+        f'configfile: "theirs.yaml"\n'
+        f'module hpccoll:\n    snakefile: "{workflows()}/Snakefile"\n    config: config["hpccoll"]\n'
+        f"use rule * from hpccoll as hpccoll_*\n"
+    )
+    (tmp_path / "theirs.yaml").write_text("hpccoll: {sweep: tiny.yaml, out: theirs}\nmore: 1\n")
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--nolock"]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "theirs" / "report" / "index.html").exists()
+
+
+@pytest.mark.parametrize("broken", ["truncated", "another schema", "no HDF5", "empty"])
+@pytest.mark.parametrize("command", ["report", "export", "validate", "status", "run"])
+def test_a_broken_raw_file_takes_one_line_and_stays_as_it_is(command, broken, copy):
+    path = copy.out / "raw" / "mpi.p2.h5"
+    spoil(path, broken)
+    before = path.read_bytes()
+    arguments = ["--job", copy.out / "jobs" / "mpi.p2.json", "--out", path] if command == "run" else [path]
+    launcher = ["mpiexec", "-n", "2"] if command == "run" else []
+    said = outside(command, *arguments, launcher=launcher) if command == "run" else inside(command, *arguments)
+    assert said.complains_of("mpi.p2.h5")
+    assert path.read_bytes() == before
+    assert not list(copy.out.glob("raw/*.journal"))
+
+
+def spoil(path: Path, how):
+    if how == "another schema":
+        with h5py.File(path, "a") as file:
+            file.attrs["schema_version"] = "99.0"
+            assert "schema" in file.attrs
+    else:
+        whole = path.read_bytes()
+        path.write_bytes({"truncated": whole[: len(whole) // 2], "no HDF5": b"what", "empty": b""}[how])
+
+
+def test_a_report_that_cannot_be_written_takes_one_line(swept):
+    assert inside("report", swept.out, "--out", "/proc/nowhere").complains_of("--out", "can be written")
+    assert inside("report", swept.out, "--out", swept.home / "tiny.yaml").complains_of("--out", "can be written")
+
+
+def test_an_unknown_format_takes_one_line(swept):
+    assert inside("export", swept.out, "--format", "xml").complains_of("format", "'xml'", "json", "csv", "nccl-tests")
