@@ -206,8 +206,10 @@ def validate(paths: PATHS) -> int:
 def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
     """Show how many cases are done, and why others are not."""
     from hpccoll.store.results import read_results
+    from hpccoll.sweep.drive import at_work
 
     results = read_results([directory])
+    typer.echo("a sweep is at work" if at_work(directory) else "no sweep is at work")
     jobs = dict.fromkeys([*(run.job for run in results.runs), *(gap.job for gap in results.missing)])
     for job in jobs:
         done = sum(row.job == job and row.status == "ok" for row in results.rows)

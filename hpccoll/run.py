@@ -190,7 +190,8 @@ def _measure(arguments: argparse.Namespace) -> int:
     check_launch(comm, job)
     if not arguments.job:
         _check_room(comm, job)
-    program = Program(comm, job, arguments.out, Table().show)
+    table = Table()
+    program = Program(comm, job, arguments.out, table.show)
     try:
         fine = program.run()
     except BadInputError:
@@ -200,6 +201,8 @@ def _measure(arguments: argparse.Namespace) -> int:
         traceback.print_exc()
         sys.stderr.flush()
         comm.Abort(1)
+    if comm.rank == 0 and table.empty:
+        print(f"# {arguments.out} is complete: there is nothing left to measure")
     return 0 if fine else 3
 
 

@@ -39,6 +39,8 @@ def check_case(case: Case) -> None:
             raise BadInputError(key, word, valid)
     if case.root is not None:
         raise BadInputError("root", case.root, f"{case.collective} has no root")
+    if not isinstance(case.bytes, int):
+        raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, np.dtype(case.dtype).itemsize, 1) < 1:
         raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {np.dtype(case.dtype).itemsize} bytes")
     algorithm = None if case.algorithm == NATIVE else family.algorithm(case.algorithm)
@@ -53,6 +55,8 @@ def check_case(case: Case) -> None:
 def unmet(case: Case, layout: Layout) -> str | None:
     """Return why ``case`` cannot run on ``layout``, or None where it can."""
     family = collective(case.collective)
+    if not isinstance(case.bytes, int):
+        raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, np.dtype(case.dtype).itemsize, layout.workers) < 1:
         return f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
     return None if case.algorithm == NATIVE else family.algorithm(case.algorithm).unmet(layout)

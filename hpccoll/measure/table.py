@@ -20,11 +20,11 @@ class Table:
     """Prints rows as they come, under a header that says what they were measured on."""
 
     def __init__(self) -> None:
-        self._begun = False
+        self.empty = True
 
     def show(self, job: Job, attempt: Attempt, outcome: Outcome, place: int, cases: int) -> None:
         """Print the row of one outcome; ``place`` of ``cases`` tells how far the job is."""
-        if not self._begun:
+        if self.empty:
             self._begin(job, attempt, cases)
         r = row(job, attempt, outcome)
         what = f"{r.algorithm:>20} {format_size(r.bytes):>10}"
@@ -46,7 +46,7 @@ class Table:
             print(f"{what} {r.status}: {r.reason}", flush=True)
 
     def _begin(self, job: Job, attempt: Attempt, cases: int) -> None:
-        self._begun = True
+        self.empty = False
         crowd = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
         print(f"# job {job.name}, attempt {attempt.number}: {cases} cases in shuffled order (seed {job.seed})")
         print(f"# {attempt.ranks} ranks{crowd} on {attempt.machine}")

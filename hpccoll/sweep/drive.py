@@ -52,6 +52,18 @@ def alone(out: Path) -> Iterator[None]:
         yield
 
 
+def at_work(out: Path) -> bool:
+    """Return whether a sweep holds ``out`` now."""
+    try:
+        with (out / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:
     """End the processes that an earlier sweep into ``out`` has left on this machine, and return what they were.
 
