@@ -88,7 +88,8 @@ def drill(tmp_path, marked):
 @pytest.mark.usefixtures("swept")
 def test_a_sweep_survives_every_kill(drill):
     sweep = drill.start()
-    assert inside("status", drill.out).code == 3
+    status = inside("status", drill.out)
+    assert (status.code, status.out.splitlines()[0]) == (3, "a sweep is at work")
     assert outside("sweep", "slow.yaml", cwd=drill.home).complains_of("--out", "a sweep is at work")
     os.kill(drill.ranks()[1], signal.SIGKILL)
     out = drill.ends(sweep, 3)
@@ -114,7 +115,8 @@ def test_a_sweep_survives_every_kill(drill):
     drill.keep()
 
     status = inside("status", drill.out)
-    assert (status.code, " missing" in status.out) == (3, True)
+    assert (status.code, status.out.splitlines()[0]) == (3, "no sweep is at work")
+    assert " missing" in status.out
     said = outside("sweep", "slow.yaml", cwd=drill.home)
     assert said.code == 0, said.out + said.err
     assert "ended what an earlier sweep left running: " in said.err
