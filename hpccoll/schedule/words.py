@@ -65,27 +65,27 @@ def _part(units: Part | Index) -> Part:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Send:
+class _Message:
+    """One end of a message."""
+
+    peer: Index
+    part: Part
+
+    def __init__(self, peer: Index, part: Part | Index) -> None:
+        object.__setattr__(self, "peer", peer)
+        object.__setattr__(self, "part", _part(part))
+
+
+class Send(_Message):
     """Send ``part`` to ``peer``, as it was before the step."""
 
-    peer: Index
-    part: Part
-
-    def __init__(self, peer: Index, part: Part | Index) -> None:
-        object.__setattr__(self, "peer", peer)
-        object.__setattr__(self, "part", _part(part))
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class Receive:
+class Receive(_Message):
     """Replace ``part`` by what ``peer`` sends."""
 
-    peer: Index
-    part: Part
-
-    def __init__(self, peer: Index, part: Part | Index) -> None:
-        object.__setattr__(self, "peer", peer)
-        object.__setattr__(self, "part", _part(part))
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, init=False)
