@@ -70,6 +70,14 @@ class Effort:
     precision: float = 0.02
     timeout: float = 120.0
 
+    def __post_init__(self) -> None:
+        for name, least in (("warmup", 0), ("min_iterations", 1), ("max_iterations", self.min_iterations)):
+            if getattr(self, name) < least:
+                raise BadInputError(f"effort.{name}", getattr(self, name), f"at least {least}")
+        for name in ("seconds", "precision", "timeout"):
+            if not getattr(self, name) > 0:
+                raise BadInputError(f"effort.{name}", getattr(self, name), "more than 0")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:

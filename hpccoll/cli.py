@@ -188,7 +188,7 @@ def export(
 @app.command(epilog="Example: hpccoll validate results/default")
 def validate(paths: PATHS) -> int:
     """See that raw files are whole, and say what they hold."""
-    from hpccoll.store.results import find, read_raw
+    from hpccoll.store.results import absent_files, find, read_raw
 
     found = find(paths)
     if not found:
@@ -199,7 +199,10 @@ def validate(paths: PATHS) -> int:
         partial += not raw.complete
         state = "complete" if raw.complete else "partial"
         typer.echo(f"{path}: {state}, {len(raw.done)} of {len(raw.job.cases)} cases, {len(raw.attempts)} attempts")
-    return INCOMPLETE if partial else 0
+    absent = sorted(absent_files(paths))
+    for path in absent:
+        typer.echo(f"{path}: planned, and not there")
+    return INCOMPLETE if partial or absent else 0
 
 
 @app.command(epilog="Example: hpccoll status results/default")

@@ -73,8 +73,9 @@ def job_of(arguments: argparse.Namespace, ranks: int) -> Job:
 
     if arguments.job:
         return Job.load(arguments.job)
-    sizes = _sizes(arguments)
-    op = arguments.op if collective(arguments.collective).reduces else None
+    family = collective(arguments.collective)
+    sizes = _sizes(arguments)[:1] if family.token else _sizes(arguments)  # a barrier's size is its own
+    op = arguments.op if family.reduces else None
     root = None if arguments.root is None else _whole("-r", arguments.root, 0)
     cases = (
         Case(
@@ -183,27 +184,32 @@ def _world() -> "MPI.Intracomm":
 def _measure(arguments: argparse.Namespace) -> int:
     comm = _world()  # --help and a misspelt option need no MPI
     from hpccoll.measure.program import Program
-    from hpccoll.measure.ranks import check_launch
+    from hpccoll.measure.ranks import Ranks, check_launch
     from hpccoll.measure.table import Table
 
-    job = job_of(arguments, comm.size)
-    check_launch(comm, job)
-    if not arguments.job:
-        _check_room(comm, job)
     table = Table()
-    program = Program(comm, job, arguments.out, table.show)
+    program: Program | None = None
+    code = 1
     try:
-        fine = program.run()
+        # Rank 0 alone reads the job: a complaint is then every rank's, and the file may lie on its node alone.
+        job = Ranks(comm).at_root(lambda: job_of(arguments, comm.size))
+        check_launch(comm, job)
+        if not arguments.job:
+            _check_room(comm, job)
+        program = Program(comm, job, arguments.out, table.show)
+        code = 0 if program.run() else 3
     except BadInputError:
         raise
     except BaseException as error:  # noqa: BLE001  whatever it is, the other ranks must not wait for this one
-        program.last_words(f"{type(error).__name__}: {error} (case {program.progress.case})")
+        if program:
+            what = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+            program.last_words(f"{what} (case {program.progress.case})")
         traceback.print_exc()
         sys.stderr.flush()
         comm.Abort(1)
     if comm.rank == 0 and table.empty:
         print(f"# {arguments.out} is complete: there is nothing left to measure")
-    return 0 if fine else 3
+    return code
 
 
 def _check_room(comm: "MPI.Intracomm", job: Job) -> None:

@@ -4,6 +4,7 @@ Every iteration starts from the same buffers, behind a barrier, and its result i
 each batch rank 0 looks at the longest duration over ranks of every iteration and decides for all whether to go on.
 """
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.case import Effort
-from hpccoll.store.summary import durations_max, median_interval
+from hpccoll.store.summary import INTERVAL_SAMPLES, durations_max, median_interval
 
 Times = NDArray[np.int64]
 Clock = Callable[[], int]
@@ -116,6 +117,7 @@ def _batch(
     """Return start, end and CPU time of ``count`` iterations, and the wrong elements in them."""
     times = np.empty((3, count), np.int64)
     wrong = 0
+    gc.disable()  # it would stop inside some operations and not in others
     for i in range(count):
         progress.iteration += 1
         progress.enter("preparing")
@@ -131,6 +133,7 @@ def _batch(
         times[2, i] = cpu_clock() - cpu
         progress.enter("checking")
         wrong += subject.wrong()
+    gc.enable()
     return times, wrong
 
 
@@ -144,7 +147,7 @@ def enough(effort: Effort, durations: Times, elapsed: float) -> tuple[int, bool]
     """
     done = len(durations)
     median, low, high = median_interval(durations)
-    converged = (high - low) / 2 <= effort.precision * median
+    converged = done >= INTERVAL_SAMPLES and (high - low) / 2 <= effort.precision * median
     if converged or done >= effort.max_iterations or elapsed >= effort.seconds:
         return 0, converged
     affordable = int((effort.seconds - elapsed) / max(elapsed, 1e-9) * done)

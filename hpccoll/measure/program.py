@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -28,7 +27,6 @@ from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Times
 SPEAKERS = 8
 """The most ranks that say in a row's reason what is wrong with their result."""
 
-Answer = TypeVar("Answer")
 Show = Callable[[Job, Attempt, Outcome, int, int], None]
 
 
@@ -89,10 +87,10 @@ class Program:
         """
         check_launch(self.comm, self.job)
         _check_cases(self.job)
-        earlier = self._at_root(self._open)
+        earlier = self.ranks.at_root(self._open)
         left = self._order(earlier)
         if not left:
-            self._at_root(self._close)  # an earlier attempt may have ended just before it wrote the results
+            self.ranks.at_root(self._close)  # an earlier attempt may have ended just before it wrote the results
             return earlier.fine
         with watched(self.progress, self._where, self.job.effort.timeout, self.last_words):
             attempt = environment.attempt(self.comm, self.job, earlier.attempts + 1)
@@ -104,8 +102,7 @@ class Program:
                 fine &= outcome.status != "wrong"
                 if self.comm.rank == 0:
                     self.show(self.job, attempt, outcome, place, len(left))
-            self.progress.enter("writing the results")
-            self._at_root(self._close)
+        self.ranks.at_root(self._close)
         return fine
 
     def _recorded(self, case: Case, attempt: Attempt) -> Outcome:
@@ -117,20 +114,6 @@ class Program:
         if self.journal:
             self.journal.record(outcome)
         return outcome
-
-    def _at_root(self, do: Callable[[], Answer]) -> Answer:
-        """Do something at rank 0, and return its answer, or raise its complaint, on all ranks."""
-        answer: Answer | None = None
-        complaint: BadInputError | None = None
-        if self.comm.rank == 0:
-            try:
-                answer = do()
-            except BadInputError as error:
-                complaint = error
-        complaint, answer = self.comm.bcast((complaint, answer))
-        if complaint is not None:
-            raise complaint
-        return cast("Answer", answer)  # rank 0 answered, or complained
 
     def _open(self) -> Earlier:
         if self.out is None:
@@ -167,7 +150,10 @@ class Program:
         if reason := unmet(case, layout) or self._too_large(case, attempt):
             return Outcome(case=case, status="skipped", reason=reason)
         self.progress.enter("compiling")
-        self.subject = subject = CaseSubject(self.comm, layout, case)
+        try:
+            self.subject = subject = CaseSubject(self.comm, layout, case)
+        except BadInputError as error:  # on all ranks: it depends on the case and the layout only
+            return Outcome(case=case, status="skipped", reason=str(error))
         samples = measure(subject, self.ranks, self.job.effort, self.progress)
         self.progress.enter("collecting the outcome")
         outcome = self._collect(case, subject, samples, attempt)
@@ -202,7 +188,7 @@ class Program:
             reason="; ".join(reasons) if wrong else None,
             bytes=subject.bytes,
             params=subject.params,
-            wrong=wrong,
+            wrong=wrong if subject.checked else None,
             converged=samples.converged,
             wire_bytes_predicted=subject.wire_bytes(),
             executed=executed,

@@ -1,6 +1,8 @@
 """The ranks of a job: whether they are those that were asked for, and what the loop needs of them."""
 
 import os
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -9,6 +11,8 @@ from hpccoll.case import Job
 from hpccoll.errors import BadInputError
 from hpccoll.measure.environment import mpi_library
 from hpccoll.measure.loop import Times
+
+Answer = TypeVar("Answer")
 
 LAUNCHERS = {
     "PMI_SIZE": "mpiexec of MPICH",
@@ -32,6 +36,20 @@ class Ranks:
 
     def agree(self, more: int) -> int:
         return int(self.comm.bcast(more))
+
+    def at_root(self, do: Callable[[], Answer]) -> Answer:
+        """Do something at rank 0, and return its answer, or raise its complaint, on all ranks."""
+        answer: Answer | None = None
+        complaint: BadInputError | None = None
+        if self.comm.rank == 0:
+            try:
+                answer = do()
+            except BadInputError as error:
+                complaint = error
+        complaint, answer = self.comm.bcast((complaint, answer))
+        if complaint is not None:
+            raise complaint
+        return cast("Answer", answer)  # rank 0 answered, or complained
 
 
 def check_launch(comm: MPI.Intracomm, job: Job) -> None:

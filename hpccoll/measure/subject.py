@@ -44,7 +44,8 @@ class CaseSubject:
             window=int(self.params.get("window", 1)),
         )
         transport: Transport = Mpi(comm) if self.algorithm else VendorMpi(comm)
-        silent = self.floor or (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
+        self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
+        silent = self.floor or not self.checked
         self.payload = Payload(self.family, reduction, dtype, elements, p, comm.rank, silent)
         self.src = transport.empty(self.operation.elements("src"), dtype)
         self.dst = transport.empty(self.operation.elements("dst"), dtype)

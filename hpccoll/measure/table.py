@@ -28,17 +28,20 @@ class Table:
             self._begin(job, attempt, cases)
         r = row(job, attempt, outcome)
         what = f"{r.algorithm:>20} {format_size(r.bytes):>10}"
-        if r.median_s is None or r.ci_high_s is None or r.ci_low_s is None or r.p99_s is None:
+        if r.median_s is None or r.p99_s is None:
             print(f"{what} {r.status}: {r.reason}", flush=True)
             return
-        sure = (r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100 if r.median_s else 0
+        sure = "-"
+        if r.median_s and r.ci_high_s is not None and r.ci_low_s is not None:
+            sure = f"{(r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100:.1f}"
+        wrong = "-" if r.wrong is None else r.wrong
         bandwidths = [
             f"{'-' if rate is None else format(rate / 1e9, '.3f'):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)
         ]
         count = r.bytes // np.dtype(r.dtype).itemsize
         print(
             f"{what} {count:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
-            f"{r.median_s * 1e6:>10.2f} {sure:>6.1f} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {r.wrong:>6} "
+            f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
             f"{r.iterations:>5}" + (f"  [{place}/{cases}]" if sys.stdout.isatty() else ""),
             flush=True,
         )
@@ -49,6 +52,8 @@ class Table:
         self.empty = False
         crowd = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
         print(f"# job {job.name}, attempt {attempt.number}: {cases} cases in shuffled order (seed {job.seed})")
+        if attempt.ranks == 1:
+            print("# 1 rank exchanges nothing: start more with mpiexec -n 2 hpccoll run ...")
         print(f"# {attempt.ranks} ranks{crowd} on {attempt.machine}")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")

@@ -96,6 +96,11 @@ def _cautions(group: Group) -> Iterator[Finding]:
         yield Finding("Wrong", f"{counted(len(wrong), 'row')} with a wrong result, not drawn: {names}.")
     if loose:
         yield Finding("Not converged", f"the interval of {loose} of {len(results)} rows did not become tight in time.")
+    yield Finding(
+        "Between launches",
+        "each job was launched once. An interval tells how sure the median is within its launch; another launch may "
+        "differ by more, most of all on a shared machine. Being ahead by a few per cent is no reason to choose.",
+    )
     if crowded:
         ranks = " and ".join(map(str, crowded))
         yield Finding(

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from hpccoll import __version__
 from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError
 from hpccoll.store.disk import sync
-from hpccoll.store.raw import Attempt, Outcome, Place, Raw, Times
+from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw, Times
 from hpccoll.store.schema import COLUMNS, SCHEMA, VERSION, Column
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
@@ -39,6 +39,11 @@ def write(raw: Raw, path: Path) -> None:
             job_sha256=raw.job.sha256,
             job_json=raw.job.to_json(),
         )
+        if raw.failures:
+            words = [json.dumps(asdict(failure)) for failure in raw.failures]
+            dataset = file.create_dataset("failures", data=words, dtype=h5py.string_dtype())
+            dataset.make_scale("failure")
+            dataset.attrs["long_name"] = "JSON: what ranks had to say when a case ended their attempt"
         for attempt, outcomes in raw.attempts:
             if outcomes:
                 _write_attempt(file.create_group(f"{_ATTEMPT}{attempt.number}"), attempt, outcomes)
@@ -171,6 +176,8 @@ def read(path: Path) -> Raw:
     with _opened(path) as file:
         raw = Raw(path=path, job=Job.from_json(file.attrs["job_json"]))
         raw.attempts = [_read_attempt(group) for name, group in file.items() if name.startswith(_ATTEMPT)]
+        words = file["failures"].asstr()[:] if "failures" in file else ()
+        raw.failures = [Failure(**json.loads(failure)) for failure in words]
     raw.attempts.sort(key=lambda pair: pair[0].number)
     return raw
 

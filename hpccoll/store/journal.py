@@ -7,7 +7,6 @@ not spoil the next, and is passed over. The first one says which job it is.
 
 import base64
 import dataclasses
-import fcntl
 import json
 import os
 import zlib
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError
-from hpccoll.store.disk import sync
+from hpccoll.store.disk import lock_alone, sync
 from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw, Times
 
 _FIRST = b'\n{"job"'
@@ -48,7 +47,8 @@ class Journal:
         except OSError as error:
             raise BadInputError("--out", str(raw_file), f"a path that can be written ({error.strerror})") from None
         try:
-            self._lock(raw_file)
+            if not lock_alone(self._file):
+                raise BadInputError("--out", str(raw_file), "a file that no other process writes")  # noqa: TRY301
             if not begun(self.path):
                 self._file.truncate(0)
                 append(self.path, _first_event(job, earlier))
@@ -57,14 +57,6 @@ class Journal:
         except BaseException:
             self._file.close()
             raise
-
-    def _lock(self, raw_file: Path) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInputError("--out", str(raw_file), "a file that no other process is writing") from None
-        except OSError:
-            pass  # some parallel file systems know no locks
 
     def begin(self, attempt: Attempt) -> None:
         append(self.path, {"attempt": dataclasses.asdict(attempt)})
@@ -138,7 +130,9 @@ def read_journal(path: Path) -> Raw:
     try:
         events = _events(path)
         first = next(events)
-        raw = Raw(path=path, job=Job.from_json(json.dumps(first["job"])))
+        with path.open() as file:
+            at_work = not lock_alone(file)
+        raw = Raw(path=path, job=Job.from_json(json.dumps(first["job"])), at_work=at_work)
         raw.attempts += [(_attempt(a["attempt"]), [*map(_decode, a["outcomes"])]) for a in first["attempts"]]
         for event in events:
             if "attempt" in event:
@@ -148,7 +142,8 @@ def read_journal(path: Path) -> Raw:
             elif "outcome" in event:
                 raw.attempts[-1][1].append(_decode(event["outcome"]))
             elif "failure" in event:
-                raw.failures.append(Failure(**event["failure"]))
+                number = raw.attempts[-1][0].number if raw.attempts else 0
+                raw.failures.append(Failure(**{**event["failure"], "attempt": number}))
     except OSError as error:
         raise BadInputError("path", str(path), f"a readable file ({error.strerror})") from None
     except StopIteration:

@@ -114,6 +114,7 @@ class Failure:
     case_id: str
     rank: int
     message: str
+    attempt: int = 0  # the number of the attempt that it ended
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,6 +126,7 @@ class Raw:
     attempts: list[tuple[Attempt, list[Outcome]]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     started: list[str] = field(default_factory=list)  # case ids whose measurement was begun, the last one last
+    at_work: bool = False  # somebody is writing it now
 
     @property
     def done(self) -> set[str]:
@@ -137,7 +139,13 @@ class Raw:
 
     def failure(self, case_id: str) -> str | None:
         """Return why a case has no outcome although it was begun, or None where it never was."""
-        said = [f"rank {failure.rank}: {failure.message}" for failure in self.failures if failure.case_id == case_id]
+        said: dict[str, set[int]] = {}
+        for failure in self.failures:
+            if failure.case_id == case_id:
+                said.setdefault(failure.message, set()).add(failure.rank)
         if said:
-            return "; ".join(dict.fromkeys(said))
+            ranks = {message: ", ".join(map(str, sorted(who))) for message, who in said.items()}
+            return "; ".join(f"rank{'s' * (',' in who)} {who}: {message}" for message, who in ranks.items())
+        if self.at_work and [case_id] == self.started[-1:]:
+            return None
         return "the job ended while it ran, without a word" if case_id in self.started else None

@@ -34,9 +34,27 @@ def find(paths: Iterable[Path]) -> list[Path]:
 def _best(whole: Path) -> Path | None:
     """Return the raw file, or its journal where that holds more, or None where neither holds anything yet."""
     journal = journal_path(whole)
-    if not journal.exists() or (whole.exists() and hdf5.complete(whole)):
+    if not journal.exists() or _complete(whole):
         return whole
     return journal if begun(journal) else None
+
+
+def _complete(whole: Path) -> bool:
+    try:
+        return whole.exists() and hdf5.complete(whole)
+    except BadInputError:  # whoever reads it will say what is wrong
+        return True
+
+
+def absent_files(paths: Iterable[Path]) -> set[Path]:
+    """Return the raw files that the plans in ``paths`` name and that have neither come nor begun."""
+    named = {
+        path / "raw" / f"{job.name}.h5"
+        for path in paths
+        if (path / PLAN).is_file()
+        for job in Plan.load(path / PLAN).jobs
+    }
+    return {file for file in named if not file.exists() and not journal_path(file).exists()}
 
 
 def read_raw(path: Path) -> Raw:
@@ -52,24 +70,42 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
         timing: the rule for the time of an operation, ``max`` or ``span``; where there is no span, max.
 
     Raises:
-        BadInputError: for a path that is not there or cannot be read, or where nothing is found.
+        BadInputError: for a path that is not there, a file that is named and cannot be read, or where nothing is found.
+            A file in a directory that cannot be read is a gap like others.
     """
     paths = list(paths)
-    raws = [read_raw(path) for path in find(paths)]
+    raws, damaged = [], []
+    for path in find(paths):
+        try:
+            raws.append(read_raw(path))
+        except BadInputError as error:
+            if path in paths:
+                raise
+            damaged.append(Missing(case=path.name, job=path.stem, status="failed", reason=str(error)))
     plans = [Plan.load(path / PLAN) for path in paths if (path / PLAN).is_file()]
-    if not raws and not plans:
+    if not raws and not plans and not damaged:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     seen = {raw.job.sha256 for raw in raws}
     unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in seen]
-    gaps = [gap for raw in raws for gap in _gaps(raw)] + [gap for job in unstarted for gap in _all_missing(job)]
+    gaps = [
+        *damaged,
+        *(gap for raw in raws for gap in _gaps(raw)),
+        *(gap for job in unstarted for gap in _all_missing(job)),
+    ]
     skips = [Missing(case=s.case, job=s.job, status="skipped", reason=s.reason) for p in plans for s in p.skips]
     return Results(
-        rows=tuple(row for raw in raws for row in _rows(raw, timing)),
+        rows=tuple(sorted((row for raw in raws for row in _rows(raw, timing)), key=_place)),
         runs=tuple(_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
         planned=sum(len(job.cases) for job in [*(raw.job for raw in raws), *unstarted]),
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
         skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
     )
+
+
+def _place(row: Row) -> tuple[object, ...]:
+    """Rows are measured in random order and read in this one."""
+    what = row.collective, row.device, row.dtype, row.op or "", row.ranks, row.algorithm, str(row.params)
+    return *what, row.in_place, row.bytes, row.job, row.attempt
 
 
 def _all_missing(job: Job) -> Iterator[Missing]:
@@ -84,7 +120,8 @@ def _gaps(raw: Raw) -> Iterator[Missing]:
         outcome = outcomes.get(case.id)
         if outcome is None:
             failure = raw.failure(case.id)
-            status, reason = ("failed", failure) if failure else ("not run", "the job ended before it")
+            ahead = "its job is at work" if raw.at_work else "the job ended before it"
+            status, reason = ("failed", failure) if failure else ("not run", ahead)
         else:
             status, reason = outcome.status, outcome.reason or ""
         if status != "ok":

@@ -23,6 +23,10 @@ def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDA
     return longest
 
 
+INTERVAL_SAMPLES = 6
+"""With fewer samples not even the extremes enclose the median with 95 % confidence."""
+
+
 @lru_cache
 def _interval_ranks(n: int) -> tuple[int, int]:
     """Return the order statistics (0-based) that enclose the median of n samples with at least 95 % confidence.
@@ -60,6 +64,8 @@ def row(job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max") -> Ro
         timing = "span" if by_span else "max"
         seconds = (times.span_ns if by_span else times.max_ns) / 1e9
         median, low, high = median_interval(seconds)
+        if len(seconds) < INTERVAL_SAMPLES:
+            low = high = None
         p99 = percentile(seconds, 99)
         factor = collective(case.collective).busbw
         if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:

@@ -1,6 +1,5 @@
 """Drive: run the workflow from the command line, show how far it is, and leave nothing behind."""
 
-import fcntl
 import os
 import shlex
 import signal
@@ -12,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
+from hpccoll.store.disk import lock_alone
 from hpccoll.sweep.locate import workflows
 
 MARK = "HPCCOLL_SWEEP"
@@ -45,10 +45,8 @@ def alone(out: Path) -> Iterator[None]:
     except OSError as error:
         raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BadInputError("--out", str(out), "another directory: a sweep is at work in this one") from None
+        if not lock_alone(lock):
+            raise BadInputError("--out", str(out), "another directory: a sweep is at work in this one")
         yield
 
 
@@ -56,12 +54,9 @@ def at_work(out: Path) -> bool:
     """Return whether a sweep holds ``out`` now."""
     try:
         with (out / ".lock").open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+            return not lock_alone(lock)
+    except (FileNotFoundError, NotADirectoryError):
         return False
-    except BlockingIOError:
-        return True
-    return False
 
 
 def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:
@@ -119,7 +114,7 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None]) -> int:
                 _ended(child, INTERRUPT_S)
         finally:
             signal.signal(signal.SIGTERM, before)
-    end_leftovers(out)
+            end_leftovers(out)
     return child.wait()
 
 

@@ -93,7 +93,8 @@ def check_out(plan: Plan, out: Path) -> None:
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
         if path.exists() and path.read_text() != job.to_json():
-            raise BadInputError("--out", str(out), f"a new directory: this one holds another sweep's {job.name}")
+            was = f"{job.name} was measured there for a sweep file that said something else"
+            raise BadInputError("--out", str(out), f"another directory: {was}, and results are never mixed")
 
 
 def write_plan(plan: Plan, out: Path) -> None:

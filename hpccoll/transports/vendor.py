@@ -8,7 +8,8 @@ from mpi4py import MPI
 
 from hpccoll.transports.operation import Array, Operation, Plan, aligned_empty
 
-Source: TypeAlias = Array | MPI.InPlaceType
+Described: TypeAlias = tuple[Array, MPI.Datatype]
+Source: TypeAlias = Described | MPI.InPlaceType
 Call: TypeAlias = Callable[[], object]
 
 _OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
@@ -27,16 +28,16 @@ class VendorMpi:
         return VendorPlan(self.comm, operation, src, dst)
 
 
-def _all_reduce(comm: MPI.Intracomm, operation: Operation, src: Source, dst: Array) -> Call:
+def _all_reduce(comm: MPI.Intracomm, operation: Operation, src: Source, dst: Described) -> Call:
     op = _OPS[operation.reduction.name]
     return lambda: comm.Allreduce(src, dst, op)
 
 
-def _all_gather(comm: MPI.Intracomm, _operation: Operation, src: Source, dst: Array) -> Call:
+def _all_gather(comm: MPI.Intracomm, _operation: Operation, src: Source, dst: Described) -> Call:
     return lambda: comm.Allgather(src, dst)
 
 
-def _barrier(comm: MPI.Intracomm, _operation: Operation, _src: Source, _dst: Array) -> Call:
+def _barrier(comm: MPI.Intracomm, _operation: Operation, _src: Source, _dst: Described) -> Call:
     return comm.Barrier
 
 
@@ -48,8 +49,9 @@ class VendorPlan:
     """One call of the library; an average is its sum and our one scale."""
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
-        source = MPI.IN_PLACE if operation.in_place else src
-        self._call = CALLS[operation.collective.name](comm, operation, source, dst)
+        datatype = MPI.Datatype.fromcode(operation.dtype.char)  # given, or mpi4py would look it up in each call
+        source: Source = MPI.IN_PLACE if operation.in_place else (src, datatype)
+        self._call = CALLS[operation.collective.name](comm, operation, source, (dst, datatype))
         self._operation, self._dst = operation, dst
 
     def run(self) -> None:

@@ -11,7 +11,7 @@ from hpccoll.case import Effort
 from hpccoll.measure.loop import Progress, enough, measure
 
 US = 1000
-EFFORT = Effort(warmup=3, min_iterations=5, max_iterations=40, seconds=1.0, precision=0.02)
+EFFORT = Effort(warmup=3, min_iterations=6, max_iterations=40, seconds=1.0, precision=0.02)
 
 
 class World:
@@ -66,7 +66,7 @@ def durations(samples):
 
 def test_durations_are_those_of_the_operation_alone_and_warm_up_is_thrown_away():
     samples = run(World(lambda i: 999 * US if i < 3 else 7 * US))
-    assert durations(samples) == [7 * US] * 5
+    assert durations(samples) == [7 * US] * 6
     assert samples.converged
     assert samples.cpu_s == pytest.approx(3.5e-6)
 
@@ -74,18 +74,17 @@ def test_durations_are_those_of_the_operation_alone_and_warm_up_is_thrown_away()
 def test_every_iteration_is_prepared_then_awaited_then_run_then_checked():
     world = World(lambda _i: US)
     run(world)
-    assert world.log == ["reset", "barrier", "run", "check"] * 8
+    assert world.log == ["reset", "barrier", "run", "check"] * 9
 
 
 def test_starts_are_readings_of_the_clock_itself():
     samples = run(World(lambda _i: 5 * US, overhead=10 * US), replace(EFFORT, warmup=0))
-    assert list(samples.start_ns[:, 0]) == [1_000_000 + 20 * US + i * 35 * US for i in range(5)]
+    assert list(samples.start_ns[:, 0]) == [1_000_000 + 20 * US + i * 35 * US for i in range(6)]
 
 
 def test_no_warm_up_is_possible():
-    assert durations(run(World(lambda i: (i + 1) * US), replace(EFFORT, warmup=0, max_iterations=5))) == [
-        US, 2 * US, 3 * US, 4 * US, 5 * US
-    ]  # fmt: skip
+    effort = replace(EFFORT, warmup=0, min_iterations=3, max_iterations=3)
+    assert durations(run(World(lambda i: (i + 1) * US), effort)) == [US, 2 * US, 3 * US]
 
 
 def test_noise_goes_on_to_the_most_iterations():
@@ -102,11 +101,11 @@ def test_the_budget_ends_what_does_not_converge():
 
 def test_the_least_iterations_are_done_however_long_they_take():
     samples = run(World(lambda i: (1 + i % 2) * 10**9 * 60))
-    assert len(durations(samples)) == 5
+    assert len(durations(samples)) == 6
 
 
 def test_wrong_elements_count_in_timed_iterations_only():
-    assert run(World(lambda _i: US, wrong=lambda i: 100 if i < 3 else 2)).wrong == 10
+    assert run(World(lambda _i: US, wrong=lambda i: 100 if i < 3 else 2)).wrong == 12
 
 
 def test_the_slowest_rank_decides_whether_it_has_converged():
@@ -136,7 +135,7 @@ class OtherRank(World):
 def test_rank_0_decides_for_all():
     world = OtherRank([7, 2, 0])
     samples = run(world)
-    assert world.iteration == 3 + 5 + 7 + 2
+    assert world.iteration == 3 + 6 + 7 + 2
     assert samples.start_ns.size == 0
     assert not world.told
 
@@ -148,9 +147,9 @@ def test_progress_tells_the_iteration_and_moves_all_the_time():
     operate = world.run
     world.run = lambda: (seen.append((progress.iteration, progress.phase, progress.turns)), operate())
     run(world, progress=progress)
-    assert [iteration for iteration, _, _ in seen] == list(range(1, 9))
+    assert [iteration for iteration, _, _ in seen] == list(range(1, 10))
     assert {phase for _, phase, _ in seen} == {"in the operation"}
-    assert len({turns for _, _, turns in seen}) == 8
+    assert len({turns for _, _, turns in seen}) == 9
 
 
 def test_a_case_after_another_has_cpu_time_of_its_own():
@@ -185,6 +184,11 @@ def test_the_loop_always_ends_with_a_number_of_iterations_within_the_limits(effo
     samples = run(world, effort)
     assert effort.min_iterations <= len(samples.start_ns) <= effort.max_iterations
     assert world.iteration == effort.warmup + len(samples.start_ns)
+
+
+def test_fewer_than_six_iterations_never_converge():
+    assert enough(replace(EFFORT, min_iterations=1), np.array([7] * 5), 0.1) == (5, False)
+    assert enough(EFFORT, np.array([7] * 6), 0.1) == (0, True)
 
 
 def test_a_clock_that_has_not_moved_does_not_divide_by_zero():

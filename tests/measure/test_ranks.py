@@ -143,3 +143,24 @@ def test_no_secret_gets_into_a_file(launch):
         assert name.encode() not in content
     ((attempt, _),) = hdf5.read(out).attempts
     assert not set(attempt.provenance["variables"]) & set(SECRETS)
+
+
+def test_a_case_that_cannot_be_compiled_is_skipped_with_its_reason_and_the_others_go_on(mpiexec):
+    sizes = "-b 1K -e 1K -n 6 --in-place --param channels=2000".split()
+    ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring,native", *sizes)
+    assert ended.returncode == 0, ended.stderr
+    skipped = next(line for line in ended.stdout.splitlines() if "ring" in line)
+    assert "skipped: parameter channels: 2000 is not valid: at most" in skipped
+    assert any("native" in line and " in " in line for line in ended.stdout.splitlines())
+
+
+def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
+    job = raws.job(raws.case(8, in_place=True), effort=Effort(warmup=0, min_iterations=6, max_iterations=6))
+    (tmp_path / "job.json").write_text(job.to_json())
+    (tmp_path / "one.py").write_text(
+        "import os, sys; from hpccoll.run import main\n"
+        "job = sys.argv[1] if os.environ['PMI_RANK'] == '0' else '/nowhere'\n"
+        "sys.exit(main(['--job', job]))\n"
+    )
+    ended = mpiexec(2, tmp_path / "one.py", tmp_path / "job.json", timeout=30)
+    assert ended.returncode == 0, ended.stderr

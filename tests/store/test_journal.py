@@ -99,11 +99,11 @@ def test_a_case_that_ended_the_job_without_a_word_is_known(out):
     assert read.failure(CASES[2].id) is None
 
 
-def test_the_same_words_of_many_ranks_are_said_once_a_rank(out):
+def test_the_same_words_of_many_ranks_are_said_once(out):
     begin(out).close(remove=False)
     for rank in (0, 1, 1):
         leave_word(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
-    assert read_journal(journal_path(out)).failure(CASES[1].id) == "rank 0: no; rank 1: no"
+    assert read_journal(journal_path(out)).failure(CASES[1].id) == "ranks 0, 1: no"
 
 
 def test_without_a_journal_last_words_leave_nothing(out):
@@ -129,8 +129,9 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(out):
         [sys.executable, "-c", program, str(out)], env={"PYTHONPATH": tests}, stdin=-1, stdout=-1
     ) as first:
         assert first.stdout.readline() == b"open\n"
-        with pytest.raises(BadInputError, match="no other process is writing"):
+        with pytest.raises(BadInputError, match="no other process writes"):
             Journal(out, raws.job(raws.case(8)))
+        assert read_journal(journal_path(out)).at_work
         first.kill()
         first.wait()
     Journal(out, raws.job(raws.case(8))).close(remove=True)

@@ -102,7 +102,7 @@ def test_what_snakemake_refuses_is_said_and_the_report_is_there(copy):
 def test_another_sweep_file_is_refused_and_nothing_is_lost(copy):
     before = raw_files(copy.out)
     (copy.home / "tiny.yaml").write_text((copy.home / "tiny.yaml").read_text().replace("1K", "2K"))
-    assert outside("sweep", "tiny.yaml", cwd=copy.home).complains_of("--out", "results/tiny", "a new directory")
+    assert outside("sweep", "tiny.yaml", cwd=copy.home).complains_of("--out", "results/tiny", "another directory")
     assert raw_files(copy.out) == before
     assert inside("validate", copy.out).code == 0
 

@@ -1,4 +1,5 @@
-# Outputs are update(): Snakemake would otherwise delete what was measured before it runs a rule again.
+# Outputs are update(): Snakemake would otherwise delete what was measured before it runs a rule again. Exit code 3 is a
+# verdict on what was measured: the file is there, and says it.
 
 
 checkpoint plan:
@@ -25,7 +26,7 @@ rule measure:
         job=f"{OUT}/jobs/{{job}}.json",
         launch=launch,
     shell:
-        "{params.launch} hpccoll run --job {params.job:q} --out {output:q} > {log:q} 2>&1"
+        "{params.launch} hpccoll run --job {params.job:q} --out {output:q} > {log:q} 2>&1 || [ $? -eq 3 ]"
 
 
 rule raw:
