@@ -146,7 +146,7 @@ def test_no_secret_gets_into_a_file(launch):
 
 
 def test_a_case_that_cannot_be_compiled_is_skipped_with_its_reason_and_the_others_go_on(mpiexec):
-    sizes = "-b 1K -e 1K -n 6 --in-place --param channels=2000".split()
+    sizes = ["-b", "1K", "-e", "1K", "-n", "6", "--in-place", "--param", "channels=2000"]
     ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring,native", *sizes)
     assert ended.returncode == 0, ended.stderr
     skipped = next(line for line in ended.stdout.splitlines() if "ring" in line)
