@@ -100,7 +100,9 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None]) -> int:
     with log.open("ab") as file:
         file.write(f"\n$ {shlex.join(command)}\n".encode())
         file.flush()
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # A shell that starts us in the background has SIGINT ignored, and what ignores it cannot be interrupted:
+        # neither we nor Snakemake, which would inherit it.
+        before = {n: signal.signal(n, signal.default_int_handler) for n in (signal.SIGINT, signal.SIGTERM)}
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
             env={**os.environ, MARK: str(out.resolve())},
@@ -113,7 +115,8 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None]) -> int:
                 os.killpg(child.pid, signal.SIGINT)
                 _ended(child, INTERRUPT_S)
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             end_leftovers(out)
     return child.wait()
 
