@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,8 @@ class Case:
         in_place: whether the contribution and the result share a buffer.
         root: the rank of a rooted collective, None for others.
         params: parameters of the algorithm and the transport that differ from their defaults.
+        ranks: the workers; None for all that its job has.
+        nodes: that the workers are spread over; None for all that its job has.
     """
 
     collective: str
@@ -38,6 +40,8 @@ class Case:
     in_place: bool = False
     root: int | None = None
     params: Mapping[str, Parameter] = field(default_factory=dict)
+    ranks: int | None = None
+    nodes: int | None = None
 
     @property
     def id(self) -> str:
@@ -47,6 +51,8 @@ class Case:
         words += [f"{self.bytes}B", "in" if self.in_place else "out"]
         words += [] if self.root is None else [f"root{self.root}"]
         words += [f"{name}={value}" for name, value in sorted(self.params.items())]
+        words += [] if self.ranks is None else [f"p{self.ranks}"]
+        words += [] if self.nodes is None else [f"n{self.nodes}"]
         return ".".join(words)
 
 
@@ -79,16 +85,53 @@ class Effort:
                 raise BadInputError(f"effort.{name}", getattr(self, name), "more than 0")
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Shape:
+    """What one launch starts, ranks on nodes; as text ``4x2``, 4 nodes with 2 ranks each, or ``4n:7p`` if uneven."""
+
+    nodes: int
+    ranks: int
+
+    @property
+    def ranks_per_node(self) -> int:
+        """The most ranks on a node."""
+        return -(-self.ranks // self.nodes)
+
+    def __str__(self) -> str:
+        even = self.ranks % self.nodes == 0
+        return f"{self.nodes}x{self.ranks // self.nodes}" if even else f"{self.nodes}n:{self.ranks}p"
+
+    @property
+    def words(self) -> str:
+        ranks, nodes = (f"{n} {word}{'s' * (n > 1)}" for n, word in ((self.ranks, "rank"), (self.nodes, "node")))
+        return f"{ranks} on {nodes}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One allocation, one environment, many cases, in an order shuffled by ``seed``."""
+    """One allocation, one environment, many cases, in an order shuffled by ``seed``.
+
+    Its launches are the shapes of its cases, each on the first nodes of the allocation: a scaling curve then compares
+    the same nodes.
+    """
 
     name: str
     ranks: int
     nodes: int = 1
+    variant: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables of the variant
     seed: int = 1
     effort: Effort = field(default_factory=Effort)
     cases: tuple[Case, ...]
+
+    def shape(self, case: Case) -> Shape:
+        """Return what ``case`` runs on."""
+        return Shape(case.nodes or self.nodes, case.ranks or self.ranks)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The launches, the smallest first."""
+        return tuple(sorted({self.shape(case) for case in self.cases}))
 
     @property
     def sha256(self) -> str:
@@ -129,6 +172,29 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """How the ranks of a job are started.
+
+    Args:
+        command: the launcher and its options, with ``{nodes}``, ``{ranks}``, ``{ranks_per_node}`` and ``{hosts}`` where
+            a launch puts its shape and its hosts.
+        program: what each rank executes, inside a container where there is one.
+        setup: lines of shell that come first, such as ``module load openmpi``.
+        slurm: whether it runs inside a Slurm job.
+    """
+
+    command: str
+    program: str = "hpccoll"
+    setup: tuple[str, ...] = ()
+    slurm: bool = False
+
+    def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
+        """Return the command line that starts ``shape``, up to the arguments of the program."""
+        numbers = {"nodes": shape.nodes, "ranks": shape.ranks, "ranks_per_node": shape.ranks_per_node}
+        return f"{self.command.format(**numbers, hosts=','.join(hosts) or '...')} {self.program}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a sweep comes to: jobs to run one after the other, and cases left out."""
 
@@ -136,8 +202,20 @@ class Plan:
     profile: str
     jobs: tuple[Job, ...]
     skips: tuple[Skip, ...]
-    launch: Mapping[str, str]  # the command line that starts the ranks of each job
+    launcher: Launcher
+    resources: Mapping[str, Mapping[str, int | str]]  # of each job, by the names of Snakemake and its Slurm plugin
     estimated_s: float  # at most, once the machine is free
+
+    def job(self, name: str) -> Job:
+        """Return the job of that name.
+
+        Raises:
+            BadInputError: where there is none.
+        """
+        for job in self.jobs:
+            if job.name == name:
+                return job
+        raise BadInputError("job", name, [job.name for job in self.jobs])
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True)
@@ -152,6 +230,9 @@ class Plan:
         try:
             read = json.loads(path.read_text())
             jobs = tuple(Job.from_json(json.dumps(job)) for job in read.pop("jobs"))
-            return cls(**{**read, "skips": tuple(Skip(**skip) for skip in read["skips"])}, jobs=jobs)
+            skips = tuple(Skip(**skip) for skip in read.pop("skips"))
+            launcher = read.pop("launcher")
+            launcher["setup"] = tuple(launcher["setup"])
+            return cls(**read, jobs=jobs, skips=skips, launcher=Launcher(**launcher))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInputError("plan", str(path), f"a plan as 'hpccoll plan' writes it ({error})") from None

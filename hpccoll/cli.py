@@ -4,6 +4,8 @@ import json
 import shlex
 import subprocess
 import sys
+from collections import Counter
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +26,11 @@ app = typer.Typer(
 )
 
 PATHS = Annotated[list[Path], typer.Argument(help="Raw files, or directories that hold some.", metavar="PATHS...")]
-PROFILE = Annotated[str, typer.Option(help="Where to run: local.")]
+PROFILE = Annotated[str, typer.Option(help="Where to run: local, slurm, slurm-nodbd or testbed; see hpccoll doctor.")]
+SITE = Annotated[
+    str | None,
+    typer.Option(help="How jobs run on the cluster: a site file, or one of slurm/sites [all left to Slurm]"),
+]
 INCOMPLETE = 3
 """The exit code of what ran, where something planned is missing or wrong."""
 WHY = 5
@@ -51,6 +57,7 @@ def sweep(
         Path | None, typer.Argument(help="The sweep file [a small one, about a minute].", metavar="[CONFIG]")
     ] = None,
     profile: PROFILE = "local",
+    site: SITE = None,
     out: Annotated[Path | None, typer.Option(help="Where results go [results/NAME, NAME of the sweep file].")] = None,
 ) -> int:
     """Measure what a sweep file names, and report. What is measured is not measured again.
@@ -58,6 +65,7 @@ def sweep(
     Arguments after -- are Snakemake's: -- -n shows what it would do.
     """
     from hpccoll.sweep import drive
+    from hpccoll.sweep.follow import Follower
     from hpccoll.sweep.locate import default_sweep
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
     from hpccoll.sweep.progress import Tally, shown
@@ -66,19 +74,21 @@ def sweep(
         raise BadInputError("sweep", shlex.join(context.args), "one sweep file; arguments of Snakemake come after --")
     config = config or default_sweep()
     out = out or Path("results") / config.stem
-    plan = make_plan(config, profile)
-    command = drive.snakemake_command(config, profile, out, context.args)
+    plan = make_plan(config, profile, site)
+    command = drive.snakemake_command(config, profile, site, out, context.args)
     if {"-n", "--dry-run", "--dryrun"} & set(context.args):
         return subprocess.run(command, check=False).returncode
     with drive.alone(out):
         check_out(plan, out)
-        for process in drive.end_leftovers(out):
-            typer.echo(f"ended what an earlier sweep left running: {process}", err=True)
+        follower = Follower(out) if plan.launcher.slurm else None
+        left = drive.end_leftovers(out) + (follower.end_all("the next sweep ended it") if follower else [])
+        for what in left:
+            typer.echo(f"ended what an earlier sweep left running: {what}", err=True)
         write_plan(plan, out)
         typer.echo(f"{_summary(plan)}\n$ {shlex.join(command)}")
         tally = Tally(plan, out)
         with shown(_cases(plan)) as show:
-            code = drive.drive(command, out, lambda: show(tally.done()))
+            code = drive.drive(command, out, lambda: show(tally.done()), follower)
             show(tally.done())
         if code:
             typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)
@@ -99,6 +109,7 @@ def _summary(plan: "Plan") -> str:
 def plan(
     config: Annotated[Path, typer.Argument(help="The sweep file.", metavar="CONFIG")],
     profile: PROFILE = "local",
+    site: SITE = None,
     out: Annotated[Path | None, typer.Option(help="Write plan.json and the job files there.")] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
@@ -107,9 +118,10 @@ def plan(
 
     Nothing is submitted.
     """
+    from hpccoll.case import Shape
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
-    made = make_plan(config, profile)
+    made = make_plan(config, profile, site)
     if out:
         check_out(made, out)
         write_plan(made, out)
@@ -118,10 +130,27 @@ def plan(
         return
     typer.echo(_summary(made))
     for job in made.jobs:
-        launch = f"{made.launch[job.name]} hpccoll run --job ..."
-        typer.echo(f"{job.name}: {len(job.cases)} cases on {job.ranks} ranks: {launch}")
-    for skip in made.skips:
-        typer.echo(f"skipped in {skip.job}: {skip.case}: {skip.reason}")
+        typer.echo(f"{job.name}: {len(job.cases)} cases on {Shape(job.nodes, job.ranks).words}")
+        for shape in job.shapes:
+            typer.echo(f"  {made.launcher.line(shape)} run --job ...")
+    for (job_name, reason), skips in groupby(made.skips, key=lambda skip: (skip.job, skip.reason)):
+        cases = [skip.case for skip in skips]
+        typer.echo(f"skipped in {job_name}: {cases[0] if len(cases) == 1 else f'{len(cases)} cases'}: {reason}")
+
+
+@app.command(epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out results/my/raw/mpi.p4.h5")
+def launch(
+    plan_file: Annotated[Path, typer.Argument(help="The plan of a sweep.", metavar="PLAN")],
+    job: Annotated[str, typer.Argument(help="The name of one of its jobs.", metavar="JOB")],
+    out: Annotated[Path, typer.Option(help="The raw file.", metavar="F.h5")],
+) -> int:
+    """Start the ranks of a job, where it runs; the workflow calls this.
+
+    On Slurm that is inside the allocation.
+    """
+    from hpccoll.sweep.launch import launch as start
+
+    return 0 if start(plan_file, job, out) else INCOMPLETE
 
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -217,10 +246,16 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
     for job in jobs:
         done = sum(row.job == job and row.status == "ok" for row in results.rows)
         gaps = [gap for gap in results.missing if gap.job == job]
-        typer.echo(f"{job}: {done} cases done" + (f", {len(gaps)} missing" if gaps else ""))
-        for gap in gaps:
-            if gap.status != "not run":
-                typer.echo(f"  {gap.status}: {gap.case}: {gap.reason}")
+        counts = Counter(gap.status for gap in gaps)
+        typer.echo(", ".join([f"{job}: {done} cases done", *(f"{n} {status}" for status, n in sorted(counts.items()))]))
+        for scheduled in results.scheduled:
+            if scheduled.job == job:
+                typer.echo(f"  {scheduled.words}")
+        if (log := directory / "logs" / f"{job}.log").exists():
+            typer.echo(f"  log {log}")
+        for (state, reason), cases in groupby(gaps, key=lambda gap: (gap.status, gap.reason)):
+            names = [gap.case for gap in cases]
+            typer.echo(f"  {state}: {names[0] if len(names) == 1 else f'{len(names)} cases'}: {reason}")
     return INCOMPLETE if results.missing else 0
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -9,12 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpccoll.case import Case, Effort, Job
+from hpccoll.case import Case, Effort, Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.units import format_size, parse_size
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from hpccoll.measure.ranks import Ranks
 
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
@@ -59,12 +62,15 @@ def parser() -> argparse.ArgumentParser:
     add("--timeout", default="120", help="seconds without progress until a rank is stuck [120]")
     add("--seed", default="1", help="of the order of the cases [1]")
     add("--job", type=Path, help="run a job that 'hpccoll plan' wrote, instead of all the above")
+    add("--shape", metavar="NxK", help="fail unless there are N nodes with K ranks on each [whatever there is]")
+    add("--hosts", metavar="A,B", help="with --shape: fail unless the nodes are these")
+    add("--check", action="store_true", help="only see that the ranks know of each other and are where they should be")
     add("--out", type=Path, metavar="F.h5", help="the raw file; one of the same job is resumed")
     return parse
 
 
-def job_of(arguments: argparse.Namespace, ranks: int) -> Job:
-    """Return the job that the command line describes.
+def job_of(arguments: argparse.Namespace, shape: Shape) -> Job:
+    """Return the job that the command line describes, for ranks that are there already.
 
     Raises:
         BadInputError: for sizes and numbers that make no sense.
@@ -89,7 +95,17 @@ def job_of(arguments: argparse.Namespace, ranks: int) -> Job:
     )  # fmt: skip
     once = {case.id: case for case in cases}
     seed = _whole("--seed", arguments.seed, 0)
-    return Job(name="run", ranks=ranks, seed=seed, effort=_effort(arguments), cases=tuple(once.values()))
+    return Job(
+        name="run", ranks=shape.ranks, nodes=shape.nodes, seed=seed, effort=_effort(arguments),
+        cases=tuple(once.values()),
+    )  # fmt: skip
+
+
+def _shape(text: str) -> Shape:
+    nodes, _, each = text.partition("x")
+    if not (nodes.isdecimal() and each.isdecimal() and int(nodes) and int(each)):
+        raise BadInputError("--shape", text, "nodes x ranks on each, such as 4x2")
+    return Shape(int(nodes), int(nodes) * int(each))
 
 
 def _sizes(arguments: argparse.Namespace) -> list[int]:
@@ -181,22 +197,43 @@ def _world() -> "MPI.Intracomm":
     return MPI.COMM_WORLD
 
 
+class _Told:
+    """Remembers the first signal that asks for an end; the case under way is finished before it.
+
+    Slurm sends SIGUSR1 some time before a job's limit, if asked with ``sbatch --signal=USR1@60``.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        signal.signal(signal.SIGUSR1, self._note)  # before MPI starts: it would end this process
+
+    def _note(self, number: int, _frame: object) -> None:
+        self.signal = self.signal or number
+
+
 def _measure(arguments: argparse.Namespace) -> int:
+    told = _Told()
+    shape = _shape(arguments.shape) if arguments.shape else None
     comm = _world()  # --help and a misspelt option need no MPI
     from hpccoll.measure.program import Program
-    from hpccoll.measure.ranks import Ranks, check_launch
+    from hpccoll.measure.ranks import Ranks, check_launch, check_shape
     from hpccoll.measure.table import Table
 
     table = Table()
     program: Program | None = None
     code = 1
     try:
+        check_launch(comm)
+        ranks = Ranks(comm)
+        if shape:
+            check_shape(ranks, shape, arguments.hosts.split(",") if arguments.hosts else ())
+        if arguments.check:
+            return _checked(ranks)
         # Rank 0 alone reads the job: a complaint is then every rank's, and the file may lie on its node alone.
-        job = Ranks(comm).at_root(lambda: job_of(arguments, comm.size))
-        check_launch(comm, job)
+        job = ranks.at_root(lambda: job_of(arguments, Shape(ranks.nodes, comm.size)))
         if not arguments.job:
             _check_room(comm, job)
-        program = Program(comm, job, arguments.out, table.show)
+        program = Program(ranks, job, arguments.out, table.show, lambda: told.signal)
         code = 0 if program.run() else 3
     except BadInputError:
         raise
@@ -207,9 +244,18 @@ def _measure(arguments: argparse.Namespace) -> int:
         traceback.print_exc()
         sys.stderr.flush()
         comm.Abort(1)
-    if comm.rank == 0 and table.empty:
+    if comm.rank == 0 and told.signal:
+        print(f"# told to end by {signal.Signals(told.signal).name}: the same command measures what is left")
+    elif comm.rank == 0 and table.empty:
         print(f"# {arguments.out} is complete: there is nothing left to measure")
     return code
+
+
+def _checked(ranks: "Ranks") -> int:
+    if ranks.comm.rank == 0:
+        crowds = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.crowds.items())
+        print(f"# {ranks.comm.size} ranks know of each other: {crowds}")
+    return 0
 
 
 def _check_room(comm: "MPI.Intracomm", job: Job) -> None:

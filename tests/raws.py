@@ -38,8 +38,9 @@ def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15)
 def outcome(of=None, **more):
     about = {
         "case": of or case(), "status": "ok", "bytes": 1024, "params": {"channels": 1}, "wrong": 0, "converged": True,
-        "wire_bytes_predicted": 2048, "executed": "ring", "evidence": "its schedule", "times": times(),
-        "cpu_s": np.array([1e-6, 2e-6]),
+        "wire_bytes_predicted": 2048, "wire_bytes_measured": 2300, "wire_sent": (1200.0, 1100.0),
+        "wire_received": (1100.0, 1200.0), "counters": {"operations": 9, "tx_dropped": 0}, "executed": "ring",
+        "evidence": "its schedule", "times": times(), "cpu_s": np.array([1e-6, 2e-6]),
     }  # fmt: skip
     return Outcome(**{**about, **more})
 
@@ -82,12 +83,16 @@ def outcomes(draw, of, ranks):
         first=draw(st.integers(0, 2**62)),
     )  # fmt: skip
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
+    known = st.none() | st.floats(0, 1e15)
+    wire = draw(st.just([()]) | st.lists(st.tuples(*[known] * ranks).filter(any), min_size=1, max_size=2))
+    counters = st.dictionaries(st.sampled_from(["operations", "tx_dropped"]), st.none() | st.integers(0, 2**63))
     return Outcome(
         case=of, status=draw(st.sampled_from(["ok", "wrong"])), reason=draw(some_words),
         bytes=draw(st.integers(0, 2**40)), params=draw(params), wrong=draw(st.integers(0, 2**40)),
         converged=draw(st.booleans()), wire_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
-        executed=draw(words.filter(bool)), evidence=draw(some_words), floor=draw(st.booleans()), times=taken,
-        cpu_s=np.array(cpu_s),
+        wire_bytes_measured=draw(st.none() | st.integers(0, 2**50)), wire_sent=wire[0], wire_received=wire[-1],
+        counters=draw(st.none() | counters), executed=draw(words.filter(bool)), evidence=draw(some_words),
+        floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s),
     )  # fmt: skip
 
 

@@ -7,12 +7,12 @@ import sys
 import pytest
 from commands import inside, outside
 
-from hpccoll.case import Effort, Job
+from hpccoll.case import Effort, Job, Shape
 from hpccoll.run import job_of, parser
 
 
-def job(*arguments, ranks=2):
-    return job_of(parser().parse_args(arguments), ranks)
+def job(*arguments, ranks=2, nodes=1):
+    return job_of(parser().parse_args(arguments), Shape(nodes, ranks))
 
 
 def test_sizes_rise_by_the_factor_up_to_the_end():
@@ -39,8 +39,8 @@ def test_a_number_of_iterations_is_exact_and_a_time_is_not():
     assert job("--seconds", "0.5").effort == Effort(seconds=0.5)
 
 
-def test_the_job_is_for_the_ranks_that_were_started():
-    assert job(ranks=5).ranks == 5
+def test_the_job_is_for_the_ranks_that_were_started_where_they_are():
+    assert job(ranks=6, nodes=3).shapes == (Shape(3, 6),)
 
 
 def test_a_job_file_says_it_all(tmp_path):
@@ -83,7 +83,10 @@ BAD = {
     "no such job file": (["--job", "nope.json"], ["--job", "nope.json", "No such file"]),
     "a job file that is none": (["--job", "text.json"], ["--job", "text.json", "hpccoll plan"]),
     "a job file that is a number": (["--job", "number.json"], ["--job", "number.json", "hpccoll plan"]),
-    "a job for more ranks": (["--job", "four.json"], ["ranks", "1", "for 4"]),
+    "a job for more ranks": (["--job", "four.json"], ["launch", "'1 rank on 1 node'", "4 ranks on 1 node"]),
+    "a shape that is none": ([*SMALL, "--shape", "4"], ["--shape", "'4'", "4x2"]),
+    "another shape": ([*SMALL, "--shape", "2x1"], ["launch", "1 ranks: 1 on", "2 ranks on 2 nodes"]),
+    "other hosts": ([*SMALL, "--shape", "1x1", "--hosts", "n7"], ["launch", "1 rank on 1 node", "of n7"]),
     "an output below a file": ([*SMALL, "--out", "text.json/a.h5"], ["--out", "text.json/a.h5", "can be written"]),
     "an output that is no result": ([*SMALL, "--out", "text.json"], ["text.json"]),
     "an output that is a directory": ([*SMALL, "--out", "."], ["'.'"]),

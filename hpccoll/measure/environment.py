@@ -1,11 +1,12 @@
 """The environment: what must be known to repeat a measurement, from an allow-list: no secret gets into a file."""
 
+import json
 import os
 import platform
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -15,6 +16,7 @@ from mpi4py import MPI
 from hpccoll import __version__
 from hpccoll.case import Job
 from hpccoll.measure.machine import cpu_model
+from hpccoll.measure.wire import ports
 from hpccoll.schedule import Layout
 from hpccoll.store.raw import Attempt, Place
 
@@ -78,6 +80,24 @@ def oversubscribed(masks: Collection[frozenset[int]]) -> bool:
 def boot_id() -> str:
     """Return what identifies the running kernel, and so the clock."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def node_name() -> str:
+    """Return the name of this host, as Slurm knows it where it is there."""
+    return os.environ.get("SLURMD_NODENAME") or MPI.Get_processor_name()
+
+
+TESTBED = Path("/etc/slurm/hpccoll-testbed.json")
+"""Where a host of slurm/testbed says that it is one, and what its wire carries."""
+
+
+def testbed() -> dict[str, object] | None:
+    """Return what the testbed that this host belongs to says of itself, None on real hosts."""
+    try:
+        said: dict[str, object] = json.loads(TESTBED.read_text())
+    except OSError:
+        return None
+    return said
 
 
 def mpi_library() -> dict[str, str]:
@@ -145,13 +165,39 @@ class _Home:
     boot: str
     pid: int
     cpus: frozenset[int]
+    hardware: str
+    testbed: dict[str, object] | None
+    ports: Sequence[Mapping[str, object]]
 
 
 def attempt(comm: MPI.Intracomm, job: Job, number: int) -> Attempt:
     """Return where and with what this attempt runs, as rank 0 sees it; the same on all ranks."""
-    here = _Home(MPI.Get_processor_name(), boot_id(), os.getpid(), frozenset(os.sched_getaffinity(0)))
+    here = _Home(
+        host=node_name(),
+        boot=boot_id(),
+        pid=os.getpid(),
+        cpus=frozenset(os.sched_getaffinity(0)),
+        hardware=f"{os.cpu_count()} CPUs of {cpu_model()}",
+        testbed=testbed(),
+        ports=ports(),
+    )
     homes = comm.gather(here)
     return cast("Attempt", comm.bcast(None if homes is None else _attempt(homes, job, number)))
+
+
+def _ports(homes: Sequence[_Home]) -> list[dict[str, object]]:
+    """Return the network ports of the hosts, said once for all that have the same."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for host, found in {home.host: json.dumps(home.ports) for home in homes}.items():
+        alike[found].append(host)
+    return [{"hosts": hosts, "ports": json.loads(found)} for found, hosts in alike.items()]
+
+
+def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
+    """Return the machine in words that are the same for every number of its nodes: they name the lines of a chart."""
+    cluster = os.environ.get("SLURM_CLUSTER_NAME")
+    where = f"cluster {cluster}" if cluster else hosts[0] if len(hosts) == 1 else f"{hosts[0]} and others"
+    return f"{where}, {' and '.join(hardware)} a node"
 
 
 def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
@@ -172,12 +218,12 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
         masks[place.node].append(home.cpus)
     layout = Layout(tuple(place.node for place in places))
     hosts = list(dict.fromkeys(place.host for place in places))
-    shown = ", ".join(hosts[:3]) + (", ..." if len(hosts) > 3 else "")
+    bed = next((home.testbed for home in homes if home.testbed), None)
     return Attempt(
         run_id=str(uuid.uuid4()),
         number=number,
-        kind="measured",
-        machine=f"{len(hosts)} node{'s' * (len(hosts) > 1)} ({shown}), {os.cpu_count()} CPUs of {cpu_model()} each",
+        kind="measured on a testbed" if bed else "measured",
+        machine=_machine(hosts, sorted({home.hardware for home in homes})),
         ranks=layout.ranks,
         nodes=layout.nodes,
         ranks_per_node=layout.ranks_per_node,
@@ -191,6 +237,8 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
             "versions": _versions(),
             "mpi": mpi_library(),
             "hosts": hosts,
+            "testbed": bed,
+            "ports": _ports(homes),
             "cpu": cpu_model(),
             "cpus": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

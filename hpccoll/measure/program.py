@@ -1,23 +1,24 @@
 """The rank program: runs the cases of a job on all ranks, one after the other, and keeps what each one gave."""
 
 import random
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
-from mpi4py import MPI
 
-from hpccoll.case import Case, Job
+from hpccoll.case import Case, Job, Shape
 from hpccoll.errors import BadInputError
-from hpccoll.measure import environment
+from hpccoll.measure import environment, wire
 from hpccoll.measure.catalogue import check_case, check_memory, unmet
 from hpccoll.measure.loop import Progress, Samples, measure
 from hpccoll.measure.machine import available_memory
-from hpccoll.measure.ranks import Ranks, check_launch
+from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.watchdog import watched
 from hpccoll.schedule import Layout
@@ -66,44 +67,56 @@ class Program:
     """One attempt at a job; made and run on all ranks together.
 
     Args:
-        comm: the ranks.
-        job: the cases.
+        ranks: the ranks.
+        job: the cases; those of the shape of these ranks are run.
         out: the raw file to write, None to keep nothing.
         show: called at rank 0 with each outcome as it is there, its place in the order and the number of cases.
+        told: returns the signal that tells this rank to end after the case under way, 0 as long as there is none.
     """
 
-    def __init__(self, comm: MPI.Intracomm, job: Job, out: Path | None, show: Show) -> None:
-        self.comm, self.job, self.out, self.show = comm, job, out, show
-        self.ranks = Ranks(comm)
+    def __init__(
+        self, ranks: Ranks, job: Job, out: Path | None, show: Show, told: Callable[[], int] = lambda: 0
+    ) -> None:
+        self.ranks, self.job, self.out, self.show, self.told = ranks, job, out, show, told
+        self.comm = ranks.comm
+        self.number = 0  # of this attempt
         self.progress = Progress()
         self.subject: CaseSubject | None = None
         self.journal: Journal | None = None  # at rank 0, where there is an out
 
     def run(self) -> bool:
-        """Measure what is not measured yet, and return whether no case of the job has a wrong result.
+        """Measure what is not measured yet, and return whether all of it is there and no result is wrong.
 
         Raises:
             BadInputError: on all ranks, where the job cannot be run as it is asked; nothing is lost.
         """
-        check_launch(self.comm, self.job)
         _check_cases(self.job)
+        shape = Shape(self.ranks.nodes, self.comm.size)
+        if shape not in self.job.shapes:
+            planned = " or ".join(shape.words for shape in self.job.shapes)
+            raise BadInputError("launch", shape.words, f"what job {self.job.name} is for: {planned}")
         earlier = self.ranks.at_root(self._open)
-        left = self._order(earlier)
+        left = self._order(earlier, shape)
         if not left:
             self.ranks.at_root(self._close)  # an earlier attempt may have ended just before it wrote the results
             return earlier.fine
         with watched(self.progress, self._where, self.job.effort.timeout, self.last_words):
-            attempt = environment.attempt(self.comm, self.job, earlier.attempts + 1)
+            self.number = earlier.attempts + 1
+            attempt = environment.attempt(self.comm, self.job, self.number)
             if self.journal:
                 self.journal.begin(attempt)
-            fine = earlier.fine
+            fine, told = earlier.fine, 0
             for place, case in enumerate(left, 1):
+                if told := self.ranks.largest(self.told()):
+                    break
                 outcome = self._recorded(case, attempt)
                 fine &= outcome.status != "wrong"
                 if self.comm.rank == 0:
                     self.show(self.job, attempt, outcome, place, len(left))
+        if told and self.journal:
+            self.journal.end(f"it was told to end by {signal.Signals(told).name}")
         self.ranks.at_root(self._close)
-        return fine
+        return fine and not told
 
     def _recorded(self, case: Case, attempt: Attempt) -> Outcome:
         """Measure ``case`` and put what became of it into the journal."""
@@ -135,12 +148,14 @@ class Program:
         if self.journal is not None and self.out is not None:
             from hpccoll.store import hdf5
 
-            hdf5.write(self.journal.raw, self.out)
-            self.journal.close(remove=self.journal.raw.complete)
+            raw = self.journal.raw
+            if raw.complete or raw.ended:
+                hdf5.write(raw, self.out)
+            self.journal.close(remove=raw.complete)
 
-    def _order(self, earlier: Earlier) -> list[Case]:
-        """Return the cases that are left, shuffled; those that ended an earlier attempt come last."""
-        order = list(self.job.cases)
+    def _order(self, earlier: Earlier, shape: Shape) -> list[Case]:
+        """Return the cases of ``shape`` that are left, shuffled; those that ended an earlier attempt come last."""
+        order = [case for case in self.job.cases if self.job.shape(case) == shape]
         random.Random(self.job.seed).shuffle(order)  # noqa: S311  an order, not a secret
         left = (case for case in order if case.id not in earlier.done)
         return sorted(left, key=lambda case: case.id in earlier.started)
@@ -176,12 +191,13 @@ class Program:
         wrong = self.comm.allreduce(samples.wrong)
         said = self.comm.allgather(subject.diagnose() if samples.wrong else None)
         cpu_s = self.comm.gather(samples.cpu_s)
+        traffic = self._traffic(subject, samples, attempt)  # after the diagnosis: it changes the buffers
         if self.comm.rank != 0:
             return Outcome(case=case, status="wrong" if wrong else "ok")
         reasons = [words for words in said if words] or ["in an iteration before the last one"]
         if len(reasons) > SPEAKERS:
             reasons[SPEAKERS:] = [f"and {len(reasons) - SPEAKERS} ranks more"]
-        executed, evidence = subject.evidence()
+        executed, evidence = subject.evidence(traffic.sent if traffic else None)
         return Outcome(
             case=case,
             status="wrong" if wrong else "ok",
@@ -191,6 +207,10 @@ class Program:
             wrong=wrong if subject.checked else None,
             converged=samples.converged,
             wire_bytes_predicted=subject.wire_bytes(),
+            wire_bytes_measured=traffic.sent if traffic else None,
+            wire_sent=traffic.each(wire.SENT) if traffic else (),
+            wire_received=traffic.each(wire.RECEIVED) if traffic else (),
+            counters=traffic.counters if traffic else None,
             executed=executed,
             evidence=evidence,
             floor=subject.floor,
@@ -200,6 +220,20 @@ class Program:
             cpu_s=np.array(cpu_s),
         )
 
+    def _traffic(self, subject: CaseSubject, samples: Samples, attempt: Attempt) -> wire.Traffic | None:
+        """Return, at rank 0, what crossed between nodes, counted at the first rank of each; None where there is one."""
+        nodes = [place.node for place in attempt.places]
+        if len(set(nodes)) == 1:
+            return None
+        me = self.comm.rank
+        operations = self.ranks.agree(wire.operations(samples) if me == 0 else 0)
+        reads = nodes.index(nodes[me]) == me
+        moved = wire.watch(subject, self.ranks, operations, self.progress, wire.find() if reads else ())
+        everyone = self.comm.gather((nodes[me], moved) if reads else None)
+        if everyone is None:
+            return None
+        return wire.Traffic(operations, tuple(moved for _, moved in sorted(filter(None, everyone), key=itemgetter(0))))
+
     def _where(self) -> str:
         return self.subject.plan.where() if self.subject else "no plan yet"
 
@@ -208,5 +242,6 @@ class Program:
         with suppress(OSError):  # a full disk or a closed pipe must not keep the job from ending
             print(f"r{self.comm.rank} | {message}", file=sys.stderr, flush=True)
         with suppress(OSError):
-            if self.out is not None:
-                leave_word(self.out, Failure(case_id=self.progress.case, rank=self.comm.rank, message=message))
+            if self.out is not None and journal_path(self.out).exists():  # not where out is a disk of another host
+                said = Failure(case_id=self.progress.case, rank=self.comm.rank, message=message, attempt=self.number)
+                leave_word(self.out, said)

@@ -1,15 +1,16 @@
 """The ranks of a job: whether they are those that were asked for, and what the loop needs of them."""
 
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.case import Job
+from hpccoll.case import Shape
 from hpccoll.errors import BadInputError
-from hpccoll.measure.environment import mpi_library
+from hpccoll.measure.environment import boot_id, mpi_library, node_name
 from hpccoll.measure.loop import Times
 
 Answer = TypeVar("Answer")
@@ -23,11 +24,17 @@ LAUNCHERS = {
 
 
 class Ranks:
-    """The other ranks, as the loop needs them."""
+    """The other ranks, as the loop needs them; made on all of them together."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
         self.barrier = comm.Barrier
+        homes: list[tuple[str, str]] = comm.allgather((node_name(), boot_id()))
+        self.crowds = Counter(homes)  # ranks on each node, in order of its first rank
+
+    @property
+    def nodes(self) -> int:
+        return len(self.crowds)
 
     def gather(self, local: Times) -> Times | None:
         everyone = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None
@@ -36,6 +43,10 @@ class Ranks:
 
     def agree(self, more: int) -> int:
         return int(self.comm.bcast(more))
+
+    def largest(self, number: int) -> int:
+        """Return the largest of the numbers that the ranks bring, on all of them."""
+        return int(self.comm.allreduce(number, MPI.MAX))
 
     def at_root(self, do: Callable[[], Answer]) -> Answer:
         """Do something at rank 0, and return its answer, or raise its complaint, on all ranks."""
@@ -52,11 +63,11 @@ class Ranks:
         return cast("Answer", answer)  # rank 0 answered, or complained
 
 
-def check_launch(comm: MPI.Intracomm, job: Job) -> None:
-    """See that the launcher, the MPI library and the job mean the same ranks.
+def check_launch(comm: MPI.Intracomm) -> None:
+    """See that the launcher and the MPI library speak of the same ranks.
 
     Raises:
-        BadInputError: where a rank is alone although others were started, or there are not as many as the job says.
+        BadInputError: where a rank is alone although others were started.
     """
     for variable, launcher in LAUNCHERS.items():
         started = os.environ.get(variable, "1")
@@ -68,5 +79,23 @@ def check_launch(comm: MPI.Intracomm, job: Job) -> None:
                 f"each rank believes it is alone; use the launcher of {library['version']} ({library['path']}), "
                 "or on Slurm the --mpi type that it speaks (srun --mpi=list)",
             )
-    if comm.size != job.ranks:
-        raise BadInputError("ranks", comm.size, f"job {job.name} is for {job.ranks}")
+
+
+def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
+    """See that the ranks are where they were asked for.
+
+    Args:
+        ranks: as they are.
+        shape: nodes, and ranks spread evenly over them.
+        hosts: the names of the nodes, where particular ones were asked for.
+
+    Raises:
+        BadInputError: on all ranks, with what was asked and what is there.
+    """
+    names = [name for name, _ in ranks.crowds]
+    even = set(ranks.crowds.values()) == {shape.ranks_per_node}
+    if len(names) == shape.nodes and even and (not hosts or sorted(hosts) == sorted(names)):
+        return
+    there = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.crowds.items())
+    asked = f"{shape.words}, {shape.ranks_per_node} on each" + (f" of {', '.join(hosts)}" if hosts else "")
+    raise BadInputError("launch", f"{ranks.comm.size} ranks: {there}", f"asked for were {asked}")

@@ -3,18 +3,32 @@
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from hpccoll.case import Case, Parameter
 from hpccoll.measure.catalogue import NATIVE, PLAN_PARAMETERS
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload
-from hpccoll.schedule import REDUCTIONS, Algorithm, Collective, Layout, collective, count
+from hpccoll.schedule import REDUCTIONS, Algorithm, Collective, Cut, Layout, collective, crossings, wire_bytes
 from hpccoll.transports.mpi import Mpi, default_channels
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
+
+ALIKE = 0.98, 1.1
+"""How many times the bytes of a schedule ports may send and be said to send as many: headers add 7 % at an MTU of 1500
+(hpccoll/store/wire.py), and little else does where messages are large."""
+
+
+@lru_cache
+def _crossings(
+    algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
+) -> tuple[NDArray[np.int64], ...]:
+    """Return the crossings of each slice, found once for all sizes of a job: 4096 ranks take seconds."""
+    return tuple(crossings(schedule) for schedule in algorithm.slices(layout, **dict(parameters)))
 
 
 class CaseSubject:
@@ -31,7 +45,7 @@ class CaseSubject:
         # To hear twice that a rank has come must not matter, whatever op a barrier is asked with.
         reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
         self.params = self._parameters(p)
-        own = {name: value for name, value in case.params.items() if name not in PLAN_PARAMETERS}
+        self.own = own = {name: value for name, value in case.params.items() if name not in PLAN_PARAMETERS}
         self.operation = Operation(
             collective=self.family,
             layout=layout,
@@ -76,13 +90,39 @@ class CaseSubject:
         """Return the bytes between nodes per operation by count; None for a library's own algorithm."""
         if self.algorithm is None:
             return None
-        if self.layout.nodes == 1 or not self.operation.schedules:
+        if self.layout.nodes == 1:
             return 0
-        return count(self.operation.schedules, self.operation.cut).wire_bytes
+        return wire_bytes(_crossings(self.algorithm, self.layout, tuple(self.own.items())), self.operation.cut)
 
-    def evidence(self) -> tuple[str, str | None]:
-        """Return the algorithm that ran, as far as can be told, and how it can be told."""
+    def evidence(self, sent: int | None) -> tuple[str, str | None]:
+        """Return the algorithm that ran, as far as can be told, and how it can be told.
+
+        Args:
+            sent: the bytes per operation that all hosts sent by their counters, None where they are not known.
+        """
         if self.algorithm is None:
-            return "unknown", None
+            return "unknown", None if sent is None else self._likeness(sent)
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())
-        return self.algorithm.name, f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
+        words = f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
+        if sent is not None:
+            counted = self.wire_bytes()
+            times = f"{sent / counted:.3f} times the bytes it counts" if counted else f"{sent} B, where it counts none"
+            words += f"; the ports sent {times}"
+        return self.algorithm.name, words
+
+    def _likeness(self, sent: int) -> str:
+        """Return in words what the library sent, and which of our algorithms send as much: it may be none of them."""
+        alike = [
+            algorithm.name
+            for algorithm in self.family.algorithms.values()
+            if not algorithm.floor and not algorithm.unmet(self.layout) and self._as_much(algorithm, sent)
+        ]
+        amount = f"{sent} B" if self.family.token else f"{sent / self.layout.nodes / self.bytes:.3f} S a node"
+        return f"the ports sent {amount}" + (f", as much as {' or '.join(alike)}" if alike else "")
+
+    def _as_much(self, algorithm: Algorithm, sent: int) -> bool:
+        slices = _crossings(algorithm, self.layout, ())
+        of = self.operation
+        counted = wire_bytes(slices, Cut(of.collective, of.count, len(slices[0]), len(slices), of.dtype.itemsize))
+        least, most = ALIKE
+        return least * counted <= sent <= most * counted

@@ -5,7 +5,7 @@ from typing import cast
 
 import numpy as np
 
-from hpccoll.case import Job
+from hpccoll.case import Job, Shape
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.summary import row
 from hpccoll.units import format_size
@@ -54,7 +54,7 @@ class Table:
         print(f"# job {job.name}, attempt {attempt.number}: {cases} cases in shuffled order (seed {job.seed})")
         if attempt.ranks == 1:
             print("# 1 rank exchanges nothing: start more with mpiexec -n 2 hpccoll run ...")
-        print(f"# {attempt.ranks} ranks{crowd} on {attempt.machine}")
+        print(f"# {Shape(attempt.nodes, attempt.ranks).words}{crowd}: {attempt.machine}")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
         print("# time: the median over iterations of the longest duration over ranks, +- half its 95 % interval")

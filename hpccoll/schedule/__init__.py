@@ -2,7 +2,7 @@
 
 from hpccoll.schedule.collectives import COLLECTIVES, Collective, all_gather, all_reduce, barrier, collective
 from hpccoll.schedule.compose import out_of_place, relabel, reverse, then, within
-from hpccoll.schedule.count import Counts, count
+from hpccoll.schedule.count import Counts, count, crossings, wire_bytes
 from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
@@ -42,6 +42,7 @@ __all__ = [
     "barrier",
     "collective",
     "count",
+    "crossings",
     "dst",
     "match",
     "only",
@@ -53,5 +54,6 @@ __all__ = [
     "src",
     "then",
     "tmp",
+    "wire_bytes",
     "within",
 ]

@@ -51,6 +51,28 @@ def count(schedules: Sequence[Schedule], cut: Cut) -> Counts:
     )
 
 
+def crossings(schedule: Schedule) -> NDArray[np.int64]:
+    """Return how often each unit is sent from one node to another, over all ranks and steps, [unit].
+
+    It takes as long as there are steps, and holds for every size and number of lanes: see ``wire_bytes``.
+    """
+    node = np.array(schedule.layout.node)
+    edges = np.zeros(schedule.units + 1, np.int64)  # 1 where a range that crosses begins, -1 where it ends
+    for moment in match(schedule):
+        for m in moment.sent:
+            away = node[m.source] != node[m.target]
+            for r in m.sent.ranges:
+                np.add.at(edges, np.asarray(r.first)[away], 1)
+                np.add.at(edges, np.asarray(r.last)[away], -1)
+    return edges.cumsum()[:-1]
+
+
+def wire_bytes(crossings: Sequence[NDArray[np.int64]], cut: Cut) -> int:
+    """Return the bytes that cross between nodes, all ranks together, from the ``crossings`` of each slice."""
+    lanes = [crossings[lane % len(crossings)] @ np.diff(cut.edges(lane)) for lane in range(cut.lanes)]
+    return int(sum(lanes)) * cut.itemsize
+
+
 def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
     layout = schedule.layout
     messages = np.zeros((layout.ranks, len(TIERS)), np.int64)

@@ -20,6 +20,7 @@ from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw, Times
 from hpccoll.store.schema import COLUMNS, SCHEMA, VERSION, Column
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
+_PER_PLACE = ("cpu_s", "wire_sent", "wire_received")
 _OF_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in ("places", "provenance"))
 _ATTEMPT = "attempt_"
 _PACKED = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
@@ -61,6 +62,7 @@ def _write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) ->
         "case": len(outcomes),
         "iteration": max(1, *(_iterations(outcome) for outcome in outcomes), 1),
         "rank": attempt.ranks,
+        "node_number": len({place.node for place in attempt.places}),
     }
     for name, size in sizes.items():
         scale = group.create_dataset(name, data=np.arange(size))
@@ -98,8 +100,9 @@ def _vector(column: Column, cells: Sequence[object]) -> NDArray[Any]:
 
 def _fill(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
     """Write the row of one case; what it leaves out is absent."""
-    if column.name == "cpu_s":
-        dataset[number, : len(outcome.cpu_s)] = outcome.cpu_s
+    if column.name in _PER_PLACE:
+        values = np.array(getattr(outcome, column.name), np.float64)  # None becomes nan
+        dataset[number, : len(values)] = values
     elif outcome.times is not None:
         times = getattr(outcome.times, column.name)
         n = len(times)
@@ -125,8 +128,11 @@ def _cells(outcome: Outcome) -> dict[str, object]:
         **{field.name: getattr(outcome, field.name) for field in fields(Outcome)},
         "case_id": case.id,
         "requested_bytes": case.bytes,
+        "requested_ranks": case.ranks,
+        "requested_nodes": case.nodes,
         "requested_params": json.dumps(dict(case.params), sort_keys=True),
         "params": json.dumps(dict(outcome.params), sort_keys=True),
+        "counters": None if outcome.counters is None else json.dumps(dict(outcome.counters)),
         "iterations": _iterations(outcome),
         "rank_stride": None if outcome.times is None else outcome.times.rank_stride,
     }
@@ -184,7 +190,11 @@ def read(path: Path) -> Raw:
 
 def _read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
     columns: dict[str, Any] = {}
+    minor = int(group.file.attrs["schema_version"].split(".")[1])
     for column in COLUMNS:
+        if column.since > minor:
+            columns[column.name] = _absent(column, group)
+            continue
         dataset = group[column.name]
         columns[column.name] = dataset.asstr()[:] if column.dtype == "str" else dataset[:]
     places = tuple(
@@ -195,6 +205,11 @@ def _read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
     about["ranks_per_node"] = None if about["ranks_per_node"] == -1 else about["ranks_per_node"]
     attempt = Attempt(**about, places=places, provenance=json.loads(group.attrs["provenance_json"]))
     return attempt, [_outcome(columns, number) for number in range(len(group["case"]))]
+
+
+def _absent(column: Column, group: Any) -> NDArray[Any]:
+    """Return what stands for a column that a file of an earlier version has not."""
+    return np.full([len(group[dim]) if dim in group else 0 for dim in column.dims], column.absent, _dtype(column))
 
 
 def _python(value: Any) -> Any:
@@ -216,11 +231,20 @@ def _outcome(columns: dict[str, Any], number: int) -> Outcome:
         if column.dims == ("case",)
     }
     case = {field.name: row[field.name] for field in fields(Case) if field.name in row}
-    case |= {"bytes": row["requested_bytes"], "params": json.loads(row["requested_params"])}
+    case |= {name: row[f"requested_{name}"] for name in ("bytes", "ranks", "nodes")}
+    case["params"] = json.loads(row["requested_params"])
     own = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
     own["params"] = json.loads(row["params"])
+    own["counters"] = json.loads(row["counters"]) if row["counters"] else None
+    own |= {name: _per_node(columns[name][number]) for name in ("wire_sent", "wire_received")}
     cpu_s = columns["cpu_s"][number]
     return Outcome(case=Case(**case), times=_times(columns, number, row), **own, cpu_s=cpu_s[~np.isnan(cpu_s)])
+
+
+def _per_node(values: NDArray[np.float64]) -> tuple[float | None, ...]:
+    if np.isnan(values).all():
+        return ()
+    return tuple(None if np.isnan(value) else float(value) for value in values)
 
 
 def _times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Times | None:

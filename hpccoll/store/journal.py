@@ -3,10 +3,14 @@
 It lies beside the raw file that is to be (``NAME.h5.journal``), is undeclared to the workflow, and is what a later
 attempt goes on from. An event begins a new line and is written at once: one that a crash has cut short is no JSON, does
 not spoil the next, and is passed over. The first one says which job it is.
+
+Rank 0 alone writes the journal, for appends from several nodes are not whole on every file system. What ranks have to
+say at their end is in a file for each of them beside it (``NAME.h5.words-3``), also lines of JSON.
 """
 
 import base64
 import dataclasses
+import errno
 import json
 import os
 import zlib
@@ -39,7 +43,7 @@ class Journal:
         Raises:
             BadInputError: where it cannot be written, belongs to another job, or is being written by another process.
         """
-        self.path = journal_path(raw_file)
+        self.raw_file, self.path, self._reserve = raw_file, journal_path(raw_file), _reserve_path(raw_file)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab+")
@@ -52,8 +56,12 @@ class Journal:
             if not begun(self.path):
                 self._file.truncate(0)
                 append(self.path, _first_event(job, earlier))
+            self._reserve.write_bytes(b" " * RESERVE)
             self.raw = read_journal(self.path)
             check_same_job(self.raw, job, raw_file)
+        except OSError as error:
+            self._file.close()
+            raise BadInputError("--out", str(raw_file), f"a path that can be written ({error.strerror})") from None
         except BaseException:
             self._file.close()
             raise
@@ -69,10 +77,18 @@ class Journal:
         append(self.path, {"outcome": _encode(outcome)})
         self.raw.attempts[-1][1].append(outcome)
 
+    def end(self, reason: str) -> None:
+        """Say why this attempt ends before its last case."""
+        failure = Failure(case_id="", rank=0, message=reason, attempt=self.raw.attempts[-1][0].number)
+        append(self.path, {"failure": dataclasses.asdict(failure)})
+        self.raw.failures.append(failure)
+
     def close(self, *, remove: bool) -> None:
         """Close the journal, and remove it where all that it holds is in the raw file."""
+        self._reserve.unlink(missing_ok=True)
         if remove:
             self.path.unlink(missing_ok=True)
+            forget_words(self.raw_file)
         self._file.close()
 
 
@@ -93,10 +109,41 @@ def append(path: Path, event: dict[str, object]) -> None:
         os.fsync(file.fileno())
 
 
+RESERVE = 16384
+"""Bytes kept aside for last words: a full file system is one of the reasons for them."""
+
+
+def _reserve_path(raw_file: Path) -> Path:
+    return raw_file.with_name(raw_file.name + ".reserve")
+
+
+LAUNCHER = -1
+"""The rank of last words that are the launcher's."""
+
+
 def leave_word(raw_file: Path, failure: Failure) -> None:
-    """Put the last words of a rank, any rank, into the journal of ``raw_file``, if there is one."""
-    if journal_path(raw_file).exists():
-        append(journal_path(raw_file), {"failure": dataclasses.asdict(failure)})
+    """Put last words beside the journal of ``raw_file``, into a file of this rank's alone."""
+    speaker = "launch" if failure.rank == LAUNCHER else failure.rank
+    path = raw_file.with_name(f"{raw_file.name}.words-{speaker}")
+    try:
+        append(path, dataclasses.asdict(failure))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _reserve_path(raw_file).unlink(missing_ok=True)
+        append(path, dataclasses.asdict(failure))
+
+
+def forget_words(raw_file: Path, speaker: str = "*") -> None:
+    """Remove the last words of earlier attempts, of everyone or of ``launch``."""
+    for path in raw_file.parent.glob(f"{raw_file.name}.words-{speaker}"):
+        path.unlink(missing_ok=True)
+
+
+def last_words(raw_file: Path) -> list[Failure]:
+    """Return what ranks and the launcher had to say at their end."""
+    paths = sorted(raw_file.parent.glob(f"{raw_file.name}.words-*"))
+    return [Failure(**event) for path in paths for event in _events(path)]
 
 
 def begun(path: Path) -> bool:
@@ -110,7 +157,8 @@ def _first_event(job: Job, earlier: Raw | None) -> dict[str, object]:
         {"attempt": dataclasses.asdict(attempt), "outcomes": [_encode(outcome) for outcome in outcomes]}
         for attempt, outcomes in (earlier.attempts if earlier else ())
     ]
-    return {"job": json.loads(job.to_json()), "attempts": attempts}
+    failures = [dataclasses.asdict(failure) for failure in (earlier.failures if earlier else ())]
+    return {"job": json.loads(job.to_json()), "attempts": attempts, "failures": failures}
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
@@ -134,6 +182,7 @@ def read_journal(path: Path) -> Raw:
             at_work = not lock_alone(file)
         raw = Raw(path=path, job=Job.from_json(json.dumps(first["job"])), at_work=at_work)
         raw.attempts += [(_attempt(a["attempt"]), [*map(_decode, a["outcomes"])]) for a in first["attempts"]]
+        raw.failures += [Failure(**failure) for failure in first.get("failures", ())]
         for event in events:
             if "attempt" in event:
                 raw.attempts.append((_attempt(event["attempt"]), []))
@@ -142,8 +191,8 @@ def read_journal(path: Path) -> Raw:
             elif "outcome" in event:
                 raw.attempts[-1][1].append(_decode(event["outcome"]))
             elif "failure" in event:
-                number = raw.attempts[-1][0].number if raw.attempts else 0
-                raw.failures.append(Failure(**{**event["failure"], "attempt": number}))
+                raw.failures.append(Failure(**event["failure"]))
+        raw.failures += last_words(path.with_suffix(""))
     except OSError as error:
         raise BadInputError("path", str(path), f"a readable file ({error.strerror})") from None
     except StopIteration:

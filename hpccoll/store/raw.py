@@ -1,6 +1,6 @@
 """What one job leaves: attempts, each with its outcomes and the times they were made of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,6 +70,9 @@ class Outcome:
     converged: bool | None = None
     wire_bytes_predicted: int | None = None
     wire_bytes_measured: int | None = None
+    wire_sent: Sequence[float | None] = ()  # bytes per operation by the counters of each node's ports, [node]
+    wire_received: Sequence[float | None] = ()
+    counters: Mapping[str, int | None] | None = None  # of congestion, over all nodes and ``operations`` of them
     executed: str = "unknown"
     evidence: str | None = None
     floor: bool = False
@@ -109,12 +112,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A rank's last words about a case."""
+    """Last words about a case, or, where ``case_id`` is empty, about the whole attempt."""
 
     case_id: str
-    rank: int
+    rank: int  # -1 for the launcher's
     message: str
-    attempt: int = 0  # the number of the attempt that it ended
+    attempt: int = 0  # the number of the attempt that it ended; 0 where none began
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,6 +139,13 @@ class Raw:
     @property
     def complete(self) -> bool:
         return self.done >= {case.id for case in self.job.cases}
+
+    @property
+    def ended(self) -> str | None:
+        """Why the last attempt ended before its last case, as far as anybody said."""
+        last = self.attempts[-1][0].number if self.attempts else 0
+        said = [failure.message for failure in self.failures if not failure.case_id and failure.attempt in (last, 0)]
+        return "; ".join(dict.fromkeys(said)) or None
 
     def failure(self, case_id: str) -> str | None:
         """Return why a case has no outcome although it was begun, or None where it never was."""

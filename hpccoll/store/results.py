@@ -6,9 +6,10 @@ from pathlib import Path
 from hpccoll.case import Job, Plan
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
-from hpccoll.store.journal import begun, journal_path, read_journal
+from hpccoll.store.journal import begun, journal_path, last_words, read_journal
 from hpccoll.store.raw import Attempt, Outcome, Raw
 from hpccoll.store.rows import Missing, Results, Row, Run
+from hpccoll.store.scheduler import Scheduled, read_scheduled
 from hpccoll.store.summary import row
 
 PLAN = "plan.json"
@@ -25,14 +26,14 @@ def find(paths: Iterable[Path]) -> list[Path]:
         if not path.exists():
             raise BadInputError("path", str(path), "a raw file or a directory that exists")
         for file in [path] if path.is_file() else sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]):
-            best = _best(file.with_suffix("") if file.suffix == ".journal" else file)
+            best = best_of(file.with_suffix("") if file.suffix == ".journal" else file)
             if best is not None:
                 found.setdefault(best.resolve(), best)
     return list(found.values())
 
 
-def _best(whole: Path) -> Path | None:
-    """Return the raw file, or its journal where that holds more, or None where neither holds anything yet."""
+def best_of(whole: Path) -> Path | None:
+    """Return what to read for the raw file ``whole``: it, or its journal where that holds more, or None for nothing."""
     journal = journal_path(whole)
     if not journal.exists() or _complete(whole):
         return whole
@@ -83,14 +84,17 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
                 raise
             damaged.append(Missing(case=path.name, job=path.stem, status="failed", reason=str(error)))
     plans = [Plan.load(path / PLAN) for path in paths if (path / PLAN).is_file()]
+    scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
+    became = {job.job: job for job in scheduled}  # the last one of each of ours
     if not raws and not plans and not damaged:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     seen = {raw.job.sha256 for raw in raws}
     unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in seen]
+    words = {name: said for path in paths if path.is_dir() for name, said in _launch_words(path, unstarted)}
     gaps = [
         *damaged,
-        *(gap for raw in raws for gap in _gaps(raw)),
-        *(gap for job in unstarted for gap in _all_missing(job)),
+        *(gap for raw in raws for gap in _gaps(raw, became.get(raw.job.name))),
+        *(gap for job in unstarted for gap in _all_missing(job, words.get(job.name), became.get(job.name))),
     ]
     skips = [Missing(case=s.case, job=s.job, status="skipped", reason=s.reason) for p in plans for s in p.skips]
     return Results(
@@ -99,6 +103,7 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
         planned=sum(len(job.cases) for job in [*(raw.job for raw in raws), *unstarted]),
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
         skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
+        scheduled=tuple(scheduled),
     )
 
 
@@ -108,20 +113,36 @@ def _place(row: Row) -> tuple[object, ...]:
     return *what, row.in_place, row.bytes, row.job, row.attempt
 
 
-def _all_missing(job: Job) -> Iterator[Missing]:
+def _launch_words(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
+    """Yield the jobs whose ranks never began and what their launch said."""
+    for job in jobs:
+        if said := [failure.message for failure in last_words(path / "raw" / f"{job.name}.h5")]:
+            yield job.name, "; ".join(said)
+
+
+def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None) -> Iterator[Missing]:
+    reason = _and_slurm(said or "its job left no result", scheduled)
     for case in job.cases:
-        yield Missing(case=case.id, job=job.name, status="not run", reason="its job left no result")
+        yield Missing(case=case.id, job=job.name, status="not run", reason=reason)
 
 
-def _gaps(raw: Raw) -> Iterator[Missing]:
+def _and_slurm(reason: str, scheduled: Scheduled | None) -> str:
+    """Return a reason and what Slurm says of the job; that it ended as it should explains nothing."""
+    return reason if scheduled is None or scheduled.state == "COMPLETED" else f"{reason}; {scheduled.words}"
+
+
+def _gaps(raw: Raw, scheduled: Scheduled | None) -> Iterator[Missing]:
     """Yield the cases of a job without a usable result."""
+    ahead = "its job is at work" if raw.at_work else "the job ended before it"
+    if raw.ended and not raw.at_work:
+        ahead = f"{ahead}: {raw.ended}"
     outcomes = {outcome.case.id: outcome for _, done in raw.attempts for outcome in done}
     for case in raw.job.cases:
         outcome = outcomes.get(case.id)
         if outcome is None:
             failure = raw.failure(case.id)
-            ahead = "its job is at work" if raw.at_work else "the job ended before it"
             status, reason = ("failed", failure) if failure else ("not run", ahead)
+            reason = _and_slurm(reason, scheduled)
         else:
             status, reason = outcome.status, outcome.reason or ""
         if status != "ok":

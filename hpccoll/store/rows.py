@@ -5,7 +5,9 @@ within a schema version. Seconds and bytes per second, unscaled; what is absent 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from hpccoll.store.scheduler import Scheduled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,4 +91,4 @@ class Results:
     planned: int  # cases; those skipped by plan not counted
     missing: tuple[Missing, ...] = ()
     skipped: tuple[Missing, ...] = ()  # skipped on purpose, at planning or in the job, each with its reason
-    config: Mapping[str, object] = field(default_factory=dict)
+    scheduled: tuple[Scheduled, ...] = ()  # Slurm's jobs, the last one of a job last

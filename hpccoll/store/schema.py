@@ -1,14 +1,18 @@
 """The schema of a raw file, as a table; results/README.md shows the same table, and a test keeps the two alike.
 
-A raw file holds one job. Its root says which; each attempt is a group with the dimensions ``case``, ``iteration`` and
-``rank``. Times are int64 nanoseconds as the clocks gave them; everything else is in SI units without prefixes.
+A raw file holds one job. Its root says which; each attempt is a group with the dimensions ``case``, ``iteration``,
+``rank`` and ``node_number``. Times are int64 nanoseconds as the clocks gave them; everything else is in SI units
+without prefixes.
 """
 
 from dataclasses import dataclass
 
 SCHEMA = "hpccoll-raw"
-VERSION = "1.0"
-"""1.0: the first. A reader refuses another major version; a minor one only adds."""
+VERSION = "1.1"
+"""A reader refuses another major version; a minor one only adds.
+
+1.0: the first. 1.1: what crossed the wire, and cases of several numbers of ranks in a file.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class Column:
         unit: of its values, empty where they have none.
         absent: the value that stands for "there is none", also beyond ``iterations(case)`` and for ranks not kept.
         meaning: in a sentence.
+        since: the minor version that added it; in an older file it is absent.
     """
 
     name: str
@@ -30,10 +35,15 @@ class Column:
     unit: str
     absent: object
     meaning: str
+    since: int = 0
 
 
-def _case(name: str, dtype: str, meaning: str, unit: str = "", absent: object = None) -> Column:
-    return Column(name, ("case",), dtype, unit, "" if dtype == "str" else absent, meaning)
+def _case(name: str, dtype: str, meaning: str, unit: str = "", absent: object = None, since: int = 0) -> Column:
+    return Column(name, ("case",), dtype, unit, "" if dtype == "str" else absent, meaning, since)
+
+
+def _node(name: str, meaning: str, since: int) -> Column:
+    return Column(name, ("case", "node_number"), "float64", "B", float("nan"), meaning, since)
 
 
 COLUMNS = (
@@ -48,6 +58,8 @@ COLUMNS = (
     _case("bytes", "int64", "the size S that was moved: whole elements", "B", -1),
     _case("in_place", "bool", "whether contribution and result share a buffer"),
     _case("root", "int64", "the root of a rooted collective", "", -1),
+    _case("requested_ranks", "int64", "the workers that were asked for, absent: all of the job", "", -1, since=1),
+    _case("requested_nodes", "int64", "the nodes that they were to be spread over", "", -1, since=1),
     _case("requested_params", "str", "JSON: parameters that were asked"),
     _case("params", "str", "JSON: parameters that were used, defaults included"),
     _case("status", "str", "ok, wrong or skipped"),
@@ -55,7 +67,8 @@ COLUMNS = (
     _case("wrong", "int64", "wrong elements, over ranks and timed iterations", "", -1),
     _case("converged", "int8", "1 where the interval of the median became tight in time", "", -1),
     _case("wire_bytes_predicted", "int64", "bytes between nodes per operation, all ranks, as counted", "B", -1),
-    _case("wire_bytes_measured", "int64", "the same by the counters of the ports", "B", -1),
+    _case("wire_bytes_measured", "int64", "the same by the counters of the ports: headers, too", "B", -1),
+    _case("counters", "str", "JSON: what else ports counted: over all nodes, in so many operations", since=1),
     _case("executed", "str", "the algorithm that ran, as far as the evidence goes"),
     _case("evidence", "str", "how that is known"),
     _case("floor", "bool", "an empty schedule: the cost of the harness"),
@@ -66,6 +79,8 @@ COLUMNS = (
     Column("clock", ("rank",), "int64", "", None, "ranks of one number read one clock"),
     Column("pid", ("rank",), "int64", "", None, "the process of the rank"),
     Column("affinity", ("rank",), "str", "", "", "the CPUs that the rank may use"),
+    _node("wire_sent", "bytes per operation that the ports of the node sent", 1),
+    _node("wire_received", "bytes per operation that the ports of the node received", 1),
     Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation"),
     Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
     Column("median_ns", ("case", "iteration"), "int64", "ns", -1, "the median duration over ranks"),

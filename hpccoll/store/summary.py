@@ -75,7 +75,7 @@ def row(job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max") -> Ro
         case_id=case.id, run_id=attempt.run_id, job=job.name, attempt=attempt.number,
         collective=case.collective, algorithm=case.algorithm, transport=case.transport, device=case.device,
         dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=attempt.mapping, root=case.root,
-        params=case.params, variant=None,
+        params=case.params, variant=job.variant,
         bytes=case.bytes if outcome.bytes is None else outcome.bytes, requested_bytes=case.bytes,
         ranks=attempt.ranks - attempt.aggregators, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
         aggregators=attempt.aggregators,

@@ -4,49 +4,17 @@
 """
 
 import json
+import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetJsonSchemaHandler,
-    Tag,
-    ValidationError,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from hpccoll.case import Effort, Parameter
+from hpccoll.case import Effort, Parameter, Shape
 from hpccoll.errors import BadInputError
+from hpccoll.sweep.document import OneOrMore, Section, Setting, load
 from hpccoll.units import parse_size
-
-Item = TypeVar("Item")
-
-
-def _list(value: object) -> object:
-    """Take one thing for a list of one."""
-    return value if isinstance(value, list) else [value]
-
-
-def _once(values: list[Item]) -> list[Item]:
-    """What is named twice is measured once."""
-    return list(dict.fromkeys(values))
-
-
-class _OrOne:
-    """Says in the JSON schema that one thing does for a list of one."""
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler(core)
-        return {"anyOf": [schema["items"], schema]}
 
 
 def _name(value: object) -> object:
@@ -57,14 +25,9 @@ def _name(value: object) -> object:
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 Name = Annotated[str, BeforeValidator(_name, json_schema_input_type=str | None)]
 Count = Annotated[int, Field(ge=1)]
-OneOrMore = Annotated[list[Item], BeforeValidator(_list), Field(min_length=1), AfterValidator(_once), _OrOne()]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class SizeRange(_Model):
+class SizeRange(Section):
     """Sizes from one to another, each ``factor`` times the last."""
 
     first: Size = Field(alias="from", gt=0, description="the smallest size, such as 8 or 64K (powers of 1024)")
@@ -90,7 +53,7 @@ Sizes = Annotated[
 ]
 
 
-class EffortSection(_Model):
+class EffortSection(Section):
     """How long each case is measured."""
 
     warmup: int = Field(default=5, ge=0, description="iterations thrown away, for each case")
@@ -112,7 +75,7 @@ class EffortSection(_Model):
         return Effort(**self.model_dump())
 
 
-class Sweep(_Model):
+class Sweep(Section):
     """A sweep: every combination of what the lists name is a case."""
 
     collectives: OneOrMore[Name] = Field(["all_reduce"], description="see 'hpccoll list'")
@@ -122,9 +85,18 @@ class Sweep(_Model):
     ops: OneOrMore[Name] = Field(["sum"], description="sum, prod, min, max, avg")
     bytes: Sizes = Field(description="sizes: a list, or {from: 8, to: 4M, factor: 2}")
     in_place: OneOrMore[bool] = Field([False, True], description="whether contribution and result share a buffer")
-    ranks: OneOrMore[Count] = Field(description="numbers of ranks; each is a job of its own")
+    ranks: OneOrMore[Count] | None = Field(None, description="numbers of ranks on one node; each is a job of its own")
+    nodes: OneOrMore[Count] | None = Field(None, description="numbers of nodes, instead of 'ranks'")
+    ranks_per_node: OneOrMore[Count] = Field([1], description="with 'nodes': how many ranks on each of them")
+    scaling: Literal["nested", "separate"] = Field(
+        "nested",
+        description="with 'nodes': all on the first nodes of one allocation, or separate ones",
+    )
     params: dict[str, dict[str, OneOrMore[Parameter]]] = Field(
         {}, description="parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
+    )
+    variants: dict[str, dict[str, Setting]] = Field(
+        {}, description="environments to compare, each a job of its own: {name: {VARIABLE: value}}"
     )
     effort: EffortSection = Field(EffortSection(), description="how long each case is measured")
     seed: int = Field(1, description="of the order of the cases, which is random")
@@ -135,8 +107,36 @@ class Sweep(_Model):
             raise BadInputError("params", strange.pop(), self.algorithms)
         return self
 
+    @model_validator(mode="after")
+    def _has_ranks_or_nodes(self) -> "Sweep":
+        if (self.ranks is None) == (self.nodes is None):
+            raise BadInputError("ranks", self.ranks, "either 'ranks' (on one node) or 'nodes', and one of them")
+        if self.ranks is not None and "ranks_per_node" in self.model_fields_set:
+            raise BadInputError("ranks_per_node", self.ranks_per_node, "a key that goes with 'nodes', not with 'ranks'")
+        return self
+
+    @model_validator(mode="after")
+    def _variants_have_names(self) -> "Sweep":
+        for name in self.variants:
+            if not re.fullmatch(r"[\w-]+", name):
+                raise BadInputError(
+                    "variants", name, "a name of letters, digits, - and _: it becomes part of file names"
+                )
+        return self
+
     def sizes(self) -> list[int]:
         return self.bytes.sizes() if isinstance(self.bytes, SizeRange) else self.bytes
+
+    def shapes(self) -> list[Shape]:
+        """Return what is launched, the smallest first."""
+        if self.nodes is None:
+            return sorted(Shape(1, ranks) for ranks in self.ranks or ())
+        return sorted(Shape(nodes, nodes * k) for nodes in self.nodes for k in self.ranks_per_node)
+
+    @property
+    def nested(self) -> bool:
+        """Whether the shapes of a number of ranks per node share an allocation."""
+        return self.nodes is not None and self.scaling == "nested"
 
 
 def json_schema() -> str:
@@ -150,42 +150,7 @@ def load_sweep(path: Path) -> Sweep:
     Raises:
         BadInputError: names the file, the key, the value and what would be valid.
     """
-    try:
-        content: Any = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise BadInputError("CONFIG", str(path), f"a sweep file that can be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInputError("CONFIG", str(path), f"a YAML file ({' '.join(str(error).split())})") from None
-    if not isinstance(content, dict):
-        raise BadInputError("CONFIG", str(path), "a YAML file of keys and values: " + ", ".join(Sweep.model_fields))
-    try:
-        return Sweep(**content)
-    except ValidationError as error:
-        raise _complaint(path, error) from None
-
-
-_SECTIONS: dict[str, type[_Model]] = {"bytes": SizeRange, "effort": EffortSection}
-_OF_A_KEY = ("extra_forbidden", "missing")
-"""Complaints whose place ends with a key of the section, and not with the section."""
-
-
-def _complaint(path: Path, error: ValidationError) -> BadInputError:
-    """Return the first complaint of pydantic's as one of ours."""
-    first = error.errors(include_url=False)[0]
-    place = [str(word) for word in first["loc"] if not (isinstance(word, str) and "[" in word)]
-    key = f"{path}: {'.'.join(place)}" if place else str(path)
-    owner = _SECTIONS.get(place[0], Sweep) if len(place) > (first["type"] in _OF_A_KEY) else Sweep
-    names = {field.alias or name: field for name, field in owner.model_fields.items()}
-    if first["type"] == "extra_forbidden":
-        return BadInputError(key, first["input"], f"no such key, choose from {', '.join(names)}")
-    if first["type"] == "missing":
-        return BadInputError(key, None, f"it must be there: {names[place[-1]].description}")
-    if first["type"] == "model_type":
-        return BadInputError(key, first["input"], f"keys and values: {', '.join(names)}")
-    inner = first.get("ctx", {}).get("error")
-    if isinstance(inner, BadInputError):
-        return BadInputError(key if place else f"{key}: {inner.key}", inner.value, inner.expected)
-    return BadInputError(key, first["input"], first["msg"].removeprefix("Value error, "))
+    return load(path, Sweep, "CONFIG")
 
 
 if __name__ == "__main__":

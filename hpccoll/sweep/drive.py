@@ -12,7 +12,9 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.disk import lock_alone
+from hpccoll.sweep.follow import Follower
 from hpccoll.sweep.locate import workflows
+from hpccoll.sweep.slurm import job_prefix
 
 MARK = "HPCCOLL_SWEEP"
 """The variable by which processes of a sweep are found; its value is the directory of the results."""
@@ -20,15 +22,20 @@ INTERRUPT_S = 60.0
 """How long an interrupted Snakemake has for ending its jobs."""
 
 
-def snakemake_command(config: Path, profile: str, out: Path, extra: Sequence[str]) -> list[str]:
+def snakemake_command(config: Path, profile: str, site: str | None, out: Path, extra: Sequence[str]) -> list[str]:
     """Return the command that measures what is missing in ``out``.
 
-    Snakemake's own lock is left out: ours dies with the process that holds it, and is per directory.
+    Snakemake's own lock is left out: ours dies with the process that holds it, and is per directory. Slurm jobs are
+    named after the directory, by which the next sweep finds those that a killed one left behind.
     """
+    settings = [f"out={out}", f"profile={profile}", *([f"site={site}"] if site else [])]
+    slurm = [] if profile == "local" else [
+        "--slurm-jobname-prefix", job_prefix(out), "--slurm-logdir", str((out / "logs" / "slurm").resolve()),
+    ]  # fmt: skip
     return [
         sys.executable, "-m", "snakemake", "-s", str(workflows() / "Snakefile"),
         "--workflow-profile", str(workflows() / "profiles" / profile), "--configfile", str(config),
-        "--config", f"out={out}", "--nolock", "raw", *extra,
+        "--config", *settings, "--nolock", *slurm, "raw", *extra,
     ]  # fmt: skip
 
 
@@ -89,8 +96,10 @@ def _marked(out: Path) -> Iterator[tuple[int, str]]:
             continue
 
 
-def drive(command: Sequence[str], out: Path, show: Callable[[], None]) -> int:
+def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower: Follower | None = None) -> int:
     """Run Snakemake to its end, calling ``show`` while it runs, and return its exit code.
+
+    A ``follower`` looks after the jobs where they are Slurm's.
 
     Its output goes to logs/snakemake.log below ``out``. It has a process group of its own: on Ctrl-C or SIGTERM, all
     of it is interrupted, once (Snakemake forgets its Slurm jobs when it is interrupted twice).
@@ -110,11 +119,16 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None]) -> int:
         try:
             while not _ended(child, 0.5):
                 show()
+                if follower:
+                    follower.look()
         except KeyboardInterrupt:
             with suppress(KeyboardInterrupt, ProcessLookupError):
                 os.killpg(child.pid, signal.SIGINT)
                 _ended(child, INTERRUPT_S)
         finally:
+            if follower:
+                with suppress(KeyboardInterrupt):
+                    follower.end("the sweep was interrupted")
             for number, handler in before.items():
                 signal.signal(number, handler)
             end_leftovers(out)

@@ -10,11 +10,21 @@ import hpccoll
 from hpccoll.errors import BadInputError
 
 
-def workflows() -> Path:
-    """Return the directory of the Snakefile: inside an installed package, or beside that of a checkout."""
+def _shipped(name: str, *checkout: str) -> Path:
+    """Return a directory that ships inside an installed package, or lies beside that of a checkout."""
     package = Path(hpccoll.__file__).parent
-    shipped = package / "_workflows"
-    return shipped if shipped.is_dir() else package.parent / "workflows"
+    shipped = package / name
+    return shipped if shipped.is_dir() else package.parent.joinpath(*checkout)
+
+
+def workflows() -> Path:
+    """Return the directory of the Snakefile."""
+    return _shipped("_workflows", "workflows")
+
+
+def site_files() -> list[Path]:
+    """Return the site files that come with hpccoll."""
+    return sorted(_shipped("_sites", "slurm", "sites").glob("*.yaml"))
 
 
 def default_sweep() -> Path:

@@ -1,63 +1,144 @@
 """The plan: the jobs and cases that a sweep comes to, frozen before anything runs."""
 
+import math
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from hpccoll.case import Case, Job, Plan, Skip
+from hpccoll.case import Case, Job, Launcher, Plan, Shape, Skip
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import check_case, check_memory, unmet
 from hpccoll.measure.machine import available_memory
 from hpccoll.schedule import Layout, collective
 from hpccoll.store.results import PLAN
+from hpccoll.sweep import slurm
 from hpccoll.sweep.config import Sweep, load_sweep
 from hpccoll.sweep.locate import mpiexec
+from hpccoll.sweep.site import Site, load_site
 
-PROFILES = ("local",)
+PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 LAUNCH_S = 1.5
-"""What starting a job costs, for the estimate."""
+"""What starting ranks costs, for the estimate."""
+SLURM_S = 20.0
+"""What a Slurm job costs beside its launches, for the estimate: Snakemake starts twice in it."""
 
 
-def make_plan(config: Path, profile: str = "local") -> Plan:
+def make_plan(config: Path, profile: str = "local", site: str | None = None) -> Plan:
     """Return what the sweep file ``config`` comes to under ``profile``.
 
+    Args:
+        config: the sweep file.
+        profile: the name of a directory of workflows/profiles.
+        site: a site file or the name of one, for the Slurm profiles.
+
     Raises:
-        BadInputError: where the file is not valid, names what there is not, or asks for more than this machine has.
+        BadInputError: where a file is not valid, names what there is not, or asks for more than there is; or where
+            Slurm is not there, does not answer, or would refuse a job.
     """
     if profile not in PROFILES:
         raise BadInputError("--profile", profile, PROFILES)
+    if profile == "local" and site is not None:
+        raise BadInputError("--site", site, "left out: profile local runs on this machine")
     sweep = load_sweep(config)
-    launcher = mpiexec()
+    place = Place.local() if profile == "local" else Place.cluster(load_site(site, profile))
     try:
-        jobs, skips = _jobs(sweep)
+        jobs, skips = _jobs(sweep, place)
     except BadInputError as error:
         raise BadInputError(f"{config}: {error.key}", error.value, error.expected) from None
+    requests = {job.name: place.request(job) for job in jobs}
+    for request in requests.values():
+        if place.launcher.slurm:
+            slurm.check_request(request)
     return Plan(
         name=config.stem,
         profile=profile,
         jobs=tuple(jobs),
         skips=tuple(skips),
-        launch={job.name: shlex.join([*launcher, "-n", str(job.ranks)]) for job in jobs},
-        estimated_s=sum(LAUNCH_S + len(job.cases) * job.effort.seconds for job in jobs),
+        launcher=place.launcher,
+        resources=requests,
+        estimated_s=sum(_seconds(job) + (SLURM_S if place.launcher.slurm else 0.0) for job in jobs),
     )
 
 
-def _jobs(sweep: Sweep) -> tuple[list[Job], list[Skip]]:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where jobs run: how their ranks are started, and what they can have."""
+
+    launcher: Launcher
+    site: Site | None = None
+    partition: slurm.Partition | None = None
+
+    @classmethod
+    def local(cls) -> "Place":
+        return cls(Launcher(command=f"{shlex.join(mpiexec())} -n {{ranks}}"))
+
+    @classmethod
+    def cluster(cls, site: Site) -> "Place":
+        partition = slurm.partition(site.partition)
+        slurm.check_account(site.account, partition)
+        return cls(site.launcher_of_ranks(), site, partition)
+
+    def lack(self, shape: Shape) -> str | None:
+        """Return why ``shape`` cannot be had here, None where it can."""
+        if self.site is None or self.partition is None:
+            return None
+        if shape.nodes > self.partition.room:
+            return f"{shape.nodes} nodes: {self.partition.lack(shape.nodes)}"
+        cpus = shape.ranks_per_node * (self.site.cpus_per_task or 1)
+        if cpus > self.partition.cpus:
+            return f"{shape.words}: a node of partition {self.partition.name} has {self.partition.cpus} CPUs"
+        return None
+
+    def request(self, job: Job) -> dict[str, int | str]:
+        """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine."""
+        if self.site is None:
+            return {}
+        largest = Shape(job.nodes, job.ranks)
+        return self.site.request(largest.nodes, largest.ranks_per_node, math.ceil(2 * _seconds(job) / 60) + 5)
+
+
+def _seconds(job: Job) -> float:
+    return LAUNCH_S * len(job.shapes) + len(job.cases) * job.effort.seconds
+
+
+def _jobs(sweep: Sweep, place: Place) -> tuple[list[Job], list[Skip]]:
     """Return the jobs that have something to measure, and the cases that no job can."""
+    if place.site is None and sweep.nodes is not None:
+        raise BadInputError("nodes", sweep.nodes, "left out with profile local: say 'ranks', or use a profile of Slurm")
     jobs, skips = [], []
-    for transport, ranks in product(sweep.transports, sweep.ranks):
-        name = f"{transport}.p{ranks}"
+    for transport, shapes, variant in product(sweep.transports, _allocations(sweep), sweep.variants or (None,)):
+        largest = max([shape for shape in shapes if not place.lack(shape)] or shapes)
+        size = f"p{largest.ranks}" if sweep.nodes is None else f"n{largest}"
+        name = ".".join(filter(None, (transport, size, variant)))
         cases = []
-        for case in _cases(sweep, transport):
-            if reason := unmet(case, Layout.of(ranks)):
-                skips.append(Skip(case=case.id, job=name, reason=reason))
-            else:
-                check_memory(case, ranks, available_memory())
-                cases.append(case)
+        for shape, case in product(shapes, _cases(sweep, transport)):
+            shaped = replace(case, ranks=shape.ranks, nodes=shape.nodes) if sweep.nested else case
+            if reason := place.lack(shape) or unmet(shaped, Layout.of(shape.ranks, shape.ranks_per_node)):
+                skips.append(Skip(case=shaped.id, job=name, reason=reason))
+                continue
+            if place.site is None:
+                check_memory(shaped, shape.ranks, available_memory())
+            cases.append(shaped)
         if cases:
-            jobs.append(Job(name=name, ranks=ranks, seed=sweep.seed, effort=sweep.effort.effort(), cases=tuple(cases)))
+            job = Job(
+                name=name, ranks=largest.ranks, nodes=largest.nodes, variant=variant,
+                environment=sweep.variants[variant] if variant else {}, seed=sweep.seed, effort=sweep.effort.effort(),
+                cases=tuple(cases),
+            )  # fmt: skip
+            jobs.append(job)
     return jobs, skips
+
+
+def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:
+    """Yield the shapes that share an allocation, those that cannot be had among them."""
+    shapes = sweep.shapes()
+    if not sweep.nested:
+        yield from ([shape] for shape in shapes)
+        return
+    for each in sweep.ranks_per_node:
+        yield [shape for shape in shapes if shape.ranks_per_node == each]
 
 
 def _cases(sweep: Sweep, transport: str) -> Iterator[Case]:

@@ -1,5 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from schedules import EXAMPLES, of, recursive_doubling_of, ring_of
 
 from hpccoll.schedule import (
@@ -14,8 +18,10 @@ from hpccoll.schedule import (
     all_reduce,
     barrier,
     count,
+    crossings,
     dst,
     out_of_place,
+    wire_bytes,
 )
 
 GRAINS = 32  # elements of four bytes in a grain
@@ -58,6 +64,20 @@ def test_what_stays_inside_nodes_is_not_on_the_wire():
     assert found.sent[:, 1].tolist() == [2 * 256] * 4
     assert found.sent[:, 2].tolist() == [2 * 128] * 4
     assert found.wire_bytes == 4 * 256
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@given(st.integers(2, 9), st.integers(1, 4), st.integers(0, 5000), st.integers(1, 3), st.sampled_from([1, 2, 4, 8]))
+def test_bytes_between_nodes_follow_from_the_units_that_cross_for_every_size_and_cut(
+    name, ranks, per_node, elements, channels, itemsize
+):
+    example = EXAMPLES[name]
+    slices = [
+        replace(schedule, layout=replace(schedule.layout, node=tuple(me // per_node for me in range(ranks))))
+        for schedule in example.slices(ranks)
+    ]
+    cut = Cut(example.collective, elements, slices[0].units, channels * len(slices), itemsize)
+    assert wire_bytes([crossings(schedule) for schedule in slices], cut) == count(slices, cut).wire_bytes
 
 
 def test_a_copy_is_bytes_that_go_nowhere():

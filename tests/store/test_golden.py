@@ -16,4 +16,5 @@ def test_a_raw_file_of_schema_1_0_is_read():
     row = next(r for r in results.rows if r.case_id == "all_reduce.ring.mpi.cpu.float32.sum.4096B.out")
     assert (row.ranks, row.iterations, row.wrong, row.status, row.executed) == (2, 12, 0, "ok", "ring")
     assert row.algbw_Bps == row.busbw_Bps == pytest.approx(4096 / row.median_s)
+    assert {(r.wire_bytes_predicted, r.wire_bytes_measured) for r in results.rows} <= {(0, None), (None, None)}
     assert {r.floor for r in results.rows if r.algorithm == "null"} == {True}

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.raw import Raw
-from hpccoll.store.schema import COLUMNS
+from hpccoll.store.schema import COLUMNS, VERSION
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_the_root_says_what_the_file_is(file):
     with h5py.File(file) as opened:
         about = dict(opened.attrs)
     job = raws.job(raws.case(), raws.case(2048))
-    assert (about["schema"], about["schema_version"], about["status"]) == ("hpccoll-raw", "1.0", "complete")
+    assert (about["schema"], about["schema_version"], about["status"]) == ("hpccoll-raw", VERSION, "complete")
     assert about["job_sha256"] == job.sha256
     assert json.loads(about["job_json"])["name"] == "mpi.p2"
 
@@ -77,7 +77,7 @@ def test_every_column_has_its_dimensions_unit_and_meaning(file):
             assert tuple(data.dims[axis][0].name.rpartition("/")[2] for axis in range(data.ndim)) == column.dims
             assert data.attrs.get("units", "") == column.unit
             assert data.attrs["long_name"] == column.meaning
-        assert set(group) == {"case", "iteration", "rank", *(column.name for column in COLUMNS)}
+        assert set(group) == {"case", "iteration", "rank", "node_number", *(column.name for column in COLUMNS)}
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 2000, -1])
@@ -118,7 +118,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "has"),
-    [({"schema": "other"}, "it has other 1.0"), ({"schema_version": "2.0"}, "it has hpccoll-raw 2.0")],
+    [({"schema": "other"}, f"it has other {VERSION}"), ({"schema_version": "2.0"}, "it has hpccoll-raw 2.0")],
 )
 def test_another_schema_or_major_version_is_refused(file, changes, has):
     with h5py.File(file, "r+") as opened:
@@ -141,6 +141,29 @@ def test_what_a_later_minor_version_adds_is_passed_over(file):
         opened.create_group("summary")["x"] = 1
         opened["attempt_1"]["more"] = np.arange(2)
     assert len(hdf5.read(file).done) == 2
+
+
+def test_what_this_version_adds_is_absent_in_a_file_of_an_earlier_one_and_missed_in_its_own(file):
+    with h5py.File(file, "r+") as opened:
+        for column in COLUMNS:
+            if column.since:
+                del opened["attempt_1"][column.name]
+    with pytest.raises(BadInputError, match="a whole raw file"):
+        hdf5.read(file)
+    with h5py.File(file, "r+") as opened:
+        del opened["attempt_1"]["node_number"]
+        opened.attrs["schema_version"] = "1.0"
+    ((_, (outcome, _)),) = hdf5.read(file).attempts
+    assert (outcome.wire_sent, outcome.wire_received, outcome.counters) == ((), (), None)
+    assert outcome.wire_bytes_measured == raws.outcome().wire_bytes_measured
+
+
+def test_a_node_that_does_not_know_what_it_sent_is_not_a_number(tmp_path):
+    hdf5.write(raws.raw(raws.outcome(wire_sent=(None, 7.5), wire_received=())), tmp_path / "F.h5")
+    with h5py.File(tmp_path / "F.h5") as opened:
+        assert np.array_equal(opened["attempt_1/wire_sent"][0], [np.nan, 7.5], equal_nan=True)
+        assert np.isnan(opened["attempt_1/wire_received"][0]).all()
+        assert json.loads(opened["attempt_1/counters"][0]) == {"operations": 9, "tx_dropped": 0}
 
 
 KILLED = """
@@ -191,7 +214,7 @@ def test_xarray_reads_named_dimensions_and_units_without_a_warning(file):
         warnings.simplefilter("error")
         with xarray.open_datatree(file, engine="h5netcdf") as tree:
             data = tree["attempt_1"].to_dataset()
-            assert dict(data.sizes) == {"case": 2, "iteration": 4, "rank": 2}
+            assert dict(data.sizes) == {"case": 2, "iteration": 4, "rank": 2, "node_number": 2}
             assert data.start_ns.dims == ("case", "iteration", "rank")
             assert data.start_ns.units == "ns"
             assert data.max_ns.max("iteration")[0] == raws.times().max_ns.max()

@@ -3,7 +3,7 @@
 import pytest
 import raws
 
-from hpccoll.case import Plan, Skip
+from hpccoll.case import Launcher, Plan, Skip
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, leave_word
@@ -19,7 +19,8 @@ def sweep(tmp_path):
     """A sweep of two jobs: one ended in its third case, the other has left nothing; one case was never planned."""
     out = tmp_path / "sweep"
     first, second = raws.job(*CASES, name="mpi.p2"), raws.job(*CASES[:2], name="mpi.p3", ranks=3)
-    plan = Plan(name="sweep", profile="local", jobs=(first, second), launch={}, estimated_s=1.0,
+    plan = Plan(name="sweep", profile="local", jobs=(first, second), launcher=Launcher(command="mpiexec"),
+                resources={}, estimated_s=1.0,
                 skips=(Skip(case="x", job="mpi.p3", reason="needs a power of two"),))  # fmt: skip
     (out / "raw").mkdir(parents=True)
     (out / "plan.json").write_text(plan.to_json())
@@ -140,7 +141,7 @@ def test_failures_stay_in_the_finished_file(tmp_path):
     out = tmp_path / "F.h5"
     journal = Journal(out, raws.job(CASES[0]))
     journal.begin(raws.attempt(1))
-    leave_word(out, Failure(case_id=CASES[0].id, rank=1, message="no"))
+    leave_word(out, Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1))
     journal.close(remove=False)
     journal = Journal(out, raws.job(CASES[0]))
     journal.begin(raws.attempt(2))

@@ -15,11 +15,11 @@ TABLE = re.compile(r"(?<=<!-- columns -->\n).*(?=<!-- /columns -->)", re.DOTALL)
 
 def columns():
     """Return the columns as a Markdown table."""
-    lines = ["| name | dimensions | type | unit | absent | meaning |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| name | dimensions | type | unit | absent | since | meaning |", "| --- " * 7 + "|"]
     for c in COLUMNS:
         dtype = "uint8" if c.dtype == "bool" else "string" if c.dtype == "str" else c.dtype
         absent = "" if c.absent is None else "empty" if c.absent == "" else str(c.absent)
-        lines.append(f"| {c.name} | {', '.join(c.dims)} | {dtype} | {c.unit} | {absent} | {c.meaning} |")
+        lines.append(f"| {c.name} | {', '.join(c.dims)} | {dtype} | {c.unit} | {absent} | 1.{c.since} | {c.meaning} |")
     return "\n".join(lines) + "\n"
 
 
@@ -41,7 +41,7 @@ def test_every_field_that_is_measured_has_a_column():
 def test_every_column_has_a_meaning_and_an_absent_value_that_its_type_can_hold():
     for column in COLUMNS:
         assert column.meaning
-        assert set(column.dims) <= {"case", "iteration", "rank"}
+        assert set(column.dims) <= {"case", "iteration", "rank", "node_number"}
         if column.dtype not in ("str", "bool") and column.absent is not None:
             assert np.array(column.absent).astype(column.dtype) == column.absent or np.isnan(column.absent)
 

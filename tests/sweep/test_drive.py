@@ -66,7 +66,7 @@ def test_what_a_leftover_starts_as_it_ends_is_ended_too(tmp_path):
 
 
 def test_the_command_is_snakemakes_with_what_it_is_given():
-    command = drive.snakemake_command(Path("a.yaml"), "local", Path("results/a"), ["--cores", "2"])
+    command = drive.snakemake_command(Path("a.yaml"), "local", None, Path("results/a"), ["--cores", "2"])
     assert command[:3] == [sys.executable, "-m", "snakemake"]
     assert command[-4:] == ["--nolock", "raw", "--cores", "2"]
     assert "out=results/a" in command

@@ -40,7 +40,7 @@ def test_a_job_is_a_number_of_ranks_and_its_cases_are_the_product(planned):
         ("mpi.p3", 3, 4, 8),
     ]
     assert len({case.id for job in plan.jobs for case in job.cases}) == 8
-    assert plan.launch == {"mpi.p2": "mpiexec -n 2", "mpi.p3": "mpiexec -n 3"}
+    assert [plan.launcher.line(*job.shapes) for job in plan.jobs] == ["mpiexec -n 2 hpccoll", "mpiexec -n 3 hpccoll"]
 
 
 def test_the_same_sweep_file_gives_the_same_plan(planned):
@@ -108,8 +108,10 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     assert said.code == 0
     assert said.out.splitlines() == [
         "some: 3 cases in 2 jobs, 1 cases skipped, at most 4 s",
-        "mpi.p2: 2 cases on 2 ranks: mpiexec -n 2 hpccoll run --job ...",
-        "mpi.p3: 1 cases on 3 ranks: mpiexec -n 3 hpccoll run --job ...",
+        "mpi.p2: 2 cases on 2 ranks on 1 node",
+        "  mpiexec -n 2 hpccoll run --job ...",
+        "mpi.p3: 1 cases on 3 ranks on 1 node",
+        "  mpiexec -n 3 hpccoll run --job ...",
         "skipped in mpi.p3: all_reduce.picky.mpi.cpu.float32.sum.8B.out: picky needs a power-of-two number of workers",
     ]
     assert not (tmp_path / "results").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.case import Case, Job, Plan
+from hpccoll.case import Case, Job, Launcher, Plan
 from hpccoll.sweep.progress import Tally, shown
 
 
@@ -11,7 +11,11 @@ def tally(tmp_path):
     cases = tuple(Case(collective="all_reduce", algorithm="ring", bytes=8 * 2**i) for i in range(10))
     jobs = tuple(Job(name=name, ranks=2, cases=cases) for name in ("a", "b"))
     (tmp_path / "raw").mkdir()
-    return Tally(Plan(name="x", profile="local", jobs=jobs, skips=(), launch={}, estimated_s=1), tmp_path)
+    launcher = Launcher(command="mpiexec")
+    plan = Plan(
+        name="x", profile="local", jobs=jobs, skips=(), launcher=launcher, resources={}, estimated_s=1
+    )  # fmt: skip
+    return Tally(plan, tmp_path)
 
 
 def write(journal, text):

@@ -47,7 +47,8 @@ def test_a_range_of_sizes_rises_by_its_factor(sweep_file):
 BAD = {
     "unknown key": (LEAST + "frob: 1", ["frob", "1", "no such key", "collectives", "effort"]),
     "unknown key of a section": (LEAST + "effort: {second: 1}", ["effort.second", "min_iterations", "seconds"]),
-    "a range without an end": (LEAST + "bytes: {from: 8, too: 9}", ["bytes.to", "it must be there"]),
+    "a misspelt end": (LEAST + "bytes: {from: 8, too: 9}", ["bytes.too", "9", "no such key", "from, to, factor"]),
+    "a range without an end": (LEAST + "bytes: {from: 8}", ["bytes.to", "it must be there"]),
     "another key in a range": (LEAST + "bytes: {from: 8, to: 9, by: 2}", ["bytes.by", "from, to, factor"]),
     "a missing key": ("bytes: 8\nranks: 2", ["algorithms", "it must be there", "hpccoll list"]),
     "unknown collective": (LEAST + "collectives: all_redus", ["collective", "'all_redus'", "all_gather"]),

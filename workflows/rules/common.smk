@@ -8,6 +8,8 @@ from pathlib import Path
 # A workflow that imports this one as a module says in its config where the sweep file is: {sweep: FILE, out: DIR}.
 CONFIG = Path(config.get("sweep") or (workflow.configfiles or [Path(workflow.basedir) / "config" / "default.yaml"])[-1])
 OUT = config.get("out", f"results/{CONFIG.stem}")
+# Where it runs: the profile of that name has to be given to Snakemake, too.
+PLACE = [f"--profile={config.get('profile', 'local')}", *([f"--site={config['site']}"] if config.get("site") else [])]
 
 # hpccoll and mpiexec are those of the environment that Snakemake runs in; the variable marks every process of this
 # sweep, so that the next one can find what a killed one left running.
@@ -15,8 +17,20 @@ PROGRAMS = shlex.quote(str(Path(sys.executable).parent))
 shell.prefix(f"export PATH={PROGRAMS}:$PATH HPCCOLL_SWEEP={shlex.quote(str(Path(OUT).resolve()))}; ")
 
 
+# Only measuring is submitted to Slurm.
+localrules:
+    all,
+    plan,
+    raw,
+    report,
+
+
 def results(_wildcards):
     return OUT
+
+
+def place(_wildcards):
+    return PLACE
 
 
 def raw_files(_wildcards):
@@ -24,5 +38,12 @@ def raw_files(_wildcards):
     return [f"{OUT}/raw/{job['name']}.h5" for job in plan["jobs"]]
 
 
-def launch(wildcards, input):
-    return json.loads(Path(input.plan).read_text())["launch"][wildcards.job]
+def asked(name, otherwise):
+    """What a job asks of Slurm under this name; what it is otherwise, which says nothing, for jobs on this machine."""
+
+    def ask(wildcards):
+        plan = Path(OUT) / "plan.json"
+        resources = json.loads(plan.read_text())["resources"] if plan.exists() else {}
+        return resources.get(wildcards.job, {}).get(name, otherwise)
+
+    return ask

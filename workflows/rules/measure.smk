@@ -1,5 +1,4 @@
-# Outputs are update(): Snakemake would otherwise delete what was measured before it runs a rule again. Exit code 3 is a
-# verdict on what was measured: the file is there, and says it.
+# Outputs are update(): Snakemake would otherwise delete what was measured before it runs a rule again.
 
 
 checkpoint plan:
@@ -11,8 +10,9 @@ checkpoint plan:
         f"{OUT}/logs/plan.log",
     params:
         out=results,
+        place=place,
     shell:
-        "hpccoll plan {input:q} --out {params.out:q} > {log:q} 2>&1"
+        "hpccoll plan {input:q} {params.place:q} --out {params.out:q} > {log:q} 2>&1"
 
 
 rule measure:
@@ -22,11 +22,20 @@ rule measure:
         update(f"{OUT}/raw/{{job}}.h5"),
     log:
         f"{OUT}/logs/{{job}}.log",
-    params:
-        job=f"{OUT}/jobs/{{job}}.json",
-        launch=launch,
+    resources:
+        mpi=asked("mpi", ""),
+        nodes=asked("nodes", 1),
+        tasks=asked("tasks", 1),
+        cpus_per_task=asked("cpus_per_task", 1),
+        runtime=asked("runtime", 0),
+        mem_mb=asked("mem_mb", 0),
+        slurm_partition=asked("slurm_partition", ""),
+        slurm_account=asked("slurm_account", ""),
+        qos=asked("qos", None),
+        constraint=asked("constraint", None),
+        slurm_extra=asked("slurm_extra", ""),
     shell:
-        "{params.launch} hpccoll run --job {params.job:q} --out {output:q} > {log:q} 2>&1 || [ $? -eq 3 ]"
+        "hpccoll launch {input.plan:q} {wildcards.job:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule raw:

@@ -1,0 +1,126 @@
+"""Files that people write, as YAML: read into a model, or refused in one line that names the key and what would do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from hpccoll.errors import BadInputError
+
+Item = TypeVar("Item")
+
+
+def _list(value: object) -> object:
+    """Take one thing for a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
+def _once(values: list[Item]) -> list[Item]:
+    """What is named twice is meant once."""
+    return list(dict.fromkeys(values))
+
+
+class _OrOne:
+    """Says in the JSON schema that one thing does for a list of one."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        return {"anyOf": [schema["items"], schema]}
+
+
+def _setting(value: object) -> object:
+    """YAML reads 1 as a number; the value of a variable is its text."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+OneOrMore = Annotated[list[Item], BeforeValidator(_list), Field(min_length=1), AfterValidator(_once), _OrOne()]
+Setting = Annotated[str, BeforeValidator(_setting, json_schema_input_type=str | int | float)]
+
+
+class Section(BaseModel):
+    """A file, or what stands below one of its keys; no other keys than its fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+Document = TypeVar("Document", bound=Section)
+
+
+def load(path: Path, model: type[Document], key: str) -> Document:
+    """Read a file into ``model``.
+
+    Args:
+        path: of the file.
+        model: what it is to be.
+        key: what the file is given by on the command line, such as ``CONFIG``.
+
+    Raises:
+        BadInputError: names the file, the key, the value and what would be valid.
+    """
+    try:
+        content: Any = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise BadInputError(key, str(path), f"a YAML file that can be read ({error.strerror})") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInputError(key, str(path), f"a YAML file ({' '.join(str(error).split())})") from None
+    if not isinstance(content, dict):
+        raise BadInputError(key, str(path), "a YAML file of keys and values: " + ", ".join(_names(model)))
+    try:
+        return model(**content)
+    except ValidationError as error:
+        raise _complaint(path, model, error) from None
+
+
+_OF_A_KEY = ("extra_forbidden", "missing")
+"""Complaints whose place ends with a key of the section, and not with the section."""
+
+
+def _complaint(path: Path, model: type[Section], error: ValidationError) -> BadInputError:
+    """Return the first complaint of pydantic's as one of ours: what is misspelt before what is missing for it."""
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
+    place = [str(word) for word in first["loc"] if not (isinstance(word, str) and "[" in word)]
+    key = f"{path}: {'.'.join(place)}" if place else str(path)
+    names = _names(_owner(model, place[: -1 if first["type"] in _OF_A_KEY else None]))
+    if first["type"] == "extra_forbidden":
+        return BadInputError(key, first["input"], f"no such key, choose from {', '.join(names)}")
+    if first["type"] == "missing":
+        return BadInputError(key, None, f"it must be there: {names[place[-1]]}")
+    if first["type"] == "model_type":
+        return BadInputError(key, first["input"], f"keys and values: {', '.join(names)}")
+    inner = first.get("ctx", {}).get("error")
+    if isinstance(inner, BadInputError):
+        return BadInputError(key if place else f"{key}: {inner.key}", inner.value, inner.expected)
+    return BadInputError(key, first["input"], first["msg"].removeprefix("Value error, "))
+
+
+def _names(model: type[Section]) -> dict[str, str]:
+    """Return the keys of a section, each with its description."""
+    return {field.alias or name: field.description or "" for name, field in model.model_fields.items()}
+
+
+def _owner(model: type[Section], place: list[str]) -> type[Section]:
+    """Return the section that is found at ``place``, or the last one on the way."""
+    for word in place:
+        below = (field.annotation for name, field in model.model_fields.items() if word == (field.alias or name))
+        model = next((section for annotation in below for section in _sections(annotation)), model)
+    return model
+
+
+def _sections(annotation: Any) -> Iterator[type[Section]]:
+    """Yield the sections that a type names, anywhere in it."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _sections(part)

@@ -1,0 +1,115 @@
+"""Follow: keep a record of the Slurm jobs of a sweep, cancel those that can never start, and leave none behind."""
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from hpccoll.errors import BadInputError
+from hpccoll.store.scheduler import Scheduled, read_scheduled, write_scheduled
+from hpccoll.sweep import slurm
+
+HOPELESS = (
+    "ReqNodeNotAvail", "PartitionDown", "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit",
+    "BadConstraints", "AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed", "AssocMaxNodePerJobLimit",
+    "NodeDown", "JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied",
+)  # fmt: skip
+"""Reasons for waiting that only people end: Snakemake would wait with the job for ever."""
+
+
+class Follower:
+    """Asks Slurm now and then what has become of the jobs of the sweep into ``out``.
+
+    Args:
+        out: the directory of the results.
+        every_s: seconds between two questions.
+        patience_s: seconds that a job may wait for a reason that only people end.
+    """
+
+    def __init__(self, out: Path, every_s: float = 5.0, patience_s: float = 60.0) -> None:
+        self.out, self.every_s, self.patience_s = out, every_s, patience_s
+        self.prefix = slurm.job_prefix(out)
+        self._known = {job.id: job for job in read_scheduled(out)}
+        self._asked = 0.0
+        self._waits: dict[str, float] = {}  # since when a job has waited without hope
+
+    def look(self) -> None:
+        """Ask, unless that was just now; a controller that does not answer is asked again later."""
+        if time.monotonic() - self._asked >= self.every_s:
+            self.look_now()
+
+    def look_now(self) -> None:
+        with suppress(BadInputError):
+            queue = slurm.queued(self.prefix)
+            self._note(queue)
+            self._give_up(queue)
+        self._asked = time.monotonic()
+
+    def _note(self, queue: Sequence[slurm.Queued]) -> None:
+        before = dict(self._known)
+        for seen in queue:
+            known = self._known.get(seen.id)
+            if known is None or known.state not in (seen.state, "CANCELLED"):
+                self._known[seen.id] = self._scheduled(seen)
+        if before != self._known:
+            with suppress(OSError):  # a full disk: the jobs themselves will say so
+                write_scheduled(self.out, self._known.values())
+
+    def _scheduled(self, seen: slurm.Queued) -> Scheduled:
+        """Return the record of a job; squeue has its state first, the controller the rest."""
+        facts = slurm.show_job(seen.id)
+        reason = facts.get("Reason", seen.reason)
+        return Scheduled(
+            job=seen.job,
+            id=seen.id,
+            state=seen.state,
+            reason="" if reason in ("None", "TimeLimit") else reason,
+            hosts="" if facts.get("NodeList", "(null)") == "(null)" else facts["NodeList"],
+            limit=facts.get("TimeLimit", ""),
+            log=facts.get("StdOut", ""),
+        )
+
+    def _give_up(self, queue: Sequence[slurm.Queued]) -> None:
+        """Cancel the jobs that have waited too long for what only people mend."""
+        now = time.monotonic()
+        stuck = {job.id: job for job in queue if job.state == "PENDING" and job.reason.partition(",")[0] in HOPELESS}
+        self._waits = {number: self._waits.get(number, now) for number in stuck}
+        for number in [number for number, since in self._waits.items() if now - since >= self.patience_s]:
+            reason = f"it waited {self.patience_s:g} s, and Slurm says: {stuck[number].reason}"
+            self._cancel([stuck[number]], reason)
+
+    def _cancel(self, jobs: Sequence[slurm.Queued], reason: str) -> None:
+        slurm.cancel([job.id for job in jobs])
+        for job in jobs:
+            known = self._known.get(job.id) or self._scheduled(job)
+            self._known[job.id] = replace(known, state="CANCELLED", reason=reason)
+        with suppress(OSError):
+            write_scheduled(self.out, self._known.values())
+
+    def end(self, reason: str) -> None:
+        """Leave nothing behind, and note how everything ended; where Slurm does not answer, say so."""
+        try:
+            self.end_all(reason)
+        except BadInputError as error:
+            print(f"hpccoll: {error}", file=sys.stderr)
+        self.look_now()
+
+    def end_all(self, reason: str, seconds: float = 60.0) -> list[str]:
+        """Cancel every job of sweeps into this directory, wait until each has ended, and return what they were.
+
+        Raises:
+            BadInputError: where Slurm does not answer, or a job has not ended in time.
+        """
+        ended: dict[str, str] = {}
+        until = time.monotonic() + seconds
+        while alive := [job for job in slurm.queued(self.prefix) if job.alive]:
+            if time.monotonic() > until:
+                numbers = ", ".join(job.id for job in alive)
+                raise BadInputError("Slurm jobs", numbers, f"ended {seconds:g} s after they were cancelled: see squeue")
+            fresh = [job for job in alive if job.id not in ended]
+            self._cancel(fresh, reason)
+            ended |= {job.id: f"Slurm job {job.id} ({job.job}, {job.state.lower()})" for job in fresh}
+            time.sleep(0.5)
+        return list(ended.values())

@@ -1,0 +1,185 @@
+"""Launch: start the ranks of a job, shape after shape, where the job is; on Slurm, on the first node of the allocation.
+
+What was measured is in the raw file or its journal, whatever becomes of a launch: the next shape is tried all the same.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpccoll.case import Job, Launcher, Plan, Shape
+from hpccoll.errors import BadInputError
+from hpccoll.store.journal import LAUNCHER, forget_words, journal_path, leave_word
+from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.results import best_of, read_raw
+from hpccoll.sweep import slurm
+
+CHECK_S = 60.0
+"""How long two ranks have to find each other; ranks of an MPI that speaks another PMI may wait for ever."""
+
+
+def launch(plan_file: Path, name: str, out: Path) -> bool:
+    """Measure what is missing of job ``name`` of a plan into the raw file ``out``; return whether it is complete.
+
+    Raises:
+        BadInputError: where there is no such job, or the ranks of this site do not find each other.
+    """
+    plan = Plan.load(plan_file)
+    job = plan.job(name)
+    forget_words(out, "launch")
+    left = [shape for shape in job.shapes if _left(job, shape, _read(out))]
+    try:
+        hosts = slurm.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
+        start = Start(plan.launcher, job, hosts)
+        if left and plan.launcher.slurm and job.ranks > 1:
+            start.check()
+        for shape in left:
+            said = start.measure(shape, plan_file.parent / "jobs" / f"{name}.json", out)
+            if said:
+                _leave(out, f"the launch of {shape.words} {said}")
+            if (raw := _read(out)) and raw.ended:
+                break  # there is no time for another
+    except BadInputError as error:
+        _leave(out, str(error))
+        raise
+    return _settled(out)
+
+
+def _read(out: Path) -> Raw | None:
+    best = best_of(out)
+    return read_raw(best) if best and best.exists() else None
+
+
+def _left(job: Job, shape: Shape, raw: Raw | None) -> bool:
+    """Return whether a case of ``shape`` has no outcome yet."""
+    done = raw.done if raw else set()
+    return any(case.id not in done for case in job.cases if job.shape(case) == shape)
+
+
+def _settled(out: Path) -> bool:
+    """Return whether the raw file is complete.
+
+    A partial one is removed, for its journal holds all of it: what the workflow finds there is whole.
+    """
+    raw = _read(out)
+    if raw is not None and raw.complete:
+        return True
+    if journal_path(out).exists():
+        out.unlink(missing_ok=True)
+    return False
+
+
+def _leave(out: Path, message: str) -> None:
+    with suppress(OSError):  # it has been printed
+        out.parent.mkdir(parents=True, exist_ok=True)
+        leave_word(out, Failure(case_id="", rank=LAUNCHER, message=message))
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Starts the ranks of a job on the first of its hosts."""
+
+    launcher: Launcher
+    job: Job
+    hosts: Sequence[str]  # none where the launcher knows them
+
+    def check(self) -> None:
+        """See that two ranks, on two nodes where there are, know of each other.
+
+        Raises:
+            BadInputError: with what they said.
+        """
+        shape = Shape(min(2, self.job.nodes), 2)
+        line = self._line(shape, "--check")
+        said = _run(self._command(line), self._environment, CHECK_S)
+        if said is not None:
+            types = ", ".join(slurm.mpi_types())
+            raise BadInputError(
+                "launcher", self.launcher.command.partition(" -N ")[0],
+                f"one by which two ranks find each other: their launch {said}; srun --mpi can be {types}",
+            )  # fmt: skip
+
+    def measure(self, shape: Shape, job_file: Path, out: Path) -> str | None:
+        """Run the cases of ``shape``, and return how the launch failed, None where it did not."""
+        line = self._line(shape, "--job", str(job_file), "--out", str(out))
+        print(f"$ {line}", flush=True)
+        return _run(self._command(line), self._environment)
+
+    def _line(self, shape: Shape, *arguments: str) -> str:
+        hosts = self.hosts[: shape.nodes]
+        asked = ["--shape", str(shape), *(["--hosts", ",".join(hosts)] if hosts else [])]
+        return f"{self.launcher.line(shape, hosts)} run {shlex.join([*asked, *arguments])}"
+
+    def _command(self, line: str) -> list[str]:
+        """Return the shell that runs ``line``: one of a login, where modules are."""
+        if not self.launcher.setup:
+            return ["bash", "-c", f"exec {line}"]
+        return ["bash", "-lc", " && ".join([f"export PATH={shlex.quote(os.environ['PATH'])}", *self.launcher.setup,
+                                            f"exec {line}"])]  # fmt: skip
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self.job.environment}
+
+
+VERDICT = 3
+"""The exit code of ranks that ran, where a result is wrong or they were told to end: the files say which."""
+
+
+def _run(command: Sequence[str], environment: dict[str, str], seconds: float | None = None) -> str | None:
+    """Run a launch, letting its output pass, and return how it failed, in the words that tell most; None for a success.
+
+    Args:
+        command: of the launcher.
+        environment: its variables.
+        seconds: that it has, None for as many as it takes.
+    """
+    said: deque[str] = deque(maxlen=200)
+    late = False
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as child:
+        listener = threading.Thread(target=_pass_on, args=(child, said), daemon=True)
+        listener.start()
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            late = True
+            child.terminate()
+            child.wait()
+        listener.join(LAST_WORDS_S)  # whom a killed launcher leaves behind may hold the pipe for ever
+    if child.returncode in (0, VERDICT):
+        return None
+    how = f"did not end within {seconds:g} s" if late else _ended(child.returncode)
+    told = _telling(said)
+    return f"{how}: {told}" if told else how
+
+
+LAST_WORDS_S = 2.0
+"""How long what a launch still has to say is listened to when it has ended."""
+
+
+def _pass_on(child: subprocess.Popen[str], said: deque[str]) -> None:
+    """Let what a launch says pass to our own stderr, and remember it."""
+    for words in child.stderr or ():
+        sys.stderr.write(words)
+        sys.stderr.flush()
+        said.append(words.strip())
+
+
+def _ended(code: int) -> str:
+    return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def _telling(said: Sequence[str]) -> str | None:
+    """Return the line that tells most: ours, or a rank's last words, or the last one."""
+    ours = (line.removeprefix("hpccoll: ") for line in said if line.startswith("hpccoll: "))
+    ranks = (line for line in said if line.startswith("r") and " | " in line)
+    return next(ours, None) or next(ranks, None) or next(filter(None, reversed(said)), None)

@@ -1,0 +1,252 @@
+"""Slurm, as its own commands tell of it: partitions and their nodes, jobs and what became of them."""
+
+import getpass
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpccoll.errors import BadInputError
+
+ANSWER_S = 30.0
+"""How long a controller has for an answer; a busy one takes seconds."""
+
+
+def ask(*command: str) -> str:
+    """Run a command of Slurm's and return what it prints.
+
+    Raises:
+        BadInputError: where it is not on PATH, the controller does not answer, or it refuses.
+    """
+    if shutil.which(command[0]) is None:
+        raise BadInputError("Slurm", command[0], "a command on PATH: load Slurm's module, or use --profile local")
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=ANSWER_S, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise BadInputError(
+            "Slurm", " ".join(command), f"a controller that answers within {ANSWER_S:g} s: see 'scontrol ping'"
+        ) from None
+    if ended.returncode:
+        said = " ".join((ended.stderr.strip() or ended.stdout.strip()).split())
+        raise BadInputError("Slurm", " ".join(command), f"a request that Slurm grants: {said}")
+    return ended.stdout
+
+
+def _records(text: str) -> Iterator[dict[str, str]]:
+    """Yield the records that ``scontrol -o`` prints, a line each, of words ``Key=value``."""
+    for line in text.splitlines():
+        pairs = re.findall(r"(?:^| )(\w[\w:/]*)=(.*?)(?= \w[\w:/]*=|$)", line)
+        if pairs:
+            yield dict(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition: what a job in it can get.
+
+    Args:
+        name: its name.
+        nodes: that belong to it.
+        usable: those of them that are not down or drained.
+        cpus: of the smallest usable node.
+        largest: the most nodes that a job may have, None without such a limit.
+        accounts: those that may use it, None for all.
+    """
+
+    name: str
+    nodes: int
+    usable: int
+    cpus: int
+    largest: int | None
+    accounts: tuple[str, ...] | None
+
+    @property
+    def room(self) -> int:
+        """The most nodes that a job can have now."""
+        return min(self.usable, self.largest or self.usable)
+
+    def lack(self, nodes: int) -> str:
+        """Return why a job cannot have so many nodes."""
+        if self.largest is not None and nodes > self.largest:
+            return f"partition {self.name} gives a job at most {self.largest} nodes"
+        gone = self.nodes - self.usable
+        return f"partition {self.name} has {self.nodes} nodes" + (f", {gone} of them down or drained" if gone else "")
+
+
+UNUSABLE = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING", "POWERED_DOWN_BAD")
+"""States, as sinfo prints them, of nodes on which no job can start."""
+
+
+def partition(name: str | None) -> Partition:
+    """Return a partition, the cluster's default one where ``name`` is None.
+
+    Raises:
+        BadInputError: where there is none of that name, or Slurm does not answer.
+    """
+    found = {record["PartitionName"]: record for record in _records(ask("scontrol", "-o", "show", "partition"))}
+    defaults = [known for known, record in found.items() if record.get("Default") == "YES"]
+    chosen = name or (defaults[0] if defaults else None)
+    if chosen is None or chosen not in found:
+        raise BadInputError("partition", chosen, found)
+    record = found[chosen]
+    nodes = dict(_nodes(chosen))
+    usable = [cpus for state, cpus in nodes.values() if not _unusable(state)]
+    limit, allowed = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
+    return Partition(
+        name=chosen,
+        nodes=len(nodes),
+        usable=len(usable) if record.get("State", "UP") == "UP" else 0,
+        cpus=min(usable, default=0),
+        largest=int(limit) if limit.isdecimal() else None,
+        accounts=None if allowed == "ALL" else tuple(allowed.split(",")),
+    )
+
+
+def _nodes(name: str) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Yield the nodes of a partition, each with its state and its CPUs."""
+    for line in ask("sinfo", "-h", "-N", "-p", name, "-o", "%N|%T|%c").splitlines():
+        node, state, cpus = line.split("|")
+        yield node, (state, int(cpus))
+
+
+def _unusable(state: str) -> bool:
+    """Return whether no job can start on a node of this state; a trailing * says that it does not respond."""
+    return state.endswith("*") or state.rstrip("~#!%$@^-+").upper() in UNUSABLE
+
+
+def accounting() -> bool:
+    """Return whether the cluster keeps accounts and finished jobs in a database that answers."""
+    if shutil.which("sacct") is None:
+        return False
+    said = subprocess.run(["sacct", "-X", "-n", "-S", "now"], capture_output=True, text=True, check=False)
+    return said.returncode == 0
+
+
+def check_account(account: str | None, where: Partition) -> None:
+    """See that an account can be charged.
+
+    Raises:
+        BadInputError: where the cluster does not know it; without a database, where the partition does not name it.
+    """
+    if account is None:
+        return
+    if accounting():
+        said = ask("sacctmgr", "-n", "-P", "show", "associations", f"user={getpass.getuser()}", "format=account")
+        known = sorted(set(said.split()))
+        expected = "an account of yours: " + (", ".join(known) or "you have none")
+    else:
+        known = list(where.accounts or ())
+        expected = f"left out: this cluster keeps no accounts, and partition {where.name} names "
+        expected += ", ".join(known) or "none"
+    if account not in known:
+        raise BadInputError("account", account, expected)
+
+
+def check_request(resources: Mapping[str, int | str]) -> None:
+    """Let Slurm itself look at a job, without submitting it.
+
+    Raises:
+        BadInputError: where it would refuse, with its reason.
+    """
+    options = {
+        "nodes": "--nodes", "tasks": "--ntasks", "runtime": "--time", "slurm_partition": "--partition",
+        "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint",
+    }  # fmt: skip
+    asked = [f"{option}={resources[name]}" for name, option in options.items() if name in resources]
+    try:
+        ask("sbatch", "--test-only", *asked, *str(resources["slurm_extra"]).split(), "--wrap=true")
+    except BadInputError as error:
+        reason = re.sub(r"(allocation failure|sbatch: error|error): ", "", error.expected)
+        raise BadInputError("job", " ".join(asked), reason) from None
+
+
+def job_prefix(out: Path) -> str:
+    """Return what the names of the Slurm jobs of sweeps into ``out`` begin with."""
+    return "hpccoll-" + hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A Slurm job, as squeue has it: pending, running, or ended not long ago."""
+
+    id: str
+    job: str  # of ours
+    state: str  # RUNNING, PENDING, COMPLETED, FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, CANCELLED, ...
+    reason: str  # why it is pending, or ended so
+
+    @property
+    def alive(self) -> bool:
+        return self.state in ALIVE
+
+
+ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "REQUEUED", "RESIZING", "SIGNALING")
+"""States of a job that has not ended."""
+
+COMMENT = re.compile(r"rule_measure_wildcards_(.+)")
+"""How Snakemake's Slurm plugin says in a job's comment which of ours it is."""
+
+
+def queued(prefix: str) -> list[Queued]:
+    """Return the Slurm jobs whose names begin with ``prefix``.
+
+    Raises:
+        BadInputError: where Slurm does not answer.
+    """
+    said = ask("squeue", "--me", "--states=all", "-h", "-o", "%i|%j|%T|%r|%k")
+    rows = (line.split("|", 4) for line in said.splitlines() if line.count("|") >= 4)
+    return [
+        Queued(number, job[1] if (job := COMMENT.search(comment)) else "", state, reason)
+        for number, name, state, reason, comment in rows
+        if name.startswith(prefix)
+    ]
+
+
+def cancel(ids: Sequence[str]) -> None:
+    """Cancel jobs; those that have ended meanwhile do not matter."""
+    if ids:
+        subprocess.run(["scancel", *ids], capture_output=True, check=False, timeout=ANSWER_S)
+
+
+def show_job(number: str) -> dict[str, str]:
+    """Return what Slurm knows of a job, by its own words; nothing where it knows it no more."""
+    try:
+        return next(_records(ask("scontrol", "-o", "show", "job", number)), {})
+    except BadInputError:
+        return {}
+
+
+def allocated_hosts(number: str) -> tuple[str, ...]:
+    """Return the names of the nodes of a job, in Slurm's order.
+
+    Raises:
+        BadInputError: where Slurm does not answer or knows no such job.
+    """
+    nodes = next(_records(ask("scontrol", "-o", "show", "job", number)))["NodeList"]
+    return tuple(ask("scontrol", "show", "hostnames", nodes).split())
+
+
+def mpi_types() -> list[str]:
+    """Return what ``srun --mpi`` can be here.
+
+    Raises:
+        BadInputError: where srun is not there or does not answer.
+    """
+    shutil.which("srun") or ask("srun", "--mpi=list")
+    listed = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, check=False, timeout=ANSWER_S)
+    words = [line.strip() for line in (listed.stdout + listed.stderr).splitlines()]
+    return [word for word in words if re.fullmatch(r"\w+", word)]
+
+
+def configuration() -> dict[str, str]:
+    """Return the controller's settings, by their names in slurm.conf.
+
+    Raises:
+        BadInputError: where Slurm does not answer.
+    """
+    pairs = (line.partition("=") for line in ask("scontrol", "show", "config").splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
