@@ -33,8 +33,13 @@ def ask(*command: str) -> str:
         ) from None
     if ended.returncode:
         said = " ".join((ended.stderr.strip() or ended.stdout.strip()).split())
-        raise BadInputError("Slurm", " ".join(command), f"a request that Slurm grants: {said}")
+        wanted = "a controller that answers" if SILENT.search(said) else "a request that Slurm grants"
+        raise BadInputError("Slurm", " ".join(command), f"{wanted}: {said}")
     return ended.stdout
+
+
+SILENT = re.compile("contact slurm controller|configuration source|Connection refused|timed out|DNS SRV", re.IGNORECASE)
+"""What the commands say where there is no controller, or none that answers."""
 
 
 def _records(text: str) -> Iterator[dict[str, str]]:

@@ -1,0 +1,230 @@
+"""The command line: up, run, status, down."""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import cluster
+import enter
+import kernel
+from calibrate import calibrate, warning
+from errors import BrokenError, RefusedError
+from host import ENVIRONMENT, Host
+from place import Place
+from wires import MTU, bits_per_second, wire
+
+NEEDS = {
+    "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "sinfo": "slurm-wlm", "munged": "munge",
+    "ip": "iproute2", "tc": "iproute2",
+}  # fmt: skip
+"""Programs, and the packages of Debian that have them."""
+PMIX = ["lib/*/libpmix.so", "lib*/libpmix.so"]
+"""Where that library is, below /usr; srun --mpi=pmix loads it."""
+MAX_NODES, MAX_CPUS = 64, 256
+NOT_UP = 3
+"""The exit code of status where there is no whole testbed."""
+
+EXAMPLES = """\
+examples:
+  testbed up --nodes 4 --rate 100mbit
+  testbed run srun -N 4 hostname
+  testbed run bash                      # the head host, interactively
+  testbed status
+  testbed down
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise RefusedError(message)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="testbed", description="A small real Slurm cluster on this machine, with metered wires.", epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    commands = parser.add_subparsers(dest="command", required=True, metavar="up|run|status|down")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        command.add_argument("--name", default="hpccoll", help="which testbed, where there are several (%(default)s)")
+        return command
+
+    up = add("up", "Bring a testbed up.")
+    up.add_argument("--nodes", default="4", help=f"how many, 1 to {MAX_NODES} (%(default)s)")
+    up.add_argument("--cpus", default="2", help=f"of each, as Slurm sees it, 1 to {MAX_CPUS} (%(default)s)")
+    up.add_argument("--rate", default="1gbit", help="of every wire: 10mbit to 10gbit, or none (%(default)s)")
+    run = add("run", "Run a command on the head host.")
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="CMD...")
+    status = add("status", "Say what is up; exit with 3 where it is not.")
+    status.add_argument("--json", action="store_true", help="for programs")
+    add("down", "Take a testbed down, whatever is left of it.")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what is asked and return the exit code."""
+    try:
+        options = _parser().parse_args(arguments)
+        place = _place(options.name)
+        command = {"up": _up, "run": _run, "status": _status, "down": _down}[options.command]
+        return command(place, options)
+    except (RefusedError, BrokenError, OSError) as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        return 2 if isinstance(error, RefusedError) else 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _place(name: str) -> Place:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", name):
+        raise RefusedError(f"--name: {name!r} is not valid: choose up to 32 of a-z, 0-9 and -")
+    if sys.platform != "linux" or os.geteuid() != 0 or not kernel.may_make_hosts():
+        raise RefusedError(
+            "a testbed needs Linux and root, in a container with --privileged: it mounts and makes networks"
+        )
+    return Place(name)
+
+
+def _up(place: Place, options: argparse.Namespace) -> int:
+    nodes, cpus = _number("--nodes", options.nodes, MAX_NODES), _number("--cpus", options.cpus, MAX_CPUS)
+    bps = bits_per_second(options.rate)
+    _see_that_all_is_installed()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    os.umask(0o022)  # munged insists
+    begun = time.monotonic()
+    with place.locked(create=True):
+        survey = place.survey()
+        if survey["state"] == "up":
+            raise RefusedError(f"testbed {place.name!r} is up already: take it down first{_how(place, 'down')}")
+        if survey["state"] == "damaged":
+            print("cleaning up what is left of an earlier one", flush=True)
+        place.clear()
+        try:
+            marker = _build(place, nodes, cpus, options.rate, bps)
+        except BaseException:
+            place.clear()
+            raise
+    if text := warning(marker):
+        print(text)
+    print(f"up in {time.monotonic() - begun:.1f} s; try{_how(place, 'run', f'srun -N {nodes} hostname')}")
+    return 0
+
+
+def _build(place: Place, nodes: int, cpus: int, rate: str, bps: int | None) -> dict[str, Any]:
+    print(f"hosts: head and {nodes} x {cpus} cpus", flush=True)
+    place.furnish()
+    cluster.write_configuration(place, nodes, cpus)
+    names = ["fabric", "head", *(f"n{i + 1}" for i in range(nodes))]
+    fabric, head, *rest = hosts = [Host(place, name) for name in names]
+    for host in hosts:
+        host.wait()
+    print(f"wires: {rate}, MTU {MTU}", flush=True)
+    wire(fabric, hosts[1:], bps)
+    print("slurm", flush=True)
+    cluster.start(fabric, head, rest)
+    table = []
+    if nodes > 1:
+        print("calibration", flush=True)
+        table = calibrate(rest[0], rest[1], bps)
+    marker = {
+        "name": place.name, "nodes": nodes, "cpus": cpus, "rate": rate, "rate_bps": bps, "mtu": MTU,
+        "wire_Bps": table[-1]["Bps"] if table and bps is not None else None, "calibration": table,
+        "calibrated": datetime.now(UTC).isoformat(timespec="seconds") if table else None,
+    }  # fmt: skip
+    for host in hosts:
+        host.leave()
+    place.marker_file.write_text(json.dumps(marker, indent=1) + "\n")
+    return marker
+
+
+def _run(place: Place, options: argparse.Namespace) -> int:
+    words = options.words[1:] if options.words[:1] == ["--"] else options.words
+    if not words:
+        raise RefusedError("run: which command? testbed run CMD...")
+    head = place.hosts().get("head")
+    with suppress(ProcessLookupError):
+        if head and place.marker():
+            return enter.run(head, words)
+    raise RefusedError(f"testbed {place.name!r} is not up: bring it up{_how(place, 'up')}")
+
+
+def _status(place: Place, options: argparse.Namespace) -> int:
+    survey = place.survey()
+    head = place.hosts().get("head")
+    states: dict[str, str] = {}
+    with suppress(ProcessLookupError):
+        if head and survey["marker"]:
+            with head.held() as pidfd:
+                states = cluster.states(place, pidfd)
+    for host, facts in survey["hosts"].items():
+        facts["slurm"] = states.get(host)
+    if options.json:
+        print(json.dumps(survey, indent=1))
+    else:
+        _tell(survey)
+    return 0 if survey["state"] == "up" else NOT_UP
+
+
+def _tell(survey: dict[str, Any]) -> None:
+    marker = survey["marker"]
+    print(f"testbed {survey['name']}: {survey['state']}")
+    if not marker:
+        return
+    print(f"{marker['nodes']} x {marker['cpus']} cpus, wires {marker['rate']}, MTU {marker['mtu']}")
+    for host, facts in survey["hosts"].items():
+        print(f"  {host:8}{_health(facts)}")
+    if marker["calibration"]:
+        print(f"one TCP connection, n1 to n2, {marker['calibrated']}:")
+    for row in marker["calibration"]:
+        print(f"  {row['bytes'] >> 10:6} KiB  {row['Bps'] / 1e6:8.2f} MB/s")
+    if text := warning(marker):
+        print(text)
+
+
+def _health(facts: dict[str, Any]) -> str:
+    if facts["init"] is None:
+        return "gone"
+    lacking = [service for service, pid in facts.items() if pid is None and service != "slurm"]
+    return f"without {lacking[0]}" if lacking else facts["slurm"] or "ok"
+
+
+def _down(place: Place, _: argparse.Namespace) -> int:
+    with place.locked(create=False) as there:
+        if there:
+            place.clear()
+    print(f"testbed {place.name!r} is {'taken' if there else 'not up: nothing to take'} down")
+    return 0
+
+
+def _how(place: Place, command: str, words: str = "") -> str:
+    """Return how to call a command, for the end of a sentence."""
+    name = [] if place.name == "hpccoll" else ["--name", place.name]
+    return ": " + " ".join(filter(None, [sys.argv[0], command, *name, words]))
+
+
+def _number(key: str, value: str, most: int) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", value) or not 1 <= int(value) <= most:
+        raise RefusedError(f"{key}: {value!r} is not valid: choose 1 to {most}")
+    return int(value)
+
+
+def _see_that_all_is_installed() -> None:
+    lacking = {package for program, package in NEEDS.items() if not shutil.which(program, path=ENVIRONMENT["PATH"])}
+    if not any(next(Path("/usr").glob(pattern), None) for pattern in PMIX):
+        lacking.add("libpmix-dev")
+    if lacking:
+        names = " ".join(sorted(lacking))
+        raise RefusedError(f"missing: {names}; apt-get install {names}")

@@ -1,0 +1,122 @@
+"""The cluster: Slurm's configuration, its daemons, and the state of its nodes."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import kernel
+from errors import BrokenError
+from host import ENVIRONMENT, Host, last_words
+from place import Place
+from wires import address
+
+PORT = 6817
+"""Of slurmctld."""
+PATIENCE_S = 30
+"""How long daemons have for coming up."""
+POLL_S = 0.03
+
+CONF = """\
+# Written by the testbed; what is not here is Slurm's default.
+ClusterName={place.name}
+SlurmctldHost=head({head})
+SlurmctldPort={port}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={directory}/munge/socket
+StateSaveLocation={directory}/spool/head
+SlurmdSpoolDir={directory}/spool/%n
+SlurmctldPidFile={directory}/spool/head/slurmctld.pid
+SlurmdPidFile={directory}/spool/%n/slurmd.pid
+SlurmctldLogFile={directory}/log/slurmctld.log
+SlurmdLogFile={directory}/log/slurmd-%n.log
+# PMIx makes directories there, of the same names on every node.
+TmpFS={directory}/tmp/%n
+MailProg=/bin/true
+
+MpiDefault=pmi2
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
+# More cores than the machine has are fine.
+SlurmdParameters=config_overrides
+KillOnBadExit=1
+JobRequeue=0
+ReturnToService=2
+# A lost node shows in seconds; a finished job is seen for minutes.
+SlurmdTimeout=10
+KillWait=5
+MinJobAge=300
+
+{nodes}
+PartitionName=work Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def write_configuration(place: Place, nodes: int, cpus: int) -> None:
+    """Write slurm.conf and cgroup.conf, /etc/hosts, the secret, and the directories of daemons."""
+    names = ["head", *(f"n{i}" for i in range(1, nodes + 1))]
+    lines = [f"NodeName={name} NodeAddr={address(name)} CPUs={cpus}" for name in names[1:]]
+    (place.etc / "slurm.conf").write_text(
+        CONF.format(place=place, directory=place.directory, head=address("head"), port=PORT, nodes="\n".join(lines))
+    )
+    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    version = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n" if unified else "CgroupPlugin=cgroup/v1\n"
+    (place.etc / "cgroup.conf").write_text(f"{version}CgroupAutomount=no\n")
+    hosts = ["127.0.0.1 localhost", *(f"{address(name)} {name}" for name in names)]
+    (place.directory / "hosts").write_text("\n".join(hosts) + "\n")
+    for name in names:
+        (place.directory / "spool" / name).mkdir()
+        (place.directory / "tmp" / name).mkdir(mode=0o777)
+        (place.directory / "tmp" / name).chmod(0o1777)
+    key = place.directory / "munge" / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(1024))
+
+
+def start(fabric: Host, head: Host, nodes: list[Host]) -> None:
+    """Start the daemons, and wait until every node is idle."""
+    munge = fabric.place.directory / "munge"
+    fabric.start(
+        "munged", "--foreground", "--num-threads=2", f"--key-file={munge}/key", f"--socket={munge}/socket",
+        f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed",
+    )  # fmt: skip
+    _wait(fabric, "munged", (munge / "socket").exists)
+    head.start("slurmctld", "-D")
+    _wait(head, "slurmctld", lambda: _listens(head))
+    for node in nodes:
+        node.start("slurmd", "-D", "-N", node.name)
+    _wait(head, "a slurmd", lambda: set(states(head.place, head.pidfd).values()) == {"idle"})
+
+
+def states(place: Place, head: int) -> dict[str, str]:
+    """Return what Slurm says about each node, asked on the head host; nothing where Slurm does not answer."""
+    command = ["sinfo", "--noheader", "--Node", "--format=%N %T"]
+    environment = {**ENVIRONMENT, "SLURM_CONF": str(place.etc / "slurm.conf")}
+    with kernel.network(head):
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return dict(line.split() for line in said.stdout.splitlines())
+
+
+def _listens(head: Host) -> bool:
+    with suppress(OSError), kernel.network(head.pidfd), socket.create_connection((address("head"), PORT), 1):
+        return True
+    return False
+
+
+def _wait(host: Host, what: str, ready: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not ready():
+        if time.monotonic() > until or not host.process.alive:
+            logs = host.place.directory / "log"
+            seen = "; ".join(f"{log.name}: {last_words(log)}" for log in sorted(logs.iterdir()) if log.stat().st_size)
+            raise BrokenError(f"{what} does not come up ({seen})")
+        time.sleep(POLL_S)

@@ -1,0 +1,195 @@
+"""The place of a testbed: its directory below /run, what it says about it, and which processes are its own."""
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from errors import BrokenError, RefusedError
+
+ROOT = Path("/run/hpccoll-testbed")
+"""Where testbeds are; each has a directory of its name."""
+SERVICES = {"fabric": "munged", "head": "slurmctld"}
+"""What a host runs; every other one runs slurmd."""
+PATIENCE_S = 10
+"""How long a killed host has for going."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, and never a later one to which the kernel gave the same number."""
+
+    pid: int
+    born: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Process":
+        """Return the process that has this number now, or raise ProcessLookupError."""
+        return cls(pid, _stat(pid).born)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        with suppress(ProcessLookupError):
+            return _stat(self.pid).born == self.born
+        return False
+
+    @contextmanager
+    def held(self) -> Iterator[int]:
+        """Have a pidfd of it, or raise ProcessLookupError."""
+        pidfd = os.pidfd_open(self.pid)
+        try:
+            if not self.alive:
+                raise ProcessLookupError
+            yield pidfd
+        finally:
+            os.close(pidfd)
+
+    def kill(self) -> None:
+        """Kill it, and wait until it has gone; the first process of a host takes all others of the host with it."""
+        with suppress(ProcessLookupError), self.held() as pidfd:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            if not select.select([pidfd], [], [], PATIENCE_S)[0]:
+                raise BrokenError(f"process {self.pid} was killed and does not end: is a process of its host stopped?")
+
+
+@dataclass(frozen=True)
+class _Stat:
+    """What /proc/PID/stat says."""
+
+    command: str
+    parent: int
+    born: int
+
+
+def _stat(pid: int) -> _Stat:
+    try:
+        before, _, after = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")
+    except OSError:
+        raise ProcessLookupError from None
+    words = after.split()
+    if words[0] in "ZX":  # it has ended, and its parent has not asked yet
+        raise ProcessLookupError
+    return _Stat(before.partition("(")[2], int(words[1]), int(words[19]))
+
+
+def _services(hosts: dict[str, Process]) -> dict[str, int]:
+    """Return the process of each host's service, where it runs."""
+    host_of = {process.pid: host for host, process in hosts.items()}
+    found = {}
+    for pid in (int(place.name) for place in Path("/proc").glob("[0-9]*")):
+        with suppress(ProcessLookupError):
+            stat = _stat(pid)
+            host = host_of.get(stat.parent)
+            if host and stat.command == SERVICES.get(host, "slurmd"):
+                found[host] = pid
+    return found
+
+
+class Place:
+    """The directory of a testbed; everything that it writes is in there."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.directory = ROOT / name
+        self.etc = self.directory / "etc"
+        self.marker_file = self.etc / "hpccoll-testbed.json"
+
+    @contextmanager
+    def locked(self, *, create: bool) -> Iterator[bool]:
+        """Hold the place alone; give whether there is one. What is empty in the end goes.
+
+        Raises:
+            RefusedError: where another command is at work on it.
+        """
+        lock = self._open(create=create)
+        if lock is None:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            for directory in (self.directory, ROOT):
+                with suppress(OSError):  # it is not empty
+                    directory.rmdir()
+            os.close(lock)
+
+    def _open(self, *, create: bool) -> int | None:
+        while True:
+            with suppress(FileNotFoundError):
+                if create:
+                    self.directory.mkdir(parents=True, exist_ok=True)
+                elif not self.directory.exists():
+                    return None
+                lock = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise RefusedError(f"testbed {self.name!r}: another up or down is at work on it") from None
+                if os.path.samestat(os.fstat(lock), self.directory.stat()):
+                    return lock
+                os.close(lock)  # it was taken down in between
+
+    def furnish(self) -> None:
+        """Make the directories."""
+        for part in ("etc", "pids", "boot_id", "log", "munge", "spool", "tmp", "sys"):
+            (self.directory / part).mkdir()
+
+    def remember(self, host: str, process: Process) -> None:
+        """Write down the first process of a host."""
+        (self.directory / "pids" / host).write_text(f"{process.pid} {process.born}\n")
+
+    def hosts(self) -> dict[str, Process]:
+        """Return the first process of every host that was written down: fabric, head, n1, n2..."""
+        found = {}
+        for file in (self.directory / "pids").glob("*"):
+            words = file.read_text().split()
+            if len(words) == 2:  # else whoever wrote it was killed, and the host with him
+                found[file.name] = Process(int(words[0]), int(words[1]))
+        return dict(sorted(found.items(), key=lambda item: (item[0].strip("0123456789"), len(item[0]), item[0])))
+
+    def marker(self) -> dict[str, Any] | None:
+        """Return what `up` wrote when it had finished."""
+        with suppress(OSError, ValueError):
+            marker: dict[str, Any] = json.loads(self.marker_file.read_text())
+            return marker
+        return None
+
+    def survey(self) -> dict[str, Any]:
+        """Return what is there: `up` (whole), `damaged`, or `down`; every host, its first process and its service."""
+        hosts, marker = self.hosts(), self.marker()
+        services = _services(hosts)
+        whole = marker is not None and services.keys() == hosts.keys()
+        return {
+            "name": self.name,
+            "state": "up" if whole else "damaged" if hosts else "down",
+            "directory": str(self.directory),
+            "hosts": {
+                host: {
+                    "init": process.pid if process.alive else None,
+                    SERVICES.get(host, "slurmd"): services.get(host),
+                }
+                for host, process in hosts.items()
+            },
+            "marker": marker,
+        }
+
+    def clear(self) -> None:
+        """End every host and remove every file: what `up` made, whole or not."""
+        for process in self.hosts().values():
+            process.kill()
+        until = time.monotonic() + PATIENCE_S
+        while items := list(self.directory.iterdir()):  # a host that has not heard of its end yet may still write
+            if time.monotonic() > until:
+                raise BrokenError(f"{items[0]} cannot be removed")
+            for item in items:
+                with suppress(OSError):
+                    shutil.rmtree(item) if item.is_dir() else item.unlink()

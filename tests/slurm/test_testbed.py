@@ -1,0 +1,273 @@
+"""The testbed is what it says: real Slurm, hosts that are strangers to each other, metered wires, nothing left over."""
+
+import ast
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commands import ENVIRONMENT
+
+ROOT = Path("/run/hpccoll-testbed")
+
+
+def wait(condition, what, seconds=10.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
+
+
+def processes(word):
+    """Return the processes that have a word in their command line."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in words and place.name != str(os.getpid()):
+            found.append(int(place.name))
+    return found
+
+
+RANK = """
+import os, socket, time
+from pathlib import Path
+from mpi4py import MPI
+world, size = MPI.COMM_WORLD, 1 << 20
+host, device = socket.gethostname(), Path("/sys/class/net/eth0")
+Path("/dev/shm", host).touch()
+world.Barrier()
+facts = {
+    "host": host,
+    "boot": Path("/proc/sys/kernel/random/boot_id").read_text(),
+    "shm": sorted(file for file in os.listdir("/dev/shm") if file in {"n1", "n2", "n3", "n4"}),
+    "devices": sorted(os.listdir("/sys/class/net")),
+    "hardware": (device / "address").read_text(),
+    "mtu": int((device / "mtu").read_text()),
+    "marker": Path("/etc/slurm/hpccoll-testbed.json").read_text(),
+    "munged": [place.name for place in Path("/proc").glob("[0-9]*") if (place / "comm").read_text() == "munged\\n"],
+}
+received = lambda: int((device / "statistics/rx_bytes").read_text())
+before, times = received(), []
+for _ in range(3):
+    world.Barrier()
+    time.sleep(0.1)  # a bucket that fills while the wire is idle would be full
+    begun = time.monotonic()
+    if world.rank == 0:
+        world.Send(bytes(size), 1)
+    if world.rank == 1:
+        world.Recv(bytearray(size), 0)
+    times.append((begun, time.monotonic()))
+facts |= {"times": times, "received": received() - before, "library": MPI.get_vendor()[0]}
+if rows := world.gather(facts):
+    print(rows)
+"""
+
+
+@pytest.fixture(scope="module")
+def ranks(testbed, mpiexec):  # noqa: ARG001 - there is an MPI library
+    said = testbed.run("srun", "--mpi=pmi2", "-N4", "--ntasks-per-node=1", sys.executable, "-c", RANK)
+    assert (said.code, said.err) == (0, ""), f"{said.code}\n{said.out}\n{said.err}"
+    return ast.literal_eval(said.out)
+
+
+def test_four_ranks_are_on_four_hosts_that_share_nothing(ranks, require):
+    require(ranks[0]["library"] == "MPICH", "the MPI library is not MPICH")
+    assert [row["host"] for row in ranks] == ["n1", "n2", "n3", "n4"]
+    assert len({row["boot"] for row in ranks}) == 4
+    assert [row["shm"] for row in ranks] == [["n1"], ["n2"], ["n3"], ["n4"]]
+    assert [row["devices"] for row in ranks] == [["eth0", "lo"]] * 4
+    assert len({row["hardware"] for row in ranks}) == 4
+    assert [row["mtu"] for row in ranks] == [9000] * 4
+    assert [row["munged"] for row in ranks] == [[]] * 4
+
+
+def test_a_pause_does_not_beat_the_wire(ranks):
+    for (begun, _), (_, ended) in zip(ranks[0]["times"], ranks[1]["times"], strict=True):
+        assert (1 << 20) / (ended - begun) < 1.06 * 125e6
+    assert 3 << 20 < ranks[1]["received"] < 3.3 * (1 << 20)  # it went over the wire
+
+
+def test_the_wire_is_calibrated_and_every_host_knows(testbed, ranks):
+    status = testbed.status()
+    marker = status["marker"]
+    assert [json.loads(row["marker"]) for row in ranks] == [marker] * 4
+    assert (marker["name"], marker["nodes"], marker["cpus"]) == (testbed.name, 4, 2)
+    assert (marker["rate"], marker["rate_bps"], marker["mtu"]) == ("1gbit", 1_000_000_000, 9000)
+    sizes = [row["bytes"] for row in marker["calibration"]]
+    assert (sizes[0], sizes[-1]) == (64 << 10, 16 << 20)
+    assert marker["wire_Bps"] == marker["calibration"][-1]["Bps"] == pytest.approx(0.993 * 125e6, rel=0.05)
+    assert all(row["Bps"] < 1.1 * 125e6 for row in marker["calibration"][1:])
+
+
+def test_status_names_the_hosts_and_their_processes(testbed):
+    status = testbed.status()
+    assert status["state"] == "up"
+    assert list(status["hosts"]) == ["fabric", "head", "n1", "n2", "n3", "n4"]
+    assert [status["hosts"][f"n{i}"]["slurm"] for i in range(1, 5)] == ["idle"] * 4
+    for host, facts in status["hosts"].items():
+        service = {"fabric": "munged", "head": "slurmctld"}.get(host, "slurmd")
+        assert Path(f"/proc/{facts[service]}/comm").read_text().strip() == service
+        assert f"PPid:\t{facts['init']}\n" in Path(f"/proc/{facts[service]}/status").read_text()
+    said = testbed.testbed("status")
+    assert (said.code, said.out.splitlines()[0]) == (0, f"testbed {testbed.name}: up")
+
+
+def test_an_up_testbed_is_not_brought_up_again(testbed):
+    said = testbed.testbed("up")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "take it down first" in said.err
+    assert testbed.status()["state"] == "up"
+
+
+def test_run_keeps_directory_environment_streams_and_exit_code(testbed, tmp_path):
+    script = 'read word; hostname; pwd; echo "$word $WORD"; echo oops >&2; exit 7'
+    said = testbed.run("bash", "-c", script, cwd=tmp_path, stdin="hello\n", WORD="two  words")
+    assert (said.code, said.out, said.err) == (7, f"head\n{tmp_path}\nhello two  words\n", "oops\n")
+    assert testbed.run("sh", "-c", "kill -9 $$").code == 128 + signal.SIGKILL
+    nothing = testbed.run("no-such-command")
+    assert (nothing.code, nothing.err.count("\n")) == (127, 1)
+    variables = {"PATH": ENVIRONMENT["PATH"], "ONLY": "this"}
+    command = [testbed.program, "run", "--name", testbed.name, "env", "-0"]
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    assert dict(line.split("=", 1) for line in ended.stdout.split("\0")[:-1]) == variables
+
+
+COUNT = """
+import signal, sys, time
+seen = []
+for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, lambda number, _: (seen.append(signal.Signals(number).name), print(*seen, flush=True)))
+print("ready", flush=True)
+while "SIGTERM" not in seen:
+    time.sleep(0.02)
+time.sleep(0.2)
+sys.exit(5)
+"""
+
+
+def test_a_signal_to_run_or_to_its_group_arrives_once(testbed):
+    run = testbed.start(sys.executable, "-c", COUNT)
+    assert run.stdout.readline() == "ready\n"
+    os.kill(run.pid, signal.SIGUSR1)
+    assert run.stdout.readline() == "SIGUSR1\n"
+    os.killpg(run.pid, signal.SIGINT)
+    assert run.stdout.readline() == "SIGUSR1 SIGINT\n"
+    os.kill(run.pid, signal.SIGTERM)
+    out, err = run.communicate(timeout=10)
+    assert (run.returncode, out, err) == (5, "SIGUSR1 SIGINT SIGTERM\n", "")
+
+
+def test_a_terminal_is_the_commands_while_it_runs(testbed):
+    ours, its = pty.openpty()
+    command = ["setsid", "--ctty", testbed.program, "run", "--name", testbed.name, sys.executable, "-c"]
+    run = subprocess.Popen([*command, "print('got', input())\n" + COUNT], stdin=its, stdout=its, stderr=its)
+    os.close(its)
+    with os.fdopen(ours, "r+b", buffering=0) as terminal:
+        terminal.write(b"hello\n")
+        seen = b""
+        for wanted, then in (
+            (b"got hello\r\nready\r\n", b"\x03"),
+            (b"SIGINT\r\n", b"\x03"),
+            (b"SIGINT SIGINT\r\n", b""),
+        ):
+            while not seen.endswith(wanted):
+                seen += terminal.read(100)
+            terminal.write(then)
+        run.terminate()
+        assert run.wait(10) == 5
+        assert seen.count(b"SIGINT SIGINT SIGINT") == 0
+
+
+def test_what_run_runs_is_killed_with_it(testbed):
+    seconds = str(10_000 + os.getpid() / 1_000_000_000)
+    run = testbed.start("sleep", seconds)
+    wait(lambda: len(processes(seconds)) == 2, "sleep does not start")
+    run.kill()
+    run.communicate()
+    wait(lambda: not processes(seconds), "sleep goes on without run")
+
+
+def namespaces():
+    """Return every namespace that a process is in, and those that somebody mounted."""
+    said = subprocess.run(
+        ["lsns", "--noheadings", "--raw", "--output", "NS"], capture_output=True, text=True, check=True
+    )
+    return set(said.stdout.split())
+
+
+def surroundings():
+    """Return what a testbed must leave as it was: mounts, devices, and the places where its daemons like to write."""
+    places = [f"{top}/*{word}*" for top in ("run", "run/netns", "var/spool", "var/log", "var/run") for word in "sm"]
+    files = [path for pattern in places for path in Path("/").glob(pattern) if path != ROOT]
+    groups = list(Path("/sys/fs/cgroup").glob("**/*slurm*/"))
+    return Path("/proc/self/mountinfo").read_text(), sorted(Path("/sys/class/net").iterdir()), files, groups
+
+
+def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed, new_bed):
+    around, bed = surroundings(), new_bed("small")
+    assert bed.testbed("status").code == 3
+    assert bed.testbed("run", "true").code == 2
+
+    command = [bed.program, "up", "--name", bed.name, "--nodes", "2"]
+    up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while up.stdout.readline() != "slurm\n":
+        assert up.poll() is None, "it does not come as far as Slurm"
+    up.kill()
+    up.communicate()
+    wait(lambda: not processes(f"{ROOT}/{bed.name}"), "hosts live on without the one who made them")
+    assert bed.status()["state"] == "damaged"
+
+    bed.up("--nodes", 1, "--rate", "none")
+    status = bed.status()
+    marker = status["marker"]
+    assert (status["state"], marker["rate_bps"], marker["wire_Bps"], marker["calibration"]) == ("up", None, None, [])
+    sleeping = bed.start("srun", "sleep", "1000")
+    wait(lambda: "R" in bed.slurm("squeue", "--noheader", "--format=%t"), "the job does not start")
+    os.kill(status["hosts"]["n1"]["init"], signal.SIGKILL)
+    wait(lambda: not Path(f"/proc/{status['hosts']['n1']['slurmd']}").exists(), "slurmd survives its host")
+    said = bed.testbed("status")
+    assert said.code == 3
+    assert "  n1      gone\n" in said.out
+    assert bed.run("true").code == 0  # the head host is there
+
+    assert "cleaning up" in bed.up("--nodes", 1).out
+    assert sleeping.wait(10) == 128 + signal.SIGKILL
+    sleeping.communicate()
+    again = bed.status()
+    assert bed.slurm("srun", "hostname") == "n1\n"
+    own = {Path(f"/proc/{facts['init']}/ns/{kind}").readlink().name.split("[")[1][:-1]
+           for facts in again["hosts"].values() for kind in ("net", "uts", "mnt", "pid", "ipc")}  # fmt: skip
+    assert len(own) == 15
+    assert own < namespaces()
+
+    assert [bed.testbed("down").code for _ in range(2)] == [0, 0]
+    wait(lambda: not own & namespaces(), "namespaces are left")  # each goes when init has buried its first process
+    assert not processes(f"{ROOT}/{bed.name}")
+    assert not (ROOT / bed.name).exists()
+    assert surroundings() == around
+    assert testbed.status()["state"] == "up"
+    assert sorted(testbed.slurm("srun", "-N4", "hostname").split()) == ["n1", "n2", "n3", "n4"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--nodes", "0"], ["--nodes", "'0'", "1 to 64"]),
+        (["--rate", "fast"], ["--rate", "'fast'", "none", "100mbit"]),
+        (["--rate", "1mbit"], ["--rate", "'1mbit'", "10mbit to 10gbit"]),
+        (["--cpus", "two"], ["--cpus", "'two'", "1 to 256"]),
+        (["--name", "a/b"], ["--name", "'a/b'"]),
+    ],
+)
+def test_a_bad_option_is_told_in_one_line(testbed, options, words):
+    said = testbed.testbed("up", *options)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert [word for word in words if word not in said.err] == []
