@@ -4,7 +4,6 @@ import json
 import shlex
 import subprocess
 import sys
-from collections import Counter
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,8 +32,6 @@ SITE = Annotated[
 ]
 INCOMPLETE = 3
 """The exit code of what ran, where something planned is missing or wrong."""
-WHY = 5
-"""Of how many cases that are missing a reason is printed; the report has all of them."""
 
 
 @app.callback(invoke_without_command=True)
@@ -181,6 +178,7 @@ def report(
 
 def _report(paths: list[Path], out: Path) -> int:
     from hpccoll.report.build import build
+    from hpccoll.report.lines import outcome_lines
     from hpccoll.store.results import read_results
 
     results = read_results(paths)
@@ -189,12 +187,8 @@ def _report(paths: list[Path], out: Path) -> int:
         page = build(results, out, title=title)
     except OSError as error:
         raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None
-    done = results.planned - len(results.missing)
-    typer.echo(f"{done} of {results.planned} cases" + (f", {len(results.missing)} missing" if results.missing else ""))
-    for gap in sorted(results.missing, key=lambda gap: gap.status == "not run")[:WHY]:
-        typer.echo(f"  {gap.status} in {gap.job}: {gap.case}: {gap.reason}")
-    if len(results.missing) > WHY:
-        typer.echo(f"  and {len(results.missing) - WHY} more, which the report lists")
+    for line in outcome_lines(results):
+        typer.echo(line)
     typer.echo(f"report: {page}")
     return INCOMPLETE if results.missing else 0
 
@@ -237,25 +231,14 @@ def validate(paths: PATHS) -> int:
 @app.command(epilog="Example: hpccoll status results/default")
 def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
     """Show how many cases are done, and why others are not."""
+    from hpccoll.report.lines import status_lines
     from hpccoll.store.results import read_results
     from hpccoll.sweep.drive import at_work
 
     results = read_results([directory])
     typer.echo("a sweep is at work" if at_work(directory) else "no sweep is at work")
-    jobs = dict.fromkeys([*(run.job for run in results.runs), *(gap.job for gap in results.missing)])
-    for job in jobs:
-        done = sum(row.job == job and row.status == "ok" for row in results.rows)
-        gaps = [gap for gap in results.missing if gap.job == job]
-        counts = Counter(gap.status for gap in gaps)
-        typer.echo(", ".join([f"{job}: {done} cases done", *(f"{n} {status}" for status, n in sorted(counts.items()))]))
-        for scheduled in results.scheduled:
-            if scheduled.job == job:
-                typer.echo(f"  {scheduled.words}")
-        if (log := directory / "logs" / f"{job}.log").exists():
-            typer.echo(f"  log {log}")
-        for (state, reason), cases in groupby(gaps, key=lambda gap: (gap.status, gap.reason)):
-            names = [gap.case for gap in cases]
-            typer.echo(f"  {state}: {names[0] if len(names) == 1 else f'{len(names)} cases'}: {reason}")
+    for line in status_lines(results, directory):
+        typer.echo(line)
     return INCOMPLETE if results.missing else 0
 
 

@@ -114,7 +114,7 @@ class Program:
                 if self.comm.rank == 0:
                     self.show(self.job, attempt, outcome, place, len(left))
         if told and self.journal:
-            self.journal.end(f"it was told to end by {signal.Signals(told).name}")
+            self.journal.end(f"{signal.Signals(told).name} told it to end, as Slurm does before a time limit")
         self.ranks.at_root(self._close)
         return fine and not told
 

@@ -25,8 +25,9 @@ GEOMETRY = (
 MANAGED = {
     "-A": "account", "--account": "account", "-p": "partition", "--partition": "partition", "--qos": "qos",
     "-q": "qos", "-C": "constraint", "--constraint": "constraint", "-t": "minutes", "--time": "minutes",
-    "--mem": "memory_mb", "-c": "cpus_per_task", "--cpus-per-task": "cpus_per_task", "--signal": "signal_s",
-    "--exclusive": "exclusive", "-N": "nodes of the sweep file", "--nodes": "nodes of the sweep file",
+    "--mem": "memory_mb", "--mem-per-cpu": "memory_mb", "-c": "cpus_per_task", "--cpus-per-task": "cpus_per_task",
+    "--signal": "signal_s", "--exclusive": "exclusive",
+    "-N": "nodes of the sweep file", "--nodes": "nodes of the sweep file",
     "-n": "ranks_per_node of the sweep file", "--ntasks": "ranks_per_node of the sweep file",
     "--ntasks-per-node": "ranks_per_node of the sweep file", "-J": "nothing: it is how jobs are found",
     "--job-name": "nothing: it is how jobs are found", "--comment": "nothing: it is how jobs are found",
@@ -34,6 +35,9 @@ MANAGED = {
     "--error": "nothing: logs are kept", "-D": "nothing: jobs run where they are submitted",
     "--chdir": "nothing: jobs run where they are submitted", "--export": "environment",
     "--gres": "gpus_per_node", "--gpus": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
+    "--ntasks-per-gpu": "gpus_per_node", "--cpus-per-gpu": "cpus_per_task",
+    "--clusters": "nothing: jobs run where they are submitted", "-M": "nothing: jobs run where they are submitted",
+    "--workdir": "nothing: jobs run where they are submitted", "--parsable": "nothing: Snakemake says it itself",
     "-a": "nothing: an array starts a job several times", "--array": "nothing: an array starts it several times",
 }  # fmt: skip
 """Options of sbatch that are written in another way, and the key to write instead."""
@@ -89,8 +93,8 @@ class Site(Section):
             name = re.split(r"[=\s]", option, maxsplit=1)[0]
             if name in MANAGED:
                 raise BadInputError("sbatch", option, f"another option: for this one there is {MANAGED[name]}")
-            if not name.startswith("-"):
-                raise BadInputError("sbatch", option, "an option of sbatch, which begins with -")
+            if not name.startswith("-") or re.search(r"\s", option):
+                raise BadInputError("sbatch", option, "an option of sbatch in one word, such as --switches=1")
         return options
 
     @model_validator(mode="after")
@@ -108,7 +112,7 @@ class Site(Section):
             words += ["--gpu-bind=none"] if self.gpus_per_node else []
         program = "hpccoll"
         if self.container and self.container.runtime == "pyxis":
-            words.append(f"--container-image={shlex.quote(self.container.image)}")
+            words += [f"--container-image={shlex.quote(self.container.image)}", '--container-workdir="$PWD"']
             words += [f"--container-mounts={','.join(self.container.mounts)}"] if self.container.mounts else []
         elif self.container:
             binds = "".join(f" --bind {mount}" for mount in self.container.mounts)

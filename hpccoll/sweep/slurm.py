@@ -3,6 +3,7 @@
 import getpass
 import hashlib
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,10 +127,11 @@ def _unusable(state: str) -> bool:
 
 def accounting() -> bool:
     """Return whether the cluster keeps accounts and finished jobs in a database that answers."""
-    if shutil.which("sacct") is None:
+    try:
+        ask("sacct", "-X", "-n", "-S", "now")
+    except BadInputError:
         return False
-    said = subprocess.run(["sacct", "-X", "-n", "-S", "now"], capture_output=True, text=True, check=False)
-    return said.returncode == 0
+    return True
 
 
 def check_account(account: str | None, where: Partition) -> None:
@@ -164,7 +166,7 @@ def check_request(resources: Mapping[str, int | str]) -> None:
     }  # fmt: skip
     asked = [f"{option}={resources[name]}" for name, option in options.items() if name in resources]
     try:
-        ask("sbatch", "--test-only", *asked, *str(resources["slurm_extra"]).split(), "--wrap=true")
+        ask("sbatch", "--test-only", *asked, *shlex.split(str(resources["slurm_extra"])), "--wrap=true")
     except BadInputError as error:
         reason = re.sub(r"(allocation failure|sbatch: error|error): ", "", error.expected)
         raise BadInputError("job", " ".join(asked), reason) from None
@@ -243,7 +245,7 @@ def mpi_types() -> list[str]:
     """
     shutil.which("srun") or ask("srun", "--mpi=list")
     listed = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, check=False, timeout=ANSWER_S)
-    words = [line.strip() for line in (listed.stdout + listed.stderr).splitlines()]
+    words = [line.removeprefix("srun:").strip() for line in (listed.stdout + listed.stderr).splitlines()]
     return [word for word in words if re.fullmatch(r"\w+", word)]
 
 

@@ -1,5 +1,6 @@
 """The journal: what a job has done so far survives the process that did it."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -12,7 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.journal import Journal, append, begun, journal_path, leave_word, read_journal
+from hpccoll.store import journal as module
+from hpccoll.store.journal import (
+    LAUNCHER,
+    Journal,
+    append,
+    begun,
+    forget_words,
+    journal_path,
+    last_words,
+    leave_word,
+    read_journal,
+)
 from hpccoll.store.raw import Failure
 
 
@@ -106,9 +118,68 @@ def test_the_same_words_of_many_ranks_are_said_once(out):
     assert read_journal(journal_path(out)).failure(CASES[1].id) == "ranks 0, 1: no"
 
 
-def test_without_a_journal_last_words_leave_nothing(out):
-    leave_word(out, Failure(case_id="x", rank=0, message="no"))
-    assert not journal_path(out).exists()
+def test_each_rank_leaves_its_words_in_a_file_of_its_own(out):
+    begin(out).close(remove=False)
+    before = journal_path(out).read_bytes()
+    for rank in (3, LAUNCHER):
+        leave_word(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
+    assert sorted(path.name for path in out.parent.glob("*words*")) == ["F.h5.words-3", "F.h5.words-launch"]
+    assert journal_path(out).read_bytes() == before
+    assert {failure.rank for failure in last_words(out)} == {3, LAUNCHER}
+    forget_words(out, "launch")
+    assert {failure.rank for failure in last_words(out)} == {3}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_on_a_full_disk_the_room_that_was_kept_is_given_to_last_words(out, monkeypatch, number):
+    written = begin(out)
+    reserve = out.with_name("F.h5.reserve")
+    assert reserve.stat().st_size >= 4096
+
+    def full(path, event):
+        if reserve.exists():
+            raise OSError(number, "no room")
+        append(path, event)
+
+    monkeypatch.setattr(module, "append", full)
+    leave_word(out, Failure(case_id="x", rank=0, message="no room"))
+    assert [failure.message for failure in last_words(out)] == ["no room"]
+    assert not reserve.exists()
+    written.close(remove=False)
+
+
+def test_other_trouble_than_a_full_disk_is_the_callers(out, monkeypatch):
+    written = begin(out)
+
+    def broken(_path, _event):
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(module, "append", broken)
+    with pytest.raises(OSError, match="broken"):
+        leave_word(out, Failure(case_id="x", rank=0, message="no room"))
+    assert out.with_name("F.h5.reserve").exists()
+    written.close(remove=False)
+
+
+def test_why_an_attempt_ended_is_known_until_the_next_begins(out):
+    written = begin(out)
+    written.end("SIGUSR1 told it to")
+    written.close(remove=False)
+    assert read_journal(journal_path(out)).ended == "SIGUSR1 told it to"
+    again = Journal(out, JOB)
+    again.begin(raws.attempt(2))
+    again.close(remove=False)
+    assert again.raw.ended is None
+    assert read_journal(journal_path(out)).ended is None
+
+
+def test_the_failures_of_a_partial_file_stay_known(out):
+    failure = Failure(case_id=CASES[1].id, rank=1, message="no", attempt=1)
+    earlier = raws.raw(raws.outcome(CASES[0]), more=CASES[1:])
+    earlier.failures.append(failure)
+    written = Journal(out, earlier.job, earlier)
+    written.close(remove=False)
+    assert written.raw.failures == read_journal(journal_path(out)).failures == [failure]
 
 
 def test_the_journal_of_another_job_is_refused_and_left_alone(out):

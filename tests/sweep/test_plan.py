@@ -5,7 +5,7 @@ import json
 import pytest
 from commands import inside
 
-from hpccoll.case import Plan
+from hpccoll.case import Job, Plan, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
@@ -139,3 +139,86 @@ def test_an_output_that_cannot_be_written_takes_one_line(command, out, planned, 
 def test_an_unknown_profile_takes_one_line(planned, tmp_path):
     planned()
     assert inside("plan", tmp_path / "some.yaml", "--profile", "mars").complains_of("--profile", "'mars'", "local")
+
+
+PARTITION = "PartitionName=work AllowAccounts=ALL Default=YES MaxNodes=UNLIMITED Nodes=n[1-6] State=UP\n"
+NODES = "n1|idle|4\nn2|mixed|4\nn3|idle|4\nn4|idle|4\nn5|drained|4\nn6|down*|4\n"
+CLUSTER = "algorithms: [ring, native]\nbytes: [8, 1K]\nin_place: false\nnodes: [1, 2, 4, 6]\n"
+
+
+@pytest.fixture
+def on_cluster(programs, tmp_path):
+    """Plan for a cluster of six nodes with four CPUs, of which two are gone."""
+    programs("scontrol", PARTITION)
+    programs("sinfo", NODES)
+    programs("sbatch")
+
+    def plan(text=CLUSTER, site="launcher: srun --mpi=pmi2\n"):
+        (tmp_path / "some.yaml").write_text(text)
+        (tmp_path / "site.yaml").write_text(site)
+        return make_plan(tmp_path / "some.yaml", "slurm-nodbd", str(tmp_path / "site.yaml"))
+
+    plan.calls = programs.calls
+    return plan
+
+
+def test_all_numbers_of_nodes_share_an_allocation_of_the_largest_that_can_be_had(on_cluster):
+    plan = on_cluster()
+    (job,) = plan.jobs
+    assert (job.name, job.shapes) == ("mpi.n4x1", (Shape(1, 1), Shape(2, 2), Shape(4, 4)))
+    assert len({case.id for case in job.cases}) == len(job.cases) == 12
+    assert {(skip.job, skip.reason) for skip in plan.skips} == {
+        ("mpi.n4x1", "6 nodes: partition work has 6 nodes, 2 of them down or drained")
+    }
+    asked = plan.resources[job.name]
+    assert (asked["nodes"], asked["tasks"], asked["mpi"]) == (4, 4, "srun")
+
+
+def test_separate_scaling_is_a_job_for_each_number_of_nodes(on_cluster):
+    plan = on_cluster(CLUSTER + "scaling: separate")
+    assert [(job.name, job.shapes) for job in plan.jobs] == [
+        ("mpi.n1x1", (Shape(1, 1),)), ("mpi.n2x1", (Shape(2, 2),)), ("mpi.n4x1", (Shape(4, 4),)),
+    ]  # fmt: skip
+    assert [plan.resources[job.name]["mpi"] for job in plan.jobs] == ["", "srun", "srun"]
+    assert {case.id for case in plan.jobs[0].cases} == {case.id for case in plan.jobs[2].cases}
+
+
+def test_numbers_of_ranks_per_node_are_allocations_of_their_own(on_cluster):
+    plan = on_cluster(CLUSTER + "ranks_per_node: [1, 4, 8]")
+    assert [(job.name, job.ranks) for job in plan.jobs] == [("mpi.n4x1", 4), ("mpi.n4x4", 16)]
+    assert "8 ranks on 1 node: a node of partition work has 4 CPUs" in {skip.reason for skip in plan.skips}
+
+
+def test_ranks_of_a_sweep_file_are_on_one_node_of_a_cluster(on_cluster):
+    plan = on_cluster("algorithms: ring\nbytes: 8\nranks: [2, 4, 5]\n")
+    assert [(job.name, job.shapes) for job in plan.jobs] == [("mpi.p2", (Shape(1, 2),)), ("mpi.p4", (Shape(1, 4),))]
+    assert {skip.job for skip in plan.skips} == {"mpi.p5"}
+
+
+def test_a_variant_is_a_job_with_an_environment(planned):
+    plan = planned(TEXT + "variants: {plain: {}, few: {MPI4PY_RC_THREAD_LEVEL: funneled, N: 1}}")
+    assert [(job.name, job.variant) for job in plan.jobs if job.ranks == 2] == [
+        ("mpi.p2.plain", "plain"), ("mpi.p2.few", "few"),
+    ]  # fmt: skip
+    environments = {job.variant: job.environment for job in plan.jobs}
+    assert environments == {"plain": {}, "few": {"MPI4PY_RC_THREAD_LEVEL": "funneled", "N": "1"}}
+
+
+def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
+    on_cluster(CLUSTER + "scaling: separate")
+    looked = [call for call in on_cluster.calls() if call.startswith("sbatch")]
+    assert len(looked) == 3
+    assert all("--test-only" in call for call in looked)
+
+
+def test_nodes_are_not_of_this_machine(tmp_path):
+    (tmp_path / "some.yaml").write_text(CLUSTER)
+    assert inside("plan", tmp_path / "some.yaml").complains_of("nodes", "[1, 2, 4, 6]", "profile local", "ranks")
+    assert inside("plan", tmp_path / "some.yaml", "--site", "x").complains_of("--site", "'x'", "profile local")
+
+
+def test_a_plan_for_a_cluster_is_read_as_it_was_written(on_cluster, tmp_path):
+    plan = on_cluster(CLUSTER + "variants: {few: {N: 1}}")
+    write_plan(plan, tmp_path / "out")
+    assert Plan.load(tmp_path / "out" / "plan.json") == plan
+    assert Job.load(tmp_path / "out" / "jobs" / "mpi.n4x1.few.json") == plan.jobs[0]

@@ -1,0 +1,40 @@
+"""A machine whose programs answer as a test wants."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Write programs; no others are on PATH.
+
+    ``programs(name, text, code=0, err="")`` answers any call with ``text``, or with that of the first of its keys that
+    is among the arguments, where it is a dictionary. ``programs.calls()`` are the command lines so far.
+    """
+    place = tmp_path / "programs"
+    place.mkdir()
+    log = tmp_path / "calls"
+    monkeypatch.setenv("PATH", str(place))
+    for name in [name for name in os.environ if name.startswith("SLURM")]:
+        monkeypatch.delenv(name)
+
+    def program(name, text="", code=0, err=""):
+        replies = text if isinstance(text, dict) else {"": text}
+        cases = []
+        for number, (words, reply) in enumerate(replies.items()):
+            answer = place / f".{name}.{number}"
+            answer.write_text(reply)
+            cases.append(f'*"{words}"*) /bin/cat {answer} ;;')
+        complaint = place / f".{name}.err"
+        complaint.write_text(err)
+        script = [
+            "#!/bin/sh", f'echo "{name} $*" >> {log}', 'case "$*" in', *cases, "esac", f"/bin/cat {complaint} >&2",
+            f"exit {code}",
+        ]  # fmt: skip
+        (place / name).write_text("\n".join(script) + "\n")
+        (place / name).chmod(0o755)
+
+    program.calls = lambda: log.read_text().splitlines() if log.exists() else []
+    program.place = place
+    return program

@@ -1,0 +1,123 @@
+"""Following Slurm jobs: what is noted of them, which are given up, that none is left; on programs that play Slurm."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpccoll.errors import BadInputError
+from hpccoll.store.scheduler import RECORD, Scheduled, read_scheduled
+from hpccoll.sweep.follow import Follower
+from hpccoll.sweep.slurm import job_prefix
+
+FACTS = """\
+JobId=7 JobName=x JobState={state} Reason={reason} TimeLimit=00:30:00 NodeList=n[1-2] StdOut=/logs/7.log Power=
+"""
+
+
+@pytest.fixture
+def slurm(programs, tmp_path):
+    """Say what squeue answers: jobs of this directory and of others."""
+    programs("scancel")
+
+    def queue(*jobs, facts="RUNNING", reason="None"):
+        mine = [f"{number}|{job_prefix(tmp_path)}_uuid|{state}|{why}|rule_measure_wildcards_mpi.n2x1"
+                for number, state, why in jobs]  # fmt: skip
+        programs("squeue", "\n".join([*mine, "99|hpccoll-other_uuid|RUNNING|None|rule_measure_wildcards_mpi.n2x1", ""]))
+        programs("scontrol", FACTS.format(state=facts, reason=reason))
+
+    queue.calls = programs.calls
+    return queue
+
+
+def cancelled(slurm):
+    return [call for call in slurm.calls() if call.startswith("scancel")]
+
+
+def test_the_last_word_on_a_job_is_kept_with_its_log_and_its_limit(slurm, tmp_path):
+    follower = Follower(tmp_path)
+    slurm(("7", "RUNNING", "None"))
+    follower.look_now()
+    assert [(job.id, job.state) for job in read_scheduled(tmp_path)] == [("7", "RUNNING")]
+    slurm(("7", "TIMEOUT", "TimeLimit"), facts="TIMEOUT", reason="TimeLimit")
+    follower.look_now()
+    slurm()  # squeue forgets it
+    follower.look_now()
+    (job,) = read_scheduled(tmp_path)
+    assert job == Scheduled(
+        job="mpi.n2x1", id="7", state="TIMEOUT", hosts="n[1-2]", limit="00:30:00", log="/logs/7.log"
+    )
+    assert job.words == "TIMEOUT: it reached its time limit of 00:30:00; Slurm job 7, log /logs/7.log"
+
+
+def test_the_jobs_of_an_earlier_sweep_stay_known(slurm, tmp_path):
+    slurm(("7", "FAILED", "NonZeroExitCode"), facts="FAILED", reason="NonZeroExitCode")
+    Follower(tmp_path).look_now()
+    slurm(("8", "RUNNING", "None"))
+    Follower(tmp_path).look_now()
+    assert [job.id for job in read_scheduled(tmp_path)] == ["7", "8"]
+
+
+def test_looking_again_at_once_asks_nothing(slurm, tmp_path):
+    slurm()
+    follower = Follower(tmp_path, every_s=60)
+    follower._asked = float("-inf")
+    follower.look()
+    follower.look()
+    assert len([call for call in slurm.calls() if call.startswith("squeue")]) == 1
+
+
+def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_turn_is_not(slurm, tmp_path):
+    waiting = ("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n3"), ("8", "PENDING", "Priority")
+    slurm(*waiting, facts="PENDING", reason="ReqNodeNotAvail,_UnavailableNodes:n3")
+    patient, hasty = Follower(tmp_path), Follower(tmp_path, patience_s=0)
+    patient.look_now()
+    patient.look_now()
+    assert cancelled(slurm) == []
+    hasty.look_now()
+    assert cancelled(slurm) == ["scancel 7"]
+    words = {job.id: job.words for job in read_scheduled(tmp_path)}
+    assert words["7"].startswith("CANCELLED: it was cancelled (it waited 0 s, and Slurm says: ReqNodeNotAvail")
+    slurm(("7", "CANCELLED", "None"), ("8", "PENDING", "Priority"))
+    hasty.look_now()
+    assert "it waited 0 s" in read_scheduled(tmp_path)[0].words  # Slurm knows no better
+
+
+def test_jobs_of_other_sweeps_are_left_alone(slurm, tmp_path):
+    slurm()
+    assert Follower(tmp_path).end_all("it is over") == []
+    assert cancelled(slurm) == []
+
+
+def test_a_job_that_does_not_end_is_said(slurm, tmp_path):
+    slurm(("7", "RUNNING", "None"))
+    with pytest.raises(BadInputError, match="Slurm jobs: '7' is not valid: ended 0 s after"):
+        Follower(tmp_path).end_all("it is over", seconds=0)
+
+
+def test_every_job_is_cancelled_once_and_waited_for(slurm, tmp_path, monkeypatch):
+    slurm(("7", "RUNNING", "None"), ("8", "COMPLETED", "None"))
+
+    def pass_by(_seconds):
+        state = (
+            "COMPLETING" if "COMPLETING" not in Path(tmp_path / "programs" / ".squeue.0").read_text() else "CANCELLED"
+        )
+        slurm(("7", state, "None"))
+
+    monkeypatch.setattr("time.sleep", pass_by)
+    assert Follower(tmp_path).end_all("the sweep was interrupted") == ["Slurm job 7 (mpi.n2x1, running)"]
+    assert cancelled(slurm) == ["scancel 7"]
+    assert "(the sweep was interrupted)" in read_scheduled(tmp_path)[0].words
+
+
+def test_a_controller_that_does_not_answer_is_asked_again_later(programs, tmp_path):
+    programs("squeue", code=1, err="Unable to contact slurm controller\n")
+    Follower(tmp_path).look_now()
+    assert read_scheduled(tmp_path) == []
+
+
+def test_a_record_that_is_cut_short_explains_nothing_and_stops_nothing(tmp_path):
+    (tmp_path / RECORD).write_text(json.dumps([{"job": "a"}]))
+    assert read_scheduled(tmp_path) == []
+    (tmp_path / RECORD).write_text("[{")
+    assert read_scheduled(tmp_path) == []

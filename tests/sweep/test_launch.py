@@ -1,0 +1,146 @@
+"""Launching the ranks of a job: shape after shape, and what is remembered of a launch that failed."""
+
+import json
+import sys
+
+import pytest
+import raws
+
+from hpccoll.case import Launcher, Plan, Shape
+from hpccoll.errors import BadInputError
+from hpccoll.store import hdf5
+from hpccoll.store.journal import Journal, journal_path, last_words, leave_word
+from hpccoll.store.raw import Failure, Raw
+from hpccoll.sweep import launch as module
+from hpccoll.sweep.launch import launch
+
+CASES = tuple(raws.case(8, ranks=n, nodes=n) for n in (1, 2, 4))
+JOB = raws.job(*CASES, name="mpi.n4x1", ranks=4, nodes=4)
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A plan whose launcher is a program that notes how it was called, and does what the file ``does`` says."""
+    does = tmp_path / "launcher"
+    does.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\nexec {sys.executable} {tmp_path}/does.py "$@"\n')
+    does.chmod(0o755)
+    (tmp_path / "does.py").write_text("")
+    launcher = Launcher(command=f"{does} -N {{nodes}} -n {{ranks}}")
+    plan = Plan(
+        name="x", profile="local", jobs=(JOB,), skips=(), launcher=launcher, resources={}, estimated_s=1
+    )  # fmt: skip
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    return tmp_path
+
+
+def start(here):
+    return launch(here / "plan.json", "mpi.n4x1", here / "raw" / "F.h5")
+
+
+def calls(here):
+    return [line.split(" hpccoll run ")[0] for line in (here / "calls").read_text().splitlines()]
+
+
+def measured(here, *cases):
+    """Have a journal in which ``cases`` have outcomes."""
+    journal = Journal(here / "raw" / "F.h5", JOB)
+    journal.begin(raws.attempt())
+    for case in cases:
+        journal.record(raws.outcome(case))
+    return journal
+
+
+def test_shapes_are_launched_from_the_smallest_and_checked_by_the_ranks(here):
+    assert not start(here)  # for this launcher measures nothing
+    assert calls(here) == ["-N 1 -n 1", "-N 2 -n 2", "-N 4 -n 4"]
+    first = (here / "calls").read_text().splitlines()[0]
+    assert first.endswith(f"--shape 1x1 --job {here}/jobs/mpi.n4x1.json --out {here}/raw/F.h5")
+
+
+def test_what_is_measured_is_not_launched_again(here):
+    measured(here, CASES[0], CASES[2]).close(remove=False)
+    start(here)
+    assert calls(here) == ["-N 2 -n 2"]
+
+
+def test_a_complete_file_needs_no_launch(here):
+    (here / "raw").mkdir()
+    hdf5.write(Raw(path=here, job=JOB, attempts=[(raws.attempt(), [*map(raws.outcome, CASES)])]), here / "raw" / "F.h5")
+    assert start(here)
+    assert not (here / "calls").exists()
+
+
+def test_a_launch_that_fails_is_remembered_in_its_own_words_and_the_next_is_tried(here):
+    (here / "does.py").write_text(
+        "import sys\nprint('noise', file=sys.stderr)\nprint('hpccoll: launcher: no good', file=sys.stderr)\n"
+        "print('srun: error', file=sys.stderr)\nsys.exit(4)\n"
+    )
+    assert not start(here)
+    assert len(calls(here)) == 3
+    assert last_words(here / "raw" / "F.h5")[0] == Failure(
+        case_id="", rank=-1, message="the launch of 1 rank on 1 node ended with exit code 4: launcher: no good"
+    )
+
+
+def test_the_words_of_an_earlier_launch_are_forgotten_and_those_of_ranks_are_not(here):
+    (here / "raw").mkdir()
+    for rank in (-1, 3):
+        leave_word(here / "raw" / "F.h5", Failure(case_id="", rank=rank, message="old"))
+    start(here)
+    assert [failure.rank for failure in last_words(here / "raw" / "F.h5")] == [3]
+
+
+def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the_job(here, monkeypatch):
+    monkeypatch.setattr(module, "LAST_WORDS_S", 0.1)
+    (here / "does.py").write_text("import os, subprocess\nsubprocess.Popen(['sleep', '5'])\nos.kill(os.getpid(), 9)\n")
+    start(here)
+    assert "ended by signal 9" in last_words(here / "raw" / "F.h5")[0].message
+
+
+def test_ranks_that_were_told_to_end_are_the_last_that_are_launched(here):
+    journal = measured(here, CASES[0])
+    journal.end("SIGUSR1 told it to end")
+    hdf5.write(journal.raw, here / "raw" / "F.h5")
+    journal.close(remove=False)
+    assert not start(here)
+    assert calls(here) == ["-N 2 -n 2"]
+    assert not (here / "raw" / "F.h5").exists()  # its journal holds all of it: what the workflow finds is whole
+    assert journal_path(here / "raw" / "F.h5").exists()
+
+
+def test_the_environment_of_a_variant_is_that_of_its_ranks(here):
+    plan = json.loads((here / "plan.json").read_text())
+    plan["jobs"][0]["environment"] = {"COLOUR": "blue"}
+    plan["launcher"]["setup"] = ["export SHAPE=round"]
+    (here / "plan.json").write_text(json.dumps(plan))
+    (here / "does.py").write_text(
+        f"import os\nopen('{here}/seen', 'a').write(os.environ['COLOUR'] + os.environ['SHAPE'] + ' ')\n"
+    )
+    start(here)
+    assert (here / "seen").read_text() == "blueround " * 3
+
+
+def test_a_job_that_is_not_of_the_plan_is_refused(here):
+    with pytest.raises(BadInputError, match=r"job: 'nope' is not valid: choose from mpi\.n4x1"):
+        launch(here / "plan.json", "nope", here / "F.h5")
+
+
+def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(programs, monkeypatch):
+    programs("srun", "MPI plugin types are...\n\tpmi2\n\tnone\n")
+    programs("waits", err="")
+    (programs.place / "waits").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    programs("bash")
+    (programs.place / "bash").unlink()
+    (programs.place / "bash").symlink_to("/bin/bash")
+    monkeypatch.setattr(module, "CHECK_S", 0.3)
+    starter = module.Start(Launcher(command="waits -N {nodes}", slurm=True), JOB, ("n1", "n2"))
+    with pytest.raises(
+        BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi can be pmi2, none"
+    ):
+        starter.check()
+
+
+def test_a_launch_names_the_hosts_that_it_is_for():
+    launcher = Launcher(command="srun -N {nodes} --nodelist={hosts}", slurm=True)
+    line = module.Start(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
+    assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1,n2 --check"
