@@ -213,12 +213,12 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
         )
         for home in homes
     )
+    bed = next((home.testbed for home in homes if home.testbed), None)
     masks: dict[int, list[frozenset[int]]] = defaultdict(list)
     for place, home in zip(places, homes, strict=True):
-        masks[place.node].append(home.cpus)
+        masks[0 if bed else place.node].append(home.cpus)  # the hosts of a testbed share the CPUs of one machine
     layout = Layout(tuple(place.node for place in places))
     hosts = list(dict.fromkeys(place.host for place in places))
-    bed = next((home.testbed for home in homes if home.testbed), None)
     return Attempt(
         run_id=str(uuid.uuid4()),
         number=number,
@@ -229,7 +229,7 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
         ranks_per_node=layout.ranks_per_node,
         mapping=layout.mapping,
         aggregators=layout.aggregators,
-        oversubscribed=any(oversubscribed(node) for node in masks.values()),
+        oversubscribed=any(map(oversubscribed, masks.values())),
         places=places,
         provenance={
             "hpccoll": __version__,

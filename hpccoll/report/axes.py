@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import altair as alt
 
 from hpccoll.report.groups import INK, Group
+from hpccoll.report.wires import rate_unit
 
 PAPER = "#ffffff"
 WHITE = "#fffffe"  # not PAPER, which turns black in the dark
 SIZE = "size (B, KiB, MiB)"
+SENT = "bytes that a node sends (S)"
 MUTED = "#5b6472"
 GRID = "#e3e7ed"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
@@ -28,7 +30,6 @@ def _steps(units: Iterable[tuple[float, str]], least: tuple[float, str]) -> str:
 
 SIZE_LABEL = _steps(_SIZES, (1, "B"))
 TIME_LABEL = _steps(_TIMES, (1e-9, "ns"))
-RATE_LABEL = "format(datum.value / 1e9, '.3~r')"
 
 
 def size_axis(sizes: Iterable[int]) -> alt.X:
@@ -39,34 +40,44 @@ def size_axis(sizes: Iterable[int]) -> alt.X:
     return alt.X("bytes:Q", title=SIZE, axis=axis, scale=alt.Scale(type="log", base=2, nice=False, padding=8))
 
 
-def rank_axis(ranks: Iterable[int]) -> alt.X:
-    """The horizontal axis of ``ranks``: logarithmic, a tick at what was measured."""
-    axis = alt.Axis(values=sorted(set(ranks)), format="d", labelOverlap="greedy")
+def count_axis(group: Group) -> alt.X:
+    """The horizontal axis of nodes or ranks: logarithmic, a tick at what was measured."""
+    counts = {group.count(point.row) for point in group.usable}
+    axis = alt.Axis(values=sorted(counts), format="d", labelOverlap="greedy")
     scale = alt.Scale(type="log", base=2, nice=False, padding=12)
-    return alt.X("ranks:Q", title="ranks", axis=axis, scale=scale)
+    return alt.X(f"{group.unit}:Q", title=group.unit_words, axis=axis, scale=scale)
 
 
 def _ticks(values: Iterable[float]) -> list[float]:
-    """Powers of ten, with 2 and 5 between them where the values span less than two and a half."""
+    """Powers of ten, and the less they span, the more between them; empty for Vega's own."""
     values = list(values)
     low, high = math.log10(min(values)), math.log10(max(values))
-    within = (1, 2, 5) if high - low < 2.5 else (1,)
+    within = (1, 1.5, 2, 3, 5, 7) if high - low < 1 else (1, 2, 5) if high - low < 2.5 else (1,)
     ticks = (n * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for n in within)
-    return [float(f"{tick:.6g}") for tick in ticks if 10**low <= tick <= 10**high]
+    shown = [float(f"{tick:.6g}") for tick in ticks if 10**low <= tick <= 10**high]
+    return shown if len(shown) > 1 else []
+
+
+def _value_axis(title: str, label: str, values: Iterable[float]) -> alt.Y:
+    """A vertical axis of ``value``: logarithmic, ``label`` a Vega expression."""
+    axis = alt.Axis(labelExpr=label, values=_ticks(values) or alt.Undefined, tickCount=5)
+    return alt.Y("value:Q", title=title, axis=axis, scale=alt.Scale(type="log", nice=False, padding=8))
 
 
 def time_axis(values: Iterable[float]) -> alt.Y:
-    """The vertical axis of ``value`` in seconds: logarithmic, labelled in us, ms or s."""
-    axis = alt.Axis(labelExpr=TIME_LABEL, values=_ticks(values))
-    return alt.Y(
-        "value:Q", title="time per operation (us, ms)", axis=axis, scale=alt.Scale(type="log", nice=False, padding=8)
-    )
+    """The vertical axis of seconds, labelled in us, ms or s."""
+    return _value_axis("time per operation (us, ms, s)", TIME_LABEL, values)
 
 
 def rate_axis(values: Iterable[float]) -> alt.Y:
-    """The vertical axis of ``value`` in bytes per second: logarithmic, labelled in GB/s."""
-    axis = alt.Axis(labelExpr=RATE_LABEL, values=_ticks(values))
-    return alt.Y("value:Q", title="busbw (GB/s)", axis=axis, scale=alt.Scale(type="log", nice=False, padding=8))
+    """The vertical axis of bytes per second, labelled in GB/s or MB/s."""
+    scale, unit = rate_unit(max(values := list(values)))
+    return _value_axis(f"busbw ({unit})", f"format(datum.value / {scale}, '.3~r')", values)
+
+
+def sent_axis(values: Iterable[float]) -> alt.Y:
+    """The vertical axis of bytes that a node sends, in units of S."""
+    return _value_axis(SENT, "format(datum.value, '.3~r')", values)
 
 
 def percent_axis(_values: Iterable[float]) -> alt.Y:

@@ -6,9 +6,23 @@ from dataclasses import dataclass
 import altair as alt
 
 from hpccoll.report import axes
-from hpccoll.report.compare import Contest, best_placements, contests, efficiencies, interval, seconds
+from hpccoll.report.compare import Contest, best_placements, contests, efficiencies, interval, seconds, strangers
 from hpccoll.report.groups import INK, Group
-from hpccoll.report.panels import Chart, Datum, by_ranks, by_size, column, datum, facetted, inline, tooltip
+from hpccoll.report.hosts import host_words
+from hpccoll.report.panels import (
+    Chart,
+    Datum,
+    by_ranks,
+    by_size,
+    column,
+    counted_lines,
+    datum,
+    facetted,
+    inline,
+    tooltip,
+    wire_rule,
+)
+from hpccoll.report.wires import HEADER_MODEL, per_node, share
 from hpccoll.units import format_seconds, format_size
 
 
@@ -18,7 +32,7 @@ class Figure:
 
     Args:
         name: fit for a file name.
-        title: what it shows.
+        title: what it shows, with ``{unit}`` for ranks or nodes.
         caption: how to read it, with the definition of what is not measured directly.
         draw: the chart of a group, or None where the group has nothing to draw.
     """
@@ -39,13 +53,15 @@ class Figure:
         where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
         several = "machines are never joined: each has its own marks and lines" if len(machines) > 1 else ""
         crowded = ", ".join(map(str, _crowded(group)))
-        hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} ranks)" if crowded else ""
-        lines = (*(f"{group.kind} on {name}" for name in where), group.setting, several, hollow)
-        return f"{group.collective}: {self.title}", tuple(filter(None, lines))
+        hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
+        joined = strangers(group.points)
+        strange = f"launches on different hosts are joined: {host_words(joined)}" if joined else ""
+        lines = (*(f"{group.kind} on {name}" for name in where), group.setting, several, hollow, strange)
+        return f"{group.collective}: {self.title.format(unit=group.unit)}", tuple(filter(None, lines))
 
 
 def _crowded(group: Group) -> list[int]:
-    return sorted({point.row.ranks for point in group.usable if point.row.oversubscribed})
+    return sorted({group.count(point.row) for point in group.usable if point.row.oversubscribed})
 
 
 def time_against_size(group: Group) -> Chart | None:
@@ -56,10 +72,22 @@ def busbw_against_size(group: Group) -> Chart | None:
     # A rate is bytes over time: the slow end of the interval is the low end of the bandwidth.
     data = [
         datum(group, p, busbw, *(busbw * seconds(p) / t for t in reversed(interval(p))))
+        | {"wire": p.wire.carried if share(p.row, p.wire) else None}
         for p in group.usable
         if not p.row.floor and (busbw := p.row.busbw_Bps)
     ]
-    return by_ranks(group, data, axes.rate_axis)
+    calibrated = any(d["wire"] for d in data)
+    return by_ranks(group, data, axes.rate_axis, wire_rule if calibrated else None)
+
+
+def sent_against_size(group: Group) -> Chart | None:
+    # The placement of buffers does not change what is sent.
+    data = [
+        datum(group, p, sent) | {"counted": per_node(p.row, p.row.wire_bytes_predicted), "place": ""}
+        for p in best_placements(group.points)
+        if (sent := per_node(p.row, p.row.wire_bytes_measured))
+    ]
+    return by_ranks(group, data, axes.sent_axis, counted_lines)
 
 
 def time_against_ranks(group: Group) -> Chart | None:
@@ -79,28 +107,30 @@ def fastest(group: Group) -> Chart | None:
     sizes = [format_size(nbytes) for nbytes in sorted({c.nbytes for c in found}, reverse=True)]
     hollow = f"(indexof({_crowded(group)}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
     base = alt.Chart().encode(
-        x=alt.X("ranks:O", title="ranks", axis=alt.Axis(labelAngle=0, labelExpr=hollow)),
-        y=alt.Y("size:N", title=axes.SIZE, sort=sizes),
+        x=alt.X(f"{group.unit}:O", title=group.unit_words, axis=alt.Axis(labelAngle=0, labelExpr=hollow)),
+        y=alt.Y("size:N", title="size", sort=sizes),
     )
     cells = base.mark_rect(stroke=axes.PAPER, strokeWidth=2).encode(
         color=axes.series_colour(group, column(data, "series"), symbol="square"),
         opacity=alt.condition("datum.clear", alt.value(1), alt.value(0.35)),
-        tooltip=tooltip("size", "ranks", "series", "time", "interval", "place", "second", "machine"),
+        tooltip=tooltip("size", "at", "series", "time", "interval", "place", "second", "machine"),
     )
     words = base.mark_text(fontSize=12, fontWeight=600).encode(text="lead:N", color=alt.Color("words:N", scale=None))
     width = max(240, 90 * len({c.ranks for c in found}))
     chart = alt.layer(cells, words).properties(width=width, height=26 * len(sizes))
-    machines = sorted(set(column(data, "machine")))
-    return facetted(chart, data, "machine", 1, machines) if len(machines) > 1 else chart.properties(data=inline(data))
+    panels = sorted(set(column(data, "panel")))
+    return facetted(chart, data, "panel", 1, panels) if len(panels) > 1 else chart.properties(data=inline(data))
 
 
 def _advantage(group: Group, contest: Contest) -> Datum:
     """What the map says in a cell; its words keep their contrast where ink and paper change places in the dark."""
+    machine = group.machine(contest.winner) if len(group.machines) > 1 else ""
+    panel = {"panel": ", ".join(filter(None, (machine, contest.variant)))}
     if contest.lead is None:
-        return {"lead": "alone", "second": "none", "clear": False, "words": INK}
+        return panel | {"lead": "alone", "second": "none", "clear": False, "words": INK}
     second = contest.entries[1]
     on_ink = group.colours[contest.winner.series] == INK
-    return {
+    return panel | {
         "lead": f"{contest.lead:.2f}x" if contest.leader else "tie",
         "second": f"{second.series}, {format_seconds(seconds(second))}, {contest.lead:.2f} times as long",
         "clear": bool(contest.leader),
@@ -111,6 +141,13 @@ def _advantage(group: Group, contest: Contest) -> Datum:
 BEST = "Of every series the faster of the placements that were measured in the same run, in place and out of place."
 FIGURES = (
     Figure(
+        "fastest",
+        "fastest series by {unit} and size",
+        "In the cell, how many times as long the runner-up takes; tie (pale): the 95 % intervals of the two touch; "
+        f"alone (pale): nothing to compare with in that run. {BEST}",
+        fastest,
+    ),
+    Figure(
         "time",
         "time against size",
         "Median over the timed iterations; the band is the 95 % confidence interval of the median. Both axes are "
@@ -120,24 +157,26 @@ FIGURES = (
     Figure(
         "busbw",
         "bus bandwidth against size",
-        "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per second. "
-        "The band is the 95 % confidence interval. Both axes are logarithmic.",
+        "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per second, "
+        "MB/s 1e6. The band is the 95 % confidence interval. Both axes are logarithmic. Where there is a dashed rule, "
+        "it is what a wire was calibrated to carry, from the size on from which it does; less may pass it faster, as a "
+        "burst.",
         busbw_against_size,
     ),
-    Figure("scaling", "time against ranks", f"Median time at a few of the sizes. {BEST}", time_against_ranks),
+    Figure("scaling", "time against {unit}", f"Median time at a few of the sizes. {BEST}", time_against_ranks),
     Figure(
         "efficiency",
-        "parallel efficiency against ranks",
+        "parallel efficiency against {unit}",
         "Parallel efficiency: busbw divided by the busbw of the same series and size on the fewest ranks measured on "
         f"the same machine. {BEST}",
         efficiency_against_ranks,
     ),
     Figure(
-        "fastest",
-        "fastest series by ranks and size",
-        "In the cell, how many times as long the runner-up takes; tie (pale): the 95 % intervals of the two touch; "
-        f"alone (pale): nothing to compare with in that run. {BEST}",
-        fastest,
+        "wire",
+        "bytes on the wire against size",
+        "What the ports of a node sent for one operation, in units of S; dashed: what we count for the schedule, "
+        f"without headers. {HEADER_MODEL}",
+        sent_against_size,
     ),
 )
 """Every chart of the report, in its order."""

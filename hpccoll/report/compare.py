@@ -4,7 +4,7 @@ A comparison stays within one run, and takes of every series the faster of the p
 harness floor is in none of them.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -56,10 +56,20 @@ class Contest:
         return self.winner.series
 
     @property
+    def variants(self) -> frozenset[str | None]:
+        """The environments that the entries ran in."""
+        return frozenset(entry.row.variant for entry in self.entries)
+
+    @property
+    def variant(self) -> str | None:
+        """The one that all entries share."""
+        return next(iter(self.variants)) if len(self.variants) == 1 else None
+
+    @property
     def native(self) -> Point | None:
-        """The library's own collective at its default settings."""
-        defaults = (e for e in self.entries if e.row.algorithm == NATIVE and not e.row.params and not e.row.variant)
-        return next(defaults, None)
+        """The library's own collective at its default settings; where all share a variant, in that."""
+        natives = [e for e in self.entries if e.row.algorithm == NATIVE and not e.row.params]
+        return next((e for e in natives if e.row.variant is None or len(self.variants) == 1), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,7 @@ def best_placements(points: Iterable[Point]) -> tuple[Point, ...]:
 
 
 def contests(points: Iterable[Point]) -> tuple[Contest, ...]:
-    """Return one contest for each machine, ranks and size, by ranks and then size.
+    """Return one contest for each machine, variant, ranks and size, by ranks and then size.
 
     Where several runs did the same work, the one with the most series counts, the later of equals.
     """
@@ -102,9 +112,10 @@ def contests(points: Iterable[Point]) -> tuple[Contest, ...]:
         by_run[row.run_id, point.machine, row.ranks, row.nodes, row.requested_bytes].append(point)
     chosen: dict[tuple[object, ...], Contest] = {}
     for (_, *work), entries in by_run.items():
-        held = chosen.get(tuple(work))
+        contest = Contest(tuple(sorted(entries, key=seconds)))
+        held = chosen.get((*work, contest.variants))
         if held is None or len(entries) >= len(held.entries):
-            chosen[tuple(work)] = Contest(tuple(sorted(entries, key=seconds)))
+            chosen[*work, contest.variants] = contest
     return tuple(sorted(chosen.values(), key=lambda contest: (contest.ranks, contest.nbytes)))
 
 
@@ -143,6 +154,55 @@ def efficiencies(points: Iterable[Point]) -> tuple[Efficiency, ...]:
         for point in curve
         if base.row.busbw_Bps
     )
+
+
+def strangers(points: Iterable[Point]) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the jobs and hosts of launches that a curve joins though they are not all on hosts of the largest one."""
+    curves: dict[tuple[object, ...], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
+    times: Counter[tuple[object, ...]] = Counter()
+    for point in points:
+        row = point.row
+        if usable(row) and point.hosts:
+            curve = point.machine, point.series, row.in_place
+            measured = *curve, row.ranks, row.nodes, row.requested_bytes
+            curves[*curve, times[measured]][row.job, point.hosts] = None  # a repeated measurement is another curve
+            times[measured] += 1
+    joined = (launch for launches in curves.values() if not _nested(launches) for launch in launches)
+    return tuple(dict.fromkeys(joined))
+
+
+def _nested(launches: Iterable[tuple[str, frozenset[str]]]) -> bool:
+    hosts = [hosts for _, hosts in launches]
+    return all(some <= max(hosts, key=len) for some in hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A point that several runs measured, as the fastest and the slowest of them did."""
+
+    fastest: Point
+    slowest: Point
+
+    @property
+    def apart(self) -> float:
+        """How many times as long the slowest took."""
+        return seconds(self.slowest) / seconds(self.fastest)
+
+    @property
+    def disagrees(self) -> bool:
+        return interval(self.fastest)[1] < interval(self.slowest)[0]
+
+
+def repeats(points: Iterable[Point]) -> tuple[Repeat, ...]:
+    """Return the points that were measured in more than one run on the same machine."""
+    alike: dict[tuple[object, ...], list[Point]] = defaultdict(list)
+    for point in points:
+        row = point.row
+        if usable(row) and not row.floor:
+            key = (point.machine, point.series, row.in_place, row.ranks, row.nodes, row.requested_bytes)
+            alike[key].append(point)
+    several = (found for found in alike.values() if len({point.row.run_id for point in found}) > 1)
+    return tuple(Repeat(min(found, key=seconds), max(found, key=seconds)) for found in several)
 
 
 def spread(values: Sequence[int], count: int) -> list[int]:

@@ -5,8 +5,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from hpccoll.report.compare import Contest, Stretch, contests, native_ratios, stretches
+from hpccoll.report.compare import (
+    Contest,
+    Stretch,
+    best_placements,
+    contests,
+    native_ratios,
+    repeats,
+    strangers,
+    stretches,
+)
 from hpccoll.report.groups import Group, Point, counted, usable
+from hpccoll.report.hosts import host_words
+from hpccoll.report.wires import format_rate, measured_to_counted, per_node, share
 from hpccoll.units import format_size
 
 
@@ -20,16 +31,41 @@ class Finding(NamedTuple):
 def findings(group: Group) -> list[Finding]:
     """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about."""
     found = contests(group.points)
-    return [*_fastest(group, found), *_highest(group), *_cautions(group)]
+    return [*_fastest(group, found), *_highest(group), *_shares(group), *_between(group), *_cautions(group)]
 
 
 def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
     """Return header and body of a table: for each series and ranks the lowest and highest time over native's."""
     ratios = native_ratios(contests(group.points))
+    places = {point.row.ranks: group.place(point.row) for point in group.usable}
     ranks = sorted({ranks for _, ranks in ratios})
     names = dict.fromkeys(series for series, _ in ratios)
     body = [[name, *(_range(ratios.get((name, p), ())) for p in ranks)] for name in group.colours if name in names]
-    return ["time over native's", *(counted(p, "rank") for p in ranks)], body
+    return ["time over native's", *(places[p] for p in ranks)], body
+
+
+def wire_table(group: Group) -> tuple[list[str], list[list[str]]]:
+    """Return header and body of a table: what was sent at the largest size, beside what we count for the schedule."""
+    points = [p for p in best_placements(group.points) if per_node(p.row, p.row.wire_bytes_measured) is not None]
+    largest: dict[tuple[str, int], Point] = {}
+    for point in sorted(points, key=lambda p: (list(group.colours).index(p.series), p.row.ranks, p.row.bytes)):
+        largest[point.series, point.row.ranks] = point
+    head = ["sent by a node", "on", "size", "counted", "measured", "measured / counted with headers"]
+    return head, [_sent(group, point) for point in largest.values()]
+
+
+def _sent(group: Group, point: Point) -> list[str]:
+    row = point.row
+    by_count, by_ports = per_node(row, row.wire_bytes_predicted), per_node(row, row.wire_bytes_measured)
+    ratio = measured_to_counted(row, point.wire)
+    return [
+        point.series,
+        group.place(row),
+        format_size(row.requested_bytes),
+        "its schedule is not known" if by_count is None else f"{by_count:.3f} S",
+        f"{by_ports:.3f} S",
+        "" if ratio is None else f"{ratio:.3f}",
+    ]
 
 
 def _range(pairs: Sequence[tuple[int, float]]) -> str:
@@ -43,11 +79,13 @@ def _range(pairs: Sequence[tuple[int, float]]) -> str:
 
 def _fastest(group: Group, found: Sequence[Contest]) -> Iterator[Finding]:
     def place(contest: Contest) -> tuple[int, str]:
-        return contest.ranks, f" on {group.machine(contest.winner)}" if len(group.machines) > 1 else ""
+        machine = f" on {group.machine(contest.winner)}" if len(group.machines) > 1 else ""
+        variant = f", {contest.variant}" if contest.variant else ""
+        return contest.ranks, group.place(contest.winner.row) + machine + variant
 
-    for (ranks, machine), run in groupby(sorted(found, key=place), key=place):
+    for (_, about), run in groupby(sorted(found, key=place), key=place):
         if said := list(_by_leader(list(run))):
-            yield Finding(counted(ranks, "rank") + machine, "; ".join(said) + ".")
+            yield Finding(about, "; ".join(said) + ".")
 
 
 def _by_leader(found: Sequence[Contest]) -> Iterator[str]:
@@ -75,14 +113,58 @@ def _highest(group: Group) -> Iterator[Finding]:
     points = [p for p in group.usable if p.row.busbw_Bps and not p.row.floor]
     if points:
         best = max(points, key=lambda point: point.row.busbw_Bps or 0.0)
-        busbw = f"{(best.row.busbw_Bps or 0.0) / 1e9:.3g} GB/s"
-        yield Finding("Highest busbw", f"{busbw} by {best.series} with {_where(best)}.")
+        busbw = format_rate(best.row.busbw_Bps or 0.0)
+        wire = best.wire.carried
+        burst = f": a burst, above the calibrated wire ({format_rate(wire)})" if wire and _above(best, wire) else ""
+        yield Finding("Highest busbw", f"{busbw} by {best.series} with {_where(group, best)}{burst}.")
 
 
-def _where(point: Point) -> str:
+def _above(point: Point, wire: float) -> bool:
+    return point.row.nodes > 1 and point.row.bytes < point.wire.least and (point.row.busbw_Bps or 0.0) > wire
+
+
+def _where(group: Group, point: Point) -> str:
     row = point.row
     placement = "in place" if row.in_place else "out of place"
-    return f"{counted(row.ranks, 'rank')} at {format_size(row.requested_bytes)}, {placement}"
+    return f"{group.place(row)} at {format_size(row.requested_bytes)}, {placement}"
+
+
+def _shares(group: Group) -> Iterator[Finding]:
+    """Say how much of the wire the best reaches at the largest size, on every number of nodes."""
+    best: dict[tuple[str, int], tuple[int, float, Point]] = {}
+    for point in best_placements(group.points):
+        if reached := share(point.row, point.wire):
+            key = point.machine, point.row.ranks
+            entry = (point.row.requested_bytes, reached, point)
+            best[key] = max(best.get(key, entry), entry, key=lambda entry: entry[:2])
+    clauses = [
+        f"{point.series} reaches {100 * reached:.0f} % of the calibrated wire at {format_size(nbytes)} on "
+        f"{group.place(point.row)}"
+        for _, (nbytes, reached, point) in sorted(best.items(), key=lambda item: item[0])
+    ]
+    if clauses:
+        yield Finding("Per cent of wire", "; ".join(clauses) + ".")
+
+
+def _between(group: Group) -> Iterator[Finding]:
+    """Say what launches agree on, where some measured the same; else that none did."""
+    again = repeats(group.points)
+    if not again:
+        yield Finding(
+            "Between launches",
+            "each case was measured in one launch. An interval tells how sure the median is within its launch; another "
+            "launch may differ by more, most of all on a shared machine. Being ahead by a few per cent is no reason to "
+            "choose.",
+        )
+        return
+    apart = sorted((repeat for repeat in again if repeat.disagrees), key=lambda repeat: -repeat.apart)
+    says = (
+        f"{counted(len(again), 'point')} measured more than once, {len(apart)} of them with intervals that do not touch"
+    )
+    if apart:
+        worst = apart[0]
+        says += f"; at most {worst.apart:.2f}x apart: {worst.fastest.series} with {_where(group, worst.fastest)}"
+    yield Finding("Between launches", says + ".")
 
 
 def _cautions(group: Group) -> Iterator[Finding]:
@@ -96,11 +178,6 @@ def _cautions(group: Group) -> Iterator[Finding]:
         yield Finding("Wrong", f"{counted(len(wrong), 'row')} with a wrong result, not drawn: {names}.")
     if loose:
         yield Finding("Not converged", f"the interval of {loose} of {len(results)} rows did not become tight in time.")
-    yield Finding(
-        "Between launches",
-        "each job was launched once. An interval tells how sure the median is within its launch; another launch may "
-        "differ by more, most of all on a shared machine. Being ahead by a few per cent is no reason to choose.",
-    )
     if crowded:
         ranks = " and ".join(map(str, crowded))
         yield Finding(
@@ -108,3 +185,6 @@ def _cautions(group: Group) -> Iterator[Finding]:
         )
     if len(group.machines) > 1:
         yield Finding("Several machines", "lines and comparisons are kept apart: " + "; ".join(group.machines) + ".")
+    if joined := strangers(group.points):
+        words = "lines join launches that did not run on hosts of the largest one, and hosts differ"
+        yield Finding("Different hosts", f"{words}: {host_words(joined)}.")

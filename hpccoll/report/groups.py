@@ -7,10 +7,11 @@ of a line. What tells two lines of one algorithm apart (transport, parameters) i
 import colorsys
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.store.rows import Results, Row
+from hpccoll.report.wires import Wire
+from hpccoll.store.rows import Results, Row, Run
 
 NATIVE = "native"
 INK = "#1f2937"
@@ -25,7 +26,6 @@ _SETTING: Mapping[str, Callable[[object], str]] = {
     "root": lambda root: f"root {root}",
     "mapping": lambda mapping: f"mapping {mapping}",
     "timing": lambda rule: f"timing rule {rule}",
-    "kind": str,
 }
 _DETAILS: Mapping[str, Callable[[Row], str]] = {
     "transport": lambda row: row.transport,
@@ -37,11 +37,18 @@ _DETAILS: Mapping[str, Callable[[Row], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A row, the name of its line, and the machine of its run."""
+    """A row, the name of its line, and what its run says of the machine, its hosts and its wires."""
 
     row: Row
     series: str
     machine: str
+    hosts: frozenset[str]
+    wire: Wire
+
+    @property
+    def kind(self) -> str:
+        """What the result is, with the rate of the wires where they are a testbed's."""
+        return ", ".join(filter(None, (self.row.kind, self.wire.words)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,33 @@ class Group:
         """The short name of the machine of ``point``: ``machine 1``."""
         return f"machine {self.machines.index(point.machine) + 1}"
 
+    @property
+    def each(self) -> int | None:
+        """The ranks of each node, where curves run over nodes; None where they run over ranks."""
+        rows = [point.row for point in self.usable]
+        each = {row.ranks_per_node for row in rows}
+        return each.pop() if len(each) == 1 and any(row.nodes > 1 for row in rows) else None
+
+    @property
+    def unit(self) -> str:
+        """What curves run over, and a field of a row: ``nodes``, or ``ranks``."""
+        return "ranks" if self.each is None else "nodes"
+
+    @property
+    def unit_words(self) -> str:
+        """The same as the title of an axis: ``nodes (1 rank each)``."""
+        return "ranks" if self.each is None else f"nodes ({counted(self.each, 'rank')} each)"
+
+    def count(self, row: Row) -> int:
+        """Return where ``row`` is on such a curve."""
+        return row.ranks if self.each is None else row.nodes
+
+    def place(self, row: Row) -> str:
+        """Return the same in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""
+        if self.each is not None:
+            return counted(row.nodes, "node")
+        return counted(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+
 
 def counted(count: object, word: str) -> str:
     """Return ``count`` of something in words: ``1 rank``, ``2 ranks``."""
@@ -90,13 +124,13 @@ def usable(row: Row) -> bool:
 def groups(results: Results) -> tuple[Group, ...]:
     """Return the rows of ``results`` by collective and setting, in order of name."""
     points = _points(results)
-    keys = _keys([point.row for point in points])
+    keys = _keys(points)
     members: dict[tuple[str, ...], list[Point]] = defaultdict(list)
     for key, point in zip(keys, points, strict=True):
         members[key].append(point)
     names, colours = _names(sorted(members)), series_colours(points)
     return tuple(
-        Group(names[key], key[0], members[key][0].row.kind, ", ".join(filter(None, key[1:-1])), tuple(group), colours)
+        Group(names[key], key[0], key[-1], ", ".join(filter(None, key[1:-1])), tuple(group), colours)
         for key, group in sorted(members.items())
     )
 
@@ -123,9 +157,14 @@ def _points(results: Results) -> list[Point]:
     created = {run_id: run.created for run_id, run in runs.items()}
     rows = sorted(results.rows, key=lambda row: created.get(row.run_id, ""))
     name = _namer(rows)
-    return [
-        Point(row, name(row), runs[row.run_id].machine if row.run_id in runs else "unknown machine") for row in rows
-    ]
+    return [_point(row, name(row), runs.get(row.run_id)) for row in rows]
+
+
+def _point(row: Row, series: str, run: Run | None) -> Point:
+    if run is None:
+        return Point(row, series, "unknown machine", frozenset(), Wire())
+    hosts = run.provenance.get("hosts")
+    return Point(row, series, run.machine, frozenset(hosts if isinstance(hosts, list | tuple) else ()), Wire.of(run))
 
 
 def _namer(rows: Iterable[Row]) -> Callable[[Row], str]:
@@ -141,20 +180,27 @@ def _namer(rows: Iterable[Row]) -> Callable[[Row], str]:
     return name
 
 
-def _keys(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """One key for each row: collective, words of the setting, ranks per node where ranks alone do not say it, kind."""
-    shapes: dict[tuple[str, int], set[tuple[int, int | None]]] = defaultdict(set)
-    for row in rows:
-        shapes[row.collective, row.ranks].add((row.nodes, row.ranks_per_node))
-    ambiguous = {collective for (collective, _), found in shapes.items() if len(found) > 1}
+def _keys(points: Sequence[Point]) -> list[tuple[str, ...]]:
+    """One key for each point: collective, words of the setting, ranks per node where ranks do not say it, kind."""
+    shapes: dict[str, set[tuple[int, int, int | None]]] = defaultdict(set)
+    for row in (point.row for point in points):
+        shapes[row.collective].add((row.ranks, row.nodes, row.ranks_per_node))
+    said = {collective for collective, found in shapes.items() if _spread_out(found)}
 
-    def key(row: Row) -> tuple[str, ...]:
+    def key(point: Point) -> tuple[str, ...]:
+        row = point.row
         values = {field: getattr(row, field) for field in _SETTING}
         words = [_SETTING[field](value) if value is not None else "" for field, value in values.items()]
-        shape = f"{counted(row.ranks_per_node or 'unequal', 'rank')} per node" if row.collective in ambiguous else ""
-        return (row.collective, *words[:-1], shape, words[-1])
+        shape = f"{counted(row.ranks_per_node or 'unequal', 'rank')} per node" if row.collective in said else ""
+        return (row.collective, *words, shape, point.kind)
 
-    return [key(row) for row in rows]
+    return [key(point) for point in points]
+
+
+def _spread_out(shapes: Collection[tuple[int, int, int | None]]) -> bool:
+    """Return whether the ranks of each node have to be said: the same ranks are on few nodes and many, or all alike."""
+    same_everywhere = len({each for _, _, each in shapes}) == 1 and any(nodes > 1 for _, nodes, _ in shapes)
+    return same_everywhere or len({ranks for ranks, _, _ in shapes}) < len(shapes)
 
 
 def _names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -12,9 +12,10 @@ from itertools import groupby
 import vl_convert
 
 from hpccoll.report.charts import Figure
-from hpccoll.report.findings import findings, ratio_table
+from hpccoll.report.findings import findings, ratio_table, wire_table
 from hpccoll.report.groups import Group
-from hpccoll.report.tables import missing_table, plain_table, provenance, rows_table
+from hpccoll.report.tables import missing_table, plain_table, provenance, rows_table, scheduled_table
+from hpccoll.report.wires import HEADER_MODEL
 from hpccoll.store.rows import Results
 from hpccoll.units import format_size
 
@@ -31,10 +32,11 @@ class Drawn:
 
 def page(results: Results, groups: Sequence[Group], charts: Sequence[Drawn], title: str) -> str:
     """Return the whole page."""
-    parts = [_head(title), _summary(groups, title), _completeness(results)]
+    parts = [_head(title), _summary(results, groups, title), _completeness(results)]
     for collective, members in groupby(groups, key=lambda group: group.collective):
         parts.append(_section(collective, list(members), charts))
-    parts += [_rows(groups), _definitions(), _skipped(results), _provenance(results), _scripts(charts)]
+    parts += [_rows(groups), _definitions(), _skipped(results), _scheduled(results), _provenance(results)]
+    parts.append(_scripts(charts))
     return "\n".join(filter(None, parts)) + "\n</body>\n</html>\n"
 
 
@@ -50,22 +52,31 @@ def _head(title: str) -> str:
     )
 
 
-def _summary(groups: Sequence[Group], title: str) -> str:
+def _summary(results: Results, groups: Sequence[Group], title: str) -> str:
     points = [point for group in groups for point in group.usable]
     collectives = dict.fromkeys(group.collective for group in groups)
     links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in collectives)
-    fixed = '<a href="#rows">rows</a><a href="#definitions">definitions</a><a href="#provenance">provenance</a>'
+    there = {"skipped": results.skipped, "jobs": results.scheduled}
+    parts = (part for part in ("rows", "definitions", "skipped", "jobs", "provenance") if there.get(part, True))
+    fixed = "".join(f'<a href="#{part}">{part}</a>' for part in parts)
     lede = "There is no usable result: nothing can be drawn or compared."
     if points:
         rows = [point.row for point in points]
         series = ", ".join(name for name in groups[0].colours if name in {point.series for point in points})
-        ranks = ", ".join(map(str, sorted({row.ranks for row in rows})))
+        ranks, nodes = f"{_numbers(row.ranks for row in rows)} ranks", f"{_numbers(row.nodes for row in rows)} nodes"
+        if any(row.nodes > 1 for row in rows):
+            one_each = all(row.ranks == row.nodes for row in rows)
+            ranks = f"{nodes} with 1 rank each" if one_each else f"{ranks} on {nodes}"
         ends = sorted(row.requested_bytes for row in rows)
         sizes = " to ".join(format_size(nbytes) for nbytes in dict.fromkeys((ends[0], ends[-1])))
-        kinds = " and ".join(sorted({row.kind for row in rows}))
+        kinds = " and ".join(sorted({point.kind for point in points}))
         where = "; ".join(dict.fromkeys(point.machine for point in points))
-        lede = f"{', '.join(collectives)}: {series}; {ranks} ranks; {sizes}; {kinds} on {where}."
+        lede = f"{', '.join(collectives)}: {series}; {ranks}; {sizes}; {kinds} on {where}."
     return f'<header><h1>{escape(title)}</h1>\n<p class="lede">{escape(lede)}</p>\n<nav>{links}{fixed}</nav></header>'
+
+
+def _numbers(values: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(set(values))))
 
 
 def _completeness(results: Results) -> str:
@@ -80,15 +91,9 @@ def _completeness(results: Results) -> str:
             if not partial
             else f'<div class="incomplete"><p>{done}.</p>{partly}</div>'
         )
-    why = Counter((missing.status, missing.reason) for missing in results.missing)
-    reasons = "; ".join(f"{count} {status} ({reason})" for (status, reason), count in why.most_common())
-    line = f"{done}; {len(results.missing)} missing: {_shortened(reasons)}"
-    listed = f"<details><summary>The missing cases</summary>{missing_table(results.missing)}</details>"
-    return f'<div class="incomplete"><p>{escape(line)}</p>{partly}{listed}</div>'
-
-
-def _shortened(text: str, longest: int = 300) -> str:
-    return text if len(text) <= longest else text[: longest - 3] + "..."
+    why = ", ".join(f"{count} {status}" for status, count in Counter(gap.status for gap in results.missing).items())
+    line = f"{done}; {len(results.missing)} missing: {why}."
+    return f'<div class="incomplete"><p>{escape(line)}</p>{partly}{missing_table(results.missing)}</div>'
 
 
 def _section(collective: str, groups: Sequence[Group], charts: Sequence[Drawn]) -> str:
@@ -105,8 +110,10 @@ def _findings(group: Group) -> str:
         return "<p>No usable result: nothing is drawn.</p>"
     items = "".join(f"<li><b>{escape(found.about)}:</b> {escape(found.says)}</li>" for found in findings(group))
     head, body = ratio_table(group)
-    ahead = f'<p class="note">{AHEAD}</p>'
-    return f'<ul class="findings">{items}</ul>' + (plain_table(head, body) if body else "") + ahead
+    ratios = (plain_table(head, body) if body else "") + f'<p class="note">{AHEAD}</p>'
+    head, body = wire_table(group)
+    sent = plain_table(head, body) + f'<p class="note">{HEADER_MODEL}</p>' if body else ""
+    return f'<ul class="findings">{items}</ul>{ratios}{sent}'
 
 
 AHEAD = (
@@ -135,20 +142,27 @@ def _rows(groups: Sequence[Group]) -> str:
 
 DEFINITIONS = {
     "size": "S, the bytes of the collective as nccl-tests count them; KiB, MiB and GiB are powers of 1024.",
-    "algbw": "S / t, in GB/s of 1e9 bytes per second.",
+    "algbw": "S / t, in GB/s of 1e9 bytes per second, or in MB/s of 1e6.",
     "busbw": "algbw times a factor of the n ranks, comparable with nccl-tests: 2(n-1)/n for all-reduce; (n-1)/n for "
     "reduce-scatter, all-gather, all-to-all, gather and scatter; 1 for others; a barrier has none.",
     "timing": "How one operation's time follows from the clocks of its ranks: max is the longest duration over the "
     "ranks; span is the latest end minus the earliest start. Never an average over ranks.",
     "median, interval": "Over the timed iterations; the interval holds the median with 95 % confidence.",
     "native": "The library's own collective at its default settings: the faster of its in-place and out-of-place call "
-    "in the same run.",
+    "in the same run, and so of the same variant.",
+    "variant": "An environment that the sweep file names. Each is a job of its own, and compared within itself.",
+    "of the wire": "busbw over what a wire between two nodes was calibrated to carry: on a testbed whose wires were "
+    "calibrated within 2 % of what TCP carries of their rate, with one rank on each node, from the size on from which "
+    "the calibration comes to it; less may pass faster, as a burst. Of nothing else is there a per cent.",
+    "counted, sent": "Bytes of one operation that all nodes send to each other: counted from the schedule that we ran; "
+    "sent, as the counters of their ports saw it, with headers. " + HEADER_MODEL,
     "floor": "An empty schedule: what the harness itself costs. It is in no map, efficiency or ratio.",
     "oversubscribed": "More ranks than cores: the ranks wait for each other's time slices.",
     "status": "Only ok rows are drawn or compared. wrong: the buffer that was timed held wrong elements; failed, "
     "skipped and partial rows say why.",
     "executed": "The algorithm that ran, as far as there is evidence; else unknown.",
-    "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires); measured on a shared GPU; "
+    "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires, whose rate it says; the "
+    "nodes share the CPUs of one machine); measured on a shared GPU; "
     "simulated; modelled.",
 }  # fmt: skip
 
@@ -162,6 +176,10 @@ def _skipped(results: Results) -> str:
     if not results.skipped:
         return ""
     return f'<h2 id="skipped">Skipped on purpose</h2>{missing_table(results.skipped)}'
+
+
+def _scheduled(results: Results) -> str:
+    return f'<h2 id="jobs">Slurm jobs</h2>{scheduled_table(results.scheduled)}' if results.scheduled else ""
 
 
 def _provenance(results: Results) -> str:

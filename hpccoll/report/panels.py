@@ -9,16 +9,21 @@ import altair as alt
 
 from hpccoll.report import axes
 from hpccoll.report.compare import interval, seconds, spread
-from hpccoll.report.groups import Group, Point, counted
+from hpccoll.report.groups import Group, Point
+from hpccoll.report.wires import format_rate
 from hpccoll.units import format_seconds, format_size
 
 Datum: TypeAlias = dict[str, object]
 Chart: TypeAlias = alt.FacetChart | alt.LayerChart
 ValueAxis: TypeAlias = Callable[[Iterable[float]], alt.Y]
+Extra: TypeAlias = Callable[[alt.Chart], list[alt.Chart]] | None
+"""Layers that a chart has below its lines, from what they share."""
 
 SIZES_SHOWN = 4
 WIDTH = 780
 """Pixels of all panels of a row in a picture; the page draws to its own width."""
+GAP = {"row": 20, "column": 40}
+"""Pixels between panels: the labels at the ends of two axes need them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ def datum(group: Group, point: Point, value: float, low: float | None = None, hi
         "bytes": row.bytes,
         "size": format_size(row.requested_bytes),
         "ranks": row.ranks,
+        "nodes": row.nodes,
+        "at": group.place(row),
         "place": "in place" if row.in_place else "out of place",
         "machine": group.machine(point),
         "run": row.run_id,
@@ -48,41 +55,34 @@ def datum(group: Group, point: Point, value: float, low: float | None = None, hi
         "high": value if high is None else high,
         "time": format_seconds(seconds(point)),
         "interval": " to ".join(format_seconds(t) for t in interval(point)),
-        "busbw": f"{row.busbw_Bps / 1e9:.3g} GB/s" if row.busbw_Bps else "none",
+        "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
     }
 
 
-def by_ranks(group: Group, data: Sequence[Datum], y: ValueAxis) -> Chart | None:
-    """Lines over sizes, in panels of ranks and placement; None without data."""
+def by_ranks(group: Group, data: Sequence[Datum], y: ValueAxis, extra: Extra = None) -> Chart | None:
+    """Lines over sizes, in panels of ranks or nodes and placement; None without data."""
     if not data:
         return None
-    nodes = {point.row.ranks: point.row.nodes for point in group.usable}
-    shown = [
-        d | {"panel": _panel(d, nodes)} for d in sorted(data, key=lambda d: (d["place"] == "in place", d["ranks"]))
-    ]
+    data = sorted(data, key=lambda d: (d["place"] == "in place", d["ranks"]))
+    places = set(column(data, "place"))  # a chart that knows no placement says none
+    shown = [d | {"panel": f"{d['at']}, {d['place']}" if places != {""} else d["at"]} for d in data]
     titles = list(dict.fromkeys(column(shown, "panel")))
     sizes = axes.size_axis(point.row.bytes for point in group.usable)
-    return _curves(group, shown, y, Panels(titles, min(3, len(titles)), sizes))
-
-
-def _panel(d: Datum, nodes: dict[int, int]) -> str:
-    ranks = int(str(d["ranks"]))
-    where = f" on {nodes[ranks]} nodes" if nodes[ranks] > 1 else ""
-    return f"{counted(ranks, 'rank')}{where}, {d['place']}"
+    counts = len(set(column(data, "at")))  # a row for each placement, where it has room
+    return _curves(group, shown, y, Panels(titles, counts if counts < 5 else 3, sizes), extra)
 
 
 def by_size(group: Group, data: Sequence[Datum], y: ValueAxis) -> Chart | None:
-    """Lines over ranks, in panels of a few sizes; None where there are not two rank counts."""
-    ranks = {point.row.ranks for point in group.usable}
-    if len(set(column(data, "ranks"))) < 2:
+    """Lines over ranks or nodes, in panels of a few sizes; None where there are not two of them."""
+    if len(set(column(data, group.unit))) < 2:
         return None
     sizes = spread(sorted({point.row.requested_bytes for point in group.usable}), SIZES_SHOWN)
     titles = [format_size(nbytes) for nbytes in sizes]
     shown = [d | {"panel": d["size"]} for d in data if d["size"] in titles]
-    return _curves(group, shown, y, Panels(titles, len(titles), axes.rank_axis(ranks)))
+    return _curves(group, shown, y, Panels(titles, len(titles), axes.count_axis(group)))
 
 
-def _curves(group: Group, data: Sequence[Datum], y: ValueAxis, panels: Panels) -> Chart:
+def _curves(group: Group, data: Sequence[Datum], y: ValueAxis, panels: Panels, extra: Extra = None) -> Chart:
     order = list(group.colours)  # native first, so that the others are drawn over it
     data = sorted(_numbered(data, panels.x.shorthand.split(":")[0]), key=lambda d: order.index(str(d["series"])))
     pick = alt.selection_point("pick", fields=["series"], bind="legend")
@@ -95,10 +95,27 @@ def _curves(group: Group, data: Sequence[Datum], y: ValueAxis, panels: Panels) -
     )
     real = base.transform_filter("!datum.floor")
     marks = _marks(real, several=len(group.machines) > 1).add_params(pick)
-    sized: Chart = alt.layer(_bands(real, pick), _lines(base), marks).properties(
+    below = [] if extra is None else extra(base)
+    sized: Chart = alt.layer(*below, _bands(real, pick), _lines(base), marks).properties(
         width=WIDTH // max(2, panels.columns), height=200
     )
     return facetted(sized, data, "panel", panels.columns, panels.titles)
+
+
+def wire_rule(base: alt.Chart) -> list[alt.Chart]:
+    """A rule at what the wire was calibrated to carry, from the size on from which it holds."""
+    held = base.transform_filter("isValid(datum.wire)").encode(
+        y="max(wire):Q", detail="machine:N", opacity=alt.value(1), color=alt.value(axes.MUTED)
+    )
+    rule = held.mark_rule(strokeDash=[5, 3]).encode(x="min(bytes):Q", x2=alt.value("width"))
+    words = held.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11)
+    return [rule, words.encode(x=alt.value("width"), text=alt.value("calibrated wire"))]
+
+
+def counted_lines(base: alt.Chart) -> list[alt.Chart]:
+    """A dashed line of each series at the bytes that we count, beside those that were measured."""
+    counted = base.transform_filter("isValid(datum.counted)")
+    return [counted.mark_line(strokeDash=[4, 3], strokeWidth=1.2).encode(y=alt.Y("counted:Q"))]
 
 
 def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
@@ -120,7 +137,7 @@ def _marks(base: alt.Chart, *, several: bool) -> alt.Chart:
     marks: alt.Chart = base.mark_point(size=34, strokeWidth=1.6).encode(
         fill=alt.Fill("fill:N", scale=None),
         shape=alt.Shape("machine:N", legend=grey) if several else alt.Undefined,
-        tooltip=tooltip("series", "size", "ranks", "place", "time", "interval", "busbw", "machine", "run"),
+        tooltip=tooltip("series", "size", "at", "place", "time", "interval", "busbw", "machine", "run"),
     )
     return marks
 
@@ -137,14 +154,16 @@ def _numbered(data: Iterable[Datum], x: str) -> list[Datum]:
 
 
 def _reach(data: Iterable[Datum]) -> list[float]:
-    """What the vertical axis has to reach: values and the ends of their intervals."""
-    return [number for d in data for key in ("value", "low", "high") if isinstance(number := d[key], float)]
+    """What the vertical axis has to reach: values, the ends of their intervals, and what they are set beside."""
+    keys = ("value", "low", "high", "wire", "counted")
+    return [number for d in data for key in keys if isinstance(number := d.get(key), float)]
 
 
 def facetted(chart: Chart, data: Sequence[Datum], by: str, columns: int, titles: Sequence[str]) -> Chart:
     """Return ``chart`` once for each of ``titles``, the values of ``by``, ``columns`` in a row."""
     facet = alt.Facet(f"{by}:N", title=None, sort=list(titles))
-    return chart.facet(facet=facet, columns=columns, data=inline(data))
+    panels: alt.FacetChart = chart.facet(facet=facet, columns=columns, data=inline(data), spacing=GAP)
+    return panels
 
 
 def inline(data: Sequence[Datum]) -> alt.InlineData:
@@ -157,7 +176,7 @@ def column(data: Iterable[Datum], field: str) -> list[str]:
     return [str(d[field]) for d in data]
 
 
-_TITLES = {"interval": "95 % interval", "place": "buffers", "second": "runner-up"}
+_TITLES = {"at": "on", "interval": "95 % interval", "place": "buffers", "second": "runner-up"}
 
 
 def tooltip(*fields: str) -> list[alt.Tooltip]:

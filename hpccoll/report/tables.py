@@ -1,12 +1,15 @@
 """The tables of the report as HTML: everything that comes from outside is escaped here."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
 
-from hpccoll.report.groups import Group, Point
+from hpccoll.report.groups import Group, Point, counted
+from hpccoll.report.wires import measured_to_counted, per_node, rate_unit, share
 from hpccoll.store.rows import Missing, Run
+from hpccoll.store.scheduler import WORDS, Scheduled
 from hpccoll.units import format_size
 
 
@@ -32,11 +35,27 @@ def _scaled(head: str, field: str, scale: float, digits: int) -> Column:
         value: float | None = getattr(point.row, field)
         return value
 
+    return _number(head, key, lambda value: f"{value / scale:.{digits}f}", always=True)
+
+
+def _number(
+    head: str, key: Callable[[Point], float | None], words: Callable[[float], str], *, always: bool = False
+) -> Column:
+    """A column of numbers, empty where there is none."""
+
     def text(point: Point) -> str:
         value = key(point)
-        return "" if value is None else f"{value / scale:.{digits}f}"
+        return "" if value is None else words(value)
 
-    return Column(head, text, key, always=True)
+    return Column(head, text, key, always)
+
+
+def _sent(field: str) -> Callable[[Point], float | None]:
+    def sent(point: Point) -> float | None:
+        value: int | None = getattr(point.row, field)
+        return value if point.row.nodes > 1 else None
+
+    return sent
 
 
 def _plain(head: str, field: str, *, always: bool = False) -> Column:
@@ -65,43 +84,58 @@ LONG = 40
 """Characters above which the text of a cell may be broken into lines."""
 
 _YES = {True: "yes", False: "no"}
-COLUMNS = (
-    _plain("collective", "collective"),
-    Column("series", lambda point: point.series, always=True),
-    Column("size", lambda p: format_size(p.row.requested_bytes), lambda p: p.row.requested_bytes, always=True),
-    _count("ranks", "ranks", always=True),
-    _count("nodes", "nodes"),
-    _plain("in place", "in_place"),
-    _plain("transport", "transport"),
-    _plain("device", "device"),
-    _plain("dtype", "dtype"),
-    _plain("op", "op"),
-    _plain("root", "root"),
-    _plain("mapping", "mapping"),
-    _scaled("median (us)", "median_s", 1e-6, 2),
-    Column("95 % interval (us)", _interval, lambda p: p.row.ci_low_s, always=True),
-    _scaled("p99 (us)", "p99_s", 1e-6, 2),
-    _scaled("algbw (GB/s)", "algbw_Bps", 1e9, 3),
-    _scaled("busbw (GB/s)", "busbw_Bps", 1e9, 3),
-    _count("wrong", "wrong", always=True),
-    _plain("status", "status", always=True),
-    _plain("reason", "reason"),
-    _count("iterations", "iterations"),
-    _plain("converged", "converged"),
-    _plain("oversubscribed", "oversubscribed"),
-    _plain("executed", "executed"),
-    _plain("timing", "timing"),
-    _plain("kind", "kind"),
-    _plain("run", "run_id"),
-)
+
+
+def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
+    scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
+    return (
+        _plain("collective", "collective"),
+        Column("series", lambda point: point.series, always=True),
+        Column("size", lambda p: format_size(p.row.requested_bytes), lambda p: p.row.requested_bytes, always=True),
+        _count("ranks", "ranks", always=True),
+        _count("nodes", "nodes"),
+        _plain("in place", "in_place"),
+        _plain("transport", "transport"),
+        _plain("device", "device"),
+        _plain("dtype", "dtype"),
+        _plain("op", "op"),
+        _plain("root", "root"),
+        _plain("mapping", "mapping"),
+        _scaled("median (us)", "median_s", 1e-6, 2),
+        Column("95 % interval (us)", _interval, lambda p: p.row.ci_low_s, always=True),
+        _scaled("p99 (us)", "p99_s", 1e-6, 2),
+        _scaled(f"algbw ({unit})", "algbw_Bps", scale, 3),
+        _scaled(f"busbw ({unit})", "busbw_Bps", scale, 3),
+        _number("of the wire", lambda p: share(p.row, p.wire), lambda value: f"{value:.1%}"),
+        _number("counted (B)", _sent("wire_bytes_predicted"), lambda value: f"{value:.0f}"),
+        _number("sent (B)", _sent("wire_bytes_measured"), lambda value: f"{value:.0f}"),
+        _number(
+            "sent by a node (S)", lambda p: per_node(p.row, p.row.wire_bytes_measured), lambda value: f"{value:.3f}"
+        ),
+        _number(
+            "sent / counted with headers", lambda p: measured_to_counted(p.row, p.wire), lambda value: f"{value:.3f}"
+        ),
+        _count("wrong", "wrong", always=True),
+        _plain("status", "status", always=True),
+        _plain("reason", "reason"),
+        _count("iterations", "iterations"),
+        _plain("converged", "converged"),
+        _plain("oversubscribed", "oversubscribed"),
+        _plain("executed", "executed"),
+        _plain("evidence", "evidence"),
+        _plain("timing", "timing"),
+        Column("kind", lambda point: point.kind),
+        _plain("run", "run_id"),
+    )
 
 
 def rows_table(groups: Iterable[Group]) -> str:
     """Return the table of all rows; a column in which all agree becomes one sentence above it."""
     points = list(chain.from_iterable(group.points for group in groups))
-    texts = {column: [column.text(point) for point in points] for column in COLUMNS}
-    shown = [column for column in COLUMNS if column.always or len(set(texts[column])) > 1]
-    same = [f"{column.head} {texts[column][0]}" for column in COLUMNS if column not in shown and texts[column][0]]
+    columns = _columns(points)
+    texts = {column: [column.text(point) for point in points] for column in columns}
+    shown = [column for column in columns if column.always or len(set(texts[column])) > 1]
+    same = [f"{column.head} {texts[column][0]}" for column in columns if column not in shown and texts[column][0]]
     agreed = f'<p class="note">The same in all rows: {escape(", ".join(same))}.</p>' if same else ""
     head = "".join(f'<th scope="col" tabindex="0">{escape(column.head)}</th>' for column in shown)
     body = "".join(_row(point, [(column, texts[column][i]) for column in shown]) for i, point in enumerate(points))
@@ -130,8 +164,39 @@ def plain_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 
 
 def missing_table(missing: Iterable[Missing]) -> str:
-    """Return the cases without a result, each with its reason."""
-    return plain_table(("case", "reason", "status", "job"), [(m.case, m.reason, m.status, m.job) for m in missing])
+    """Return the cases without a result: one line for all of a job that share a reason, the cases folded.
+
+    Those that were not run come last: something else is the cause.
+    """
+    alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for gap in missing:
+        alike[gap.status, gap.job, gap.reason].append(gap.case)
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("cases", "status", "job", "reason"))
+    rows = "".join(
+        f"<tr><td>{_folded(cases)}</td>{_cell(status)}{_cell(job)}<td class=words>{escape(reason)}</td></tr>"
+        for (status, job, reason), cases in sorted(
+            alike.items(), key=lambda group: (group[0][0] == "not run", -len(group[1]))
+        )
+    )
+    return f'<div class="scroll gaps"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _folded(cases: Sequence[str]) -> str:
+    if len(cases) == 1:
+        return escape(cases[0])
+    listed = "".join(f"<li>{escape(case)}</li>" for case in cases)
+    return f"<details><summary>{counted(len(cases), 'case')}</summary><ul>{listed}</ul></details>"
+
+
+def scheduled_table(jobs: Iterable[Scheduled]) -> str:
+    """Return Slurm's jobs and what became of them."""
+    head = ("Slurm job", "job", "state", "hosts", "time limit", "log")
+    return plain_table(head, [(job.id, job.job, _state(job), job.hosts, job.limit, job.log) for job in jobs])
+
+
+def _state(job: Scheduled) -> str:
+    reason = f", {job.reason}" if job.reason else ""
+    return f"{WORDS.get(job.state, 'its state')} ({job.state}{reason})"
 
 
 def provenance(run: Run) -> str:
@@ -157,5 +222,13 @@ def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, object]:
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{prefix}{name}.")
         else:
-            flat[prefix + name] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            flat[prefix + name] = _listed(value) if isinstance(value, list | tuple) else value
     return flat
+
+
+def _listed(values: Iterable[object]) -> str:
+    """Return the values of a list in words, also where they are records."""
+    return "; ".join(
+        ", ".join(f"{name} {said}" for name, said in _flat(value).items()) if isinstance(value, Mapping) else str(value)
+        for value in values
+    )

@@ -121,14 +121,19 @@ def _launch_words(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
 
 
 def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None) -> Iterator[Missing]:
-    reason = _and_slurm(said or "its job left no result", scheduled)
+    reason = _and_slurm(said or "its job left no result", scheduled, known=said is not None)
     for case in job.cases:
         yield Missing(case=case.id, job=job.name, status="not run", reason=reason)
 
 
-def _and_slurm(reason: str, scheduled: Scheduled | None) -> str:
-    """Return a reason and what Slurm says of the job; that it ended as it should explains nothing."""
-    return reason if scheduled is None or scheduled.state == "COMPLETED" else f"{reason}; {scheduled.words}"
+def _and_slurm(reason: str, scheduled: Scheduled | None, *, known: bool) -> str:
+    """Return a reason and what Slurm says of the job.
+
+    That it ended as it should explains nothing; that it failed explains nothing where our own words are ``known``.
+    """
+    if scheduled is None or scheduled.state == "COMPLETED":
+        return reason
+    return f"{reason}; {scheduled.where if known and scheduled.state == 'FAILED' else scheduled.words}"
 
 
 def _gaps(raw: Raw, scheduled: Scheduled | None) -> Iterator[Missing]:
@@ -142,7 +147,7 @@ def _gaps(raw: Raw, scheduled: Scheduled | None) -> Iterator[Missing]:
         if outcome is None:
             failure = raw.failure(case.id)
             status, reason = ("failed", failure) if failure else ("not run", ahead)
-            reason = _and_slurm(reason, scheduled)
+            reason = _and_slurm(reason, scheduled, known=bool(failure or raw.ended))
         else:
             status, reason = outcome.status, outcome.reason or ""
         if status != "ok":

@@ -50,12 +50,16 @@ class Scheduled:
     log: str = ""
 
     @property
+    def where(self) -> str:
+        """Which it is, and where its log lies."""
+        return f"Slurm job {self.id}" + (f", log {self.log}" if self.log else "")
+
+    @property
     def words(self) -> str:
         """What became of it, in one line."""
         limit = f" of {self.limit}" if self.state == "TIMEOUT" and self.limit else ""
         reason = f" ({self.reason})" if self.reason else ""
-        log = f", log {self.log}" if self.log else ""
-        return f"{self.state}: {WORDS.get(self.state, 'its state')}{limit}{reason}; Slurm job {self.id}{log}"
+        return f"{self.state}: {WORDS.get(self.state, 'its state')}{limit}{reason}; {self.where}"
 
 
 def read_scheduled(directory: Path) -> list[Scheduled]:

@@ -20,6 +20,16 @@ def specification(of_rows):
     return make
 
 
+ON_ONE_MACHINE = [name for name in BY_NAME if name != "wire"]
+EVERY_CHART = [*((name, "results") for name in ON_ONE_MACHINE), *((name, "testbed_results") for name in BY_NAME)]
+
+
+@pytest.fixture
+def sweep(request, where):
+    """Results of a sweep: on one machine, or on a testbed."""
+    return request.getfixturevalue(where)
+
+
 def values(specification):
     (dataset,) = specification["datasets"].values()
     return dataset
@@ -35,7 +45,7 @@ def axis_titles(specification):
     }
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", ON_ONE_MACHINE)
 def test_a_chart_says_what_was_measured_where_and_in_which_units(results, name):
     (group,) = groups(results)
     chart = BY_NAME[name].specification(group)
@@ -43,14 +53,17 @@ def test_a_chart_says_what_was_measured_where_and_in_which_units(results, name):
     assert chart["title"]["text"].startswith("all_reduce: ")
     assert heading.startswith("measured on 2 cores of Intel Xeon Platinum 8481C on 1 node (alpha)")
     assert "oversubscribed, more ranks than cores (3, 4 ranks)" in heading
-    units = {"size (B, KiB, MiB)", "ranks", "time per operation (us, ms)", "busbw (GB/s)", "parallel efficiency (%)"}
+    units = {
+        "size (B, KiB, MiB)", "size", "ranks", "time per operation (us, ms, s)", "busbw (GB/s)",
+        "parallel efficiency (%)",
+    }  # fmt: skip
     assert len(axis_titles(chart)) == 2
     assert axis_titles(chart) <= units
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-def test_a_chart_can_be_rendered(results, name):
-    (group,) = groups(results)
+@pytest.mark.parametrize(("name", "where"), EVERY_CHART)
+def test_a_chart_can_be_rendered(sweep, name):
+    (group,) = groups(sweep)
     svg = vl_convert.vegalite_to_svg(json.dumps(BY_NAME[name].specification(group)))
     assert svg.count("ring") >= 1
     assert "NaN" not in svg
@@ -64,15 +77,19 @@ def test_what_is_not_a_result_is_not_drawn(specification, make_row, name, change
 
 def test_the_floor_is_drawn_against_size_and_nowhere_else(results):
     (group,) = groups(results)
-    drawn = {name for name, f in BY_NAME.items() if any(v["floor"] for v in values(f.specification(group)))}
+    drawn = {
+        name
+        for name, figure in BY_NAME.items()
+        if (chart := figure.specification(group)) and any(v["floor"] for v in values(chart))
+    }
     assert drawn == {"time"}
 
 
 def test_a_series_has_one_colour_in_all_charts(results):
     (group,) = groups(results)
     pairs = set()
-    for figure in FIGURES:
-        layers = figure.specification(group).get("spec", figure.specification(group))["layer"]
+    for chart in filter(None, (figure.specification(group) for figure in FIGURES)):
+        layers = chart.get("spec", chart)["layer"]
         scales = [
             layer["encoding"]["color"]["scale"]
             for layer in layers
@@ -143,7 +160,113 @@ def test_the_map_says_who_is_ahead_who_ties_and_who_is_alone(specification, make
     }
 
 
-def test_charts_are_given_no_number_that_json_lacks(results):
+@pytest.mark.parametrize(("name", "where"), EVERY_CHART)
+def test_charts_are_given_no_number_that_json_lacks(sweep, name):
+    (group,) = groups(sweep)
+    json.dumps(BY_NAME[name].specification(group), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_chart_of_a_testbed_says_so_and_at_which_rate(testbed_results, name):
+    (group,) = groups(testbed_results)
+    subtitle = BY_NAME[name].specification(group)["title"]["subtitle"]
+    assert subtitle[0] == "measured on a testbed, 100 Mbit/s on cluster bed, 2 CPUs of AMD EPYC a node"
+
+
+def test_the_map_of_the_fastest_comes_first():
+    assert FIGURES[0].name == "fastest"
+
+
+@pytest.mark.parametrize(("name", "title"), [("scaling", "time against nodes"), ("fastest", "by nodes and size")])
+def test_charts_of_nodes_say_nodes_and_how_many_ranks_each_has(testbed_results, name, title):
+    (group,) = groups(testbed_results)
+    chart = BY_NAME[name].specification(group)
+    assert title in chart["title"]["text"]
+    assert "nodes (1 rank each)" in axis_titles(chart)
+    assert "ranks" not in axis_titles(chart)
+
+
+def test_a_line_of_nested_launches_is_joined_over_nodes(testbed_results):
+    (group,) = groups(testbed_results)
+    drawn = [
+        v for v in values(BY_NAME["scaling"].specification(group)) if (v["series"], v["size"]) == ("ring", "4 MiB")
+    ]
+    assert [(v["nodes"], v["repeat"], v["machine"]) for v in drawn] == [(n, 0, "machine 1") for n in (2, 4, 8)]
+
+
+def test_panels_of_nodes_are_named_by_nodes(testbed_results):
+    (group,) = groups(testbed_results)
+    panels = BY_NAME["time"].specification(group)["facet"]["sort"]
+    assert panels == ["2 nodes, out of place", "4 nodes, out of place", "8 nodes, out of place"]
+
+
+def test_ranks_are_the_axis_where_nodes_hold_unlike_numbers_of_them(specification, make_node_row, make_bed_run):
+    rows = make_node_row(), make_node_row(nodes=4, ranks=6, ranks_per_node=None)
+    chart = specification("scaling", *rows, runs=(make_bed_run(),))
+    assert "ranks" in axis_titles(chart)
+    panels = specification("time", *rows, runs=(make_bed_run(),))["facet"]["sort"]
+    assert panels == ["2 ranks on 2 nodes, out of place", "6 ranks on 4 nodes, out of place"]
+
+
+def test_slow_bandwidths_are_labelled_in_megabytes(testbed_results):
+    (group,) = groups(testbed_results)
+    assert "busbw (MB/s)" in axis_titles(BY_NAME["busbw"].specification(group))
+
+
+def rules(chart):
+    return [layer for layer in chart["spec"]["layer"] if layer["mark"]["type"] == "rule"]
+
+
+def test_the_calibrated_wire_is_a_rule_where_it_holds(testbed_results):
+    (group,) = groups(testbed_results)
+    chart = BY_NAME["busbw"].specification(group)
+    assert len(rules(chart)) == 1
+    held = {v["size"]: v["wire"] for v in values(chart)}
+    assert held == {"4 KiB": None, "64 KiB": None, "1 MiB": 12_400_000, "4 MiB": 12_400_000}
+
+
+def test_there_is_no_rule_without_a_calibrated_wire(results, specification, make_node_row, make_bed_run):
     (group,) = groups(results)
-    for figure in FIGURES:
-        json.dumps(figure.specification(group), allow_nan=False)
+    assert not rules(BY_NAME["busbw"].specification(group))
+    assert not rules(specification("busbw", make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),)))
+
+
+def test_bytes_on_the_wire_stand_beside_those_counted(testbed_results):
+    (group,) = groups(testbed_results)
+    drawn = {(v["series"], v["nodes"]): v for v in values(BY_NAME["wire"].specification(group)) if v["size"] == "4 MiB"}
+    assert drawn["ring", 8]["counted"] == pytest.approx(2 * 7 / 8)
+    assert drawn["ring", 8]["value"] == pytest.approx(2 * 7 / 8 * 1.0111, rel=1e-4)
+    assert drawn["recursive_doubling", 8]["counted"] == 3
+    assert drawn["native", 8]["counted"] is None
+
+
+def test_nothing_is_said_of_the_wire_on_one_node(results):
+    (group,) = groups(results)
+    assert BY_NAME["wire"].specification(group) is None
+
+
+def test_launches_on_different_hosts_are_named_where_a_line_joins_them(specification, make_node_row, make_bed_run):
+    rows = make_node_row(run_id="a", job="small"), make_node_row(nodes=4, run_id="b", job="large")
+    small = make_bed_run("a", job="small", hosts=["n7", "n8"])
+    apart = specification("scaling", *rows, runs=(small, make_bed_run("b", 4, job="large")))
+    assert "launches on different hosts are joined: job small on n[7-8]; job large on n[1-4]" in " ".join(
+        apart["title"]["subtitle"]
+    )
+    within = make_bed_run("a", job="small", hosts=["n2", "n4"])
+    nested = specification("scaling", *rows, runs=(within, make_bed_run("b", 4, job="large")))
+    assert "hosts" not in " ".join(nested["title"]["subtitle"])
+
+
+def test_each_variant_has_its_own_map(specification, make_row, make_run):
+    runs = [make_run(run_id=variant) for variant in ("funneled", "multiple")]
+    rows = [
+        make_row(algorithm, variant=run.run_id, run_id=run.run_id, seconds=seconds)
+        for run in runs
+        for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
+    ]
+    chart = specification("fastest", *rows, runs=runs)
+    assert chart["facet"]["sort"] == ["funneled", "multiple"]
+    assert {(v["panel"], v["series"]) for v in values(chart)} == {
+        ("funneled", "ring funneled"),
+        ("multiple", "ring multiple"),
+    }

@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.report.compare import best_placements, contests, efficiencies, native_ratios, spread, stretches
+from hpccoll.report.compare import (
+    best_placements,
+    contests,
+    efficiencies,
+    native_ratios,
+    repeats,
+    spread,
+    strangers,
+    stretches,
+)
 from hpccoll.report.groups import groups
 
 
@@ -117,3 +126,54 @@ def test_a_spread_keeps_the_ends_and_no_more_than_asked(values, count):
     assert chosen[-1] == values[-1]
     assert len(chosen) == min(count, len(values))
     assert chosen == sorted(set(chosen))
+
+
+def test_runs_of_two_variants_are_two_contests_each_with_its_own_native(make_row, make_run, points):
+    runs = [make_run(run_id=variant) for variant in ("funneled", "multiple")]
+    rows = [
+        make_row(algorithm, variant=variant, run_id=variant, seconds=seconds)
+        for variant, times in (("funneled", (2e-5, 1e-5)), ("multiple", (2e-5, 4e-5)))
+        for algorithm, seconds in zip(("ring", "native"), times, strict=True)
+    ]
+    found = contests(points(*rows, runs=runs))
+    assert [contest.variant for contest in found] == ["funneled", "multiple"]
+    assert native_ratios(found) == {
+        ("ring funneled", 2): [(1024, pytest.approx(2.0))],
+        ("ring multiple", 2): [(1024, pytest.approx(0.5))],
+    }
+
+
+@pytest.fixture
+def launches(make_node_row, make_bed_run, points):
+    """Points of launches of one job each, on so many nodes with those hosts."""
+
+    def make(**hosts):
+        runs = [make_bed_run(job, job=job, hosts=names) for job, names in hosts.items()]
+        rows = [make_node_row(nodes=len(names), run_id=job, job=job) for job, names in hosts.items()]
+        return points(*rows, runs=runs)
+
+    return make
+
+
+def test_launches_on_hosts_of_the_largest_are_no_strangers(launches):
+    nested = launches(two=["n1", "n3"], four=["n1", "n2", "n3", "n4"], other_two=["n2", "n4"])
+    assert strangers(nested) == ()
+
+
+def test_launches_that_a_line_joins_across_hosts_are_strangers(launches):
+    found = strangers(launches(two=["n1", "n5"], four=["n1", "n2", "n3", "n4"]))
+    assert found == (("two", frozenset({"n1", "n5"})), ("four", frozenset({"n1", "n2", "n3", "n4"})))
+
+
+def test_a_measurement_repeated_elsewhere_is_another_line_and_no_stranger(launches):
+    assert strangers(launches(first=["n1", "n2"], again=["n3", "n4"])) == ()
+
+
+def test_only_what_several_runs_measured_is_a_repeat(make_row, make_run, points):
+    rows = make_row(), make_row(seconds=1.2e-5, run_id="run-2"), make_row(in_place=True)
+    (repeat,) = repeats(points(*rows, runs=(make_run(), make_run(run_id="run-2"))))
+    assert (repeat.apart, repeat.disagrees) == (pytest.approx(1.2), True)
+    (close,) = repeats(
+        points(make_row(), make_row(seconds=1.01e-5, run_id="run-2"), runs=(make_run(), make_run(run_id="run-2")))
+    )
+    assert not close.disagrees

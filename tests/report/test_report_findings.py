@@ -1,4 +1,6 @@
-from hpccoll.report.findings import findings, ratio_table
+from dataclasses import replace
+
+from hpccoll.report.findings import findings, ratio_table, wire_table
 from hpccoll.report.groups import groups
 
 
@@ -48,3 +50,72 @@ def test_the_table_of_ratios_says_lowest_and_highest_and_what_was_not_measured(r
     rows = [make_row(nbytes=n, seconds=s) for n, s in ((8, 2e-5), (64, 1e-5))]
     (small,) = groups(of_rows(*rows, *(make_row("native", nbytes=n) for n in (8, 64))))
     assert ratio_table(small)[1] == [["ring", "1.00x (64 B) to 2.00x (8 B)"]]
+
+
+def test_a_testbed_says_what_the_best_reaches_of_the_wire_at_the_largest_size(testbed_results):
+    assert said(testbed_results)["Per cent of wire"] == (
+        "ring reaches 98 % of the calibrated wire at 4 MiB on 2 nodes; "
+        "ring reaches 97 % of the calibrated wire at 4 MiB on 4 nodes; "
+        "ring reaches 95 % of the calibrated wire at 4 MiB on 8 nodes."
+    )
+
+
+def test_no_per_cent_of_wire_is_said_without_a_wire_that_keeps_its_rate(make_node_row, make_bed_run, of_rows, results):
+    for changes in ({"wire_Bps": 12_100_000}, {"rate": "none", "rate_bps": None, "wire_Bps": None}):
+        assert "Per cent of wire" not in said(of_rows(make_node_row(), runs=(make_bed_run(**changes),)))
+    assert "Per cent of wire" not in said(results)
+
+
+def test_a_burst_above_the_wire_is_said_to_be_one(make_node_row, make_bed_run, of_rows):
+    rows = make_node_row(nbytes=1024, busbw_Bps=33e6), make_node_row(busbw_Bps=12e6)
+    assert said(of_rows(*rows, runs=(make_bed_run(),)))["Highest busbw"] == (
+        "33 MB/s by ring with 2 nodes at 1 KiB, out of place: a burst, above the calibrated wire (12.4 MB/s)."
+    )
+
+
+def test_findings_of_nodes_are_about_nodes(testbed_results):
+    assert {"2 nodes", "4 nodes", "8 nodes"} <= set(said(testbed_results))
+    (group,) = groups(testbed_results)
+    assert ratio_table(group)[0] == ["time over native's", "2 nodes", "4 nodes", "8 nodes"]
+
+
+def test_what_was_sent_is_set_beside_what_we_count_at_the_largest_size(testbed_results):
+    (group,) = groups(testbed_results)
+    _, body = wire_table(group)
+    assert ["native", "8 nodes", "4 MiB", "its schedule is not known", "1.769 S", ""] in body
+    assert ["ring", "8 nodes", "4 MiB", "1.750 S", "1.769 S", "1.000"] in body
+    assert ["recursive_doubling", "2 nodes", "4 MiB", "1.000 S", "1.011 S", "1.000"] in body
+    assert len(body) == 9
+
+
+def test_variants_are_spoken_of_apart(make_row, make_run, of_rows):
+    runs = [make_run(run_id=variant) for variant in ("funneled", "multiple")]
+    rows = [
+        make_row(algorithm, variant=run.run_id, run_id=run.run_id, seconds=seconds * (1 + (run is runs[0])))
+        for run in runs
+        for algorithm, seconds in (("ring", 1e-5), ("native", 2e-5))
+    ]
+    words = said(of_rows(*rows, runs=runs))
+    assert words["2 ranks, funneled"] == "ring funneled is fastest at 1 KiB (2.00x ahead)."
+    assert words["2 ranks, multiple"] == "ring multiple is fastest at 1 KiB (2.00x ahead)."
+
+
+def test_launches_on_different_hosts_are_named(make_node_row, make_bed_run, of_rows):
+    rows = make_node_row(run_id="a"), make_node_row(nodes=4, run_id="b")
+    runs = make_bed_run("a", job="small", hosts=["n9", "n10"]), make_bed_run("b", 4)
+    words = said(of_rows(*(replace(row, job=run.job) for row, run in zip(rows, runs, strict=True)), runs=runs))
+    assert words["Different hosts"].endswith("hosts differ: job small on n9, n10; job mpi.n8x1 on n[1-4].")
+
+
+def test_runs_that_disagree_are_found(make_row, make_run, of_rows):
+    again = make_run(run_id="run-2")
+    rows = (
+        make_row(),
+        make_row(nbytes=64),
+        make_row(seconds=1.5e-5, run_id="run-2"),
+        make_row(nbytes=64, run_id="run-2"),
+    )
+    assert said(of_rows(*rows, runs=(make_run(), again)))["Between launches"] == (
+        "2 points measured more than once, 1 of them with intervals that do not touch; "
+        "at most 1.50x apart: ring with 2 ranks at 1 KiB, out of place."
+    )

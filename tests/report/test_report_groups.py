@@ -65,3 +65,34 @@ def test_points_stand_in_the_order_in_which_their_runs_were_created(make_row, ma
     late, early = make_run(run_id="late", created="2026-02-01"), make_run(run_id="early", created="2026-01-01")
     (group,) = groups(of_rows(make_row(run_id="late"), make_row(run_id="early"), runs=(late, early)))
     assert [point.row.run_id for point in group.points] == ["early", "late"]
+
+
+def test_testbeds_of_different_rates_share_no_group(make_node_row, make_bed_run, of_rows):
+    rates = {"a": 10**8, "b": 10**9, "c": 25 * 10**8, "d": None}
+    rows = [make_node_row(run_id=run_id) for run_id in rates]
+    found = groups(of_rows(*rows, runs=[make_bed_run(run_id, rate_bps=bps) for run_id, bps in rates.items()]))
+    words = ("1 Gbit/s", "100 Mbit/s", "2.5 Gbit/s", "unmetered wires")
+    assert [group.kind for group in found] == [f"measured on a testbed, {rate}" for rate in words]
+    assert found[0].name == "all_reduce-measured_on_a_testbed_1_Gbit_s"
+
+
+def test_the_ranks_of_a_node_are_said_where_all_nodes_have_the_same(
+    testbed_results, make_node_row, make_bed_run, of_rows
+):
+    (group,) = groups(testbed_results)
+    assert group.setting.endswith(", 1 rank per node")
+    rows = [make_node_row(nodes=n, ranks=2 * n, ranks_per_node=2) for n in (2, 4)]
+    (two,) = groups(of_rows(*rows, runs=(make_bed_run(),)))
+    assert (two.unit, two.unit_words, two.place(rows[1])) == ("nodes", "nodes (2 ranks each)", "4 nodes")
+
+
+def test_one_machine_is_counted_in_ranks(results):
+    (group,) = groups(results)
+    assert (group.unit, group.unit_words, group.place(results.rows[0])) == ("ranks", "ranks", "2 ranks")
+
+
+def test_a_variant_is_in_the_name_of_a_line_where_it_differs(make_row, of_rows):
+    (one,) = groups(of_rows(make_row("native", variant="funneled")))
+    assert [point.series for point in one.points] == ["native"]
+    (two,) = groups(of_rows(make_row("native", variant="funneled"), make_row("native")))
+    assert [point.series for point in two.points] == ["native funneled", "native"]

@@ -7,6 +7,7 @@ from hpccoll.report import build as build_module
 from hpccoll.report.build import build
 from hpccoll.report.charts import FIGURES
 from hpccoll.store.rows import Missing, Results
+from hpccoll.store.scheduler import Scheduled
 
 EVIL = "</script><script>alert('x')</script> & \"quoted\" <b>"
 
@@ -46,7 +47,7 @@ def outline(tmp_path, monkeypatch):
 
 
 def test_every_chart_is_in_the_page_and_beside_it(report):
-    names = {f"all_reduce-{figure.name}" for figure in FIGURES}
+    names = {f"all_reduce-{figure.name}" for figure in FIGURES if figure.name != "wire"}
     assert {path.name for path in (report / "charts").iterdir()} == {
         f"{n}.{end}" for n in names for end in ("svg", "png")
     }
@@ -69,9 +70,9 @@ def test_the_page_says_what_was_measured_and_what_is_missing(report):
     assert (
         "all_reduce: native, recursive_doubling, ring, null (floor); 2, 3, 4 ranks; 8 B to 4 MiB; measured on" in words
     )
-    assert (
-        "242 of 244 cases; 2 missing: 1 failed (rank 2 was killed); 1 not run (the job reached its time limit)" in words
-    )
+    assert "242 of 244 cases; 2 missing: 1 failed, 1 not run." in words
+    assert "rank 2 was killed" in words
+    assert "the job reached its time limit" in words
     assert "needs a power of two" in words
     assert "mpi.library" in words
     assert "2(n-1)/n" in words
@@ -128,3 +129,96 @@ def test_every_collective_has_its_section(outline, make_row, of_rows):
 def test_a_partial_run_is_said_to_be_partial(outline, make_row, make_run, of_rows):
     words = outline(of_rows(make_row(), runs=(make_run(status="partial"),))).words
     assert "Partial runs, which ended before their last case: run-1." in words
+
+
+def gap(number, reason="the job ended before it: TIMEOUT", job="mpi.n4x1", status="not run"):
+    return Missing(case=f"case{number:03}", job=job, status=status, reason=reason)
+
+
+def rows_of(text, after):
+    """The rows of the first table after some words."""
+    return re.findall(r"<tr>.*?</tr>", re.search(r"<tbody>.*?</tbody>", text.partition(after)[2])[0])
+
+
+def test_hundreds_of_missing_cases_are_a_line_for_each_reason(of_rows, make_row, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_module, "_save", lambda _chart, _out: None)
+    missing = [*map(gap, range(300)), gap(300, "rank 2 was killed", status="failed"), gap(301, job="mpi.n2x1")]
+    text = build(of_rows(make_row(), missing=missing), tmp_path, "T").read_text()
+    lines = rows_of(text, "302 missing: 301 not run, 1 failed.")
+    assert len(lines) == 3
+    assert "case300" in lines[0]
+    assert "case301" in lines[2]
+    assert "<details><summary>300 cases</summary>" in lines[1]
+    assert lines[1].count("<li>") == 300
+    assert lines[1].count("TIMEOUT") == 1
+
+
+def test_what_was_skipped_on_purpose_is_a_line_for_each_reason(of_rows, make_row, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_module, "_save", lambda _chart, _out: None)
+    skipped = [gap(i, "8 nodes: partition work has 4 nodes", status="skipped") for i in range(40)]
+    text = build(of_rows(make_row(), skipped=skipped), tmp_path, "T").read_text()
+    (line,) = rows_of(text, "Skipped on purpose")
+    assert "40 cases" in line
+    assert "partition work has 4 nodes" in line
+    assert '<a href="#skipped">' in text
+
+
+def test_the_jobs_of_slurm_are_listed_with_what_became_of_them(outline, of_rows, make_row):
+    ended = {"hosts": "n[1-4]", "limit": "00:01:00", "log": "/logs/17.log"}
+    jobs = (
+        Scheduled(job="mpi.n4x1", id="17", state="TIMEOUT", **ended),
+        Scheduled(job="mpi.n2x1", id="18", state="CANCELLED", reason="an earlier sweep left it"),
+        Scheduled(job="mpi.n8x1", id="19", state="REVOKED"),
+    )
+    page = outline(of_rows(make_row(), scheduled=jobs))
+    assert "#jobs" in page.references
+    assert "17mpi.n4x1it reached its time limit (TIMEOUT)n[1-4]00:01:00/logs/17.log" in page.words
+    assert "it was cancelled (CANCELLED, an earlier sweep left it)" in page.words
+    assert "(REVOKED)" in page.words
+    assert "Slurm jobs" not in outline(of_rows(make_row())).words
+
+
+def test_a_page_of_a_testbed_says_what_it_is_and_what_its_wires_carry(outline, testbed_results):
+    words = outline(testbed_results).words
+    lede = "2, 4, 8 nodes with 1 rank each; 4 KiB to 4 MiB; measured on a testbed, 100 Mbit/s on cluster bed"
+    assert lede in words
+    assert "ring reaches 95 % of the calibrated wire at 4 MiB on 8 nodes" in words
+    assert "kind measured on a testbed, 100 Mbit/s" in words
+    assert "each with 66 bytes of Ethernet, IPv4 and TCP headers" in words
+    assert "bytes 262144, Bps 12780000; bytes 1048576, Bps 12500000" in words
+
+
+def cells_of(text, series, size, nodes):
+    heads = re.findall(r'<th scope="col" tabindex="0">(.*?)</th>', text)
+    for line in re.findall(r'<tr class="ok">(.*?)</tr>', text):
+        cells = dict(zip(heads, re.findall(r"<td.*?>(.*?)</td>", line), strict=True))
+        if (cells["series"], cells["size"], cells["nodes"]) == (series, size, str(nodes)):
+            return cells
+    raise AssertionError(f"no row of {series}, {size}, {nodes}")
+
+
+def test_the_table_sets_the_wire_and_its_bytes_beside_each_row(testbed_results, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_module, "_save", lambda _chart, _out: None)
+    text = build(testbed_results, tmp_path, "T").read_text()
+    ring = cells_of(text, "ring", "4 MiB", 8)
+    assert ring["counted (B)"] == str(14 << 22)
+    assert ring["sent / counted with headers"] == "1.000"
+    assert ring["sent by a node (S)"] == "1.769"
+    assert ring["of the wire"].endswith("%")
+    assert cells_of(text, "ring", "64 KiB", 8)["of the wire"] == ""
+    native = cells_of(text, "native", "4 MiB", 8)
+    assert native["sent by a node (S)"] == "1.769"
+    assert native["counted (B)"] == native["sent / counted with headers"] == ""
+
+
+def test_rows_of_one_machine_say_nothing_of_wires(report):
+    text = (report / "index.html").read_text(encoding="utf-8")
+    assert '<th scope="col" tabindex="0">busbw (GB/s)</th>' in text
+    for words in ("of the wire", "sent (B)", "counted (B)"):
+        assert f'tabindex="0">{words}</th>' not in text
+    assert "of the calibrated wire" not in text
+
+
+def test_the_map_of_the_fastest_is_the_first_chart_of_a_page(report):
+    text = (report / "index.html").read_text(encoding="utf-8")
+    assert re.search(r'<figure id="(.*?)"', text)[1] == "all_reduce-fastest"

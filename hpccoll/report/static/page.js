@@ -1,5 +1,5 @@
 // Charts are drawn to the width of the page: fewer panels side by side on a narrow one.
-const AXIS = 76, GAP = 24, LEAST = 180;
+const AXIS = 76, GAP = 40, LEAST = 180;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const DARK = { "#ffffff": "#14171c", "#1f2937": "#e6e9ee", "#5b6472": "#a3acb9", "#e3e7ed": "#2d333c" };
 

@@ -1,0 +1,88 @@
+from dataclasses import replace
+
+import pytest
+
+from hpccoll.report.hosts import host_list
+from hpccoll.report.wires import Wire, format_bits, format_rate, measured_to_counted, per_node, promised, share
+
+CALIBRATED = Wire("100 Mbit/s", 9000, 12_400_000, 1 << 20)
+
+
+@pytest.fixture
+def row(make_node_row):
+    """A row of two nodes that reaches half of the wire."""
+    return make_node_row(busbw_Bps=6_200_000)
+
+
+def test_a_metered_wire_is_what_its_calibration_says(make_bed_run):
+    assert Wire.of(make_bed_run()) == CALIBRATED
+
+
+def test_jumbo_frames_carry_993_in_1000_of_the_rate():
+    assert promised(100_000_000, 9000) == pytest.approx(0.993 * 12_500_000, rel=1e-3)
+
+
+@pytest.mark.parametrize("seen", [12_100_000, 12_700_000, None])
+def test_a_wire_that_does_not_keep_its_rate_has_no_per_cent(make_bed_run, row, seen):
+    wire = Wire.of(make_bed_run(wire_Bps=seen))
+    assert wire == Wire("100 Mbit/s", 9000)
+    assert share(row, wire) is None
+
+
+def test_a_wire_without_a_meter_says_so_and_has_no_per_cent(make_bed_run, row):
+    wire = Wire.of(make_bed_run(rate="none", rate_bps=None, wire_Bps=None))
+    assert wire == Wire("unmetered wires", 9000)
+    assert share(row, wire) is None
+
+
+def test_a_real_machine_has_no_per_cent_and_the_mtu_that_all_its_ports_have(make_run, row):
+    port = {"name": "eth0", "kind": "netdev", "mtu": 1500}
+    infiniband = {"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand", "rate": "400 Gb/sec"}
+
+    def wire(*ports):
+        return Wire.of(make_run(provenance={"testbed": None, "ports": [{"hosts": ["a"], "ports": list(ports)}]}))
+
+    assert wire(port) == Wire(mtu=1500)
+    assert wire(port, port | {"mtu": 9000}) == wire(infiniband) == wire(port, infiniband) == Wire()
+    assert Wire.of(make_run()) == Wire.of(None) == Wire()
+    assert share(row, wire(port)) is None
+
+
+def test_a_per_cent_is_of_sizes_from_which_on_the_calibration_holds(row):
+    assert share(row, CALIBRATED) == pytest.approx(0.5)
+    assert share(replace(row, bytes=(1 << 20) - 4), CALIBRATED) is None
+
+
+def test_ranks_that_share_a_node_have_no_per_cent_of_its_wire(row):
+    assert share(replace(row, ranks=4, ranks_per_node=2), CALIBRATED) is None
+    assert share(replace(row, ranks=2, nodes=1, ranks_per_node=2), CALIBRATED) is None
+    assert share(replace(row, ranks=1, nodes=1), CALIBRATED) is None
+
+
+def test_bytes_are_compared_with_headers_and_only_where_the_frames_are_known(row):
+    plain = replace(row, wire_bytes_predicted=1000, wire_bytes_measured=1000)
+    assert measured_to_counted(plain, CALIBRATED) == pytest.approx(1 / 1.0111, rel=1e-4)
+    assert measured_to_counted(plain, Wire()) is None
+    assert measured_to_counted(replace(plain, wire_bytes_predicted=None), CALIBRATED) is None
+    assert measured_to_counted(replace(plain, wire_bytes_measured=None), CALIBRATED) is None
+
+
+def test_what_a_node_sends_is_told_in_units_of_the_size(row):
+    assert per_node(replace(row, bytes=100, nodes=4, ranks=8), 600) == 1.5
+    assert per_node(row, None) is None
+    assert per_node(replace(row, nodes=1), 600) is None
+
+
+def test_rates_are_written_as_people_name_them():
+    assert [format_bits(bps) for bps in (10**7, 10**8, 10**9, 25 * 10**8)] == [
+        "10 Mbit/s",
+        "100 Mbit/s",
+        "1 Gbit/s",
+        "2.5 Gbit/s",
+    ]
+    assert [format_rate(rate) for rate in (12_400_000, 3.2e9, 0)] == ["12.4 MB/s", "3.2 GB/s", "0 MB/s"]
+
+
+def test_hosts_are_written_in_short():
+    assert host_list(["n2", "n1", "n3", "n7"]) == "n[1-3], n7"
+    assert host_list(["node09", "node10", "n9", "n10", "login"]) == "login, n9, n10, node[09-10]"
