@@ -181,12 +181,14 @@ class Launcher:
         program: what each rank executes, inside a container where there is one.
         setup: lines of shell that come first, such as ``module load openmpi``.
         slurm: whether it runs inside a Slurm job.
+        slurm_conf: where Slurm's configuration is, if its commands have to be told; Snakemake keeps it from jobs.
     """
 
     command: str
     program: str = "hpccoll"
     setup: tuple[str, ...] = ()
     slurm: bool = False
+    slurm_conf: str | None = None
 
     def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
         """Return the command line that starts ``shape``, up to the arguments of the program."""

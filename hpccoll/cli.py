@@ -89,7 +89,11 @@ def sweep(
             show(tally.done())
         if code:
             typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)
-        return _report([out], out / "report") or (INCOMPLETE if code else 0)
+        try:
+            return _report([out], out / "report") or (INCOMPLETE if code else 0)
+        except BadInputError as error:  # such as a full disk; what was measured is there, for 'hpccoll report'
+            typer.echo(f"hpccoll: {error}", err=True)
+            return INCOMPLETE
 
 
 def _cases(plan: "Plan") -> int:
@@ -262,7 +266,10 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
 
 @app.command(epilog="Example: hpccoll doctor")
 def doctor() -> int:
-    """Look at MPI, its launcher, this machine, Snakemake, Slurm, GPUs and RDMA, and say what to mend."""
+    """Look at MPI, its launcher, this machine, Snakemake, Slurm, GPUs and RDMA.
+
+    Say what to mend, and which profile fits.
+    """
     from hpccoll.sweep.doctor import examine
 
     fatal = False

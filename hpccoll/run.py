@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -159,6 +160,10 @@ def _rank() -> int:
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
 
 
+FIRST_WORD_S = 3.0
+"""How long other ranks leave rank 0 to complain before they end: a launcher may end all the rest at the first end."""
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one rank of ``hpccoll run`` and return its exit code.
 
@@ -170,7 +175,15 @@ def main(argv: Sequence[str]) -> int:
     except BadInputError as error:
         if _rank() == 0:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
+        elif not _connected():
+            time.sleep(FIRST_WORD_S)
         return 2
+
+
+def _connected() -> bool:
+    """Return whether the ranks end together, as MPI sees to where it is up and they have found each other."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1
 
 
 def _world() -> "MPI.Intracomm":

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from hpccoll import __version__
 from hpccoll.case import Job
-from hpccoll.measure.machine import cpu_model
+from hpccoll.measure.machine import cpu_model, testbed
 from hpccoll.measure.wire import ports
 from hpccoll.schedule import Layout
 from hpccoll.store.raw import Attempt, Place
@@ -85,19 +85,6 @@ def boot_id() -> str:
 def node_name() -> str:
     """Return the name of this host, as Slurm knows it where it is there."""
     return os.environ.get("SLURMD_NODENAME") or MPI.Get_processor_name()
-
-
-TESTBED = Path("/etc/slurm/hpccoll-testbed.json")
-"""Where a host of slurm/testbed says that it is one, and what its wire carries."""
-
-
-def testbed() -> dict[str, object] | None:
-    """Return what the testbed that this host belongs to says of itself, None on real hosts."""
-    try:
-        said: dict[str, object] = json.loads(TESTBED.read_text())
-    except OSError:
-        return None
-    return said
 
 
 def mpi_library() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The machine: facts that need no MPI, so that a login node can ask for them too."""
 
+import json
 import platform
 import re
 import sys
@@ -51,3 +52,16 @@ def _left_in_cgroups(root: Path) -> Iterator[int]:
                 cached = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)  # given up when asked for
                 taken = int((place / used).read_text()) - (int(cached[1]) if cached else 0)
                 yield max(0, int((place / limit).read_text()) - taken)
+
+
+TESTBED = Path("/etc/slurm/hpccoll-testbed.json")
+"""Where a host of slurm/testbed says that it is one, and what its wire carries."""
+
+
+def testbed() -> dict[str, object] | None:
+    """Return what the testbed that this host belongs to says of itself, None on real hosts."""
+    try:
+        said: dict[str, object] = json.loads(TESTBED.read_text())
+    except OSError:
+        return None
+    return said

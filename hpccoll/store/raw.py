@@ -158,4 +158,5 @@ class Raw:
             return "; ".join(f"rank{'s' * (',' in who)} {who}: {message}" for message, who in ranks.items())
         if self.at_work and [case_id] == self.started[-1:]:
             return None
-        return "the job ended while it ran, without a word" if case_id in self.started else None
+        why = f": {self.ended}" if self.ended else ", without a word"
+        return f"the job ended while it ran{why}" if case_id in self.started else None

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from hpccoll.case import Effort, Parameter, Shape
 from hpccoll.errors import BadInputError
-from hpccoll.sweep.document import OneOrMore, Section, Setting, load
+from hpccoll.sweep.document import OneOrMore, Section, Variables, load
 from hpccoll.units import parse_size
 
 
@@ -95,7 +95,7 @@ class Sweep(Section):
     params: dict[str, dict[str, OneOrMore[Parameter]]] = Field(
         {}, description="parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
     )
-    variants: dict[str, dict[str, Setting]] = Field(
+    variants: dict[str, Variables] = Field(
         {}, description="environments to compare, each a job of its own: {name: {VARIABLE: value}}"
     )
     effort: EffortSection = Field(EffortSection(), description="how long each case is measured")

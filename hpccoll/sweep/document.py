@@ -1,5 +1,6 @@
 """Files that people write, as YAML: read into a model, or refused in one line that names the key and what would do."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
@@ -45,8 +46,16 @@ def _setting(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def _are_variables(values: dict[str, str]) -> dict[str, str]:
+    for name in values:
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise BadInputError("variable", name, "a name of letters, digits and _")
+    return values
+
+
 OneOrMore = Annotated[list[Item], BeforeValidator(_list), Field(min_length=1), AfterValidator(_once), _OrOne()]
 Setting = Annotated[str, BeforeValidator(_setting, json_schema_input_type=str | int | float)]
+Variables = Annotated[dict[str, Setting], AfterValidator(_are_variables)]
 
 
 class Section(BaseModel):

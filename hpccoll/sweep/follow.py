@@ -18,6 +18,16 @@ HOPELESS = (
 )  # fmt: skip
 """Reasons for waiting that only people end: Snakemake would wait with the job for ever."""
 
+UNHAD = "Nodes required for job are DOWN"
+"""How a reason begins where nodes are gone; it goes on: DRAINED or reserved for jobs in higher priority partitions."""
+
+
+def _hopeless(job: slurm.Queued) -> bool:
+    """Return whether a job waits for what only people mend, rather than for other jobs."""
+    if job.reason.startswith(UNHAD):
+        return slurm.short_of_nodes(job.id)
+    return job.reason.partition(",")[0] in HOPELESS
+
 
 class Follower:
     """Asks Slurm now and then what has become of the jobs of the sweep into ``out``.
@@ -74,7 +84,7 @@ class Follower:
     def _give_up(self, queue: Sequence[slurm.Queued]) -> None:
         """Cancel the jobs that have waited too long for what only people mend."""
         now = time.monotonic()
-        stuck = {job.id: job for job in queue if job.state == "PENDING" and job.reason.partition(",")[0] in HOPELESS}
+        stuck = {job.id: job for job in queue if job.state == "PENDING" and _hopeless(job)}
         self._waits = {number: self._waits.get(number, now) for number in stuck}
         for number in [number for number, since in self._waits.items() if now - since >= self.patience_s]:
             reason = f"it waited {self.patience_s:g} s, and Slurm says: {stuck[number].reason}"

@@ -35,6 +35,8 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
     job = plan.job(name)
     forget_words(out, "launch")
     left = [shape for shape in job.shapes if _left(job, shape, _read(out))]
+    if plan.launcher.slurm_conf:
+        os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
         hosts = slurm.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
         start = Start(plan.launcher, job, hosts)
@@ -179,7 +181,10 @@ def _ended(code: int) -> str:
 
 
 def _telling(said: Sequence[str]) -> str | None:
-    """Return the line that tells most: ours, or a rank's last words, or the last one."""
+    """Return what tells most: our line, or a rank's last words, or the last line and which task Slurm saw end first."""
     ours = (line.removeprefix("hpccoll: ") for line in said if line.startswith("hpccoll: "))
     ranks = (line for line in said if line.startswith("r") and " | " in line)
-    return next(ours, None) or next(ranks, None) or next(filter(None, reversed(said)), None)
+    slurms = (line for line in said if line.startswith("srun: error: "))
+    others = (line for line in reversed(said) if line and not line.startswith(("srun: ", "slurmstepd")))
+    last = "; ".join(filter(None, (next(others, None), next(slurms, None))))
+    return next(ours, None) or next(ranks, None) or last or next(filter(None, reversed(said)), None)

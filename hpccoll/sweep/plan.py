@@ -42,7 +42,7 @@ def make_plan(config: Path, profile: str = "local", site: str | None = None) -> 
     if profile == "local" and site is not None:
         raise BadInputError("--site", site, "left out: profile local runs on this machine")
     sweep = load_sweep(config)
-    place = Place.local() if profile == "local" else Place.cluster(load_site(site, profile))
+    place = Place.local() if profile == "local" else Place.cluster(load_site(site, profile), sweep)
     try:
         jobs, skips = _jobs(sweep, place)
     except BadInputError as error:
@@ -75,10 +75,11 @@ class Place:
         return cls(Launcher(command=f"{shlex.join(mpiexec())} -n {{ranks}}"))
 
     @classmethod
-    def cluster(cls, site: Site) -> "Place":
+    def cluster(cls, site: Site, sweep: Sweep) -> "Place":
         partition = slurm.partition(site.partition)
         slurm.check_account(site.account, partition)
-        return cls(site.launcher_of_ranks(), site, partition)
+        variables = (name for variant in sweep.variants.values() for name in variant)
+        return cls(site.launcher_of_ranks(variables), site, partition)
 
     def lack(self, shape: Shape) -> str | None:
         """Return why ``shape`` cannot be had here, None where it can."""

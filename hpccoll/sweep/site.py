@@ -3,8 +3,10 @@
 Site files that come with hpccoll lie in slurm/sites; ``--site testbed`` names one of them, ``--site my.yaml`` another.
 """
 
+import os
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from string import Formatter
 from typing import Literal
@@ -13,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hpccoll.case import Launcher
 from hpccoll.errors import BadInputError
-from hpccoll.sweep.document import OneOrMore, Section, Setting, load
+from hpccoll.sweep.document import OneOrMore, Section, Variables, load
 from hpccoll.sweep.locate import site_files
 
 GEOMETRY = (
@@ -69,7 +71,7 @@ class Site(Section):
         "srun", description="starts ranks, such as srun --mpi=pmix; with {ranks} in it, it is taken as it is"
     )
     modules: OneOrMore[str] | None = Field(None, description="environment modules to load before ranks start")
-    environment: dict[str, Setting] = Field({}, description="variables for the ranks")
+    environment: Variables = Field({}, description="variables for the ranks")
     container: Container | None = Field(None, description="an image that ranks run in")
 
     @field_validator("launcher")
@@ -103,8 +105,12 @@ class Site(Section):
             raise BadInputError("launcher", self.launcher, "srun: pyxis is a plugin of it")
         return self
 
-    def launcher_of_ranks(self) -> Launcher:
-        """Return how the ranks are started inside a Slurm job."""
+    def launcher_of_ranks(self, variables: Iterable[str] = ()) -> Launcher:
+        """Return how the ranks are started inside a Slurm job.
+
+        Args:
+            variables: beside those of the site, that a container must take from outside.
+        """
         words = [self.launcher]
         if "{ranks}" not in self.launcher:
             words += [GEOMETRY]
@@ -112,15 +118,20 @@ class Site(Section):
             words += ["--gpu-bind=none"] if self.gpus_per_node else []
         program = "hpccoll"
         if self.container and self.container.runtime == "pyxis":
-            words += [f"--container-image={shlex.quote(self.container.image)}", '--container-workdir="$PWD"']
-            words += [f"--container-mounts={','.join(self.container.mounts)}"] if self.container.mounts else []
+            words += [f"--container-image={_verbatim(self.container.image)}", '--container-workdir="$PWD"']
+            mounts, names = ",".join(self.container.mounts), ",".join(dict.fromkeys([*self.environment, *variables]))
+            words += [f"--container-mounts={_verbatim(mounts)}"] if mounts else []
+            words += [f"--container-env={names}"] if names else []  # the image's own would win
         elif self.container:
-            binds = "".join(f" --bind {mount}" for mount in self.container.mounts)
+            binds = "".join(f" --bind {shlex.quote(mount)}" for mount in self.container.mounts)
             gpus = " --nv" if self.gpus_per_node else ""
             program = f"apptainer exec{gpus}{binds} {shlex.quote(self.container.image)} hpccoll"
         setup = [f"module load {shlex.join(self.modules)}"] if self.modules else []
         setup += [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
-        return Launcher(command=" ".join(words), program=program, setup=tuple(setup), slurm=True)
+        return Launcher(
+            command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
+            slurm_conf=os.environ.get("SLURM_CONF"),
+        )  # fmt: skip
 
     def request(self, nodes: int, ranks_per_node: int, minutes: int) -> dict[str, int | str]:
         """Return what a job asks for, by the names of Snakemake's Slurm plugin.
@@ -146,6 +157,11 @@ class Site(Section):
             "slurm_extra": shlex.join([*extra, *(self.sbatch or ())]),
         }
         return {name: value for name, value in asked.items() if value is not None}
+
+
+def _verbatim(text: str) -> str:
+    """Return a word for the launcher's command line, in which braces mean nothing."""
+    return shlex.quote(text).replace("{", "{{").replace("}", "}}")
 
 
 def load_site(name: str | None, profile: str) -> Site:

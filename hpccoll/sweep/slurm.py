@@ -154,6 +154,10 @@ def check_account(account: str | None, where: Partition) -> None:
         raise BadInputError("account", account, expected)
 
 
+NOTHING = (None, 0, -1)
+"""What leaves an option of sbatch out."""
+
+
 def check_request(resources: Mapping[str, int | str]) -> None:
     """Let Slurm itself look at a job, without submitting it.
 
@@ -162,9 +166,10 @@ def check_request(resources: Mapping[str, int | str]) -> None:
     """
     options = {
         "nodes": "--nodes", "tasks": "--ntasks", "runtime": "--time", "slurm_partition": "--partition",
-        "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint",
+        "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint", "mem_mb": "--mem",
+        "cpus_per_task": "--cpus-per-task",
     }  # fmt: skip
-    asked = [f"{option}={resources[name]}" for name, option in options.items() if name in resources]
+    asked = [f"{option}={resources[name]}" for name, option in options.items() if resources.get(name) not in NOTHING]
     try:
         ask("sbatch", "--test-only", *asked, *shlex.split(str(resources["slurm_extra"])), "--wrap=true")
     except BadInputError as error:
@@ -225,6 +230,17 @@ def show_job(number: str) -> dict[str, str]:
         return next(_records(ask("scontrol", "-o", "show", "job", number)), {})
     except BadInputError:
         return {}
+
+
+def short_of_nodes(number: str) -> bool:
+    """Return whether a job asks for more nodes than its partition has left.
+
+    Raises:
+        BadInputError: where Slurm does not answer.
+    """
+    facts = show_job(number)
+    asked = facts.get("NumNodes", "0").partition("-")[0]
+    return bool(facts) and int(asked) > partition(facts["Partition"]).usable
 
 
 def allocated_hosts(number: str) -> tuple[str, ...]:

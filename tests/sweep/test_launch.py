@@ -120,6 +120,17 @@ def test_the_environment_of_a_variant_is_that_of_its_ranks(here):
     assert (here / "seen").read_text() == "blueround " * 3
 
 
+def test_commands_in_a_job_find_slurm_where_the_sweep_did(here, monkeypatch):
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    plan = json.loads((here / "plan.json").read_text())
+    plan["launcher"]["slurm_conf"] = "/opt/slurm.conf"
+    (here / "plan.json").write_text(json.dumps(plan))
+    (here / "does.py").write_text(f"import os\nopen('{here}/seen', 'w').write(os.environ['SLURM_CONF'])\n")
+    start(here)
+    assert (here / "seen").read_text() == "/opt/slurm.conf"
+    monkeypatch.delenv("SLURM_CONF")
+
+
 def test_a_job_that_is_not_of_the_plan_is_refused(here):
     with pytest.raises(BadInputError, match=r"job: 'nope' is not valid: choose from mpi\.n4x1"):
         launch(here / "plan.json", "nope", here / "F.h5")

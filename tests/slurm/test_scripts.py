@@ -1,0 +1,184 @@
+"""The scripts for sbatch: two of them on a real cluster, those for containers with a stand-in for the container."""
+
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from hpccoll.store.results import read_results
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
+SMALL = ("-a", "ring,native", "-b", "1K", "-e", "2K", "-n", 5, "-w", 1)  # 8 cases
+ALIVE = "(PENDING|CONFIGURING|RUNNING|COMPLETING)"
+
+
+@pytest.fixture
+def submit(testbed, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
+    """Submit a script from an empty directory, and return the number of its job."""
+
+    def submit(name, *arguments, options=(), **variables):
+        command = ["sbatch", "--parsable", "--output=%j.log", *options, ROOT / "slurm" / f"{name}.sbatch"]
+        said = testbed.run(*command, *arguments, cwd=tmp_path, **variables)
+        assert said.code == 0, said.err
+        return said.out.strip()
+
+    return submit
+
+
+@pytest.fixture
+def end(testbed, tmp_path):
+    """Wait for the end of a job, and return its exit code and its log."""
+
+    def end(number):
+        until = time.monotonic() + 60
+        while (job := testbed.slurm("scontrol", "-o", "show", "job", number)) and re.search(f"JobState={ALIVE}", job):
+            assert time.monotonic() < until, f"the job has not ended: {job}"
+            time.sleep(0.2)
+        return int(re.search(r" ExitCode=(\d+):", job)[1]), (tmp_path / f"{number}.log").read_text()
+
+    return end
+
+
+def complete(path):
+    """Return the rows of a complete raw file without a wrong element."""
+    results = read_results([path])
+    assert not results.missing
+    assert {row.status for row in results.rows} == {"ok"}
+    return results.rows
+
+
+def test_shellcheck_finds_nothing(require):
+    require(shutil.which("shellcheck"), "there is no shellcheck")
+    assert [path.name for path in SCRIPTS] == ["allreduce.sbatch", "apptainer.sbatch", "pyxis.sbatch", "scaling.sbatch"]
+    said = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_every_script_is_stopped_by_its_first_error_and_told_before_its_end(path):
+    text = path.read_text()
+    assert "\nset -euo pipefail\n" in text
+    assert "\n#SBATCH --signal=USR1@60\n#SBATCH --no-requeue\n" in text
+    assert ' hpccoll run --shape "${' in text, "a wrong geometry fails"
+    assert ("UNTESTED" in text) == (path.stem in ("apptainer", "pyxis"))
+
+
+def test_all_reduce_is_measured_on_what_sbatch_asked_for(submit, end, tmp_path):
+    code, log = end(submit("allreduce", *SMALL, options=["-N", 2, "--ntasks-per-node=2"]))
+    assert code == 0, log
+    rows = complete(tmp_path / "results" / "allreduce" / "2x2.h5")
+    assert len(rows) == 8
+    assert {(row.nodes, row.ranks, row.ranks_per_node, row.iterations) for row in rows} == {(2, 4, 2, 5)}
+    assert log.endswith("hpccoll report results/allreduce/2x2.h5\n")
+
+
+def test_a_job_that_is_told_to_end_is_resumed_by_the_same_sbatch(testbed, submit, end, tmp_path):
+    raw, journal = tmp_path / "mine.h5", tmp_path / "mine.h5.journal"
+    slow = ("-a", "ring", "-b", "1M", "-e", "4M", "-n", 20, "--in-place")  # 3 cases of half a second or more
+    number = submit("allreduce", *slow, HPCCOLL_OUT=str(raw))
+    until = time.monotonic() + 60
+    while not (journal.exists() and journal.read_bytes().count(b"\n") > 1):
+        assert time.monotonic() < until, "no case has ended"
+        time.sleep(0.05)
+    testbed.slurm("scancel", "--signal=USR1", number)
+    code, log = end(number)
+    assert code == 3, log
+    assert "told to end by SIGUSR1: the same command measures what is left" in log
+    code, log = end(submit("allreduce", *slow, HPCCOLL_OUT=str(raw)))
+    assert code == 0, log
+    rows = complete(raw)
+    assert (len(rows), {row.attempt for row in rows}) == (3, {1, 2})
+    code, log = end(submit("allreduce", *SMALL, HPCCOLL_OUT=str(raw)))
+    assert code == 2, f"results of other arguments were mixed with them: {log}"
+
+
+def test_scaling_measures_the_first_nodes_of_one_allocation(submit, end, tmp_path):
+    code, log = end(submit("scaling", *SMALL, options=["-N", 3]))
+    assert code == 0, log
+    place = tmp_path / "results" / "scaling"
+    assert sorted(path.name for path in place.iterdir()) == ["2x1.h5", "3x1.h5"]
+    assert {(row.nodes, row.ranks) for row in complete(place)} == {(2, 2), (3, 3)}
+    two, three = (run.provenance["hosts"] for run in read_results([place]).runs)
+    assert (len(two), three[:2]) == (2, two)
+    assert log.endswith("hpccoll report results/scaling\n")
+
+
+def test_scaling_begins_with_one_node_where_it_has_several_ranks(submit, end, tmp_path):
+    options = ["-N", 2, "--ntasks-per-node=2"]
+    code, log = end(submit("scaling", *SMALL, options=options, HPCCOLL_OUT="mine", HPCCOLL_MPI="pmi2"))
+    assert code == 0, log
+    assert {(row.nodes, row.ranks) for row in complete(tmp_path / "mine")} == {(1, 2), (2, 4)}
+
+
+def test_a_size_that_fails_fails_the_job_and_keeps_no_other_from_being_measured(submit, end, tmp_path):
+    place = tmp_path / "results" / "scaling"
+    place.mkdir(parents=True)
+    (place / "1x2.h5").write_text("something else")
+    code, log = end(submit("scaling", *SMALL, options=["-N", 2, "--ntasks-per-node=2"]))
+    assert code == 2, log
+    assert len(complete(place / "2x2.h5")) == 8
+
+
+def test_an_mpi_that_speaks_another_pmi_fails(submit, end, tmp_path):
+    code, log = end(submit("allreduce", *SMALL, HPCCOLL_MPI="none"))
+    assert code != 0, log
+    assert not list(tmp_path.rglob("*.h5"))
+
+
+@pytest.fixture
+def stand_in(tmp_path):
+    """Put a program of this name first on PATH, and return that PATH."""
+
+    def stand_in(name, script):
+        place = tmp_path / "bin"
+        place.mkdir()
+        (place / name).write_text(f"#!/bin/bash\n{script}\n")
+        (place / name).chmod(0o755)
+        return place
+
+    return stand_in
+
+
+def test_ranks_run_inside_of_apptainer(submit, end, stand_in, tmp_path):
+    place = stand_in(
+        "apptainer", 'echo "$*" > asked.$SLURM_PROCID\nwhile [ "$1" != my.sif ]; do shift; done\nexec "${@:2}"'
+    )
+    own = subprocess.run(["bash", "-c", "type -P hpccoll"], capture_output=True, text=True, check=True).stdout
+    path = f"{place}:{Path(own).parent}:/usr/bin:/bin"
+    code, log = end(submit("apptainer", *SMALL, HPCCOLL_IMAGE="my.sif", HPCCOLL_MPI="pmi2", PATH=path))
+    assert code == 0, log
+    assert {(row.nodes, row.ranks) for row in complete(tmp_path / "results" / "apptainer")} == {(2, 2)}
+    asked = (tmp_path / "asked.1").read_text()
+    assert asked.startswith(f"exec --no-home --bind {tmp_path} --pwd {tmp_path} my.sif hpccoll run --shape 2x1 ")
+
+
+def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
+    place = stand_in("srun", "printf '%s\\n' \"$@\"")
+    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "3"}
+    variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_IMAGE": "my image.sqsh", **job}
+    command = ["bash", ROOT / "slurm" / "pyxis.sbatch", "-b", "1M"]
+    said = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
+    words = said.stdout.splitlines()
+    assert words[: words.index("hpccoll")] == [
+        "-N", "4", "-n", "8", "--ntasks-per-node=2", "--distribution=block", "--kill-on-bad-exit=1", "--mpi=pmix",
+        "--cpus-per-task=3", "--container-image=my image.sqsh", f"--container-mounts={tmp_path}:{tmp_path}",
+        f"--container-workdir={tmp_path}", "--no-container-mount-home", "--no-container-remap-root",
+    ]  # fmt: skip
+    assert words[words.index("hpccoll") :][:8] == [
+        "hpccoll", "run", "--shape", "4x2", "--out", "results/pyxis/4x2.h5", "-b", "1M",
+    ]  # fmt: skip
+    del variables["HPCCOLL_IMAGE"]
+    said = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert "HPCCOLL_IMAGE: is the image to run in" in said.stderr
+
+
+def test_doctor_knows_the_testbed(testbed, mpiexec):  # noqa: ARG001 - there is an MPI library
+    said = testbed.run("hpccoll", "doctor")
+    assert said.code == 0, f"{said.out}\n{said.err}"
+    for words in ("jobs for 300 s", "work* 4 of 4 nodes usable", "srun takes pmi2 by itself", "profile: testbed"):
+        assert words in said.out

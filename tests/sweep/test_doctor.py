@@ -1,0 +1,204 @@
+"""Doctor, on machines of all kinds: what it finds, and which profile it says."""
+
+import json
+import subprocess
+
+import pytest
+
+from hpccoll.measure import machine
+from hpccoll.sweep import doctor
+
+PARTITION = "PartitionName={} AllowAccounts=ALL Default=NO MaxNodes={} State=UP TotalNodes=2\n"
+WORK = PARTITION.format("work", "UNLIMITED")
+LIBRARIES = {
+    "mpich": ("MPICH", "MPICH Version:      5.0.2\nMPICH configure:    --with-device=ch4:ucx,ofi\n"),
+    "mpich for pmix": ("MPICH", "MPICH Version:      4.3.0\nMPICH configure:    --with-pmix=/usr\n"),
+    "cray": ("MPICH", "MPI VERSION    : CRAY MPICH version 8.1.28.1\n"),
+    "intel": ("Intel MPI", "Intel(R) MPI Library 2021.13 for Linux* OS\n"),
+    "open mpi": ("Open MPI", "Open MPI v5.0.3, package: Open MPI, ident: 5.0.3\n"),
+    "another": ("unknown", "MPI of my own\n"),
+}
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """Have an MPI library; two ranks of it know of each other."""
+
+    def library(name, ranks="ranks 2\nranks 2\n"):
+        answers = {doctor.LIBRARY: json.dumps(LIBRARIES[name]), doctor.HELLO: ranks}
+        monkeypatch.setattr(doctor, "mpiexec", lambda: ["mpiexec"])
+        monkeypatch.setattr(
+            doctor, "_python", lambda code, *_: subprocess.CompletedProcess([], 0, stdout=answers[code], stderr="")
+        )
+
+    library("mpich")
+    return library
+
+
+def settings(**changed):
+    known = {
+        "SLURM_VERSION": "22.05.8", "ClusterName": "c", "MinJobAge": "300 sec", "MpiDefault": "none",
+        "AccountingStorageType": "accounting_storage/none", "SLURM_CONF": "/etc/slurm/slurm.conf",
+    }  # fmt: skip
+    return "".join(f"{name:24}= {value}\n" for name, value in {**known, **changed}.items())
+
+
+@pytest.fixture
+def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there is an MPI library
+    """Have a cluster of Slurm, without a database; its settings can be changed."""
+    monkeypatch.setattr(machine, "TESTBED", tmp_path / "marker")
+
+    def cluster(*, partition=WORK, **changed):
+        programs("scontrol", {"show config": settings(**changed), "show partition": partition})
+
+    programs("sbatch")
+    programs("sinfo", {"%P": "work*\n", "%N": "n1|idle|2\nn2|idle|2\n"})
+    programs("sacct", code=1, err="Slurm accounting storage is disabled\n")
+    programs(
+        "srun", "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"
+    )
+    cluster()
+    return cluster
+
+
+def findings():
+    """Return what is found, by what was looked at."""
+    return {found.what: found for found in doctor.examine()}
+
+
+def wrong():
+    return {found.what for found in doctor.examine() if found.fatal}
+
+
+SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}
+
+
+@pytest.mark.usefixtures("library")
+def test_without_slurm_nothing_more_is_said_of_it(programs):
+    found = findings()
+    assert found["Slurm"].state == "no sbatch on PATH"
+    assert found["profile"].state == "local, for there is no Slurm here"
+    assert not SLURM_ONLY & set(found)
+    assert not wrong()
+    assert programs.calls() == []
+
+
+@pytest.mark.usefixtures("library")
+def test_a_controller_that_does_not_answer_takes_one_line_and_leaves_this_machine(programs):
+    programs("sbatch")
+    programs("scontrol", code=1, err=(
+        "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+        "scontrol: fatal: Could not establish a configuration source\n"))  # fmt: skip
+    found = findings()
+    assert found["Slurm"].state == (
+        "sbatch is on PATH, but no controller answers (fatal: Could not establish a configuration source)"
+    )
+    assert "scontrol ping" in found["Slurm"].remedy
+    assert found["profile"].state.startswith("local")
+    assert not SLURM_ONLY & set(found)
+    programs("scontrol", code=1, err="slurm_load_ctl_conf error: Unable to contact slurm controller\n")
+    assert "(slurm_load_ctl_conf error: Unable to contact slurm controller)" in findings()["Slurm"].state
+    assert not wrong()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_cluster_without_a_database_is_for_the_profile_without_one():
+    found = findings()
+    assert found["Slurm"].state == "22.05.8, cluster c"
+    assert found["accounting"].state == "no database (none): the end of jobs is read from squeue"
+    assert found["MinJobAge"].state == "squeue shows jobs for 300 s after their end"
+    assert found["profile"].state.startswith("slurm-nodbd, ")
+    assert found["profile"].remedy.endswith(": srun -N 2 -n 2 --mpi=pmi2 hpccoll run --check")
+    assert not wrong()
+
+
+def test_a_cluster_with_a_database_is_for_profile_slurm_however_soon_squeue_forgets(programs, cluster):
+    cluster(AccountingStorageType="accounting_storage/slurmdbd", MinJobAge="2 sec")
+    programs("sacct")
+    found = findings()
+    assert found["accounting"].state == "sacct answers"
+    assert "MinJobAge" not in found
+    assert found["profile"].state.startswith("slurm, ")
+    assert not wrong()
+
+
+def test_a_database_that_is_away_is_said_and_worked_around(cluster):
+    cluster(AccountingStorageType="accounting_storage/slurmdbd")
+    found = findings()
+    assert found["accounting"].state == "there is a database, but sacct does not answer"
+    assert found["profile"].state.startswith("slurm-nodbd, ")
+
+
+@pytest.mark.parametrize(("age", "bad"), [("299 sec", True), ("300 sec", False), ("0 sec", True), ("5000 sec", False)])
+def test_a_squeue_that_forgets_too_soon_is_wrong(cluster, age, bad):
+    cluster(MinJobAge=age)
+    assert wrong() == ({"MinJobAge"} if bad else set())
+    assert ("MinJobAge=300" in findings()["MinJobAge"].remedy) == bad
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_marker_of_a_testbed_makes_its_profile():
+    machine.TESTBED.write_text("{}")
+    assert findings()["profile"].state == "testbed, for this is a host of slurm/testbed"
+
+
+@pytest.mark.parametrize(
+    ("name", "speaks", "type_"),
+    [("mpich", "pmi2", "pmi2"), ("mpich for pmix", "pmix and pmi2", "pmix"), ("cray", "cray_shasta and pmi2", "pmi2"),
+     ("intel", "pmi2", "pmi2"), ("open mpi", "pmix", "pmix")],
+)  # fmt: skip
+@pytest.mark.usefixtures("cluster")
+def test_the_type_of_mpi_is_one_that_slurm_and_the_library_speak(library, name, speaks, type_):
+    library(name)
+    found = findings()["PMI"]
+    assert found.state == f"srun --mpi can be pmix, none, pmi2; the MPI library speaks {speaks}"
+    assert found.remedy == f"in the site file, launcher: srun --mpi={type_}; by itself srun takes none"
+
+
+def test_a_type_that_is_the_default_needs_no_site_file(cluster):
+    cluster(MpiDefault="pmi2")
+    assert findings()["PMI"].remedy == "srun takes pmi2 by itself"
+
+
+def test_no_type_in_common_is_wrong(programs, cluster, library):  # noqa: ARG001 - there is a cluster
+    programs("srun", "MPI plugin types are...\n\tnone\n\tpmi2\n")
+    library("open mpi")
+    found = findings()["PMI"]
+    assert found.state == "srun --mpi can be none, pmi2; the MPI library speaks pmix"
+    assert wrong() == {"PMI"}
+    assert "--mpi=TYPE" in findings()["profile"].remedy
+
+
+@pytest.mark.usefixtures("cluster")
+def test_of_an_unknown_library_nothing_is_claimed(library):
+    library("another")
+    found = findings()["PMI"]
+    assert (found.state, found.fatal) == ("srun --mpi can be pmix, none, pmi2", False)
+    assert "--mpi=TYPE" in found.remedy
+
+
+def test_partitions_are_told_with_their_usable_nodes_and_limits(programs, cluster):
+    cluster(partition=WORK + PARTITION.format("debug", 1))
+    programs("sinfo", {"%P": "work*\ndebug\n", "%N": "n1|idle|2\nn2|drained|2\n"})
+    assert findings()["partitions"].state == (
+        "work* 1 of 2 nodes usable; debug 1 of 2 nodes usable, at most 1 for a job (* is the default)"
+    )
+    programs("sinfo", {"%P": "work*\n", "%N": "n1|down*|2\nn2|drained|2\n"})
+    assert findings()["partitions"].remedy == "see sinfo -R"
+    assert wrong() == {"partitions"}
+
+
+def test_mpiexec_matters_where_there_is_no_slurm(programs, library):
+    library("mpich", ranks="ranks 1\nranks 1\n")
+    assert wrong() == {"launcher"}
+    programs("sbatch")
+    programs("scontrol", {"show config": settings(), "show partition": WORK})
+    programs("sinfo", {"%P": "work*\n", "%N": "n1|idle|2\n"})
+    programs("srun", "MPI plugin types are...\n\tpmi2\n")
+    assert not wrong()
+    assert findings()["launcher"].remedy.startswith("for profile local only: ")
+
+
+def test_ranks_that_write_at_the_same_time_are_counted_all_the_same(mpiexec):
+    said = mpiexec(4, "-c", doctor.HELLO)
+    assert said.stdout.count("ranks 4\n") == 4, said.stdout
