@@ -44,7 +44,7 @@ class CaseSubject:
         self.bytes = elements * self.family.blocks(p) * dtype.itemsize
         # To hear twice that a rank has come must not matter, whatever op a barrier is asked with.
         reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
-        self.params = self._parameters(p)
+        self.params = self._parameters()
         self.own = own = {name: value for name, value in case.params.items() if name not in PLAN_PARAMETERS}
         self.operation = Operation(
             collective=self.family,
@@ -75,11 +75,11 @@ class CaseSubject:
             self.plan.close,
         )
 
-    def _parameters(self, p: int) -> Mapping[str, Parameter]:
+    def _parameters(self) -> Mapping[str, Parameter]:
         """Return all parameters with their values, defaults included."""
         if self.algorithm is None or self.floor:
             return dict(self.case.params)
-        channels = int(self.case.params.get("channels", default_channels(self.bytes, p)))
+        channels = int(self.case.params.get("channels", default_channels(self.bytes, self.layout)))
         return {"channels": channels, "window": min(channels, 2), **self.algorithm.parameters, **self.case.params}
 
     def diagnose(self) -> str | None:

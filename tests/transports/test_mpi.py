@@ -5,6 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpccoll.schedule import Layout
+from hpccoll.transports.mpi import default_channels
+
 CONTRACT = Path(__file__).parent / "contract.py"
 
 
@@ -49,3 +52,9 @@ def test_views_are_cut_into_pieces_that_are_one_in_each(lengths, pieces):
     for side, start in enumerate((0, 100)):
         joined = np.concatenate([pair[side] for pair in cut])
         assert joined.tolist() == list(range(start, start + len(joined)))
+
+
+def test_a_wire_has_more_channels_by_default_than_a_node_and_small_messages_have_one():
+    node, wire = Layout.of(4), Layout.of(4, 1)
+    assert [default_channels(size << 10, node) for size in (8, 512, 4096, 16384, 1 << 20)] == [1, 1, 1, 4, 64]
+    assert [default_channels(size << 10, wire) for size in (8, 512, 1024, 4096, 16384, 1 << 20)] == [1, 1, 2, 4, 4, 64]
