@@ -181,6 +181,7 @@ class Launcher:
         program: what each rank executes, inside a container where there is one.
         setup: lines of shell that come first, such as ``module load openmpi``.
         slurm: whether it runs inside a Slurm job.
+        patience_s: seconds that two ranks have to find each other; those of an MPI that speaks another PMI may never.
         slurm_conf: where Slurm's configuration is, if its commands have to be told; Snakemake keeps it from jobs.
     """
 
@@ -188,6 +189,7 @@ class Launcher:
     program: str = "hpccoll"
     setup: tuple[str, ...] = ()
     slurm: bool = False
+    patience_s: float = 60.0
     slurm_conf: str | None = None
 
     def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
@@ -206,7 +208,7 @@ class Plan:
     skips: tuple[Skip, ...]
     launcher: Launcher
     resources: Mapping[str, Mapping[str, int | str]]  # of each job, by the names of Snakemake and its Slurm plugin
-    estimated_s: float  # at most, once the machine is free
+    estimated_s: float  # about, once the machine is free
 
     def job(self, name: str) -> Job:
         """Return the job of that name.

@@ -71,13 +71,14 @@ def sweep(
         raise BadInputError("sweep", shlex.join(context.args), "one sweep file; arguments of Snakemake come after --")
     config = config or default_sweep()
     out = out or Path("results") / config.stem
-    plan = make_plan(config, profile, site)
+    plan = make_plan(config, profile, site, out)
     command = drive.snakemake_command(config, profile, site, out, context.args)
     if {"-n", "--dry-run", "--dryrun"} & set(context.args):
         return subprocess.run(command, check=False).returncode
     with drive.alone(out):
         check_out(plan, out)
-        follower = Follower(out) if plan.launcher.slurm else None
+        every_s = 5.0 if profile == "testbed" else 30.0  # a controller of thousands of nodes has other things to do
+        follower = Follower(out, every_s) if plan.launcher.slurm else None
         left = drive.end_leftovers(out) + (follower.end_all("the next sweep ended it") if follower else [])
         for what in left:
             typer.echo(f"ended what an earlier sweep left running: {what}", err=True)
@@ -103,7 +104,7 @@ def _cases(plan: "Plan") -> int:
 def _summary(plan: "Plan") -> str:
     jobs = "1 job" if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
     skips = f", {len(plan.skips)} cases skipped" if plan.skips else ""
-    return f"{plan.name}: {_cases(plan)} cases in {jobs}{skips}, at most {plan.estimated_s:.0f} s"
+    return f"{plan.name}: {_cases(plan)} cases in {jobs}{skips}, about {plan.estimated_s:.0f} s"
 
 
 @app.command(epilog="Example: hpccoll plan workflows/config/default.yaml")
@@ -122,7 +123,7 @@ def plan(
     from hpccoll.case import Shape
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
-    made = make_plan(config, profile, site)
+    made = make_plan(config, profile, site, out)
     if out:
         check_out(made, out)
         write_plan(made, out)
@@ -237,10 +238,16 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
     """Show how many cases are done, and why others are not."""
     from hpccoll.report.lines import status_lines
     from hpccoll.store.results import read_results
+    from hpccoll.store.scheduler import read_scheduled
     from hpccoll.sweep.drive import at_work
+    from hpccoll.sweep.follow import Follower
+    from hpccoll.sweep.slurm import ALIVE
 
+    busy = at_work(directory)
+    if not busy and any(job.state in ALIVE for job in read_scheduled(directory)):
+        Follower(directory).look_now()  # the sweep that looked last is gone
     results = read_results([directory])
-    typer.echo("a sweep is at work" if at_work(directory) else "no sweep is at work")
+    typer.echo("a sweep is at work" if busy else "no sweep is at work")
     for line in status_lines(results, directory):
         typer.echo(line)
     return INCOMPLETE if results.missing else 0

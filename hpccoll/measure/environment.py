@@ -83,8 +83,9 @@ def boot_id() -> str:
 
 
 def node_name() -> str:
-    """Return the name of this host, as Slurm knows it where it is there."""
-    return os.environ.get("SLURMD_NODENAME") or MPI.Get_processor_name()
+    """Return the name of this host: Slurm's where srun has started the ranks, for others hand that name to all."""
+    by_srun = os.environ.get("SLURM_STEP_NUM_TASKS") == str(MPI.COMM_WORLD.size)
+    return (os.environ.get("SLURMD_NODENAME") if by_srun else None) or MPI.Get_processor_name()
 
 
 def mpi_library() -> dict[str, str]:

@@ -56,6 +56,9 @@ INFINIBAND = {
 }
 """Counters of an InfiniBand or RoCE port and their files."""
 
+FILES: Mapping[str, Mapping[str, str]] = {"netdev": NETDEV, "infiniband": INFINIBAND, "cxi": {}}
+"""The counters of a port by its kind; those of Slingshot's cxi devices are not in one place, and are not read."""
+
 WORD = 4
 """Bytes in the unit of port_xmit_data and port_rcv_data."""
 
@@ -75,13 +78,21 @@ class Port:
 
     Args:
         name: such as ``eth0`` or ``mlx5_0/1``.
-        kind: ``netdev`` or ``infiniband``.
+        kind: ``netdev``, ``infiniband`` or ``cxi`` (Slingshot).
         path: its directory in sysfs.
     """
 
     name: str
     kind: str
     path: Path
+
+    @property
+    def blind(self) -> bool:
+        """Whether bytes may pass that nothing here counts: RDMA devices such as EFA, whose drivers have other files.
+
+        What other ports of the host count is then not all that it sends.
+        """
+        return self.kind != "netdev" and _number(self.path / FILES[self.kind].get(SENT, "")) is None
 
 
 def _text(path: Path) -> str | None:
@@ -109,8 +120,9 @@ def find(sys: Path = SYS) -> tuple[Port, ...]:
     ports = [
         Port(f"{path.parent.parent.name}/{path.name}", "infiniband", path)
         for path in sorted((sys / "class/infiniband").glob("*/ports/*"))
-        if _number(path / INFINIBAND[SENT]) is not None and "ACTIVE" in (_text(path / "state") or "ACTIVE")
+        if "ACTIVE" in (_text(path / "state") or "ACTIVE")
     ]
+    ports += [Port(path.name, "cxi", path) for path in sorted((sys / "class/cxi").glob("*"))]
     devices = [
         Port(path.name, "netdev", path)
         for path in sorted((sys / "class/net").glob("*"))
@@ -134,6 +146,8 @@ def ports(sys: Path = SYS) -> list[dict[str, str | int | None]]:
 
 
 def _about(port: Port) -> dict[str, str | int | None]:
+    if port.kind == "cxi":
+        return {}
     if port.kind == "infiniband":
         return {name: _text(port.path / name) for name in ("link_layer", "rate")}
     speed = _number(port.path / "speed")
@@ -151,7 +165,7 @@ def read(ports: Iterable[Port]) -> Counters:
 
 def _values(port: Port) -> Iterator[tuple[str, int]]:
     """Yield the counters of a port that can be read."""
-    for name, file in (NETDEV if port.kind == "netdev" else INFINIBAND).items():
+    for name, file in FILES[port.kind].items():
         value = _number(port.path / file)
         if value is not None:
             in_words = port.kind == "infiniband" and name in (SENT, RECEIVED)
@@ -256,7 +270,8 @@ def watch(
     together.barrier()
     # All ranks, so that none goes on and sends. Acknowledgements of TCP that are under way longer are a few frames.
     time.sleep(SETTLE_S)
-    return difference(before, read(ports))
+    moved = difference(before, read(ports))
+    return {**moved, SENT: None, RECEIVED: None} if any(port.blind for port in ports) else moved
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,18 @@ def lock_alone(file: IO[Any]) -> bool:
     return True
 
 
+def locked(file: IO[Any]) -> bool:
+    """Return whether another process has locked an open file; reading it is enough to know, over NFS too."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
 def sync(path: Path) -> None:
     """Return when the content of a file, or the names in a directory, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError
-from hpccoll.store.disk import lock_alone, sync
+from hpccoll.store.disk import lock_alone, locked, sync
 from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw, Times
 
 _FIRST = b'\n{"job"'
@@ -148,7 +148,8 @@ def last_words(raw_file: Path) -> list[Failure]:
 
 def begun(path: Path) -> bool:
     """Return whether a journal says which job it is of; the process that created it may have ended before that."""
-    ours = _FIRST.startswith(path.read_bytes()[: len(_FIRST)])
+    with path.open("rb") as file:
+        ours = _FIRST.startswith(file.read(len(_FIRST)))
     return not ours or "job" in next(_events(path), {})
 
 
@@ -162,11 +163,12 @@ def _first_event(job: Job, earlier: Raw | None) -> dict[str, object]:
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_bytes().split(b"\n"):
-        try:
-            yield json.loads(line)
-        except ValueError:  # cut short, or the empty line that the first event ends
-            continue
+    with path.open("rb") as file:
+        for line in file:  # one at a time: they may hold gigabytes
+            try:
+                yield json.loads(line)
+            except ValueError:  # cut short, or the empty line that the first event ends
+                continue
 
 
 def read_journal(path: Path) -> Raw:
@@ -179,7 +181,7 @@ def read_journal(path: Path) -> Raw:
         events = _events(path)
         first = next(events)
         with path.open() as file:
-            at_work = not lock_alone(file)
+            at_work = locked(file)
         raw = Raw(path=path, job=Job.from_json(json.dumps(first["job"])), at_work=at_work)
         raw.attempts += [(_attempt(a["attempt"]), [*map(_decode, a["outcomes"])]) for a in first["attempts"]]
         raw.failures += [Failure(**failure) for failure in first.get("failures", ())]

@@ -147,6 +147,12 @@ class Raw:
         said = [failure.message for failure in self.failures if not failure.case_id and failure.attempt in (last, 0)]
         return "; ".join(dict.fromkeys(said)) or None
 
+    @property
+    def told_to_end(self) -> bool:
+        """Whether the last attempt was told to end, and did."""
+        last = self.attempts[-1][0].number if self.attempts else None
+        return any(not f.case_id and f.rank == 0 and f.attempt == last for f in self.failures)
+
     def failure(self, case_id: str) -> str | None:
         """Return why a case has no outcome although it was begun, or None where it never was."""
         said: dict[str, set[int]] = {}

@@ -22,6 +22,7 @@ WORDS = {
     "CANCELLED": "it was cancelled",
     "PREEMPTED": "another job took its nodes",
     "BOOT_FAIL": "its nodes did not start",
+    "GONE": "Slurm knows it no more",
     "DEADLINE": "it could not end before its deadline",
 }
 """Slurm's states of a job in words."""

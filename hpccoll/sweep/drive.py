@@ -1,5 +1,6 @@
 """Drive: run the workflow from the command line, show how far it is, and leave nothing behind."""
 
+import ctypes
 import os
 import shlex
 import signal
@@ -11,13 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.disk import lock_alone
+from hpccoll.store.disk import lock_alone, locked
 from hpccoll.sweep.follow import Follower
 from hpccoll.sweep.locate import workflows
 from hpccoll.sweep.slurm import job_prefix
 
 MARK = "HPCCOLL_SWEEP"
 """The variable by which processes of a sweep are found; its value is the directory of the results."""
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a sweep in good order; the last one comes where a connection is lost."""
 INTERRUPT_S = 60.0
 """How long an interrupted Snakemake has for ending its jobs."""
 
@@ -61,7 +64,7 @@ def at_work(out: Path) -> bool:
     """Return whether a sweep holds ``out`` now."""
     try:
         with (out / ".lock").open() as lock:
-            return not lock_alone(lock)
+            return locked(lock)
     except (FileNotFoundError, NotADirectoryError):
         return False
 
@@ -111,28 +114,45 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
         file.flush()
         # A shell that starts us in the background has SIGINT ignored, and what ignores it cannot be interrupted:
         # neither we nor Snakemake, which would inherit it.
-        before = {n: signal.signal(n, signal.default_int_handler) for n in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, signal.default_int_handler) for number in ENDS}
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
-            env={**os.environ, MARK: str(out.resolve())},
+            env={**os.environ, MARK: str(out.resolve())}, preexec_fn=_die_with_the_sweep,  # noqa: PLW1509  it only calls
         )  # fmt: skip
+        reason = "the sweep ended without it"
         try:
             while not _ended(child, 0.5):
                 show()
                 if follower:
                     follower.look()
+                    if follower.forgotten:
+                        print("hpccoll: Snakemake does not see that its jobs have ended: it is ended", file=sys.stderr)
+                        raise KeyboardInterrupt  # noqa: TRY301  by us instead of by people
         except KeyboardInterrupt:
+            reason = "the sweep was interrupted"
             with suppress(KeyboardInterrupt, ProcessLookupError):
                 os.killpg(child.pid, signal.SIGINT)
                 _ended(child, INTERRUPT_S)
         finally:
-            if follower:
-                with suppress(KeyboardInterrupt):
-                    follower.end("the sweep was interrupted")
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            end_leftovers(out)
+            try:
+                if follower:
+                    with suppress(KeyboardInterrupt):
+                        follower.end(reason)
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+                end_leftovers(out)
     return child.wait()
+
+
+_libc = ctypes.CDLL(None)  # looked up here: between fork and exec little is safe
+PR_SET_PDEATHSIG = 1
+"""Of prctl(2)."""
+
+
+def _die_with_the_sweep() -> None:
+    """Have Snakemake interrupted, which cancels its jobs, where this process is killed: nobody else looks after it."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def _ended(child: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -1,5 +1,6 @@
 """Follow: keep a record of the Slurm jobs of a sweep, cancel those that can never start, and leave none behind."""
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -11,22 +12,27 @@ from hpccoll.errors import BadInputError
 from hpccoll.store.scheduler import Scheduled, read_scheduled, write_scheduled
 from hpccoll.sweep import slurm
 
-HOPELESS = (
-    "ReqNodeNotAvail", "PartitionDown", "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit",
-    "BadConstraints", "AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed", "AssocMaxNodePerJobLimit",
-    "NodeDown", "JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied",
-)  # fmt: skip
+HOPELESS = re.compile(
+    r"ReqNodeNotAvail|Partition(Down|Inactive|NodeLimit|TimeLimit)|NodeDown|BadConstraints|DependencyNeverSatisfied"
+    r"|JobHeldAdmin|Invalid(Account|QOS)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)(Grp|Max)\w*(PerJob|PerNode)\w*"
+)
 """Reasons for waiting that only people end: Snakemake would wait with the job for ever."""
+
+MAINTENANCE = "Reserved for maintenance"
+"""How the end of a reason sounds that ends by itself."""
 
 UNHAD = "Nodes required for job are DOWN"
 """How a reason begins where nodes are gone; it goes on: DRAINED or reserved for jobs in higher priority partitions."""
+
+UNNOTICED_S = 600.0
+"""How long Snakemake may take to see the end of its last job: it looks every 180 s, and waits for files."""
 
 
 def _hopeless(job: slurm.Queued) -> bool:
     """Return whether a job waits for what only people mend, rather than for other jobs."""
     if job.reason.startswith(UNHAD):
         return slurm.short_of_nodes(job.id)
-    return job.reason.partition(",")[0] in HOPELESS
+    return bool(HOPELESS.fullmatch(job.reason.partition(",")[0])) and MAINTENANCE not in job.reason
 
 
 class Follower:
@@ -38,12 +44,13 @@ class Follower:
         patience_s: seconds that a job may wait for a reason that only people end.
     """
 
-    def __init__(self, out: Path, every_s: float = 5.0, patience_s: float = 60.0) -> None:
+    def __init__(self, out: Path, every_s: float = 30.0, patience_s: float = 60.0) -> None:
         self.out, self.every_s, self.patience_s = out, every_s, patience_s
         self.prefix = slurm.job_prefix(out)
         self._known = {job.id: job for job in read_scheduled(out)}
-        self._asked = 0.0
+        self._asked = float("-inf")
         self._waits: dict[str, float] = {}  # since when a job has waited without hope
+        self._idle: float | None = None  # since when the jobs of this sweep have ended; None before the first
 
     def look(self) -> None:
         """Ask, unless that was just now; a controller that does not answer is asked again later."""
@@ -57,12 +64,29 @@ class Follower:
             self._give_up(queue)
         self._asked = time.monotonic()
 
+    @property
+    def forgotten(self) -> bool:
+        """Whether all jobs of this sweep have ended so long ago that Snakemake will never notice.
+
+        It does not know every state that is an end (PREEMPTED), nor what squeue has dropped.
+        """
+        return self._idle is not None and time.monotonic() - self._idle > UNNOTICED_S
+
     def _note(self, queue: Sequence[slurm.Queued]) -> None:
         before = dict(self._known)
         for seen in queue:
             known = self._known.get(seen.id)
-            if known is None or known.state not in (seen.state, "CANCELLED"):
+            ours = known is not None and known.state == "CANCELLED" and (seen.alive or seen.state == "CANCELLED")
+            if not ours and (known is None or known.state != seen.state):
                 self._known[seen.id] = self._scheduled(seen)
+        there = {job.id for job in queue}
+        for job in list(self._known.values()):
+            if job.state in slurm.ALIVE and job.id not in there:
+                self._known[job.id] = replace(job, state="GONE")
+        if any(job.alive for job in queue):
+            self._idle = None
+        elif self._known != before or self._idle is not None:
+            self._idle = self._idle or time.monotonic()
         if before != self._known:
             with suppress(OSError):  # a full disk: the jobs themselves will say so
                 write_scheduled(self.out, self._known.values())
@@ -109,17 +133,23 @@ class Follower:
     def end_all(self, reason: str, seconds: float = 60.0) -> list[str]:
         """Cancel every job of sweeps into this directory, wait until each has ended, and return what they were.
 
+        One that Slurm is clearing away is waited for as long, and then left to Slurm.
+
         Raises:
             BadInputError: where Slurm does not answer, or a job has not ended in time.
         """
         ended: dict[str, str] = {}
-        until = time.monotonic() + seconds
+        begun = time.monotonic()
         while alive := [job for job in slurm.queued(self.prefix) if job.alive]:
-            if time.monotonic() > until:
-                numbers = ", ".join(job.id for job in alive)
+            running = [job for job in alive if job.state != slurm.ENDING]
+            waited = time.monotonic() - begun
+            if waited > seconds and running:
+                numbers = ", ".join(job.id for job in running)
                 raise BadInputError("Slurm jobs", numbers, f"ended {seconds:g} s after they were cancelled: see squeue")
-            fresh = [job for job in alive if job.id not in ended]
+            if waited > seconds:
+                break
+            fresh = [job for job in running if job.id not in ended]
             self._cancel(fresh, reason)
             ended |= {job.id: f"Slurm job {job.id} ({job.job}, {job.state.lower()})" for job in fresh}
-            time.sleep(0.5)
+            time.sleep(min(0.5 + waited / 10, 5.0))
         return list(ended.values())

@@ -4,6 +4,7 @@ What was measured is in the raw file or its journal, whatever becomes of a launc
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -12,17 +13,16 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from hpccoll.case import Job, Launcher, Plan, Shape
 from hpccoll.errors import BadInputError
-from hpccoll.store.journal import LAUNCHER, forget_words, journal_path, leave_word
+from hpccoll.store import hdf5
+from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, leave_word
 from hpccoll.store.raw import Failure, Raw
 from hpccoll.store.results import best_of, read_raw
 from hpccoll.sweep import slurm
-
-CHECK_S = 60.0
-"""How long two ranks have to find each other; ranks of an MPI that speaks another PMI may wait for ever."""
 
 
 def launch(plan_file: Path, name: str, out: Path) -> bool:
@@ -43,20 +43,26 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         if left and plan.launcher.slurm and job.ranks > 1:
             start.check()
         for shape in left:
+            attempts = _attempts(_read(out))
             said = start.measure(shape, plan_file.parent / "jobs" / f"{name}.json", out)
             if said:
                 _leave(out, f"the launch of {shape.words} {said}")
-            if (raw := _read(out)) and raw.ended:
+            raw = _read(out)
+            if raw is not None and _attempts(raw) > attempts and raw.told_to_end:
                 break  # there is no time for another
     except BadInputError as error:
         _leave(out, str(error))
         raise
-    return _settled(out)
+    return _settled(job, out)
 
 
 def _read(out: Path) -> Raw | None:
     best = best_of(out)
     return read_raw(best) if best and best.exists() else None
+
+
+def _attempts(raw: Raw | None) -> int:
+    return len(raw.attempts) if raw else 0
 
 
 def _left(job: Job, shape: Shape, raw: Raw | None) -> bool:
@@ -65,17 +71,22 @@ def _left(job: Job, shape: Shape, raw: Raw | None) -> bool:
     return any(case.id not in done for case in job.cases if job.shape(case) == shape)
 
 
-def _settled(out: Path) -> bool:
-    """Return whether the raw file is complete.
+def _settled(job: Job, out: Path) -> bool:
+    """Return whether the raw file is complete; what the workflow finds there is whole.
 
-    A partial one is removed, for its journal holds all of it: what the workflow finds there is whole.
+    It is written here where the ranks had no time for it after their last case. A partial one is removed, for its
+    journal holds all of it.
     """
     raw = _read(out)
-    if raw is not None and raw.complete:
-        return True
-    if journal_path(out).exists():
+    if raw is None or not journal_path(out).exists():
+        return raw is not None and raw.complete
+    if not raw.complete:
         out.unlink(missing_ok=True)
-    return False
+        return False
+    journal = Journal(out, job)
+    hdf5.write(journal.raw, out)
+    journal.close(remove=True)
+    return True
 
 
 def _leave(out: Path, message: str) -> None:
@@ -100,7 +111,7 @@ class Start:
         """
         shape = Shape(min(2, self.job.nodes), 2)
         line = self._line(shape, "--check")
-        said = _run(self._command(line), self._environment, CHECK_S)
+        said = _run(self._command(line), self.launcher.patience_s)
         if said is not None:
             types = ", ".join(slurm.mpi_types())
             raise BadInputError(
@@ -110,9 +121,9 @@ class Start:
 
     def measure(self, shape: Shape, job_file: Path, out: Path) -> str | None:
         """Run the cases of ``shape``, and return how the launch failed, None where it did not."""
-        line = self._line(shape, "--job", str(job_file), "--out", str(out))
+        line = self._line(shape, "--exit-zero", "--job", str(job_file), "--out", str(out))
         print(f"$ {line}", flush=True)
-        return _run(self._command(line), self._environment)
+        return _run(self._command(line))
 
     def _line(self, shape: Shape, *arguments: str) -> str:
         hosts = self.hosts[: shape.nodes]
@@ -121,32 +132,23 @@ class Start:
 
     def _command(self, line: str) -> list[str]:
         """Return the shell that runs ``line``: one of a login, where modules are."""
-        if not self.launcher.setup:
-            return ["bash", "-c", f"exec {line}"]
-        return ["bash", "-lc", " && ".join([f"export PATH={shlex.quote(os.environ['PATH'])}", *self.launcher.setup,
-                                            f"exec {line}"])]  # fmt: skip
-
-    @property
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, **self.job.environment}
+        setup = self.launcher.setup and [f"export PATH={shlex.quote(os.environ['PATH'])}", *self.launcher.setup]
+        # The variant has the last word: it is what is compared.
+        variables = [f"export {name}={shlex.quote(value)}" for name, value in self.job.environment.items()]
+        return ["bash", "-lc" if setup else "-c", " && ".join([*setup, *variables, f"exec {line}"])]
 
 
-VERDICT = 3
-"""The exit code of ranks that ran, where a result is wrong or they were told to end: the files say which."""
-
-
-def _run(command: Sequence[str], environment: dict[str, str], seconds: float | None = None) -> str | None:
+def _run(command: Sequence[str], seconds: float | None = None) -> str | None:
     """Run a launch, letting its output pass, and return how it failed, in the words that tell most; None for a success.
 
     Args:
         command: of the launcher.
-        environment: its variables.
         seconds: that it has, None for as many as it takes.
     """
     said: deque[str] = deque(maxlen=200)
     late = False
     with subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
     ) as child:
         listener = threading.Thread(target=_pass_on, args=(child, said), daemon=True)
         listener.start()
@@ -155,14 +157,20 @@ def _run(command: Sequence[str], environment: dict[str, str], seconds: float | N
         except subprocess.TimeoutExpired:
             late = True
             child.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(GRACE_S)
+            child.kill()
             child.wait()
         listener.join(LAST_WORDS_S)  # whom a killed launcher leaves behind may hold the pipe for ever
-    if child.returncode in (0, VERDICT):
+    if child.returncode == 0:
         return None
     how = f"did not end within {seconds:g} s" if late else _ended(child.returncode)
     told = _telling(said)
     return f"{how}: {told}" if told else how
 
+
+GRACE_S = 10.0
+"""How long a launcher has for ending its ranks before it is killed."""
 
 LAST_WORDS_S = 2.0
 """How long what a launch still has to say is listened to when it has ended."""
@@ -180,11 +188,19 @@ def _ended(code: int) -> str:
     return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
+MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)
+"""What Slurm says of a rank that used more memory than its job was given."""
+
+
 def _telling(said: Sequence[str]) -> str | None:
-    """Return what tells most: our line, or a rank's last words, or the last line and which task Slurm saw end first."""
+    """Return what tells most: that memory ran out, our line, a rank's last words, or the last line that is not Slurm's.
+
+    To that last one belongs which task Slurm saw end first.
+    """
+    memory = (line for line in said if MEMORY.search(line))
     ours = (line.removeprefix("hpccoll: ") for line in said if line.startswith("hpccoll: "))
     ranks = (line for line in said if line.startswith("r") and " | " in line)
-    slurms = (line for line in said if line.startswith("srun: error: "))
+    first = next((line for line in said if line.startswith("srun: error: ")), None)
     others = (line for line in reversed(said) if line and not line.startswith(("srun: ", "slurmstepd")))
-    last = "; ".join(filter(None, (next(others, None), next(slurms, None))))
-    return next(ours, None) or next(ranks, None) or last or next(filter(None, reversed(said)), None)
+    last = "; ".join(filter(None, (next(others, None), first)))
+    return next(chain(memory, ours, ranks, [last] if last else [], filter(None, reversed(said))), None)

@@ -2,16 +2,17 @@
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 from hpccoll.case import Case, Job, Launcher, Plan, Shape, Skip
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import check_case, check_memory, unmet
+from hpccoll.measure.catalogue import check_case, check_memory, memory_needed, unmet
 from hpccoll.measure.machine import available_memory
 from hpccoll.schedule import Layout, collective
+from hpccoll.store.journal import journal_path
 from hpccoll.store.results import PLAN
 from hpccoll.sweep import slurm
 from hpccoll.sweep.config import Sweep, load_sweep
@@ -25,13 +26,17 @@ SLURM_S = 20.0
 """What a Slurm job costs beside its launches, for the estimate: Snakemake starts twice in it."""
 
 
-def make_plan(config: Path, profile: str = "local", site: str | None = None) -> Plan:
+def make_plan(config: Path, profile: str = "local", site: str | None = None, out: Path | None = None) -> Plan:
     """Return what the sweep file ``config`` comes to under ``profile``.
+
+    A job that has been begun stays as it was planned, whatever nodes a cluster can give today: only the rest is planned
+    anew, and nothing is measured twice.
 
     Args:
         config: the sweep file.
         profile: the name of a directory of workflows/profiles.
         site: a site file or the name of one, for the Slurm profiles.
+        out: where results go, if jobs may have been begun there.
 
     Raises:
         BadInputError: where a file is not valid, names what there is not, or asks for more than there is; or where
@@ -44,13 +49,19 @@ def make_plan(config: Path, profile: str = "local", site: str | None = None) -> 
     sweep = load_sweep(config)
     place = Place.local() if profile == "local" else Place.cluster(load_site(site, profile), sweep)
     try:
-        jobs, skips = _jobs(sweep, place)
+        kept = _begun(out) if out else []
+        jobs, skips = _jobs(sweep, place, kept)
     except BadInputError as error:
+        if error.key == "--out":
+            raise BadInputError(error.key, str(out), error.expected) from None
         raise BadInputError(f"{config}: {error.key}", error.value, error.expected) from None
+    if not jobs:
+        key, asked = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
+        raise BadInputError(f"{config}: {key}", asked, f"something that can be measured here: {skips[0].reason}")
     requests = {job.name: place.request(job) for job in jobs}
-    for request in requests.values():
-        if place.launcher.slurm:
-            slurm.check_request(request)
+    for job in jobs:
+        if place.launcher.slurm and job not in kept:
+            slurm.check_request(requests[job.name])
     return Plan(
         name=config.stem,
         profile=profile,
@@ -85,12 +96,8 @@ class Place:
         """Return why ``shape`` cannot be had here, None where it can."""
         if self.site is None or self.partition is None:
             return None
-        if shape.nodes > self.partition.room:
-            return f"{shape.nodes} nodes: {self.partition.lack(shape.nodes)}"
-        cpus = shape.ranks_per_node * (self.site.cpus_per_task or 1)
-        if cpus > self.partition.cpus:
-            return f"{shape.words}: a node of partition {self.partition.name} has {self.partition.cpus} CPUs"
-        return None
+        reason = self.partition.lack(shape.nodes, shape.ranks_per_node * (self.site.cpus_per_task or 1))
+        return f"{shape.words}: {reason}" if reason else None
 
     def request(self, job: Job) -> dict[str, int | str]:
         """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine."""
@@ -99,37 +106,94 @@ class Place:
         largest = Shape(job.nodes, job.ranks)
         return self.site.request(largest.nodes, largest.ranks_per_node, math.ceil(2 * _seconds(job) / 60) + 5)
 
+    def check(self, job: Job) -> None:
+        """See that this machine has room for the largest case; on a cluster that is found in the job.
+
+        Raises:
+            BadInputError: where it has not.
+        """
+        if self.site is None:
+            check_memory(max(job.cases, key=memory_needed), job.ranks, available_memory())
+
 
 def _seconds(job: Job) -> float:
     return LAUNCH_S * len(job.shapes) + len(job.cases) * job.effort.seconds
 
 
-def _jobs(sweep: Sweep, place: Place) -> tuple[list[Job], list[Skip]]:
-    """Return the jobs that have something to measure, and the cases that no job can."""
+def _begun(out: Path) -> list[Job]:
+    """Return the jobs of the plan in ``out`` of which something is there."""
+    if not (out / PLAN).is_file():
+        return []
+    planned = ((job, out / "raw" / f"{job.name}.h5") for job in Plan.load(out / PLAN).jobs)
+    return [job for job, raw in planned if raw.exists() or journal_path(raw).exists()]
+
+
+def _jobs(sweep: Sweep, place: Place, kept: Sequence[Job]) -> tuple[list[Job], list[Skip]]:
+    """Return the jobs that have something to measure, those of ``kept`` among them, and the cases that no job can."""
     if place.site is None and sweep.nodes is not None:
         raise BadInputError("nodes", sweep.nodes, "left out with profile local: say 'ranks', or use a profile of Slurm")
-    jobs, skips = [], []
+    jobs: list[Job] = []
+    skips: list[Skip] = []
     for transport, shapes, variant in product(sweep.transports, _allocations(sweep), sweep.variants or (None,)):
-        largest = max([shape for shape in shapes if not place.lack(shape)] or shapes)
-        size = f"p{largest.ranks}" if sweep.nodes is None else f"n{largest}"
-        name = ".".join(filter(None, (transport, size, variant)))
-        cases = []
-        for shape, case in product(shapes, _cases(sweep, transport)):
-            shaped = replace(case, ranks=shape.ranks, nodes=shape.nodes) if sweep.nested else case
-            if reason := place.lack(shape) or unmet(shaped, Layout.of(shape.ranks, shape.ranks_per_node)):
-                skips.append(Skip(case=shaped.id, job=name, reason=reason))
-                continue
-            if place.site is None:
-                check_memory(shaped, shape.ranks, available_memory())
-            cases.append(shaped)
-        if cases:
-            job = Job(
-                name=name, ranks=largest.ranks, nodes=largest.nodes, variant=variant,
-                environment=sweep.variants[variant] if variant else {}, seed=sweep.seed, effort=sweep.effort.effort(),
-                cases=tuple(cases),
-            )  # fmt: skip
+        allocation = _Allocation(sweep, transport, variant)
+        left = list(shapes)
+        for job in kept:
+            if allocation.made(job) and set(job.shapes) <= set(left):
+                again, of_job = allocation.job(job.shapes, max(job.shapes))
+                if again != job:
+                    was = f"{job.name} was measured there for a sweep file that said something else"
+                    raise BadInputError("--out", job.name, f"another directory: {was}, and results are never mixed")
+                jobs.append(job)
+                skips += of_job
+                left = [shape for shape in left if shape not in job.shapes]
+        possible = [shape for shape in left if not place.lack(shape)]
+        largest = max(possible or left, default=None)
+        if largest is None:
+            continue
+        job, of_job = allocation.job(possible, largest)
+        skips += of_job
+        for shape in left:
+            if reason := place.lack(shape):
+                skips += [Skip(case=case.id, job=job.name, reason=reason) for case in allocation.cases(shape)]
+        if job.cases:
+            place.check(job)
             jobs.append(job)
     return jobs, skips
+
+
+@dataclass(frozen=True, slots=True)
+class _Allocation:
+    """What shares an allocation and an environment."""
+
+    sweep: Sweep
+    transport: str
+    variant: str | None
+
+    def made(self, job: Job) -> bool:
+        """Return whether ``job`` is one of these."""
+        return job.variant == self.variant and {case.transport for case in job.cases} == {self.transport}
+
+    def cases(self, shape: Shape) -> Iterator[Case]:
+        for case in _cases(self.sweep, self.transport):
+            yield replace(case, ranks=shape.ranks, nodes=shape.nodes) if self.sweep.nested else case
+
+    def job(self, shapes: Iterable[Shape], largest: Shape) -> tuple[Job, list[Skip]]:
+        """Return the job of ``shapes``, named by the largest, and the cases that an algorithm cannot run."""
+        size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{largest}"
+        name = ".".join(filter(None, (self.transport, size, self.variant)))
+        cases, skips = [], []
+        for shape in shapes:
+            layout = Layout.of(shape.ranks, shape.ranks_per_node)
+            for case in self.cases(shape):
+                if reason := unmet(case, layout):
+                    skips.append(Skip(case=case.id, job=name, reason=reason))
+                else:
+                    cases.append(case)
+        environment = self.sweep.variants[self.variant] if self.variant else {}
+        return Job(
+            name=name, ranks=largest.ranks, nodes=largest.nodes, variant=self.variant, environment=environment,
+            seed=self.sweep.seed, effort=self.sweep.effort.effort(), cases=tuple(cases),
+        ), skips  # fmt: skip
 
 
 def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:

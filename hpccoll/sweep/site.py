@@ -24,23 +24,25 @@ GEOMETRY = (
 )
 """Repeated on every srun: Snakemake's job step removes Slurm's variables; a bare srun would start a rank per node."""
 
+_GEOMETRY = "nodes and ranks_per_node of the sweep file"
+_FOUND = "nothing: it is how jobs are found"
+_LOGS = "nothing: logs are kept"
+_HERE = "nothing: jobs run where they are submitted"
+_ONCE = "nothing: a job runs once, and at once"
+
 MANAGED = {
-    "-A": "account", "--account": "account", "-p": "partition", "--partition": "partition", "--qos": "qos",
-    "-q": "qos", "-C": "constraint", "--constraint": "constraint", "-t": "minutes", "--time": "minutes",
-    "--mem": "memory_mb", "--mem-per-cpu": "memory_mb", "-c": "cpus_per_task", "--cpus-per-task": "cpus_per_task",
-    "--signal": "signal_s", "--exclusive": "exclusive",
-    "-N": "nodes of the sweep file", "--nodes": "nodes of the sweep file",
-    "-n": "ranks_per_node of the sweep file", "--ntasks": "ranks_per_node of the sweep file",
-    "--ntasks-per-node": "ranks_per_node of the sweep file", "-J": "nothing: it is how jobs are found",
-    "--job-name": "nothing: it is how jobs are found", "--comment": "nothing: it is how jobs are found",
-    "-o": "nothing: logs are kept", "--output": "nothing: logs are kept", "-e": "nothing: logs are kept",
-    "--error": "nothing: logs are kept", "-D": "nothing: jobs run where they are submitted",
-    "--chdir": "nothing: jobs run where they are submitted", "--export": "environment",
+    "--account": "account", "--partition": "partition", "--qos": "qos", "--constraint": "constraint",
+    "--time": "minutes", "--mem": "memory_mb", "--mem-per-cpu": "memory_mb", "--mem-per-gpu": "memory_mb",
+    "--cpus-per-task": "cpus_per_task", "--cpus-per-gpu": "cpus_per_task", "--signal": "signal_s",
+    "--exclusive": "exclusive", "--export": "environment",
     "--gres": "gpus_per_node", "--gpus": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
-    "--ntasks-per-gpu": "gpus_per_node", "--cpus-per-gpu": "cpus_per_task",
-    "--clusters": "nothing: jobs run where they are submitted", "-M": "nothing: jobs run where they are submitted",
-    "--workdir": "nothing: jobs run where they are submitted", "--parsable": "nothing: Snakemake says it itself",
-    "-a": "nothing: an array starts a job several times", "--array": "nothing: an array starts it several times",
+    "--ntasks-per-gpu": "gpus_per_node",
+    "--nodes": _GEOMETRY, "--ntasks": _GEOMETRY, "--ntasks-per-node": _GEOMETRY,
+    "--job-name": _FOUND, "--comment": _FOUND, "--parsable": _FOUND,
+    "--output": _LOGS, "--error": _LOGS,
+    "--chdir": _HERE, "--workdir": _HERE, "--clusters": _HERE,
+    "--array": _ONCE, "--requeue": _ONCE, "--no-requeue": _ONCE, "--hold": _ONCE, "--test-only": _ONCE,
+    "--wait": _ONCE, "--wrap": _ONCE, "--dependency": _ONCE, "--begin": _ONCE,
 }  # fmt: skip
 """Options of sbatch that are written in another way, and the key to write instead."""
 
@@ -67,6 +69,9 @@ class Site(Section):
     gpus_per_node: int | None = Field(None, ge=1, description="GPUs on each node; every rank sees all of them")
     sbatch: OneOrMore[str] | None = Field(None, description="other options of sbatch, such as --switches=1")
     signal_s: int = Field(60, ge=1, description="seconds before the time limit at which ranks are told to end")
+    start_s: int | None = Field(
+        None, ge=1, description="seconds that two ranks have to start before all do [60, or 900 in a container]"
+    )
     launcher: str = Field(
         "srun", description="starts ranks, such as srun --mpi=pmix; with {ranks} in it, it is taken as it is"
     )
@@ -92,12 +97,19 @@ class Site(Section):
     @classmethod
     def _not_managed(cls, options: list[str] | None) -> list[str] | None:
         for option in options or ():
-            name = re.split(r"[=\s]", option, maxsplit=1)[0]
-            if name in MANAGED:
-                raise BadInputError("sbatch", option, f"another option: for this one there is {MANAGED[name]}")
-            if not name.startswith("-") or re.search(r"\s", option):
-                raise BadInputError("sbatch", option, "an option of sbatch in one word, such as --switches=1")
+            if not re.fullmatch(r"--[a-z][a-z-]+(=\S*)?", option):
+                raise BadInputError("sbatch", option, "a long option of sbatch in one word, such as --switches=1")
+            name = option.partition("=")[0]
+            meant = [managed for managed in MANAGED if managed.startswith(name)]  # sbatch completes what is cut short
+            if name in MANAGED or meant:
+                raise BadInputError("sbatch", option, f"another option: for this one there is {MANAGED[meant[0]]}")
         return options
+
+    @model_validator(mode="after")
+    def _told_in_time(self) -> "Site":
+        if self.minutes is not None and self.signal_s >= 60 * self.minutes:
+            raise BadInputError("signal_s", self.signal_s, f"less than the time limit, {60 * self.minutes} s")
+        return self
 
     @model_validator(mode="after")
     def _pyxis_needs_srun(self) -> "Site":
@@ -130,7 +142,7 @@ class Site(Section):
         setup += [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
         return Launcher(
             command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
-            slurm_conf=os.environ.get("SLURM_CONF"),
+            patience_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
         )  # fmt: skip
 
     def request(self, nodes: int, ranks_per_node: int, minutes: int) -> dict[str, int | str]:

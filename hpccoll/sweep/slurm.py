@@ -16,22 +16,31 @@ ANSWER_S = 30.0
 """How long a controller has for an answer; a busy one takes seconds."""
 
 
-def ask(*command: str) -> str:
-    """Run a command of Slurm's and return what it prints.
+def call(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of Slurm's to its end, whatever that is.
 
     Raises:
-        BadInputError: where it is not on PATH, the controller does not answer, or it refuses.
+        BadInputError: where it is not on PATH, or the controller keeps it waiting.
     """
     if shutil.which(command[0]) is None:
         raise BadInputError("Slurm", command[0], "a command on PATH: load Slurm's module, or use --profile local")
     try:
-        ended = subprocess.run(
+        return subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ANSWER_S, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
         raise BadInputError(
             "Slurm", " ".join(command), f"a controller that answers within {ANSWER_S:g} s: see 'scontrol ping'"
         ) from None
+
+
+def ask(*command: str) -> str:
+    """Run a command of Slurm's and return what it prints.
+
+    Raises:
+        BadInputError: where it is not on PATH, the controller does not answer, or it refuses.
+    """
+    ended = call(*command)
     if ended.returncode:
         said = " ".join((ended.stderr.strip() or ended.stdout.strip()).split())
         wanted = "a controller that answers" if SILENT.search(said) else "a request that Slurm grants"
@@ -58,33 +67,34 @@ class Partition:
     Args:
         name: its name.
         nodes: that belong to it.
-        usable: those of them that are not down or drained.
-        cpus: of the smallest usable node.
+        cpus: of each of them that is not down or drained.
         largest: the most nodes that a job may have, None without such a limit.
         accounts: those that may use it, None for all.
     """
 
     name: str
     nodes: int
-    usable: int
-    cpus: int
+    cpus: tuple[int, ...]
     largest: int | None
     accounts: tuple[str, ...] | None
 
     @property
-    def room(self) -> int:
-        """The most nodes that a job can have now."""
-        return min(self.usable, self.largest or self.usable)
+    def usable(self) -> int:
+        return len(self.cpus)
 
-    def lack(self, nodes: int) -> str:
-        """Return why a job cannot have so many nodes."""
+    def lack(self, nodes: int, cpus: int) -> str | None:
+        """Return why a job cannot have so many nodes with so many CPUs each, None where it can."""
         if self.largest is not None and nodes > self.largest:
             return f"partition {self.name} gives a job at most {self.largest} nodes"
-        gone = self.nodes - self.usable
-        return f"partition {self.name} has {self.nodes} nodes" + (f", {gone} of them down or drained" if gone else "")
+        if nodes > self.usable:
+            gone = self.nodes - self.usable
+            lost = f", {gone} of them down or drained" if gone else ""
+            return f"partition {self.name} has {self.nodes} nodes{lost}"
+        fit = sum(has >= cpus for has in self.cpus)
+        return None if nodes <= fit else f"{fit or 'no'} nodes of partition {self.name} have {cpus} CPUs"
 
 
-UNUSABLE = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING", "POWERED_DOWN_BAD")
+UNUSABLE = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "POWERED_DOWN_BAD")
 """States, as sinfo prints them, of nodes on which no job can start."""
 
 
@@ -94,20 +104,20 @@ def partition(name: str | None) -> Partition:
     Raises:
         BadInputError: where there is none of that name, or Slurm does not answer.
     """
-    found = {record["PartitionName"]: record for record in _records(ask("scontrol", "-o", "show", "partition"))}
+    found = {record["PartitionName"]: record for record in _records(ask("scontrol", "-a", "-o", "show", "partition"))}
     defaults = [known for known, record in found.items() if record.get("Default") == "YES"]
     chosen = name or (defaults[0] if defaults else None)
     if chosen is None or chosen not in found:
         raise BadInputError("partition", chosen, found)
     record = found[chosen]
     nodes = dict(_nodes(chosen))
-    usable = [cpus for state, cpus in nodes.values() if not _unusable(state)]
+    up = record.get("State", "UP") == "UP"
+    usable = tuple(cpus for state, cpus in nodes.values() if up and not _unusable(state))
     limit, allowed = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
     return Partition(
         name=chosen,
         nodes=len(nodes),
-        usable=len(usable) if record.get("State", "UP") == "UP" else 0,
-        cpus=min(usable, default=0),
+        cpus=usable,
         largest=int(limit) if limit.isdecimal() else None,
         accounts=None if allowed == "ALL" else tuple(allowed.split(",")),
     )
@@ -115,7 +125,7 @@ def partition(name: str | None) -> Partition:
 
 def _nodes(name: str) -> Iterator[tuple[str, tuple[str, int]]]:
     """Yield the nodes of a partition, each with its state and its CPUs."""
-    for line in ask("sinfo", "-h", "-N", "-p", name, "-o", "%N|%T|%c").splitlines():
+    for line in ask("sinfo", "-a", "-h", "-N", "--noconvert", "-p", name, "-o", "%N|%T|%c").splitlines():
         node, state, cpus = line.split("|")
         yield node, (state, int(cpus))
 
@@ -196,8 +206,11 @@ class Queued:
         return self.state in ALIVE
 
 
-ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "REQUEUED", "RESIZING", "SIGNALING")
-"""States of a job that has not ended."""
+ENDING = "COMPLETING"
+"""The state of a job that has ended, and whose nodes are not clean yet."""
+
+ALIVE = ("PENDING", "RUNNING", "CONFIGURING", ENDING, "SUSPENDED", "STOPPED", "REQUEUED", "RESIZING", "SIGNALING")
+"""States of a job of which processes may be left."""
 
 COMMENT = re.compile(r"rule_measure_wildcards_(.+)")
 """How Snakemake's Slurm plugin says in a job's comment which of ours it is."""
@@ -219,9 +232,13 @@ def queued(prefix: str) -> list[Queued]:
 
 
 def cancel(ids: Sequence[str]) -> None:
-    """Cancel jobs; those that have ended meanwhile do not matter."""
+    """Cancel jobs; those that have ended meanwhile do not matter.
+
+    Raises:
+        BadInputError: where scancel is not there, or the controller does not answer.
+    """
     if ids:
-        subprocess.run(["scancel", *ids], capture_output=True, check=False, timeout=ANSWER_S)
+        call("scancel", *ids)
 
 
 def show_job(number: str) -> dict[str, str]:
@@ -259,8 +276,7 @@ def mpi_types() -> list[str]:
     Raises:
         BadInputError: where srun is not there or does not answer.
     """
-    shutil.which("srun") or ask("srun", "--mpi=list")
-    listed = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, check=False, timeout=ANSWER_S)
+    listed = call("srun", "--mpi=list")
     words = [line.removeprefix("srun:").strip() for line in (listed.stdout + listed.stderr).splitlines()]
     return [word for word in words if re.fullmatch(r"\w+", word)]
 

@@ -116,12 +116,6 @@ def test_a_host_without_ports_counts_nothing(host):
     assert wire.ports(host.sys) == []
 
 
-def test_a_port_whose_driver_does_not_count_is_left_out(host):
-    host.put("infiniband/rxe0/ports/1", state="4: ACTIVE")
-    host.netdev("eth0")
-    assert host.found() == ["eth0"]
-
-
 def test_ports_are_described_for_the_provenance(host):
     host.infiniband("mlx5_0")
     host.netdev("eth0", speed=-1)
@@ -228,6 +222,15 @@ def test_operations_between_two_readings_are_counted_without_barriers_in_between
     assert world.log == ["barrier", "barrier", *["reset", "run"] * 5, "barrier"]
     assert moved == {SENT: 5 * 1000 + 2 * 100, RECEIVED: 2 * (5 * 1000 + 2 * 100), "tx_dropped": 0, "rx_dropped": 0}
     assert progress.turns == 6
+
+
+@pytest.mark.parametrize("place", ["infiniband/efa_0/ports/1", "cxi/cxi0"])
+def test_what_a_host_with_a_port_that_nobody_counts_sends_is_not_known(host, place):
+    world = World(host)
+    assert wire.watch(world, world, 2, Progress(), wire.find(host.sys))[SENT] is not None
+    host.put(place, state="4: ACTIVE")
+    moved = wire.watch(world, world, 2, Progress(), wire.find(host.sys))
+    assert (moved[SENT], moved[RECEIVED], moved["tx_dropped"]) == (None, None, 0)
 
 
 def samples(seconds):

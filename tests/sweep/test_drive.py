@@ -104,3 +104,27 @@ def test_what_ignores_an_interrupt_is_killed(tmp_path, monkeypatch):
     assert (
         drive.drive(["bash", "-c", "trap '' INT TERM; sleep 64; sleep 64"], tmp_path, lambda: None) == -signal.SIGKILL
     )
+
+
+def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_path):
+    waits = f"trap 'echo told > {tmp_path}/told; exit' INT; echo on > {tmp_path}/on; while :; do sleep 0.05; done"
+    code = "import sys; from pathlib import Path; from hpccoll.sweep import drive; "
+    code += f"drive.drive(['bash', '-c', sys.argv[1]], Path({str(tmp_path)!r}), lambda: None)"
+    sweep = subprocess.Popen([sys.executable, "-c", code, waits])
+    until = time.monotonic() + 20
+    while not (tmp_path / "on").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    sweep.kill()
+    sweep.wait()
+    while not (tmp_path / "told").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_lost_connection_ends_a_sweep_in_good_order(tmp_path, number):
+    timer = threading.Timer(0.7, os.kill, (os.getpid(), number))
+    timer.start()
+    assert drive.drive(["sleep", "30"], tmp_path, lambda: None) == -signal.SIGINT
+    timer.join()

@@ -121,3 +121,81 @@ def test_a_record_that_is_cut_short_explains_nothing_and_stops_nothing(tmp_path)
     assert read_scheduled(tmp_path) == []
     (tmp_path / RECORD).write_text("[{")
     assert read_scheduled(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "given_up"),
+    [
+        ("ReqNodeNotAvail, UnavailableNodes:n3", True),
+        ("ReqNodeNotAvail, Reserved for maintenance", False),
+        ("PartitionTimeLimit", True),
+        ("QOSMaxWallDurationPerJobLimit", True),
+        ("AssocMaxCpuPerJobLimit", True),
+        ("QOSMaxJobsPerUserLimit", False),
+        ("JobHeldUser", False),
+        ("JobHeldAdmin", True),
+        ("Resources", False),
+    ],
+)
+def test_jobs_are_given_up_for_what_only_people_end(slurm, tmp_path, reason, given_up):
+    slurm(("7", "PENDING", reason), facts="PENDING", reason=reason)
+    Follower(tmp_path, patience_s=0).look_now()
+    assert bool(cancelled(slurm)) == given_up
+
+
+def test_a_job_that_slurm_is_clearing_away_has_ended_and_is_not_cancelled(slurm, tmp_path, monkeypatch):
+    slurm(("7", "COMPLETING", "None"), facts="COMPLETING")
+    monkeypatch.setattr(
+        "time.sleep", lambda _seconds: slurm(("7", "TIMEOUT", "TimeLimit"), facts="TIMEOUT", reason="TimeLimit")
+    )
+    follower = Follower(tmp_path)
+    follower.end("the sweep ended without it")
+    assert cancelled(slurm) == []
+    assert [job.state for job in read_scheduled(tmp_path)] == ["TIMEOUT"]
+
+
+def test_one_that_slurm_clears_away_for_ever_holds_nobody_up(slurm, tmp_path):
+    slurm(("7", "COMPLETING", "None"))
+    assert Follower(tmp_path).end_all("it is over", seconds=0) == []
+
+
+def test_how_a_job_really_ended_is_more_than_that_we_cancelled_it(slurm, tmp_path, monkeypatch):
+    slurm(("7", "RUNNING", "None"))
+    monkeypatch.setattr("time.sleep", lambda _seconds: slurm(("7", "NODE_FAIL", "None"), facts="NODE_FAIL"))
+    Follower(tmp_path).end("the sweep was interrupted")
+    assert [job.state for job in read_scheduled(tmp_path)] == ["NODE_FAIL"]
+
+
+def test_a_job_that_slurm_has_forgotten_is_gone(slurm, tmp_path):
+    slurm(("7", "RUNNING", "None"))
+    Follower(tmp_path).look_now()
+    slurm()
+    Follower(tmp_path).look_now()
+    assert "GONE: Slurm knows it no more; Slurm job 7" in read_scheduled(tmp_path)[0].words
+
+
+def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tmp_path, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    follower = Follower(tmp_path)
+    slurm()
+    follower.look_now()
+    now += 10_000
+    follower.look_now()
+    assert not follower.forgotten  # nothing has been submitted yet
+    slurm(("7", "RUNNING", "None"))
+    follower.look_now()
+    slurm(("7", "PREEMPTED", "None"), facts="PREEMPTED")
+    now += 10_000
+    follower.look_now()
+    assert not follower.forgotten  # it has just ended
+    now += 601
+    follower.look_now()
+    assert follower.forgotten
+
+
+def test_a_scancel_that_fails_is_said_and_stops_nothing(slurm, programs, tmp_path, capsys):
+    slurm(("7", "RUNNING", "None"))
+    (programs.place / "scancel").unlink()
+    Follower(tmp_path).end("it is over")
+    assert "'scancel' is not valid: a command on PATH" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import raws
@@ -54,7 +55,7 @@ def test_shapes_are_launched_from_the_smallest_and_checked_by_the_ranks(here):
     assert not start(here)  # for this launcher measures nothing
     assert calls(here) == ["-N 1 -n 1", "-N 2 -n 2", "-N 4 -n 4"]
     first = (here / "calls").read_text().splitlines()[0]
-    assert first.endswith(f"--shape 1x1 --job {here}/jobs/mpi.n4x1.json --out {here}/raw/F.h5")
+    assert first.endswith(f"--shape 1x1 --exit-zero --job {here}/jobs/mpi.n4x1.json --out {here}/raw/F.h5")
 
 
 def test_what_is_measured_is_not_launched_again(here):
@@ -97,11 +98,34 @@ def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the
     assert "ended by signal 9" in last_words(here / "raw" / "F.h5")[0].message
 
 
+TOLD = """
+import sys
+sys.path.append({tests!r})
+from pathlib import Path
+import raws
+from hpccoll.case import Plan
+from hpccoll.store import hdf5
+from hpccoll.store.journal import Journal
+job = Plan.load(Path({here!r}) / "plan.json").jobs[0]
+journal = Journal(Path({here!r}) / "raw" / "F.h5", job)
+journal.begin(raws.attempt(2))
+journal.end("SIGUSR1 told it to end")
+hdf5.write(journal.raw, Path({here!r}) / "raw" / "F.h5")
+journal.close(remove=False)
+"""
+
+
+def test_a_shape_that_fails_keeps_no_larger_one_from_being_measured(here):
+    measured(here, CASES[0]).close(remove=False)
+    leave_word(here / "raw" / "F.h5", Failure(case_id="", rank=0, message="old"))
+    (here / "does.py").write_text("import sys\nsys.exit(4)\n")
+    assert not start(here)
+    assert calls(here) == ["-N 2 -n 2", "-N 4 -n 4"]
+
+
 def test_ranks_that_were_told_to_end_are_the_last_that_are_launched(here):
-    journal = measured(here, CASES[0])
-    journal.end("SIGUSR1 told it to end")
-    hdf5.write(journal.raw, here / "raw" / "F.h5")
-    journal.close(remove=False)
+    measured(here, CASES[0]).close(remove=False)
+    (here / "does.py").write_text(TOLD.format(tests=str(Path(raws.__file__).parent), here=str(here)))
     assert not start(here)
     assert calls(here) == ["-N 2 -n 2"]
     assert not (here / "raw" / "F.h5").exists()  # its journal holds all of it: what the workflow finds is whole
@@ -111,7 +135,7 @@ def test_ranks_that_were_told_to_end_are_the_last_that_are_launched(here):
 def test_the_environment_of_a_variant_is_that_of_its_ranks(here):
     plan = json.loads((here / "plan.json").read_text())
     plan["jobs"][0]["environment"] = {"COLOUR": "blue"}
-    plan["launcher"]["setup"] = ["export SHAPE=round"]
+    plan["launcher"]["setup"] = ["export SHAPE=round", "export COLOUR=red"]  # the site's; the variant has the last word
     (here / "plan.json").write_text(json.dumps(plan))
     (here / "does.py").write_text(
         f"import os\nopen('{here}/seen', 'a').write(os.environ['COLOUR'] + os.environ['SHAPE'] + ' ')\n"
@@ -136,15 +160,24 @@ def test_a_job_that_is_not_of_the_plan_is_refused(here):
         launch(here / "plan.json", "nope", here / "F.h5")
 
 
-def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(programs, monkeypatch):
+def test_memory_that_ran_out_is_told_before_all_else():
+    said = [
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+        "srun: error: n2: task 1: Out Of Memory",
+        "hpccoll: something",
+    ]
+    assert module._telling(said) == said[0]
+    assert module._telling(said[2:]) == "something"
+
+
+def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(programs):
     programs("srun", "MPI plugin types are...\n\tpmi2\n\tnone\n")
     programs("waits", err="")
     (programs.place / "waits").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     programs("bash")
     (programs.place / "bash").unlink()
     (programs.place / "bash").symlink_to("/bin/bash")
-    monkeypatch.setattr(module, "CHECK_S", 0.3)
-    starter = module.Start(Launcher(command="waits -N {nodes}", slurm=True), JOB, ("n1", "n2"))
+    starter = module.Start(Launcher(command="waits -N {nodes}", slurm=True, patience_s=0.3), JOB, ("n1", "n2"))
     with pytest.raises(
         BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi can be pmi2, none"
     ):

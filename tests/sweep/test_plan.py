@@ -9,6 +9,7 @@ from hpccoll.case import Job, Plan, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
+from hpccoll.store.journal import Journal
 from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
 TEXT = "algorithms: [ring, native]\nbytes: [8, 1K]\nranks: [2, 3]\nseed: 4\n"
@@ -107,7 +108,7 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     said = inside("plan", tmp_path / "some.yaml")
     assert said.code == 0
     assert said.out.splitlines() == [
-        "some: 3 cases in 2 jobs, 1 cases skipped, at most 4 s",
+        "some: 3 cases in 2 jobs, 1 cases skipped, about 4 s",
         "mpi.p2: 2 cases on 2 ranks on 1 node",
         "  mpiexec -n 2 hpccoll run --job ...",
         "mpi.p3: 1 cases on 3 ranks on 1 node",
@@ -153,10 +154,10 @@ def on_cluster(programs, tmp_path):
     programs("sinfo", NODES)
     programs("sbatch")
 
-    def plan(text=CLUSTER, site="launcher: srun --mpi=pmi2\n"):
+    def plan(text=CLUSTER, site="launcher: srun --mpi=pmi2\n", out=None):
         (tmp_path / "some.yaml").write_text(text)
         (tmp_path / "site.yaml").write_text(site)
-        return make_plan(tmp_path / "some.yaml", "slurm-nodbd", str(tmp_path / "site.yaml"))
+        return make_plan(tmp_path / "some.yaml", "slurm-nodbd", str(tmp_path / "site.yaml"), out)
 
     plan.calls = programs.calls
     return plan
@@ -168,7 +169,7 @@ def test_all_numbers_of_nodes_share_an_allocation_of_the_largest_that_can_be_had
     assert (job.name, job.shapes) == ("mpi.n4x1", (Shape(1, 1), Shape(2, 2), Shape(4, 4)))
     assert len({case.id for case in job.cases}) == len(job.cases) == 12
     assert {(skip.job, skip.reason) for skip in plan.skips} == {
-        ("mpi.n4x1", "6 nodes: partition work has 6 nodes, 2 of them down or drained")
+        ("mpi.n4x1", "6 ranks on 6 nodes: partition work has 6 nodes, 2 of them down or drained")
     }
     asked = plan.resources[job.name]
     assert (asked["nodes"], asked["tasks"], asked["mpi"]) == (4, 4, "srun")
@@ -186,7 +187,7 @@ def test_separate_scaling_is_a_job_for_each_number_of_nodes(on_cluster):
 def test_numbers_of_ranks_per_node_are_allocations_of_their_own(on_cluster):
     plan = on_cluster(CLUSTER + "ranks_per_node: [1, 4, 8]")
     assert [(job.name, job.ranks) for job in plan.jobs] == [("mpi.n4x1", 4), ("mpi.n4x4", 16)]
-    assert "8 ranks on 1 node: a node of partition work has 4 CPUs" in {skip.reason for skip in plan.skips}
+    assert "8 ranks on 1 node: no nodes of partition work have 8 CPUs" in {skip.reason for skip in plan.skips}
 
 
 def test_ranks_of_a_sweep_file_are_on_one_node_of_a_cluster(on_cluster):
@@ -222,3 +223,38 @@ def test_a_plan_for_a_cluster_is_read_as_it_was_written(on_cluster, tmp_path):
     write_plan(plan, tmp_path / "out")
     assert Plan.load(tmp_path / "out" / "plan.json") == plan
     assert Job.load(tmp_path / "out" / "jobs" / "mpi.n4x1.few.json") == plan.jobs[0]
+
+
+def begin(job, out):
+    """Have a journal of a job there."""
+    Journal(out / "raw" / f"{job.name}.h5", job).close(remove=False)
+
+
+def test_what_is_begun_stays_as_it_was_planned_when_nodes_go_and_when_they_come(on_cluster, programs, tmp_path):
+    out = tmp_path / "out"
+    first = on_cluster(out=out)
+    write_plan(first, out)
+    assert on_cluster(out=out) == first  # nothing is begun: it is planned anew, and alike
+    begin(first.jobs[0], out)
+    programs("sinfo", NODES.replace("n4|idle", "n4|down"))
+    assert on_cluster(out=out).jobs == first.jobs
+    programs("sinfo", NODES.replace("drained", "idle").replace("down*", "idle"))
+    later = on_cluster(out=out)
+    assert [(job.name, job.shapes) for job in later.jobs] == [
+        ("mpi.n4x1", (Shape(1, 1), Shape(2, 2), Shape(4, 4))), ("mpi.n6x1", (Shape(6, 6),)),
+    ]  # fmt: skip
+    assert later.skips == ()
+
+
+def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path):
+    out = tmp_path / "out"
+    first = on_cluster(out=out)
+    write_plan(first, out)
+    begin(first.jobs[0], out)
+    with pytest.raises(BadInputError, match=r"--out: 'mpi.n4x1' .* sweep file that said something else"):
+        on_cluster(CLUSTER.replace("1K", "2K"), out=out)
+
+
+def test_a_sweep_of_which_nothing_can_be_measured_is_refused_with_the_reason(on_cluster):
+    with pytest.raises(BadInputError, match=r"nodes: \[6\] .*partition work has 6 nodes, 2 of them down or drained"):
+        on_cluster(CLUSTER.replace("[1, 2, 4, 6]", "6"))

@@ -82,7 +82,9 @@ BAD = {
     "half a brace": ("launcher: 'mpirun -n {ranks'", ["launcher", "no braces but"]),
     "no launcher": ("launcher: ''", ["launcher", "a command line"]),
     "pyxis without srun": ("launcher: mpiexec\ncontainer: {runtime: pyxis, image: a}", ["launcher", "mpiexec", "srun"]),
-    "no option": ("sbatch: switches=1", ["sbatch", "'switches=1'", "an option of sbatch in one word"]),
+    "no option": ("sbatch: switches=1", ["sbatch", "'switches=1'", "a long option of sbatch in one word"]),
+    "a short option": ("sbatch: -N4", ["sbatch", "'-N4'", "a long option"]),
+    "a signal after the end": ("minutes: 1", ["signal_s", "60", "less than the time limit, 60 s"]),
     "an option in two words": ("sbatch: --reservation mine", ["sbatch", "in one word"]),
     "a variable that is a list": ("environment: {A: [1]}", ["environment.A", "string"]),
     "a variable that is no name": ("environment: {A B: 1}", ["environment", "'A B'", "letters, digits"]),
@@ -107,9 +109,10 @@ def test_an_unknown_site_is_told_with_those_that_there_are():
 
 @pytest.mark.parametrize(
     ("option", "key"),
-    [("--account=me", "account"), ("-p work", "partition"), ("--mem=0", "memory_mb"), ("-c 4", "cpus_per_task"),
-     ("--signal=USR1@9", "signal_s"), ("--gres=gpu:8", "gpus_per_node"), ("--time=9", "minutes"), ("-N 4", "nodes"),
-     ("--exclusive", "exclusive"), ("--array=1-2", "nothing"), ("--export=NONE", "environment")],
+    [("--account=me", "account"), ("--part=work", "partition"), ("--mem=0", "memory_mb"), ("--time=9", "minutes"),
+     ("--cpus-per-t=4", "cpus_per_task"), ("--signal=USR1@9", "signal_s"), ("--gres=gpu:8", "gpus_per_node"),
+     ("--nodes=4", "nodes"), ("--exclusive", "exclusive"), ("--export=NONE", "environment"),
+     ("--array=1-2", "nothing"), ("--requeue", "nothing"), ("--test-only", "nothing")],
 )  # fmt: skip
 def test_an_option_that_has_a_key_is_refused_with_the_key(site, option, key):
     with pytest.raises(BadInputError, match=f"sbatch: '{option}' is not valid: .*there is {key}"):

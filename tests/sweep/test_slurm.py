@@ -51,13 +51,13 @@ def cluster(programs):
 @pytest.mark.usefixtures("cluster")
 def test_a_job_goes_to_the_default_partition_unless_it_says_another():
     work, debug = slurm.partition(None), slurm.partition("debug")
-    assert (work.name, work.nodes, work.usable, work.cpus, work.largest) == ("work", 4, 4, 2, None)
+    assert (work.name, work.nodes, work.usable, work.cpus, work.largest) == ("work", 4, 4, (2, 2, 2, 2), None)
     assert (work.accounts, debug.accounts) == (("physics", "chem"), None)
 
 
 def test_a_partition_is_asked_for_its_own_nodes(cluster):
     slurm.partition("debug")
-    assert "sinfo -h -N -p debug -o %N|%T|%c" in cluster.calls()
+    assert "sinfo -a -h -N --noconvert -p debug -o %N|%T|%c" in cluster.calls()
 
 
 @pytest.mark.usefixtures("cluster")
@@ -72,16 +72,18 @@ def test_without_a_default_partition_one_has_to_be_named(cluster):
         slurm.partition(None)
 
 
-@pytest.mark.parametrize("state", ["down", "down*", "idle*", "drained", "draining", "drained*", "fail", "maint"])
+@pytest.mark.parametrize("state", ["down", "down*", "idle*", "drained", "draining", "drained*", "fail"])
 def test_nodes_on_which_no_job_can_start_are_counted_out(cluster, state):
     cluster("sinfo", f"n1|idle|8\nn2|{state}|2\nn3|allocated|4\nn4|mixed-|8\n")
     found = slurm.partition("work")
-    assert (found.nodes, found.usable, found.room) == (4, 3, 3)
-    assert found.cpus == 4, "of the smallest node that is left"
-    assert found.lack(4) == "partition work has 4 nodes, 1 of them down or drained"
+    assert (found.nodes, found.usable, found.cpus) == (4, 3, (8, 4, 8))
+    assert found.lack(3, 4) is None
+    assert found.lack(3, 5) == "2 nodes of partition work have 5 CPUs"
+    assert found.lack(1, 9) == "no nodes of partition work have 9 CPUs"
+    assert found.lack(4, 1) == "partition work has 4 nodes, 1 of them down or drained"
 
 
-@pytest.mark.parametrize("state", ["idle", "idle~", "idle#", "mixed", "allocated+", "completing", "reserved"])
+@pytest.mark.parametrize("state", ["idle", "idle~", "idle#", "mixed", "allocated+", "completing", "reserved", "maint"])
 def test_nodes_that_are_busy_or_asleep_are_counted(cluster, state):
     cluster("sinfo", f"n1|{state}|2\n")
     assert slurm.partition("work").usable == 1
@@ -90,13 +92,13 @@ def test_nodes_that_are_busy_or_asleep_are_counted(cluster, state):
 @pytest.mark.usefixtures("cluster")
 def test_a_partition_may_give_a_job_fewer_nodes_than_it_has():
     debug = slurm.partition("debug")
-    assert (debug.usable, debug.room) == (4, 2)
-    assert debug.lack(3) == "partition debug gives a job at most 2 nodes"
+    assert (debug.usable, debug.lack(2, 1)) == (4, None)
+    assert debug.lack(3, 1) == "partition debug gives a job at most 2 nodes"
 
 
 def test_a_partition_that_is_down_has_no_nodes(cluster):
     cluster("scontrol", PARTITIONS.replace("State=UP", "State=DOWN"))
-    assert slurm.partition("work").room == 0
+    assert slurm.partition("work").usable == 0
 
 
 def test_without_slurm_a_plan_takes_one_line_that_says_what_to_do(programs, tmp_path):
@@ -110,7 +112,7 @@ def test_a_controller_that_is_away_takes_one_line(programs, tmp_path):
     programs("scontrol", code=1, err=SILENT)
     (tmp_path / "a.yaml").write_text(SWEEP)
     said = inside("plan", tmp_path / "a.yaml", "--profile", "slurm")
-    assert said.complains_of("scontrol -o show partition", "Unable to contact slurm controller")
+    assert said.complains_of("scontrol -a -o show partition", "Unable to contact slurm controller")
 
 
 def test_a_controller_that_hangs_takes_one_line(programs, monkeypatch):

@@ -1,4 +1,5 @@
-# Outputs are update(): Snakemake would otherwise delete what was measured before it runs a rule again.
+# Outputs are update(): Snakemake would otherwise delete what was measured before it runs a rule again. The log of a job
+# is that of all its attempts.
 
 
 checkpoint plan:
@@ -35,7 +36,7 @@ rule measure:
         constraint=asked("constraint", None),
         slurm_extra=asked("slurm_extra", ""),
     shell:
-        "hpccoll launch {input.plan:q} {wildcards.job:q} --out {output:q} > {log:q} 2>&1"
+        "hpccoll launch {input.plan:q} {wildcards.job:q} --out {output:q} >> {log:q} 2>&1"
 
 
 rule raw:
