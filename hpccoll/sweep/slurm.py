@@ -124,8 +124,8 @@ def partition(name: str | None) -> Partition:
 
 
 def _nodes(name: str) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield the nodes of a partition, each with its state and its CPUs."""
-    for line in ask("sinfo", "-a", "-h", "-N", "--noconvert", "-p", name, "-o", "%N|%T|%c").splitlines():
+    """Yield the nodes of a partition, which may be a hidden one, each with its state and its CPUs."""
+    for line in ask("sinfo", "-h", "-N", "--noconvert", "-p", name, "-o", "%N|%T|%c").splitlines():
         node, state, cpus = line.split("|")
         yield node, (state, int(cpus))
 

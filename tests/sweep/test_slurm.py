@@ -57,7 +57,7 @@ def test_a_job_goes_to_the_default_partition_unless_it_says_another():
 
 def test_a_partition_is_asked_for_its_own_nodes(cluster):
     slurm.partition("debug")
-    assert "sinfo -a -h -N --noconvert -p debug -o %N|%T|%c" in cluster.calls()
+    assert "sinfo -h -N --noconvert -p debug -o %N|%T|%c" in cluster.calls()
 
 
 @pytest.mark.usefixtures("cluster")
