@@ -197,10 +197,12 @@ def test_what_run_runs_is_killed_with_it(testbed):
 
 def namespaces():
     """Return every namespace that a process is in, and those that somebody mounted."""
-    said = subprocess.run(
-        ["lsns", "--noheadings", "--raw", "--output", "NS"], capture_output=True, text=True, check=True
-    )
-    return set(said.stdout.split())
+    command = ["lsns", "--noheadings", "--raw", "--output", "NS"]
+    for _ in range(20):
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        if said.returncode == 0:  # it fails where a process ends while it looks
+            return set(said.stdout.split())
+    raise AssertionError(said.stderr)
 
 
 def surroundings():

@@ -251,7 +251,7 @@ def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path
     first = on_cluster(out=out)
     write_plan(first, out)
     begin(first.jobs[0], out)
-    with pytest.raises(BadInputError, match=r"--out: 'mpi.n4x1' .* sweep file that said something else"):
+    with pytest.raises(BadInputError, match=r"--out: .*: mpi\.n4x1 was measured there for a sweep file that"):
         on_cluster(CLUSTER.replace("1K", "2K"), out=out)
 
 
