@@ -131,6 +131,8 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
         except KeyboardInterrupt:
             reason = "the sweep was interrupted"
             with suppress(KeyboardInterrupt, ProcessLookupError):
+                if follower:
+                    follower.cancel_all(reason)  # before Snakemake does, which gives no reason
                 os.killpg(child.pid, signal.SIGINT)
                 _ended(child, INTERRUPT_S)
         finally:

@@ -122,6 +122,11 @@ class Follower:
         with suppress(OSError):
             write_scheduled(self.out, self._known.values())
 
+    def cancel_all(self, reason: str) -> None:
+        """Cancel the jobs that are there now, and wait for none; where Slurm does not answer, whoever is next does."""
+        with suppress(BadInputError):
+            self._cancel([job for job in slurm.queued(self.prefix) if job.alive and job.state != slurm.ENDING], reason)
+
     def end(self, reason: str) -> None:
         """Leave nothing behind, and note how everything ended; where Slurm does not answer, say so."""
         try:

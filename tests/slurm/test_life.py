@@ -691,7 +691,7 @@ def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
     for which in ("third", "interrupted"):
         assert said[which].code == 3, said[which].err
         assert said[which].out.splitlines()[-1] == "report: results/s/report/index.html"
-    assert "; Slurm job " in said["status"].out  # its last state may be seen by the next sweep only
+    assert "CANCELLED: it was cancelled (the sweep was interrupted)" in said["status"].out, said["status"]
     assert "ended what an earlier sweep left running: Slurm job" in said["third"].err
     assert said["last"].code == 0, said["last"].err
     assert len(ground.measured()) == 22
