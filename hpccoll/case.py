@@ -24,8 +24,9 @@ class Case:
         op: the reduction, None for collectives that do not reduce.
         bytes: the size S that is asked, as nccl-tests counts it; what no element fits in is left out.
         in_place: whether the contribution and the result share a buffer.
-        root: the rank of a rooted collective, None for others.
-        params: parameters of the algorithm and the transport that differ from their defaults.
+        root: the rank of a rooted collective, the first of two ranks, None for others.
+        params: parameters of the algorithm and the transport, and arguments of the collective (``peer``, ``traffic``),
+            that differ from their defaults.
         ranks: the workers; None for all that its job has.
         nodes: that the workers are spread over; None for all that its job has.
     """
@@ -87,24 +88,38 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """What one launch starts, ranks on nodes; as text ``4x2``, 4 nodes with 2 ranks each, or ``4n:7p`` if uneven."""
+    """What one launch starts, ranks on nodes; as text ``4x2``, 4 nodes with 2 ranks each, or ``4n:7p`` if uneven.
+
+    Args:
+        nodes: that the ranks are spread over.
+        ranks: the workers.
+        aggregators: ranks that come after them and only aggregate: ``1x4+1``.
+    """
 
     nodes: int
     ranks: int
+    aggregators: int = 0
+
+    @property
+    def processes(self) -> int:
+        """What is started: workers and aggregators."""
+        return self.ranks + self.aggregators
 
     @property
     def ranks_per_node(self) -> int:
-        """The most ranks on a node."""
-        return -(-self.ranks // self.nodes)
+        """The most processes on a node."""
+        return -(-self.processes // self.nodes)
 
     def __str__(self) -> str:
         even = self.ranks % self.nodes == 0
-        return f"{self.nodes}x{self.ranks // self.nodes}" if even else f"{self.nodes}n:{self.ranks}p"
+        text = f"{self.nodes}x{self.ranks // self.nodes}" if even else f"{self.nodes}n:{self.ranks}p"
+        return f"{text}+{self.aggregators}" if self.aggregators else text
 
     @property
     def words(self) -> str:
         ranks, nodes = (f"{n} {word}{'s' * (n > 1)}" for n, word in ((self.ranks, "rank"), (self.nodes, "node")))
-        return f"{ranks} on {nodes}"
+        beside = f" and {self.aggregators} aggregator{'s' * (self.aggregators > 1)}" if self.aggregators else ""
+        return f"{ranks}{beside} on {nodes}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +133,7 @@ class Job:
     name: str
     ranks: int
     nodes: int = 1
+    aggregators: int = 0  # ranks beside the workers, which come after them
     variant: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)  # variables of the variant
     seed: int = 1
@@ -126,7 +142,7 @@ class Job:
 
     def shape(self, case: Case) -> Shape:
         """Return what ``case`` runs on."""
-        return Shape(case.nodes or self.nodes, case.ranks or self.ranks)
+        return Shape(case.nodes or self.nodes, case.ranks or self.ranks, self.aggregators)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -194,7 +210,7 @@ class Launcher:
 
     def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
         """Return the command line that starts ``shape``, up to the arguments of the program."""
-        numbers = {"nodes": shape.nodes, "ranks": shape.ranks, "ranks_per_node": shape.ranks_per_node}
+        numbers = {"nodes": shape.nodes, "ranks": shape.processes, "ranks_per_node": shape.ranks_per_node}
         return f"{self.command.format(**numbers, hosts=','.join(hosts) or '...')} {self.program}"
 
 

@@ -132,7 +132,7 @@ def plan(
         return
     typer.echo(_summary(made))
     for job in made.jobs:
-        typer.echo(f"{job.name}: {len(job.cases)} cases on {Shape(job.nodes, job.ranks).words}")
+        typer.echo(f"{job.name}: {len(job.cases)} cases on {Shape(job.nodes, job.ranks, job.aggregators).words}")
         for shape in job.shapes:
             typer.echo(f"  {made.launcher.line(shape)} run --job ...")
     for (job_name, reason), skips in groupby(made.skips, key=lambda skip: (skip.job, skip.reason)):

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import signal
 import sys
 import time
@@ -34,6 +35,10 @@ OF_MPICH = ("MPICH", "MVAPICH", "Intel MPI")
 """Libraries that do not start under the launcher of Open MPI, which speaks PMIx."""
 
 
+DEFAULT, ALL = "ring,recursive_doubling,native", "all"
+"""Which algorithms are run unless named; and the word for all that the collective has."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         raise BadInputError("hpccoll run", message, "see 'hpccoll run --help'")
@@ -47,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add = parse.add_argument
     add("-c", "--collective", default="all_reduce", help="the collective [all_reduce]")
-    add("-a", "--algorithms", default="ring,recursive_doubling,native", help="names, by comma [%(default)s]")
+    add("-a", "--algorithms", help=f"names, by comma, or {ALL} [{DEFAULT}; {ALL} for others than all_reduce]")
     add("-t", "--transport", default="mpi", help="how bytes move [mpi]")
     add("-b", "--begin", default="8", help="the smallest size [8]")
     add("-e", "--end", default="64M", help="the largest size [64M]")
@@ -56,7 +61,8 @@ def parser() -> argparse.ArgumentParser:
     add("-o", "--op", default="sum", help="the reduction [sum]")
     add("-n", "--iterations", help="timed iterations [20 to 1000, until the median is sure to 2 %%]")
     add("-w", "--warmup", default="5", help="iterations thrown away for each case [5]")
-    add("-r", "--root", help="the root of a rooted collective")
+    add("-r", "--root", help="the root of a rooted collective, the first of two ranks [0]")
+    add("--aggregators", default="0", metavar="A", help="the last A ranks only aggregate (sharp_emulated) [0]")
     add("--in-place", action="store_true", help="in place only [both placements]")
     add("--param", action="append", default=[], metavar="K=V", help="a parameter, such as channels=4")
     add("--seconds", default="1", help="for a case, once it has its least iterations [1]")
@@ -77,6 +83,7 @@ def job_of(arguments: argparse.Namespace, shape: Shape) -> Job:
     Raises:
         BadInputError: for sizes and numbers that make no sense.
     """
+    from hpccoll.measure.catalogue import algorithms_of, placements, shared
     from hpccoll.schedule import collective
 
     if arguments.job:
@@ -84,30 +91,34 @@ def job_of(arguments: argparse.Namespace, shape: Shape) -> Job:
     family = collective(arguments.collective)
     sizes = _sizes(arguments)[:1] if family.token else _sizes(arguments)  # a barrier's size is its own
     op = arguments.op if family.reduces else None
-    root = None if arguments.root is None else _whole("-r", arguments.root, 0)
+    root = _whole("-r", arguments.root or "0", 0) if family.rooted or arguments.root else None
+    aggregators = _whole("--aggregators", arguments.aggregators, 0)
+    if aggregators >= shape.ranks:
+        raise BadInputError("--aggregators", aggregators, f"fewer than the {shape.ranks} ranks: the others work")
+    asked = arguments.algorithms or (DEFAULT if arguments.collective == "all_reduce" else ALL)
+    algorithms = algorithms_of(family.name) if asked == ALL else asked.split(",")
     cases = (
         Case(
             collective=arguments.collective, algorithm=algorithm, transport=arguments.transport, dtype=arguments.dtype,
-            op=op, bytes=size, in_place=in_place, root=root,
-            params={} if algorithm == "native" else dict(map(_parameter, arguments.param)),
+            op=op, bytes=size, in_place=in_place, root=root, params=params,
         )
-        for algorithm in arguments.algorithms.split(",")
+        for algorithm, params in shared(family.name, algorithms, dict(map(_parameter, arguments.param)))
         for size in sizes
-        for in_place in ((True,) if arguments.in_place else (False, True))
+        for in_place in placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
     )  # fmt: skip
     once = {case.id: case for case in cases}
-    seed = _whole("--seed", arguments.seed, 0)
     return Job(
-        name="run", ranks=shape.ranks, nodes=shape.nodes, seed=seed, effort=_effort(arguments),
-        cases=tuple(once.values()),
+        name="run", ranks=shape.ranks - aggregators, nodes=shape.nodes, aggregators=aggregators,
+        seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), cases=tuple(once.values()),
     )  # fmt: skip
 
 
 def _shape(text: str) -> Shape:
-    nodes, _, each = text.partition("x")
-    if not (nodes.isdecimal() and each.isdecimal() and int(nodes) and int(each)):
-        raise BadInputError("--shape", text, "nodes x ranks on each, such as 4x2")
-    return Shape(int(nodes), int(nodes) * int(each))
+    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)(?:\+(\d+))?", text)
+    if not found:
+        raise BadInputError("--shape", text, "nodes x ranks on each, such as 4x2, or 1x4+1 with an aggregator")
+    nodes, each, aggregators = (int(number or 0) for number in found.groups())
+    return Shape(nodes, nodes * each, aggregators)
 
 
 def _sizes(arguments: argparse.Namespace) -> list[int]:

@@ -1,5 +1,47 @@
 """The algorithms, one textbook page each. This list is the table of contents: to name a page here is to register it."""
 
-from hpccoll.algorithms import null, recursive_doubling, ring
+from hpccoll.algorithms import (
+    bidirectional_ring,
+    binomial,
+    bruck,
+    chain,
+    direct,
+    dissemination,
+    double_binary_tree,
+    hierarchical,
+    null,
+    pairwise,
+    point_to_point,
+    rabenseifner,
+    recursive_doubling,
+    recursive_halving,
+    reduce_scatter_all_gather,
+    ring,
+    scatter_all_gather,
+    sharp_emulated,
+    star,
+    torus,
+)
 
-__all__ = ["null", "recursive_doubling", "ring"]
+__all__ = [
+    "bidirectional_ring",
+    "binomial",
+    "bruck",
+    "chain",
+    "direct",
+    "dissemination",
+    "double_binary_tree",
+    "hierarchical",
+    "null",
+    "pairwise",
+    "point_to_point",
+    "rabenseifner",
+    "recursive_doubling",
+    "recursive_halving",
+    "reduce_scatter_all_gather",
+    "ring",
+    "scatter_all_gather",
+    "sharp_emulated",
+    "star",
+    "torus",
+]

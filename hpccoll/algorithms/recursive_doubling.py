@@ -1,23 +1,39 @@
-"""Recursive doubling: in round k every rank exchanges all that it has with the rank at distance 2^k, and folds it.
+"""Recursive doubling: in round k every rank exchanges all that it has with the rank at distance 2^k.
 
-At p = 4, who has folded what (the whole vector):
+At p = 4, all-reduce, who has folded what (the whole vector):
 
     rank         0       1       2       3
     start        a       b       c       d
     distance 1   ab      ab      cd      cd        0 <-> 1, 2 <-> 3
     distance 2   abcd    abcd    abcd    abcd      0 <-> 2, 1 <-> 3
 
-Where p is no power of two, the ranks beyond the largest one below p hand their vectors in before and get the sum after.
+All-gather is the same with blocks beside each other instead of folded. Where p is no power of two, the ranks beyond the
+largest one below p hand their vectors in before and get the sum after; all-gather has no such turn here.
 
-Cost: log2(p) (alpha + S beta + S gamma), and, where p is no power of two, 2 alpha + 2 S beta + S gamma more with
-floor(log2 p) rounds: the fewest rounds there are, for messages so small that their number is what counts.
+Cost of all-reduce: log2(p) (alpha + S beta + S gamma), and, where p is no power of two, 2 alpha + 2 S beta + S gamma
+more with floor(log2 p) rounds: the fewest rounds there are, for messages so small that their number is what counts.
+Cost of all-gather: log2(p) alpha + (p - 1)/p S beta.
 
 R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
 """
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, Receive, Reduce, Send, Step, all_reduce, dst, only
+from hpccoll.schedule import (
+    Cost,
+    Index,
+    Layout,
+    Receive,
+    Reduce,
+    Schedule,
+    Send,
+    Step,
+    all_gather,
+    all_reduce,
+    dst,
+    on_power_of_two,
+    power_of_two,
+)
 
 
 def _cost(p: int) -> Cost:
@@ -26,16 +42,29 @@ def _cost(p: int) -> Cost:
 
 
 @all_reduce("recursive_doubling", cost=_cost)
-def recursive_doubling(layout: Layout, me: Index) -> Iterator[Step]:
+def recursive_doubling(layout: Layout) -> Schedule:
+    return on_power_of_two(layout, lambda core: Schedule.of(core, _doubling))
+
+
+def _doubling(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     everything = dst[0:p]
-    core = 1 << (p.bit_length() - 1)  # the largest power of two up to p
-    extra = p - core
-    hands_in, takes_in = me >= core, me < extra
-    if extra:
-        yield Step(Send(only(hands_in, me - core), everything), Reduce(only(takes_in, me + core), everything))
-    for k in range(core.bit_length() - 1):
-        partner = only(me < core, me ^ (1 << k))
+    for k in range(p.bit_length() - 1):
+        partner = me ^ (1 << k)
         yield Step(Send(partner, everything), Reduce(partner, everything))
-    if extra:
-        yield Step(Send(only(takes_in, me + core), everything), Receive(only(hands_in, me - core), everything))
+
+
+@all_gather(
+    "recursive_doubling",
+    needs=[power_of_two],
+    cost=lambda p: Cost(rounds=p.bit_length() - 1, sent=(p - 1) / p, reduced=0),
+)
+def recursive_doubling_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    for k in range(p.bit_length() - 1):
+        distance = 1 << k
+        mine = me & -distance  # I have the blocks of the aligned group of `distance` ranks that I am in
+        theirs = mine ^ distance
+        yield Step(
+            Send(me ^ distance, dst[mine : mine + distance]), Receive(me ^ distance, dst[theirs : theirs + distance])
+        )

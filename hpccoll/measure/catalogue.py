@@ -1,18 +1,22 @@
 """The catalogue: what can be asked for, by name. It starts no MPI, so that a login node can plan."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 import hpccoll.algorithms  # noqa: F401  fills the registry
-from hpccoll.case import Case
+from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, collective
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, Promise, collective
 from hpccoll.units import format_size
 
 NATIVE = "native"
 """The name of the library's own collective among the algorithms."""
+
+ONE_BUFFER = ("broadcast", "barrier")
+"""Collectives that a library has in one placement: there is one buffer, or none."""
 
 TRANSPORTS = ("mpi",)
 DEVICES = ("cpu",)
@@ -37,29 +41,100 @@ def check_case(case: Case) -> None:
     for key, (word, valid) in choices.items():
         if word not in valid:
             raise BadInputError(key, word, valid)
-    if case.root is not None:
+    if case.root is not None and not family.rooted:
         raise BadInputError("root", case.root, f"{case.collective} has no root")
+    if case.in_place not in placements(case.collective, case.algorithm, (case.in_place,)):
+        what = f"{case.collective} of {case.algorithm}"
+        raise BadInputError("in_place", case.in_place, f"{not case.in_place}: {what} has no other placement")
     if not isinstance(case.bytes, int):
         raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, np.dtype(case.dtype).itemsize, 1) < 1:
         raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {np.dtype(case.dtype).itemsize} bytes")
-    algorithm = None if case.algorithm == NATIVE else family.algorithm(case.algorithm)
     for name, value in case.params.items():
-        known = (*PLAN_PARAMETERS, *algorithm.parameters) if algorithm else ()
+        known = known_parameters(case.collective, case.algorithm)
         if name not in known:
             raise BadInputError(f"parameter of {case.algorithm}", name, known or "it has no parameters")
         if name in PLAN_PARAMETERS and not (isinstance(value, int) and value > 0):
             raise BadInputError(f"parameter {name}", value, "a whole number from 1 up")
 
 
+def algorithms_of(name: str) -> tuple[str, ...]:
+    """Return all that a collective can be measured with: its algorithms, and the library's own."""
+    return (*(a.name for a in collective(name).algorithms.values() if not a.floor), NATIVE)
+
+
+def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
+    """Return what a case may say beside its coordinates: arguments of the collective, parameters of the algorithm."""
+    family = collective(name)
+    own = () if algorithm == NATIVE else (*PLAN_PARAMETERS, *family.algorithm(algorithm).parameters)
+    return (*family.arguments, *own)
+
+
+def shared(
+    name: str, algorithms: Iterable[str], parameters: Mapping[str, Parameter]
+) -> Iterator[tuple[str, dict[str, Parameter]]]:
+    """Yield every algorithm with those of the parameters that it knows.
+
+    Raises:
+        BadInputError: for a parameter that none of them knows.
+    """
+    known = {algorithm: known_parameters(name, algorithm) for algorithm in algorithms}
+    for parameter in parameters:
+        if not any(parameter in names for names in known.values()):
+            raise BadInputError("parameter", parameter, sorted({own for names in known.values() for own in names}))
+    for algorithm, names in known.items():
+        yield algorithm, {own: value for own, value in parameters.items() if own in names}
+
+
+def placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[bool]:
+    """Return which of the values ``asked`` of in_place make a difference: where there is one placement, it is that."""
+    family = collective(name)
+    if not family.in_place:
+        return (False,)
+    if algorithm == NATIVE:
+        return (True,) if name in ONE_BUFFER else asked
+    return asked[:1] if family.algorithm(algorithm).floor else asked
+
+
+def own_parameters(case: Case) -> dict[str, Parameter]:
+    """Return the parameters that are the algorithm's own."""
+    others = {*PLAN_PARAMETERS, *collective(case.collective).arguments}
+    return {name: value for name, value in case.params.items() if name not in others}
+
+
+def promise_of(case: Case, p: int) -> Promise:
+    """Return what ``case`` promises on ``p`` workers.
+
+    Raises:
+        BadInputError: where its root or another argument does not fit p.
+    """
+    family = collective(case.collective)
+    arguments = {name: value for name, value in case.params.items() if name in family.arguments}
+    return family.promise(p, case.root, **arguments)
+
+
 def unmet(case: Case, layout: Layout) -> str | None:
-    """Return why ``case`` cannot run on ``layout``, or None where it can."""
+    """Return why ``case`` cannot run on ``layout``, or None where it can.
+
+    Raises:
+        BadInputError: for a parameter whose value makes no sense anywhere.
+    """
     family = collective(case.collective)
     if not isinstance(case.bytes, int):
         raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, np.dtype(case.dtype).itemsize, layout.workers) < 1:
         return f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
-    return None if case.algorithm == NATIVE else family.algorithm(case.algorithm).unmet(layout)
+    try:
+        promise = promise_of(case, layout.workers)
+    except BadInputError as error:
+        return str(error)
+    if case.algorithm == NATIVE:
+        return None
+    algorithm, own = family.algorithm(case.algorithm), own_parameters(case)
+    if reason := algorithm.unmet(layout, **own):
+        return reason
+    promise.slices(algorithm, layout, **own)
+    return None
 
 
 def memory_needed(case: Case) -> int:

@@ -1,11 +1,35 @@
 """The check: fills the buffers before each operation, and compares the result after it."""
 
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.measure.payload import TURNS, Array, Payload, bits
 
 Bits = NDArray[np.unsignedinteger]
+
+
+class _Blocks(NamedTuple):
+    """Neighbouring units of one length in a buffer, [unit, element], and their values in all turns, as many longer."""
+
+    buffer: Bits
+    values: Bits
+
+    def now(self, turn: int) -> Bits:
+        return self.values[:, turn : turn + self.buffer.shape[1]]
+
+
+def _blocks(buffer: Array, values: Sequence[Array]) -> Iterator[_Blocks]:
+    """Yield the units of a buffer, in which they lie one after the other, those of one length together."""
+    begin = 0
+    for length, alike in groupby(values, len):
+        rows = bits(np.stack(list(alike)))
+        end = begin + len(rows) * (length - TURNS + 1)
+        yield _Blocks(bits(buffer[begin:end]).reshape(len(rows), -1), rows)
+        begin = end
 
 
 class Check:
@@ -15,31 +39,37 @@ class Check:
     it lies in, and whether it is dirty there, changes the time by up to four.
     """
 
-    def __init__(self, payload: Payload, src: Array, dst: Array, *, in_place: bool, turn: int = 0) -> None:
-        """Prepare the values of all turns; the first reset begins the one after ``turn``, the same on all ranks."""
+    def __init__(
+        self, payload: Payload, src: Array, dst: Array, result: Array, *, in_place: bool, turn: int = 0
+    ) -> None:
+        """Prepare the values of all turns; the first reset begins the one after ``turn``, the same on all ranks.
+
+        Args:
+            payload: the values.
+            src: where the contribution is, unless in place.
+            dst: the units of dst that ``payload.filled`` names.
+            result: where the plan leaves what is promised.
+            in_place: whether dst begins with the contribution.
+            turn: which of the turns has been.
+        """
         extra = TURNS - 1
-        self.turn, self._count = turn, payload.count
-        fills = [(dst, payload.initial(in_place=in_place, extra=extra))]
+        self.turn = turn
+        self._fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=extra))]
         if not in_place:
-            fills.append((src, payload.source(extra)))
-        self._fills = [(self._blocks(buffer, 0), self._blocks(values, extra)) for buffer, values in fills]
-        self._dst = self._blocks(dst, 0)
-        self._expected = self._blocks(payload.expected(in_place=in_place, extra=extra), extra)
-        self._differs = np.empty(self._dst.shape, bool)
-
-    def _blocks(self, values: Array, extra: int) -> Bits:
-        return bits(values).reshape(-1, self._count + extra)
-
-    def _now(self, values: Bits) -> Bits:
-        return values[:, self.turn : self.turn + self._count]
+            self._fills += _blocks(src, payload.source(extra))
+        self._expected = [*_blocks(result, payload.expected(in_place=in_place, extra=extra))]
+        self._differs = [np.empty(blocks.buffer.shape, bool) for blocks in self._expected]
 
     def reset(self) -> None:
         """Put the buffers back to what they hold before an operation, the next one."""
         self.turn = (self.turn + 1) % TURNS
-        for buffer, values in self._fills:
-            np.copyto(buffer, self._now(values))
+        for blocks in self._fills:
+            np.copyto(blocks.buffer, blocks.now(self.turn))
 
     def wrong(self) -> int:
-        """Return how many elements of dst are wrong."""
-        np.not_equal(self._dst, self._now(self._expected), self._differs)
-        return int(np.count_nonzero(self._differs))
+        """Return how many elements of the result are wrong."""
+        total = 0
+        for blocks, differs in zip(self._expected, self._differs, strict=True):
+            np.not_equal(blocks.buffer, blocks.now(self.turn), differs)
+            total += int(np.count_nonzero(differs))
+        return total

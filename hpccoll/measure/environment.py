@@ -205,7 +205,7 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
     masks: dict[int, list[frozenset[int]]] = defaultdict(list)
     for place, home in zip(places, homes, strict=True):
         masks[0 if bed else place.node].append(home.cpus)  # the hosts of a testbed share the CPUs of one machine
-    layout = Layout(tuple(place.node for place in places))
+    layout = Layout(tuple(place.node for place in places), aggregators=job.aggregators)
     hosts = list(dict.fromkeys(place.host for place in places))
     return Attempt(
         run_id=str(uuid.uuid4()),

@@ -9,12 +9,12 @@ After nccl-tests (verifiable/verifiable.h).
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Collective, Reduction
+from hpccoll.schedule import Promise, Reduction
 from hpccoll.units import format_size
 
 PERIOD = 65521
@@ -92,6 +92,11 @@ def bits(values: Array) -> NDArray[np.unsignedinteger]:
     return values.view(f"u{values.dtype.itemsize}")
 
 
+def joined(units: list[Array], dtype: DType) -> Array:
+    """Return units one after the other, as they lie in a buffer; there may be none."""
+    return np.concatenate(units) if units else np.empty(0, dtype)
+
+
 @dataclass(frozen=True)
 class Payload:
     """What one rank contributes to a case, and what it must end with.
@@ -100,30 +105,32 @@ class Payload:
     from its k-th element on it is what the block is k turns later.
 
     Args:
-        collective: decides who contributes what to whom.
+        promise: decides who contributes what to whom.
         reduction: the op.
         dtype: of the elements.
-        count: elements of the whole buffer (free units) or of one block (owned units).
-        p: workers.
+        count: elements of the whole buffer (free units) or of one block (owned units), the mean one of unequal ones.
         me: this rank.
         floor: whether nothing is to happen to dst.
         seed: another seed gives other values.
         turn: which operation it is: each one gives other values, TURNS of them.
     """
 
-    collective: Collective
+    promise: Promise
     reduction: Reduction
     dtype: DType
     count: int
-    p: int
     me: int
     floor: bool = False
     seed: int = 1
     turn: int = 0
 
-    def source(self, extra: int = 0) -> Array:
-        """Return what src holds: this rank's contribution, all of it or its own block."""
-        return np.concatenate([self._contributed(self.me, unit, extra) for unit in self._units("src")])
+    @property
+    def p(self) -> int:
+        return self.promise.p
+
+    def source(self, extra: int = 0) -> list[Array]:
+        """Return what src holds: this rank's contribution, by units."""
+        return [self._contributed(self.me, unit, extra) for unit in self.promise.source(self.me, self._units)]
 
     def poison(self) -> Array:
         """Return the value that dst holds where nothing has been written, one element.
@@ -133,54 +140,72 @@ class Payload:
         number = np.nan if np.issubdtype(self.dtype, np.floating) else np.iinfo(self.dtype.name).max // 3
         return np.array([number], self.dtype)
 
-    def initial(self, *, in_place: bool, extra: int = 0) -> Array:
-        """Return what dst holds before the operation."""
-        own = self._units("src") if in_place else ()
-        blank = np.resize(self.poison(), self.count + extra)
-        return np.concatenate(
-            [self._contributed(self.me, unit, extra) if unit in own else blank for unit in self._units("dst")]
-        )
+    def initial(self, *, in_place: bool, extra: int = 0) -> list[Array]:
+        """Return what dst holds before the operation, in the units of ``filled``."""
+        return [self._before(unit, in_place=in_place, extra=extra) for unit in self.filled(in_place=in_place)]
 
-    def expected(self, *, in_place: bool, extra: int = 0) -> Array:
-        """Return what dst must hold after the operation, bit for bit."""
+    def filled(self, *, in_place: bool) -> range:
+        """Return the units of dst that mean something before or after the operation; the rest is workspace."""
+        source, target = self.promise.source(self.me, self._units), self.promise.target(self.me, self._units)
+        return max(source, target, key=len) if in_place else target
+
+    def _before(self, unit: int, *, in_place: bool, extra: int = 0) -> Array:
+        if in_place and unit in self.promise.source(self.me, self._units):
+            return self._contributed(self.me, unit, extra)
+        return np.resize(self.poison(), self._length(unit, self.me) + extra)
+
+    def expected(self, *, in_place: bool, extra: int = 0) -> list[Array]:
+        """Return what the defined units of dst must hold after the operation, bit for bit."""
+        units = self.promise.target(self.me, self._units)
         if self.floor:
-            return self.initial(in_place=in_place, extra=extra)
-        dst = np.concatenate([self._promised(unit, extra) for unit in self._units("dst")])
-        self._scale(dst)
-        return dst
+            return [self._before(unit, in_place=in_place, extra=extra) for unit in units]
+        return [self._promised(unit, extra) for unit in units]
 
-    def _units(self, buffer: str) -> range:
-        return self.collective.holds(buffer, self.me, 1 if self.collective.units == "free" else self.p)
+    @property
+    def _units(self) -> int:
+        return 1 if self.promise.collective.units == "free" else self.p
+
+    @cached_property
+    def _blocks(self) -> NDArray[np.int64] | None:
+        return self.promise.blocks(self.count)
+
+    def _length(self, origin: int, unit: int) -> int:
+        """Return the elements of unit ``unit`` of the contribution of ``origin``."""
+        return self.count if self._blocks is None else int(self._blocks[origin, unit])
 
     @property
     def _op(self) -> str | None:
-        return self.reduction.name if self.collective.reduces else None
+        return self.reduction.name if self.promise.collective.reduces else None
 
     def _scale(self, folded: Array) -> None:
-        if self.collective.reduces:
+        if self.promise.collective.reduces:
             self.reduction.scale(folded, self.p)
 
     def _position(self, unit: int) -> int:
         """Return the position at which a unit begins; units are so far apart that no turn of one is another."""
-        return unit * (self.count + TURNS) + self.turn
+        longest = self.count if self._blocks is None else int(self._blocks.max())
+        return unit * (longest + TURNS) + self.turn
 
     def _contributed(self, origin: int, unit: int, extra: int) -> Array:
         """Return what ``origin`` contributes as its unit ``unit``."""
-        length = self.count + extra
+        length = self._length(origin, unit) + extra
         positions = (self._position(unit) + np.arange(min(length, PERIOD))) % PERIOD
         return np.resize(contribution(self.seed, origin, positions, self.p, self.dtype, self._op), length)
 
     def _promised(self, unit: int, extra: int) -> Array:
-        """Return what unit ``unit`` of dst ends with, before it is scaled."""
-        parts = self.collective.promises(self.p, self.me, unit)
-        if self.collective.reduces and len(parts) == self.p:
+        """Return what unit ``unit`` of dst ends with."""
+        parts = self.promise.result(self.me, unit)
+        if self.promise.collective.reduces and len(parts) == self.p:
             whole = _everyone(self.seed, self.p, self.dtype, self.reduction)
-            return np.resize(np.roll(whole, -(self._position(unit) % PERIOD)), self.count + extra)
-        return reduce(self.reduction.fold, (self._contributed(*part, extra) for part in sorted(parts)))
+            folded = np.resize(np.roll(whole, -(self._position(unit) % PERIOD)), self.count + extra)
+        else:
+            folded = reduce(self.reduction.fold, (self._contributed(*part, extra) for part in sorted(parts)))
+        self._scale(folded)
+        return folded
 
     def diagnose(self, dst: Array, *, in_place: bool) -> str | None:
-        """Return what is wrong with ``dst`` after the operation, in words, or None where nothing is."""
-        wrong = np.flatnonzero(bits(dst) != bits(self.expected(in_place=in_place)))
+        """Return what is wrong with the defined units of dst after the operation, in words, or None for nothing."""
+        wrong = np.flatnonzero(bits(dst) != bits(joined(self.expected(in_place=in_place), self.dtype)))
         if not len(wrong):
             return None
         causes = self._causes(dst, wrong[:: -(-len(wrong) // SAMPLED)], in_place=in_place)
@@ -193,20 +218,22 @@ class Payload:
         found = []
         if (wrong == bits(self.poison())).all():
             found.append("never written")
-        elif in_place and (wrong == bits(self.initial(in_place=True)[at])).all():
-            found.append("still the rank's own contribution")
+        elif in_place:
+            before = [self._before(unit, in_place=True) for unit in self.promise.target(self.me, self._units)]
+            if (wrong == bits(joined(before, self.dtype)[at])).all():
+                found.append("still the rank's own contribution")
         if self.floor:
             return found
-        if self.collective.reduces:
+        if self.promise.collective.reduces:
             found += self._miscounted(wrong, at)
-        earlier = (replace(self, turn=(self.turn - ago) % TURNS) for ago in range(1, TURNS))
-        if any((wrong == bits(payload.expected(in_place=in_place)[at])).all() for payload in earlier):
+        earlier = (replace(self, turn=(self.turn - ago) % TURNS).expected(in_place=in_place) for ago in range(1, TURNS))
+        if any((wrong == bits(joined(left, self.dtype)[at])).all() for left in earlier):
             found.append("left by an earlier operation")
         return found
 
     def _miscounted(self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]) -> list[str]:
         """Return whose contributions explain the wrong elements if they are missing, or counted twice."""
-        begins = np.array([self._position(unit) for unit in self._units("dst")])
+        begins = np.array([self._position(unit) for unit in self.promise.target(self.me, self._units)])
         positions = (begins[at // self.count] + at % self.count) % PERIOD
         origins = np.arange(self.p)[:, np.newaxis]
         values = contribution(self.seed, origins, positions, self.p, self.dtype, self._op)  # [origin, element]

@@ -91,7 +91,7 @@ class Program:
             BadInputError: on all ranks, where the job cannot be run as it is asked; nothing is lost.
         """
         _check_cases(self.job)
-        shape = Shape(self.ranks.nodes, self.comm.size)
+        shape = Shape(self.ranks.nodes, self.comm.size - self.job.aggregators, self.job.aggregators)
         if shape not in self.job.shapes:
             planned = " or ".join(shape.words for shape in self.job.shapes)
             raise BadInputError("launch", shape.words, f"what job {self.job.name} is for: {planned}")
@@ -161,7 +161,7 @@ class Program:
         return sorted(left, key=lambda case: case.id in earlier.started)
 
     def _outcome(self, case: Case, attempt: Attempt) -> Outcome:
-        layout = Layout(tuple(place.node for place in attempt.places))
+        layout = Layout(tuple(place.node for place in attempt.places), aggregators=attempt.aggregators)
         if reason := unmet(case, layout) or self._too_large(case, attempt):
             return Outcome(case=case, status="skipped", reason=reason)
         self.progress.enter("compiling")
@@ -215,7 +215,10 @@ class Program:
             evidence=evidence,
             floor=subject.floor,
             times=Times.of(
-                samples.start_ns, samples.end_ns, one_clock=len({place.clock for place in attempt.places}) == 1
+                samples.start_ns,
+                samples.end_ns,
+                one_clock=len({place.clock for place in attempt.places}) == 1,
+                workers=attempt.ranks - attempt.aggregators,
             ),
             cpu_s=np.array(cpu_s),
         )

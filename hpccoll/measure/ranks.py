@@ -86,7 +86,7 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
 
     Args:
         ranks: as they are.
-        shape: nodes, and ranks spread evenly over them.
+        shape: nodes, and the processes spread evenly over them.
         hosts: the names of the nodes, where particular ones were asked for.
 
     Raises:

@@ -10,11 +10,22 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.case import Case, Parameter
-from hpccoll.measure.catalogue import NATIVE, PLAN_PARAMETERS
+from hpccoll.measure.catalogue import NATIVE, own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload
-from hpccoll.schedule import REDUCTIONS, Algorithm, Collective, Cut, Layout, collective, crossings, wire_bytes
-from hpccoll.transports.mpi import Mpi, default_channels
+from hpccoll.schedule import (
+    REDUCTIONS,
+    Algorithm,
+    Collective,
+    Cut,
+    Layout,
+    Promise,
+    collective,
+    count,
+    crossings,
+    wire_bytes,
+)
+from hpccoll.transports.mpi import Mpi, default_channels, default_window
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
 
@@ -25,10 +36,10 @@ ALIKE = 0.98, 1.1
 
 @lru_cache
 def _crossings(
-    algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
+    promise: Promise, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
 ) -> tuple[NDArray[np.int64], ...]:
     """Return the crossings of each slice, found once for all sizes of a job: 4096 ranks take seconds."""
-    return tuple(crossings(schedule) for schedule in algorithm.slices(layout, **dict(parameters)))
+    return tuple(crossings(schedule) for schedule in promise.slices(algorithm, layout, **dict(parameters)))
 
 
 class CaseSubject:
@@ -41,15 +52,16 @@ class CaseSubject:
         self.floor = self.algorithm is not None and self.algorithm.floor
         dtype, p = np.dtype(case.dtype), layout.workers
         elements = self.family.elements(case.bytes, dtype.itemsize, p)
-        self.bytes = elements * self.family.blocks(p) * dtype.itemsize
+        promise = promise_of(case, p)
+        self.bytes = promise.bytes(elements, dtype.itemsize)
         # To hear twice that a rank has come must not matter, whatever op a barrier is asked with.
         reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
         self.params = self._parameters()
-        self.own = own = {name: value for name, value in case.params.items() if name not in PLAN_PARAMETERS}
+        self.own = own = {} if self.algorithm is None else own_parameters(case)
         self.operation = Operation(
-            collective=self.family,
+            promise=promise,
             layout=layout,
-            schedules=self.algorithm.slices(layout, **own) if self.algorithm else (),
+            schedules=promise.slices(self.algorithm, layout, **own) if self.algorithm else (),
             count=elements,
             dtype=dtype,
             reduction=reduction,
@@ -60,13 +72,15 @@ class CaseSubject:
         transport: Transport = Mpi(comm) if self.algorithm else VendorMpi(comm)
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
-        self.payload = Payload(self.family, reduction, dtype, elements, p, comm.rank, silent)
-        self.src = transport.empty(self.operation.elements("src"), dtype)
-        self.dst = transport.empty(self.operation.elements("dst"), dtype)
-        self.check = Check(
-            self.payload, self.src, self.dst, in_place=case.in_place, turn=zlib.crc32(case.id.encode()) % TURNS
-        )
+        self.payload = Payload(promise, reduction, dtype, elements, comm.rank, silent)
+        self.src = transport.empty(self.operation.elements("src", comm.rank), dtype)
+        self.dst = transport.empty(self.operation.elements("dst", comm.rank), dtype)
         self.plan = transport.plan(self.operation, self.src, self.dst)
+        filled = self.payload.filled(in_place=case.in_place)
+        self.check = Check(
+            self.payload, self.src, self.dst[self.operation.span("dst", filled, comm.rank)], self.plan.result,
+            in_place=case.in_place, turn=zlib.crc32(case.id.encode()) % TURNS,
+        )  # fmt: skip
         # Bound once: a call through this object would be timed.
         self.reset, self.run, self.wrong, self.close = (
             self.check.reset,
@@ -79,12 +93,14 @@ class CaseSubject:
         """Return all parameters with their values, defaults included."""
         if self.algorithm is None or self.floor:
             return dict(self.case.params)
-        channels = int(self.case.params.get("channels", default_channels(self.bytes, self.layout)))
-        return {"channels": channels, "window": min(channels, 2), **self.algorithm.parameters, **self.case.params}
+        default = default_channels(self.bytes, self.layout, pipelined=self.algorithm.pipelined)
+        channels = int(self.case.params.get("channels", 1 if self.family.token else default))
+        window = min(channels, default_window(pipelined=self.algorithm.pipelined))
+        return {"channels": channels, "window": window, **self.algorithm.parameters, **self.case.params}
 
     def diagnose(self) -> str | None:
         """Return what is wrong with the buffer as it is now, in words."""
-        return replace(self.payload, turn=self.check.turn).diagnose(self.dst, in_place=self.case.in_place)
+        return replace(self.payload, turn=self.check.turn).diagnose(self.plan.result, in_place=self.case.in_place)
 
     def wire_bytes(self) -> int | None:
         """Return the bytes between nodes per operation by count; None for a library's own algorithm."""
@@ -92,7 +108,10 @@ class CaseSubject:
             return None
         if self.layout.nodes == 1:
             return 0
-        return wire_bytes(_crossings(self.algorithm, self.layout, tuple(self.own.items())), self.operation.cut)
+        of = self.operation
+        if of.promise.traffic:
+            return count(of.schedules, of.cut).wire_bytes
+        return wire_bytes(_crossings(of.promise, self.algorithm, self.layout, tuple(self.own.items())), of.cut)
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
         """Return the algorithm that ran, as far as can be told, and how it can be told.
@@ -121,8 +140,10 @@ class CaseSubject:
         return f"the ports sent {amount}" + (f", as much as {' or '.join(alike)}" if alike else "")
 
     def _as_much(self, algorithm: Algorithm, sent: int) -> bool:
-        slices = _crossings(algorithm, self.layout, ())
         of = self.operation
-        counted = wire_bytes(slices, Cut(of.collective, of.count, len(slices[0]), len(slices), of.dtype.itemsize))
+        if of.promise.traffic:
+            return False  # bytes alone do not tell unequal blocks apart
+        slices = _crossings(of.promise, algorithm, self.layout, ())
+        counted = wire_bytes(slices, Cut(of.promise, of.count, len(slices[0]), len(slices), of.dtype.itemsize))
         least, most = ALIKE
         return least * counted <= sent <= most * counted

@@ -54,7 +54,8 @@ class Table:
         print(f"# job {job.name}, attempt {attempt.number}: {cases} cases in shuffled order (seed {job.seed})")
         if attempt.ranks == 1:
             print("# 1 rank exchanges nothing: start more with mpiexec -n 2 hpccoll run ...")
-        print(f"# {Shape(attempt.nodes, attempt.ranks).words}{crowd}: {attempt.machine}")
+        shape = Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators)
+        print(f"# {shape.words}{crowd}: {attempt.machine}")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
         print("# time: the median over iterations of the longest duration over ranks, +- half its 95 % interval")

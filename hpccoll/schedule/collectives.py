@@ -1,49 +1,61 @@
 """The table of collectives: what each promises, how its size is counted, and how its bandwidth is compared.
 
 A contribution is a pair (origin, unit): unit ``unit`` of the source buffer of rank ``origin``. An algorithm is written
-in place: dst begins with what src holds, and ends with what the collective promises. Sizes and busbw factors are those
-of nccl-tests (doc/PERFORMANCE.md there), so that curves can be laid over each other.
+in place: dst begins with what src holds, and ends with what the collective promises; it has room for all units at every
+rank, and what is not promised of it is workspace. Sizes and busbw factors are those of nccl-tests (doc/PERFORMANCE.md
+there), so that curves can be laid over each other; it has no ping-pong: there S goes to and fro, and busbw is 2 S / t,
+what the wire carries in the direction that is in use (OSU halves the time instead).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hpccoll.errors import BadInputError
-from hpccoll.schedule.registry import Algorithm, Cost, Need, Program
+from hpccoll.schedule import traffic
+from hpccoll.schedule.compose import relabel
+from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, Program
+from hpccoll.schedule.schedule import Schedule
 
 Contribution = tuple[int, int]
+Held: TypeAlias = Callable[["Promise", int, int], range]
 
 
-def _everyone(p: int, unit: int) -> set[Contribution]:
-    return {(origin, unit) for origin in range(p)}
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a row is itself: calls of it are keys of caches
 class Collective:
     """A row of the table, and the decorator that registers an algorithm for it.
 
     Args:
         name: the field's name.
         units: ``free`` where any cut of the buffer will do, ``owned`` where unit i is the block of rank i.
-        source: whether src holds ``all`` units or only the rank's ``own``.
-        target: the same for dst.
-        promises: the contributions folded in unit ``unit`` of dst at rank ``me`` at the end, from (p, me, unit).
+        source: the units that a rank contributes, from (promise, me, units).
+        target: the units of dst that are defined at a rank in the end.
+        result: the contributions folded in such a unit, from (promise, me, unit).
         busbw: the factor on algbw from p (1 rank: 0); None where a bandwidth means nothing.
         reduces: whether there is an op.
         idempotent: whether a contribution may be folded twice (to have heard twice is to have heard).
         token: whether S is given: one byte a unit, so that no message is empty.
+        rooted: whether a call names a root.
+        arguments: what else a call names, with defaults.
+        in_place: whether contribution and result can share a buffer.
     """
 
     name: str
     units: Literal["free", "owned"]
-    source: Literal["all", "own"]
-    target: Literal["all", "own"]
-    promises: Callable[[int, int, int], set[Contribution]]
+    source: Held
+    target: Held
+    result: Callable[["Promise", int, int], set[Contribution]]
     busbw: Callable[[int], float] | None
     reduces: bool = False
     idempotent: bool = False
     token: bool = False
+    rooted: bool = False
+    arguments: Mapping[str, Parameter] = field(default_factory=dict)
+    in_place: bool = True
     algorithms: dict[str, Algorithm] = field(default_factory=dict)
 
     def __call__(
@@ -54,11 +66,12 @@ class Collective:
         needs: Iterable[Need] = (),
         floor: bool = False,
         aggregates: bool = False,
+        pipelined: bool = False,
     ) -> Callable[[Program], Algorithm]:
         """Register the function below as algorithm ``name``, with what it declares of itself."""
 
         def register(program: Program) -> Algorithm:
-            algorithm = Algorithm(name, self.name, program, cost, tuple(needs), floor, aggregates)
+            algorithm = Algorithm(name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined)
             if self.algorithms.setdefault(name, algorithm) is not algorithm:
                 raise ValueError(f"{self.name} has an algorithm {name} already")
             return algorithm
@@ -75,56 +88,180 @@ class Collective:
             raise BadInputError("algorithm", name, sorted(self.algorithms))
         return self.algorithms[name]
 
-    def holds(self, buffer: str, me: int, units: int) -> range:
-        """Return the units that ``buffer`` of rank ``me`` has room for."""
-        held = {"src": self.source, "dst": self.target}.get(buffer, "all")
-        return range(me, me + 1) if held == "own" else range(units)
+    def promise(self, p: int, root: int | None = None, **arguments: Parameter) -> "Promise":
+        """Return what a call on ``p`` workers promises.
+
+        Args:
+            p: workers.
+            root: of a rooted collective, 0 unless given.
+            arguments: those of this collective that differ from their defaults.
+
+        Raises:
+            BadInputError: for a root or an argument that this collective has not, or that does not fit p.
+        """
+        if root is not None and not self.rooted:
+            raise BadInputError("root", root, f"{self.name} has no root")
+        root = root or 0
+        if not 0 <= root < p:
+            raise BadInputError("root", root, f"a rank of {p}")
+        for name in arguments:
+            if name not in self.arguments:
+                raise BadInputError(f"argument of {self.name}", name, self.arguments or "it has none")
+        values = {**self.arguments, **arguments}
+        peer = values.get("peer")
+        if peer is not None and (p < 2 or not isinstance(peer, int) or not -p <= peer < p or peer % p == root):
+            raise BadInputError("peer", peer, f"a rank of {p} that is not the root, {root}")
+        pattern = str(values["traffic"]) if "traffic" in values else None
+        if pattern is not None:
+            traffic.blocks(pattern, p, 1)
+        return Promise(self, p, root, None if peer is None else int(peer) % p, pattern)
 
     def elements(self, nbytes: int, itemsize: int, p: int) -> int:
-        """Return the elements of one cut (free: the whole buffer; owned: one block) for a size S of ``nbytes``."""
+        """Return the elements of the whole buffer (free) or of one block (owned) for a size S of ``nbytes``."""
         if self.token:
             return p
-        return nbytes // itemsize // (1 if self.units == "free" else p)
+        return nbytes // itemsize // self.blocks(p)
 
     def blocks(self, p: int) -> int:
         """Return how many times S holds what ``elements`` returns."""
         return 1 if self.units == "free" else p
 
 
-def _ring_factor(p: int) -> float:
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One call of a collective: who contributes what, and what every rank is to end with.
+
+    Args:
+        collective: its row of the table.
+        p: workers.
+        root: the root, or the first of two ranks that exchange messages.
+        peer: the second of them.
+        traffic: how unequal the blocks are, None where they are equal.
+    """
+
+    collective: Collective
+    p: int
+    root: int = 0
+    peer: int | None = None
+    traffic: str | None = None
+
+    def source(self, me: int, units: int) -> range:
+        """Return which of the ``units`` rank ``me`` contributes."""
+        return self.collective.source(self, me, units) if me < self.p else range(0)
+
+    def target(self, me: int, units: int) -> range:
+        """Return which of the ``units`` of dst are defined at rank ``me`` in the end."""
+        return self.collective.target(self, me, units) if me < self.p else range(0)
+
+    def result(self, me: int, unit: int) -> set[Contribution]:
+        """Return the contributions that are folded in a unit of ``target``."""
+        return self.collective.result(self, me, unit)
+
+    def blocks(self, count: int) -> NDArray[np.int64] | None:
+        """Return the elements [from, to] of unequal blocks, ``count`` on average; None where all have ``count``."""
+        return None if self.traffic is None else traffic.blocks(self.traffic, self.p, count)
+
+    def bytes(self, count: int, itemsize: int) -> int:
+        """Return S for ``count`` elements of the whole buffer, or of a block."""
+        unequal = self.blocks(count)
+        if unequal is not None:
+            return int(unequal.sum()) * itemsize // self.p
+        return count * self.collective.blocks(self.p) * itemsize
+
+    def slices(self, algorithm: Algorithm, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
+        """Return the schedules of an algorithm, one for each slice of the buffer, for the root of this call.
+
+        Algorithms know root 0 and, between two, peer 1: other ranks play those roles.
+
+        Raises:
+            BadInputError: for a parameter that the algorithm has not, or a layout that it cannot run on.
+        """
+        made = algorithm.slices(layout, **parameters)
+        if self.peer is None:
+            first = [(role + self.root) % self.p for role in range(self.p)]
+        else:
+            first = [self.root, self.peer, *(me for me in range(self.p) if me not in (self.root, self.peer))]
+        actual = [*first, *range(self.p, layout.ranks)]
+        if actual == list(range(layout.ranks)):
+            return made
+        units = first if self.collective.units == "owned" else None
+        return tuple(relabel(schedule, actual, units) for schedule in made)
+
+
+def _all(_call: Promise, _me: int, units: int) -> range:
+    return range(units)
+
+
+def _own(_call: Promise, me: int, _units: int) -> range:
+    return range(me, me + 1)
+
+
+def _at_root(held: Held) -> Held:
+    return lambda call, me, units: held(call, me, units) if me == call.root else range(0)
+
+
+def _of_two(call: Promise, me: int, units: int) -> range:
+    return range(units) if me in (call.root, call.peer) else range(0)
+
+
+def _everyone(call: Promise, _me: int, unit: int) -> set[Contribution]:
+    return {(origin, unit) for origin in range(call.p)}
+
+
+def _owner(_call: Promise, _me: int, unit: int) -> set[Contribution]:
+    return {(unit, unit)}
+
+
+def _root(call: Promise, _me: int, unit: int) -> set[Contribution]:
+    return {(call.root, unit)}
+
+
+def _for_me(_call: Promise, me: int, unit: int) -> set[Contribution]:
+    return {(unit, me)}
+
+
+def _other(call: Promise, me: int, unit: int) -> set[Contribution]:
+    other = call.peer if me == call.root else call.root
+    return set() if other is None else {(other, unit)}
+
+
+def _all_but_one(p: int) -> float:
     return (p - 1) / p
 
 
+def _once(p: int) -> float:
+    return float(p > 1)
+
+
 all_reduce = Collective(
-    name="all_reduce",
-    units="free",
-    source="all",
-    target="all",
-    promises=lambda p, _me, unit: _everyone(p, unit),
-    busbw=lambda p: 2 * (p - 1) / p,
-    reduces=True,
+    "all_reduce", "free", _all, _all, _everyone, busbw=lambda p: 2 * (p - 1) / p, reduces=True
+)  # fmt: skip
+reduce_scatter = Collective("reduce_scatter", "owned", _all, _own, _everyone, busbw=_all_but_one, reduces=True)
+all_gather = Collective("all_gather", "owned", _own, _all, _owner, busbw=_all_but_one)
+broadcast = Collective("broadcast", "free", _at_root(_all), _all, _root, busbw=_once, rooted=True)
+reduce = Collective("reduce", "free", _all, _at_root(_all), _everyone, busbw=_once, reduces=True, rooted=True)
+gather = Collective("gather", "owned", _own, _at_root(_all), _owner, busbw=_all_but_one, rooted=True)
+scatter = Collective("scatter", "owned", _at_root(_all), _own, _root, busbw=_all_but_one, rooted=True)
+all_to_all = Collective("all_to_all", "owned", _all, _all, _for_me, busbw=_all_but_one)
+all_to_all_v = Collective(
+    "all_to_all_v", "owned", _all, _all, _for_me, busbw=_all_but_one, arguments={"traffic": "zipf"}, in_place=False
 )
-all_gather = Collective(
-    name="all_gather",
-    units="owned",
-    source="own",
-    target="all",
-    promises=lambda _p, _me, unit: {(unit, unit)},
-    busbw=_ring_factor,
-)
-barrier = Collective(
-    name="barrier",
-    units="free",
-    source="all",
-    target="all",
-    promises=lambda p, _me, unit: _everyone(p, unit),
-    busbw=None,
-    reduces=True,
-    idempotent=True,
-    token=True,
+barrier = Collective("barrier", "free", _all, _all, _everyone, busbw=None, reduces=True, idempotent=True, token=True)
+send_recv = Collective(
+    "send_recv", "free", _of_two, _of_two, _other, busbw=lambda p: 2 * _once(p), rooted=True, arguments={"peer": -1},
+    in_place=False,
+)  # fmt: skip
+bidirectional = Collective(
+    "bidirectional", "free", _of_two, _of_two, _other, busbw=_once, rooted=True, arguments={"peer": -1}, in_place=False
 )
 
-COLLECTIVES = {collective.name: collective for collective in (all_reduce, all_gather, barrier)}
+COLLECTIVES = {
+    collective.name: collective
+    for collective in (
+        all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, all_to_all_v, barrier,
+        send_recv, bidirectional,
+    )
+}  # fmt: skip
 
 
 def collective(name: str) -> Collective:

@@ -1,14 +1,13 @@
 """Composition: functions that make schedules of schedules."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import index
 
 import numpy as np
 
-from hpccoll.schedule.collectives import Collective
 from hpccoll.schedule.layout import Layout
-from hpccoll.schedule.registry import Schedule
-from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step, live, only
+from hpccoll.schedule.schedule import Schedule
+from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step, dst, only
 
 
 def _rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], Part]) -> Step:
@@ -87,7 +86,7 @@ def within(
     units: int,
     groups: Sequence[Sequence[int]],
     inner: Callable[[Layout], Schedule],
-    place: Callable[[int, int], Index] = lambda _group, unit: unit,
+    place: Callable[[int, int], int] = lambda _group, unit: unit,
 ) -> Schedule:
     """Return a schedule in which every group of ranks runs ``inner`` by itself, all groups at once.
 
@@ -101,11 +100,7 @@ def within(
     """
     home = {me: (number, role) for number, group in enumerate(groups) for role, me in enumerate(group)}
 
-    def sublayout(group: Sequence[int]) -> Layout:
-        node, rack, rail = (tuple(places[me] for me in group) for places in (layout.node, layout.rack, layout.rail))
-        return Layout(node, rack, rail, aggregators=sum(me >= layout.workers for me in group))
-
-    schedules = [inner(sublayout(group)) for group in groups]
+    schedules = [inner(layout.among(group)) for group in groups]
 
     def steps(me: Index) -> Iterator[Step]:
         if me not in home:
@@ -125,76 +120,61 @@ def within(
     return Schedule(layout, units, steps)
 
 
-def out_of_place(collective: Collective, schedule: Schedule) -> Schedule:
-    """Return ``schedule``, written in place, for a dst that begins undefined.
+def nested(
+    layout: Layout,
+    groups: Sequence[Sequence[int]],
+    scatter: Callable[[Layout], Schedule],
+    across: Callable[[Layout], Schedule],
+    gather: Callable[[Layout], Schedule],
+) -> Schedule:
+    """Return an all-reduce in two levels: groups of m ranks, and what the i-th of every group have in common.
 
-    A unit is read in src until it is written, so that no time goes into copies, but for units that the schedule never
-    writes, which are copied at the end. A part with both written and unwritten units lies in two buffers: it is
-    completed by a copy before the step.
+    Args:
+        layout: of all ranks.
+        groups: of one size.
+        scatter: makes the reduce-scatter of a group, after which its i-th rank has piece i of m.
+        across: makes the all-reduce of piece i among the i-th ranks of the groups.
+        gather: makes the all-gather of a group.
     """
+    peers = [list(ranks) for ranks in zip(*groups, strict=True)]
+    each = across(layout.among(peers[0])).units  # of a piece
+    units = each * len(peers)
+
+    def pieces(_group: int, piece: int) -> int:
+        return piece * each
+
+    def within_piece(piece: int, unit: int) -> int:
+        return piece * each + unit
+
+    return then(
+        within(layout, units, groups, scatter, pieces),
+        within(layout, units, peers, across, within_piece),
+        within(layout, units, groups, gather, pieces),
+    )
+
+
+def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Schedule:
+    """Return an all-reduce for any number of workers from one for the powers of two.
+
+    The ranks beyond the largest power of two hand their vectors in before, and are given the sum after.
+
+    Args:
+        layout: of all ranks.
+        inner: makes the all-reduce of a power of two of them, which only sends, receives and reduces.
+    """
+    p = layout.workers
+    core = 1 << (p.bit_length() - 1)
+    schedule = inner(layout.among(range(core)))
+    everything = dst[0 : schedule.units]
 
     def steps(me: Index) -> Iterator[Step]:
-        rank = index(me)
-        held = collective.holds("src", rank, schedule.units) if rank < schedule.layout.workers else ()
-        only_in_src = set(held)
-        for step in map(live, schedule.steps(rank)):
-            while True:
-                redirected, split = _read_from_src(step, only_in_src)
-                if not split:
-                    break
-                yield Step(Copy(_part("src", split), _part("dst", split)))
-                only_in_src -= split
-            yield redirected
-            for action in step.actions:
-                only_in_src -= _units_landed(action)
-        if only_in_src:
-            yield Step(Copy(_part("src", only_in_src), _part("dst", only_in_src)))
+        hands_in, takes_in = (me >= core) & (me < p), me < p - core
+        if core < p:
+            yield Step(Send(only(hands_in, me - core), everything), Reduce(only(takes_in, me + core), everything))
+        if isinstance(me, np.ndarray) or me < core:
+            for step in schedule.steps(me):
+                yield _rewrite(step, lambda peer: only(me < core, peer), lambda part: part)
+        if core < p:
+            yield Step(Send(only(takes_in, me + core), everything), Receive(only(hands_in, me - core), everything))
 
-    return Schedule(schedule.layout, schedule.units, steps)
-
-
-def _part(buffer: str, units: Iterable[int]) -> Part:
-    return Part(buffer, tuple(Range(unit, unit + 1) for unit in sorted(units)))
-
-
-def _units(part: Part) -> set[int]:
-    return {unit for r in part.ranges for unit in range(index(r.first), index(r.last))}
-
-
-def _units_landed(action: Action) -> set[int]:
-    """Return the units of dst that ``action`` writes."""
-    if isinstance(action, Send):
-        return set()
-    part = action.target if isinstance(action, Copy) else action.part
-    return _units(part) if part.buffer == "dst" else set()
-
-
-def _read_from_src(step: Step, only_in_src: set[int]) -> tuple[Step, set[int]]:
-    """Return ``step`` reading src where dst is not written yet, and the units that keep a part from lying in either.
-
-    Sends and copies read what was there before the step; a fold reads what the arrivals before it have left.
-    """
-    split: set[int] = set()
-    now = set(only_in_src)
-
-    def read(part: Part, unwritten: set[int]) -> Part:
-        units = _units(part)
-        if part.buffer != "dst" or units.isdisjoint(unwritten):
-            return part
-        if not units <= unwritten:
-            split.update(units & unwritten & only_in_src)
-        return part.within("src")
-
-    def redirect(action: Action) -> Action:
-        if isinstance(action, Send):
-            return Send(action.peer, read(action.part, only_in_src))
-        if isinstance(action, Copy):
-            redirected: Action = Copy(read(action.source, only_in_src), action.target)
-        elif isinstance(action, Reduce):
-            redirected = Reduce(action.peer, action.part, read(action.own, now))
-        else:
-            redirected = action
-        now.difference_update(_units_landed(action))
-        return redirected
-
-    return Step(*map(redirect, step.actions)), split
+    return Schedule(layout, schedule.units, steps)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.layout import TIERS
 from hpccoll.schedule.match import Messages, match
-from hpccoll.schedule.registry import Schedule
+from hpccoll.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,10 @@ def crossings(schedule: Schedule) -> NDArray[np.int64]:
 
 
 def wire_bytes(crossings: Sequence[NDArray[np.int64]], cut: Cut) -> int:
-    """Return the bytes that cross between nodes, all ranks together, from the ``crossings`` of each slice."""
+    """Return the bytes that cross between nodes, all ranks together, from the ``crossings`` of each slice.
+
+    It holds for equal units; where blocks are unequal, ``count`` tells.
+    """
     lanes = [crossings[lane % len(crossings)] @ np.diff(cut.edges(lane)) for lane in range(cut.lanes)]
     return int(sum(lanes)) * cut.itemsize
 
@@ -84,7 +87,7 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
     departed: dict[Messages, NDArray[np.int64]] = {}
     for moment in match(schedule):
         for m in moment.sent:
-            nbytes = cut.lengths(lane, m.sent) * cut.itemsize
+            nbytes = cut.lengths(lane, m.sent, m.source) * cut.itemsize
             tier = layout.tier(m.source, m.target)
             away = nbytes * (tier > 0)
             np.add.at(messages, (m.source, tier), nbytes > 0)
@@ -96,7 +99,7 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
             np.maximum.at(awaited, m.source, path[m.target])
         for m in moment.landed:
             np.maximum.at(awaited, m.target, departed.pop(m))
-            nbytes = cut.lengths(lane, m.landed) * cut.itemsize
+            nbytes = cut.lengths(lane, m.landed, m.target) * cut.itemsize
             away = nbytes * (m.source != m.target)
             np.maximum.at(step[:, 0], m.target, away > 0)
             np.add.at(step[:, 2], m.target, away)

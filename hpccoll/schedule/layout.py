@@ -1,5 +1,6 @@
 """Where the ranks are: which of them work, which aggregate, and on which node, rack and rail each one is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -44,6 +45,16 @@ class Layout:
         nodes = -(-workers // per_node)
         homes = [me // per_node for me in range(workers)]
         return cls((*homes, *range(nodes, nodes + aggregators)), aggregators=aggregators)
+
+    def among(self, group: Sequence[int]) -> "Layout":
+        """Return the layout of some of the ranks, workers before aggregators, numbered in the order given."""
+        node, rack, rail = (tuple(places[me] for me in group) for places in (self.node, self.rack, self.rail))
+        return Layout(node, rack, rail, aggregators=sum(me >= self.workers for me in group))
+
+    def groups(self, tier: str) -> list[list[int]]:
+        """Return the workers on each node, in each rack or on each rail, as ``tier`` says."""
+        places = getattr(self, tier)[: self.workers]
+        return [[me for me, place in enumerate(places) if place == one] for one in dict.fromkeys(places)]
 
     @property
     def ranks(self) -> int:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule.registry import Schedule
+from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step, live
 
 Ranks: TypeAlias = NDArray[np.int64]

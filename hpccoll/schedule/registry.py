@@ -1,4 +1,4 @@
-"""What a schedule is, and what an algorithm declares of itself beside its name."""
+"""What an algorithm declares of itself beside its name."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -9,18 +9,10 @@ from typing import TypeAlias, cast
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.words import Index, Step
 
 Parameter: TypeAlias = int | str
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """The steps of every rank over one slice of the buffer, cut into ``units``."""
-
-    layout: Layout
-    units: int
-    steps: Callable[[Index], Iterator[Step]]
 
 
 Program: TypeAlias = Callable[..., Iterator[Step]] | Callable[..., Schedule] | Callable[..., tuple[Schedule, ...]]
@@ -38,17 +30,22 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A restriction on the layout, in words that finish the sentence "it needs ..."."""
+    """A restriction on the layout, in words that finish the sentence "it needs ...".
+
+    Args:
+        words: the end of that sentence.
+        met: whether a layout meets it, given the values of the algorithm's parameters.
+    """
 
     words: str
-    met: Callable[[Layout], bool]
+    met: Callable[[Layout, Mapping[str, Parameter]], bool]
 
 
 def at_least(workers: int) -> Need:
-    return Need(f"at least {workers} workers", lambda layout: layout.workers >= workers)
+    return Need(f"at least {workers} workers", lambda layout, _: layout.workers >= workers)
 
 
-power_of_two = Need("a power-of-two number of workers", lambda layout: layout.workers.bit_count() == 1)
+power_of_two = Need("a power-of-two number of workers", lambda layout, _: layout.workers.bit_count() == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +60,7 @@ class Algorithm:
         needs: restrictions; a planner skips a layout that does not meet them, with the reason.
         floor: whether it is an empty schedule that only measures the harness.
         aggregates: whether its text speaks for aggregators too; else they have nothing to do.
+        pipelined: whether it is meant for many channels, a segment of the message each, that follow one another.
     """
 
     name: str
@@ -72,6 +70,7 @@ class Algorithm:
     needs: tuple[Need, ...] = ()
     floor: bool = False
     aggregates: bool = False
+    pipelined: bool = False
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -79,9 +78,10 @@ class Algorithm:
         signature = inspect.signature(self.program)
         return {name: p.default for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
 
-    def unmet(self, layout: Layout) -> str | None:
+    def unmet(self, layout: Layout, **parameters: Parameter) -> str | None:
         """Return why the algorithm cannot run on ``layout``, or None where it can."""
-        unmet = [need.words for need in self.needs if not need.met(layout)]
+        values = {**self.parameters, **parameters}
+        unmet = [need.words for need in self.needs if not need.met(layout, values)]
         return f"{self.name} needs {' and '.join(unmet)}" if unmet else None
 
     def slices(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
@@ -94,17 +94,29 @@ class Algorithm:
             if name not in self.parameters:
                 choices = ", ".join(self.parameters) or "nothing: it has no parameters"
                 raise BadInputError(f"parameter of {self.name}", name, f"choose from {choices}")
-        if reason := self.unmet(layout):
+        if reason := self.unmet(layout, **parameters):
             raise BadInputError("algorithm", self.name, reason)
+        if layout.aggregators and not self.aggregates:
+            workers = self.slices(layout.among(range(layout.workers)), **parameters)
+            return tuple(Schedule(layout, one.units, partial(_of_workers, one)) for one in workers)
         if inspect.isgeneratorfunction(self.program):
-            program = partial(self.program, layout, **parameters)
-            steps = program if self.aggregates or not layout.aggregators else partial(_of_workers, layout, program)
-            return (Schedule(layout, layout.workers, steps),)
+            return (Schedule.of(layout, partial(self.program, **parameters)),)
         composed = cast("Schedule | tuple[Schedule, ...]", self.program(layout, **parameters))
         return composed if isinstance(composed, tuple) else (composed,)
 
+    def schedule(self, layout: Layout, **parameters: Parameter) -> Schedule:
+        """Return the schedule of an algorithm that does not slice the buffer, to compose others of it.
 
-def _of_workers(layout: Layout, program: Callable[[Index], Iterator[Step]], me: Index) -> Iterator[Step]:
-    """Yield the steps of a rank, none for an aggregator."""
-    if index(me) < layout.workers:
-        yield from program(me)
+        Raises:
+            BadInputError: where ``slices`` does, or returns several.
+        """
+        made = self.slices(layout, **parameters)
+        if len(made) > 1:
+            raise BadInputError("algorithm", self.name, f"one that leaves the buffer in one piece, not in {len(made)}")
+        return made[0]
+
+
+def _of_workers(schedule: Schedule, me: Index) -> Iterator[Step]:
+    """Yield the steps of a rank of a schedule for workers alone, none for an aggregator."""
+    if index(me) < schedule.layout.workers:
+        yield from schedule.steps(me)

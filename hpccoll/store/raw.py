@@ -41,9 +41,26 @@ class Times:
     slowest_rank: Nanoseconds
 
     @classmethod
-    def of(cls, start_ns: Nanoseconds, end_ns: Nanoseconds, *, one_clock: bool, limit: int = SAMPLES) -> "Times":
-        """Summarise the times of all ranks, [iteration, rank], and keep at most ``limit`` of each."""
-        durations = end_ns - start_ns
+    def of(
+        cls,
+        start_ns: Nanoseconds,
+        end_ns: Nanoseconds,
+        *,
+        one_clock: bool,
+        workers: int | None = None,
+        limit: int = SAMPLES,
+    ) -> "Times":
+        """Summarise the times of the workers, and keep at most ``limit`` of each kind, aggregators' among them.
+
+        Args:
+            start_ns: [iteration, rank].
+            end_ns: the same.
+            one_clock: whether all ranks read one clock.
+            workers: the ranks whose operation it is, the first ones; all unless given.
+            limit: the most times that are kept.
+        """
+        begun, ended = start_ns[:, :workers], end_ns[:, :workers]
+        durations = ended - begun
         stride = max(1, -(-start_ns.size // limit))
         return cls(
             start_ns=start_ns[:, ::stride].copy(),  # a view would keep all of it in memory
@@ -52,7 +69,7 @@ class Times:
             min_ns=durations.min(axis=1),
             median_ns=np.median(durations, axis=1).astype(np.int64),
             max_ns=durations.max(axis=1),
-            span_ns=end_ns.max(axis=1) - start_ns.min(axis=1) if one_clock else np.empty(0, np.int64),
+            span_ns=ended.max(axis=1) - begun.min(axis=1) if one_clock else np.empty(0, np.int64),
             slowest_rank=durations.argmax(axis=1).astype(np.int64),
         )
 
@@ -99,7 +116,7 @@ class Attempt:
     number: int
     kind: str
     machine: str
-    ranks: int
+    ranks: int  # aggregators among them
     nodes: int
     ranks_per_node: int | None
     mapping: str

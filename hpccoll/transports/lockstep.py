@@ -14,8 +14,8 @@ def lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -
 
     Args:
         operation: what to do.
-        src: of each rank, ``operation.elements("src")`` long; not read in place.
-        dst: of each rank, ``operation.elements("dst")`` long.
+        src: of each rank, ``operation.elements("src", rank)`` long; not read in place.
+        dst: of each rank, ``operation.elements("dst", rank)`` long.
     """
     slices = [list(match(operation.lane(number))) for number in range(len(operation.schedules))]
     for lane in range(operation.lanes):
@@ -29,7 +29,7 @@ def lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -
                     folded = arrival if m.own is None else operation.reduction.fold(memory.read(m.own, me, i), arrival)
                     memory.write(m.landed, me, i, folded)
     for me in range(operation.layout.workers):
-        operation.reduction.scale(dst[me], operation.layout.workers)
+        operation.reduction.scale(operation.result(dst[me], me), operation.layout.workers)
 
 
 class _Memory:

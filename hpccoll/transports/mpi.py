@@ -32,11 +32,22 @@ WIRE_UNIT, WIRE_CHANNELS = 1 << 17, 4
 """
 
 
-def default_channels(nbytes: int, layout: Layout) -> int:
+SEGMENT, SEGMENTS = 1 << 17, 64
+"""Bytes of a segment of a pipeline, and how many there are at most."""
+
+
+def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:
     """Return the channels that ``nbytes`` are moved in unless a case says otherwise."""
+    if pipelined:
+        return max(1, min(SEGMENTS, nbytes // SEGMENT))
     unit = nbytes // layout.workers
     between = min(WIRE_CHANNELS, unit // WIRE_UNIT) if layout.nodes > 1 else 1
     return max(1, min(64, unit // LANE_UNIT), between)
+
+
+def default_window(*, pipelined: bool = False) -> int:
+    """Return how many lanes are in flight at once unless a case says otherwise."""
+    return 4 if pipelined else 2
 
 
 class Mpi:
@@ -67,6 +78,7 @@ class MpiPlan:
             raise BadInputError(
                 "parameter channels", operation.channels, f"at most {LANES} lanes, it makes {operation.lanes}"
             )
+        self.result = operation.result(dst, comm.rank)
         compiler = Compiler(comm.rank, operation, src, dst)
         self._sequences, self._datatypes = compiler.sequences(), compiler.datatypes
         _compare(comm, operation, self._sequences)

@@ -177,7 +177,7 @@ class Compiler:
         """Return the last step of an average: the lane's sum over p."""
         if not self.operation.reduction.averages or self.me >= self.operation.layout.workers:
             return []
-        units = self.operation.collective.holds("dst", self.me, self.cut.units)
+        units = self.operation.promise.target(self.me, self.cut.units)
         views = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
         scale = self.operation.reduction.scale
         return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]

@@ -6,7 +6,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Collective, Cut, Layout, Reduction, Schedule, out_of_place
+from hpccoll.schedule import Collective, Cut, Layout, Part, Promise, Reduction, Schedule, out_of_place
+from hpccoll.schedule.words import Range
 
 Array = NDArray[np.generic]
 
@@ -16,10 +17,10 @@ class Operation:
     """One collective call: its promise, its schedules, and the shape of its buffers.
 
     Args:
-        collective: what is promised.
+        promise: of the call.
         layout: of all ranks.
         schedules: the slices of an algorithm, written in place; empty for a vendor's own call.
-        count: elements of the whole buffer (free units) or of one block (owned units).
+        count: elements of the whole buffer (free units) or of one block (owned units), the mean one of unequal ones.
         dtype: of the elements.
         reduction: folds two arrays.
         in_place: whether dst begins with the contribution; else it is in src, and dst begins undefined.
@@ -27,7 +28,7 @@ class Operation:
         window: how many lanes (slices times channels) are in flight at once.
     """
 
-    collective: Collective
+    promise: Promise
     layout: Layout
     schedules: tuple[Schedule, ...]
     count: int
@@ -44,26 +45,55 @@ class Operation:
             raise ValueError(f"{self.collective.name} moves one byte a unit, which cannot be cut into lanes")
 
     @property
+    def collective(self) -> Collective:
+        return self.promise.collective
+
+    @property
     def lanes(self) -> int:
         return len(self.schedules) * self.channels
 
     @property
     def cut(self) -> Cut:
-        return Cut(self.collective, self.count, self.schedules[0].units, self.lanes, self.dtype.itemsize)
+        return Cut(self.promise, self.count, self.schedules[0].units, self.lanes, self.dtype.itemsize)
+
+    @property
+    def whole(self) -> Cut:
+        """The cut that callers know: one unit, or the block of each rank."""
+        units = 1 if self.collective.units == "free" else self.layout.workers
+        return Cut(self.promise, self.count, units, 1, self.dtype.itemsize)
 
     def lane(self, number: int) -> Schedule:
         """Return the schedule of a lane, for the placement that is asked."""
         schedule = self.schedules[number % len(self.schedules)]
-        return schedule if self.in_place else out_of_place(self.collective, schedule)
+        return schedule if self.in_place else out_of_place(self.promise, schedule)
 
-    def elements(self, buffer: str) -> int:
-        """Return the elements of src or dst at every rank."""
-        held = self.collective.source if buffer == "src" else self.collective.target
-        return self.count * (self.collective.blocks(self.layout.workers) if held == "all" else 1)
+    def elements(self, buffer: str, me: int) -> int:
+        """Return the elements of src or dst at rank ``me``; dst has room for all units, its workspace among them."""
+        return self.whole.elements(buffer, me)
+
+    def result(self, dst: Array, me: int) -> Array:
+        """Return the part of dst that is defined at rank ``me`` in the end."""
+        return dst[self.span("dst", self.promise.target(me, self.whole.units), me)]
+
+    def contribution(self, src: Array, dst: Array, me: int) -> Array:
+        """Return the part of src, or of dst in place, that rank ``me`` contributes."""
+        buffer, name = (dst, "dst") if self.in_place else (src, "src")
+        return buffer[self.span(name, self.promise.source(me, self.whole.units), me)]
+
+    def span(self, buffer: str, units: range, me: int) -> slice:
+        """Return where neighbouring units of ``whole`` lie in a buffer of rank ``me``."""
+        spans = self.whole.spans(0, me, Part(buffer, (Range(units.start, units.stop),))) if units else []
+        return slice(*spans[0]) if spans else slice(0, 0)
 
 
 class Plan(Protocol):
-    """An operation compiled for one set of buffers."""
+    """An operation compiled for one set of buffers.
+
+    Args:
+        result: where the result lies: the units of dst that are defined at this rank in the end.
+    """
+
+    result: Array
 
     def run(self) -> None:
         """Do the operation once; when it returns, this rank's part of it is complete."""

@@ -1,15 +1,15 @@
 """Vendor: the library's own collective, called the way its users call it."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from functools import partial
+from typing import TypeAlias, cast
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from hpccoll.transports.operation import Array, Operation, Plan, aligned_empty
 
-Described: TypeAlias = tuple[Array, MPI.Datatype]
-Source: TypeAlias = Described | MPI.InPlaceType
 Call: TypeAlias = Callable[[], object]
 
 _OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
@@ -28,39 +28,165 @@ class VendorMpi:
         return VendorPlan(self.comm, operation, src, dst)
 
 
-def _all_reduce(comm: MPI.Intracomm, operation: Operation, src: Source, dst: Described) -> Call:
-    op = _OPS[operation.reduction.name]
-    return lambda: comm.Allreduce(src, dst, op)
+class _Arguments:
+    """What a call is made of, at this worker.
+
+    Args:
+        comm: of the workers.
+        operation: what to do.
+        src: this rank's source buffer, not used in place.
+        dst: its destination buffer.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
+        self.comm, self.operation = comm, operation
+        self.root, self.peer = operation.promise.root, operation.promise.peer or 0
+        self.at_root = comm.rank == self.root
+        self.datatype = MPI.Datatype.fromcode(operation.dtype.char)  # given, or mpi4py would look it up in each call
+        self.op = _OPS[operation.reduction.name]
+        self.dst = dst
+        self.contribution = operation.contribution(src, dst, comm.rank)
+        self.result = operation.result(dst, comm.rank)
+
+    def described(self, buffer: Array) -> tuple[Array, MPI.Datatype]:
+        return buffer, self.datatype
+
+    @property
+    def source(self) -> tuple[Array, MPI.Datatype]:
+        return self.described(self.contribution)
+
+    @property
+    def target(self) -> tuple[Array, MPI.Datatype]:
+        return self.described(self.result)
+
+    @property
+    def source_or_in_place(self) -> tuple[Array, MPI.Datatype] | MPI.InPlaceType:
+        return MPI.IN_PLACE if self.operation.in_place else self.source
+
+    def blocks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the elements that this rank has for each other, and each other for it."""
+        unequal = self.operation.promise.blocks(self.operation.count)
+        if unequal is None:
+            raise ValueError(f"{self.operation.collective.name} has equal blocks")
+        return unequal[self.comm.rank], unequal[:, self.comm.rank]
 
 
-def _all_gather(comm: MPI.Intracomm, _operation: Operation, src: Source, dst: Described) -> Call:
-    return lambda: comm.Allgather(src, dst)
+def _all_reduce(a: _Arguments) -> Call:
+    return partial(a.comm.Allreduce, a.source_or_in_place, a.target, a.op)
 
 
-def _barrier(comm: MPI.Intracomm, _operation: Operation, _src: Source, _dst: Described) -> Call:
-    return comm.Barrier
+def _reduce_scatter(a: _Arguments) -> Call:
+    if a.operation.in_place:
+        a.result = a.dst[: a.operation.count]  # where MPI leaves it, at every rank
+        return partial(a.comm.Reduce_scatter_block, MPI.IN_PLACE, a.described(a.dst), a.op)
+    return partial(a.comm.Reduce_scatter_block, a.source, a.target, a.op)
 
 
-CALLS = {"all_reduce": _all_reduce, "all_gather": _all_gather, "barrier": _barrier}
-"""The call of each collective that the library has."""
+def _all_gather(a: _Arguments) -> Call:
+    return partial(a.comm.Allgather, a.source_or_in_place, a.target)
+
+
+def _broadcast(a: _Arguments) -> Call:
+    return partial(a.comm.Bcast, a.target, a.root)
+
+
+def _reduce(a: _Arguments) -> Call:
+    if a.at_root:
+        return partial(a.comm.Reduce, a.source_or_in_place, a.target, a.op, a.root)
+    return partial(a.comm.Reduce, a.source, None, a.op, a.root)
+
+
+def _gather(a: _Arguments) -> Call:
+    if a.at_root:
+        return partial(a.comm.Gather, a.source_or_in_place, a.target, a.root)
+    return partial(a.comm.Gather, a.source, None, a.root)
+
+
+def _scatter(a: _Arguments) -> Call:
+    if a.at_root:
+        return partial(a.comm.Scatter, a.source, MPI.IN_PLACE if a.operation.in_place else a.target, a.root)
+    return partial(a.comm.Scatter, None, a.target, a.root)
+
+
+def _all_to_all(a: _Arguments) -> Call:
+    return partial(a.comm.Alltoall, a.source_or_in_place, a.target)
+
+
+def _all_to_all_v(a: _Arguments) -> Call:
+    there, here = ((counts.astype("i"), (counts.cumsum() - counts).astype("i")) for counts in a.blocks())
+    return partial(a.comm.Alltoallv, (a.contribution, there, a.datatype), (a.dst, here, a.datatype))
+
+
+def _barrier(a: _Arguments) -> Call:
+    return a.comm.Barrier
+
+
+def _send_recv(a: _Arguments) -> Call:
+    send, receive = partial(a.comm.Send, a.source), partial(a.comm.Recv, a.target)
+
+    def ping() -> None:
+        send(a.peer)
+        receive(a.peer)
+
+    def pong() -> None:
+        receive(a.root)
+        send(a.root)
+
+    return {a.root: ping, a.peer: pong}.get(a.comm.rank, _nothing)
+
+
+def _bidirectional(a: _Arguments) -> Call:
+    other = {a.root: a.peer, a.peer: a.root}.get(a.comm.rank)
+    if other is None:
+        return _nothing
+    return partial(a.comm.Sendrecv, a.source, other, recvbuf=a.target, source=other)
+
+
+def _nothing() -> None:
+    """What a rank does that has no part in a call."""
+
+
+CALLS = {
+    "all_reduce": _all_reduce,
+    "reduce_scatter": _reduce_scatter,
+    "all_gather": _all_gather,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "gather": _gather,
+    "scatter": _scatter,
+    "all_to_all": _all_to_all,
+    "all_to_all_v": _all_to_all_v,
+    "barrier": _barrier,
+    "send_recv": _send_recv,
+    "bidirectional": _bidirectional,
+}
+"""The call of each collective; between two ranks, what a program of MPI would write."""
 
 
 class VendorPlan:
-    """One call of the library; an average is its sum and our one scale."""
+    """One call of the library among the workers; an average is its sum and our one scale."""
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
-        datatype = MPI.Datatype.fromcode(operation.dtype.char)  # given, or mpi4py would look it up in each call
-        source: Source = MPI.IN_PLACE if operation.in_place else (src, datatype)
-        self._call = CALLS[operation.collective.name](comm, operation, source, (dst, datatype))
-        self._operation, self._dst = operation, dst
+        workers = operation.layout.workers
+        self._operation, self.result = operation, dst[:0]
+        self._call: Call = _nothing
+        self._workers: MPI.Intracomm | None = None  # a communicator of ours, where others aggregate
+        if operation.layout.aggregators:
+            self._workers = cast("MPI.Intracomm", comm.Split(0 if comm.rank < workers else MPI.UNDEFINED, comm.rank))
+        if comm.rank < workers:
+            arguments = _Arguments(self._workers or comm, operation, src, dst)
+            self._call = CALLS[operation.collective.name](arguments)
+            self.result = arguments.result
 
     def run(self) -> None:
         self._call()
         if self._operation.reduction.averages:
-            self._operation.reduction.scale(self._dst, self._operation.layout.workers)
+            self._operation.reduction.scale(self.result, self._operation.layout.workers)
 
     def where(self) -> str:
         return f"inside the library's {self._operation.collective.name}"
 
     def close(self) -> None:
-        """Nothing is held."""
+        if self._workers:
+            self._workers.Free()
+            self._workers = None

@@ -1,0 +1,83 @@
+"""Binomial tree: in every round, each rank that has something passes it on to one that has not.
+
+At p = 6, broadcast, who has what the root has:
+
+    rank         0       1       2       3       4       5
+    start        x       .       .       .       .       .
+    distance 4   x       .       .       .       x       .         0 -> 4
+    distance 2   x       .       x       .       x       .         0 -> 2, 4 -> nobody
+    distance 1   x       x       x       x       x       x         0 -> 1, 2 -> 3, 4 -> 5
+
+Scatter goes down the same tree with the blocks of a whole subtree; reduce and gather are the two backwards; an
+all-reduce is a reduce, then a broadcast.
+
+Cost: of broadcast ceil(log2 p) (alpha + S beta), of reduce S gamma more a round, of scatter and gather
+ceil(log2 p) alpha + (p - 1)/p S beta.
+
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpccoll.schedule import (
+    Cost,
+    Index,
+    Layout,
+    Receive,
+    Reduce,
+    Schedule,
+    Send,
+    Step,
+    all_reduce,
+    broadcast,
+    dst,
+    gather,
+    only,
+    reduce,
+    reverse,
+    scatter,
+    then,
+)
+
+
+def _rounds(p: int) -> int:
+    return (p - 1).bit_length()
+
+
+@broadcast("binomial", cost=lambda p: Cost(rounds=_rounds(p), sent=_rounds(p), reduced=0))
+def binomial_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    everything = dst[0:p]
+    for k in reversed(range(_rounds(p))):
+        distance = 1 << k
+        gives, gets = (me % (2 * distance) == 0) & (me + distance < p), me % (2 * distance) == distance
+        yield Step(Send(only(gives, me + distance), everything), Receive(only(gets, me - distance), everything))
+
+
+@reduce("binomial", cost=lambda p: Cost(rounds=_rounds(p), sent=_rounds(p), reduced=_rounds(p)))
+def binomial_reduce(layout: Layout) -> Schedule:
+    return reverse(binomial_broadcast.schedule(layout), Reduce)
+
+
+@scatter("binomial", cost=lambda p: Cost(rounds=_rounds(p), sent=(p - 1) / p, reduced=0))
+def binomial_scatter(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    for k in reversed(range(_rounds(p))):
+        distance = 1 << k
+        gives, gets = (me % (2 * distance) == 0) & (me + distance < p), me % (2 * distance) == distance
+        yield Step(
+            Send(only(gives, me + distance), dst[me + distance : np.minimum(me + 2 * distance, p)]),
+            Receive(only(gets, me - distance), dst[me : np.minimum(me + distance, p)]),
+        )
+
+
+@gather("binomial", cost=binomial_scatter.cost)
+def binomial_gather(layout: Layout) -> Schedule:
+    return reverse(binomial_scatter.schedule(layout))
+
+
+@all_reduce("binomial_tree", cost=lambda p: Cost(rounds=2 * _rounds(p), sent=2 * _rounds(p), reduced=_rounds(p)))
+def binomial_tree(layout: Layout) -> Schedule:
+    return then(binomial_reduce.schedule(layout), binomial_broadcast.schedule(layout))

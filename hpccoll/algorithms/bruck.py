@@ -1,0 +1,63 @@
+"""Bruck: messages that grow, or that carry for others, so that ceil(log2 p) rounds do for any p.
+
+All-gather at p = 5, which blocks a rank has:
+
+    rank         0       1       2       3       4
+    start        0       1       2       3       4
+    distance 1   01      12      23      34      40        each receives from the rank 1 further on,
+    distance 2   0123    1234    2340    3401    4012      2 further on,
+    distance 4   01234   12340   23401   34012   40123     4 further on, the one block that is missing
+
+All-to-all at p = 4: block j of a rank is for the rank j further on, and waits in place j of tmp. In round k all blocks
+whose j has bit k set move 2^k ranks on, together, and take the place of those that come:
+
+    for j =      0       1       2       3
+    bit 0        stays   +1      stays   +1        ranks further on
+    bit 1        stays   stays   +2      +2
+
+Cost: of all-gather ceil(log2 p) alpha + (p - 1)/p S beta; of all-to-all ceil(log2 p) alpha + about log2(p)/2 S beta:
+few messages, and every block is sent as many times as its j has bits set.
+
+J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all communications in
+multiport message-passing systems, IEEE TPDS 8 (1997) 1143-1156.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpccoll.schedule import Copy, Cost, Index, Layout, Part, Receive, Send, Step, all_gather, all_to_all, dst, tmp
+
+
+def _rounds(p: int) -> int:
+    return (p - 1).bit_length()
+
+
+@all_gather("bruck", cost=lambda p: Cost(rounds=_rounds(p), sent=(p - 1) / p, reduced=0))
+def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+
+    def blocks(first: Index, n: int) -> Part:
+        """Return n blocks from ``first`` on, which may wrap round."""
+        first = first % p
+        return dst[first : np.minimum(first + n, p)] + dst[0 : np.maximum(first + n - p, 0)]
+
+    for k in range(_rounds(p)):
+        distance = 1 << k
+        n = min(distance, p - distance)
+        yield Step(Send((me - distance) % p, blocks(me, n)), Receive((me + distance) % p, blocks(me + distance, n)))
+
+
+def _all_to_all_cost(p: int) -> Cost:
+    return Cost(rounds=_rounds(p), sent=sum(j.bit_count() for j in range(p)) / p, reduced=0)
+
+
+@all_to_all("bruck", cost=_all_to_all_cost)
+def bruck_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    yield Step(Copy(dst[me:p] + dst[0:me], tmp[0:p]))
+    for k in range(_rounds(p)):
+        moving = Part("tmp", tuple(r for j in range(p) if j >> k & 1 for r in tmp[j].ranges))
+        yield Step(Send((me + (1 << k)) % p, moving), Receive((me - (1 << k)) % p, moving))
+    arrived = Part("tmp", tuple(r for origin in range(p) for r in tmp[(me - origin) % p].ranges))
+    yield Step(Copy(arrived, dst[0:p]))

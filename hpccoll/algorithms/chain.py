@@ -1,0 +1,29 @@
+"""Chain: the root hands the message to the next rank, that one to the next, in segments that follow one another.
+
+At p = 4 and three segments (channels), which of them a rank has:
+
+    rank         0       1       2       3
+    start        012     .       .       .
+    round 1      012     0       .       .
+    round 2      012     01      0       .         segment 1 leaves 0 while segment 0 leaves 1
+    round 3      012     012     01      0
+    round 4      012     012     012     01
+    round 5      012     012     012     012
+
+Cost: (p - 1) (alpha + S beta) in one piece; in c segments (c + p - 2) (alpha + S/c beta), which for many segments is
+S beta whatever p is.
+
+E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication, CCPE 19 (2007) 1749-1783.
+"""
+
+from collections.abc import Iterator
+
+from hpccoll.schedule import Cost, Index, Layout, Receive, Send, Step, broadcast, dst, only
+
+
+@broadcast("chain", cost=lambda p: Cost(rounds=p - 1, sent=p - 1, reduced=0), pipelined=True)
+def chain(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    everything = dst[0:p]
+    yield Step(Receive(only(me > 0, me - 1), everything))
+    yield Step(Send(only(me < p - 1, me + 1), everything))

@@ -1,0 +1,54 @@
+"""Hierarchical: reduce-scatter inside the nodes, all-reduce between them, all-gather inside.
+
+At 2 nodes of 2 ranks, who has folded what of either half of the vector:
+
+    node         0               1
+    rank         0       1       2       3
+    start        a a     b b     c c     d d
+    inside       ab .    . ab    cd .    . cd              reduce-scatter: local rank i has half i of the node's sum
+    between      * .     . *     * .     . *               all-reduce of half i among the ranks i of all nodes
+    inside       * *     * *     * *     * *               all-gather
+
+Of a vector S, only S passes a node's port where a flat ring on badly placed ranks sends as many times as much as the
+node has ranks; all local ranks use the port at once. With racks, what is between the nodes is done in the same way
+again: inside the rack, then between racks. Nodes are to have equally many ranks, racks equally many nodes.
+
+Cost: with rings, m ranks a node and n nodes, (2 (m - 1) + 2 (n - 1)) alpha; 2 (m - 1)/m S beta inside, and between the
+nodes 2 (n - 1)/n S/m beta for each rank.
+
+M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: decomposing all-reduce for deep learning on
+heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_gather, all_reduce, nested, reduce_scatter
+
+
+def _tiers(layout: Layout, levels: Parameter) -> list[str]:
+    """Return what ranks are grouped by, from the inside out: a tier of one group, or of groups of one, is none."""
+    tiers = ("node", "rack")[: int(levels) - 1]
+    return [tier for tier in tiers if 1 < len(layout.groups(tier)) < layout.workers]
+
+
+def _even(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
+    ranks_a_node = {len(group) for group in layout.groups("node")}
+    ranks_a_rack = {len(group) for group in layout.groups("rack")}
+    racks_matter = "rack" in _tiers(layout, parameters["levels"])
+    return len(ranks_a_node) == 1 and not (racks_matter and len(ranks_a_rack) > 1)
+
+
+@all_reduce("hierarchical", needs=[Need("as many ranks on every node, and as many nodes in every rack", _even)])
+def hierarchical(layout: Layout, *, inner: str = "ring", outer: str = "ring", levels: int = 3) -> tuple[Schedule, ...]:
+    scatter, gather = reduce_scatter.algorithm(inner), all_gather.algorithm(inner)
+    between = all_reduce.algorithm(outer)
+
+    def over(part: Layout, tiers: Sequence[str], number: int) -> Schedule:
+        if not tiers:
+            return between.slices(part)[number]
+        groups = part.groups(tiers[0])
+        return nested(part, groups, scatter.schedule, lambda peers: over(peers, tiers[1:], number), gather.schedule)
+
+    tiers = _tiers(layout, levels)
+    slices = len(between.slices(layout.among([0])))
+    return tuple(over(layout, tiers, number) for number in range(slices))

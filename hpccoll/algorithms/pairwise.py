@@ -1,0 +1,37 @@
+"""Pairwise exchange: in every step each rank exchanges one block with one other, until it has met all of them.
+
+At p = 4, whom a rank meets:
+
+    rank         0       1       2       3
+    step 1       1       0       3       2         partner = rank xor step
+    step 2       2       3       0       1
+    step 3       3       2       1       0
+
+Where p is no power of two, partner = step - rank (mod p), and in each step one rank or two rest. An exchange works in
+place: the block that leaves makes room for the one that comes. Blocks may be unequal: all-to-all-v is the same.
+
+Cost: (p - 1) alpha + (p - 1)/p S beta, the least bytes there are; a step more where p is no power of two.
+
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
+"""
+
+from collections.abc import Iterator
+
+from hpccoll.schedule import Cost, Index, Layout, Receive, Send, Step, all_to_all, all_to_all_v, only
+
+
+def _cost(p: int) -> Cost:
+    steps = p - 1 if p.bit_count() == 1 else p
+    return Cost(rounds=steps, sent=steps / p, reduced=0)
+
+
+@all_to_all("pairwise", cost=_cost)
+def pairwise(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    for step in range(p):
+        partner = me ^ step if p.bit_count() == 1 else (step - me) % p
+        partner = only(partner != me, partner)
+        yield Step(Send(partner, partner), Receive(partner, partner))
+
+
+all_to_all_v("pairwise")(pairwise.program)

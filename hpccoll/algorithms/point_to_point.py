@@ -1,0 +1,45 @@
+"""Point to point: two ranks and a message each, one after the other (ping-pong) or both at once.
+
+What rank 0 and rank 1 have of the other:
+
+    rank         0       1                      0       1
+    start        .       .          start       .       .
+    ping         .       a          both        b       a
+    pong         b       a
+
+Other pairs play the two roles: the root of the case is 0, its peer is 1. All other ranks rest.
+
+Cost: of ping-pong 2 (alpha + S beta), its time is that of the round trip; of both at once alpha + S beta.
+
+R. W. Hockney: The communication challenge for MPP, Parallel Computing 20 (1994) 389-398 measures alpha and beta so.
+"""
+
+from collections.abc import Iterator
+
+from hpccoll.schedule import (
+    Cost,
+    Index,
+    Layout,
+    Receive,
+    Send,
+    Step,
+    at_least,
+    bidirectional,
+    dst,
+    only,
+    send_recv,
+    src,
+)
+
+
+@send_recv("ping_pong", needs=[at_least(2)], cost=lambda _p: Cost(rounds=2, sent=2, reduced=0))
+def ping_pong(layout: Layout, me: Index) -> Iterator[Step]:
+    message, room = src[0 : layout.workers], dst[0 : layout.workers]
+    yield Step(Send(only(me == 0, 1), message), Receive(only(me == 1, 0), room))
+    yield Step(Send(only(me == 1, 0), message), Receive(only(me == 0, 1), room))
+
+
+@bidirectional("exchange", needs=[at_least(2)], cost=lambda _p: Cost(rounds=1, sent=1, reduced=0))
+def exchange(layout: Layout, me: Index) -> Iterator[Step]:
+    partner = only(me < 2, 1 - me)
+    yield Step(Send(partner, src[0 : layout.workers]), Receive(partner, dst[0 : layout.workers]))

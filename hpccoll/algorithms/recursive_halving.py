@@ -1,0 +1,33 @@
+"""Recursive halving: a reduce-scatter that halves what a rank answers for in every round.
+
+At p = 4, the units that a rank answers for, each folded over the ranks that have answered for it:
+
+    rank         0       1       2       3
+    start        0123    0123    0123    0123
+    distance 2   01      01      23      23        0 <-> 2, 1 <-> 3: each sends the half that the other keeps
+    distance 1   0       1       2       3         0 <-> 1, 2 <-> 3
+
+Cost: log2(p) alpha + (p - 1)/p S (beta + gamma), for powers of two.
+
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
+"""
+
+from collections.abc import Iterator
+
+from hpccoll.schedule import Cost, Index, Layout, Reduce, Send, Step, dst, power_of_two, reduce_scatter
+
+
+@reduce_scatter(
+    "recursive_halving",
+    needs=[power_of_two],
+    cost=lambda p: Cost(rounds=p.bit_length() - 1, sent=(p - 1) / p, reduced=(p - 1) / p),
+)
+def recursive_halving(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    for k in reversed(range(p.bit_length() - 1)):
+        distance = 1 << k
+        mine = me & -distance  # the half that I keep begins here
+        theirs = mine ^ distance
+        yield Step(
+            Send(me ^ distance, dst[theirs : theirs + distance]), Reduce(me ^ distance, dst[mine : mine + distance])
+        )

@@ -1,0 +1,26 @@
+"""Scatter and all-gather: a broadcast that cuts the message into p units, deals them out, and puts them together.
+
+At p = 4, which units a rank has:
+
+    rank         0       1       2       3
+    start        0123    .       .       .
+    scatter      0123    1       23      3         0 -> 2: units 2 and 3; 0 -> 1: 1, 2 -> 3: 3
+    all-gather   0123    0123    0123    0123      round the ring, three steps
+
+Cost: with a binomial scatter and a ring, (ceil(log2 p) + p - 1) alpha + 2 (p - 1)/p S beta, where a binomial tree sends
+all of S ceil(log2 p) times.
+
+M. Barnett, L. Shuler, S. Gupta, D. G. Payne, R. van de Geijn, J. Watts: Building a high-performance collective
+communication library, Supercomputing (1994).
+"""
+
+from hpccoll.algorithms.binomial import binomial_scatter
+from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, then
+
+
+@broadcast(
+    "scatter_all_gather",
+    cost=lambda p: Cost(rounds=(p - 1).bit_length() + p - 1, sent=2 * (p - 1) / p, reduced=0),
+)
+def scatter_all_gather(layout: Layout, *, gather: str = "ring") -> Schedule:
+    return then(binomial_scatter.schedule(layout), all_gather.algorithm(gather).schedule(layout))

@@ -1,0 +1,65 @@
+"""In-network aggregation, emulated in software: ranks that play switches fold what comes up and send the sum down.
+
+At 4 workers and one switch (rank 4), who has folded what:
+
+    rank         0       1       2       3       4 (switch)
+    start        a       b       c       d       .
+    up           a       b       c       d       abcd      0 -> 4, 1 -> 4, 2 -> 4, 3 -> 4
+    down         abcd    abcd    abcd    abcd    abcd      4 -> 0, 4 -> 1, 4 -> 2, 4 -> 3
+
+Switches form a tree: each takes in ``radix`` workers, or switches of the level below, and there are as many levels as
+that takes, ``depth`` at least. A worker sends its vector once and receives the sum once, where a ring sends nearly
+twice as much. The vector is streamed in segments (channels), of which ``window`` are on their way at once: the sum of
+one that arrives is a worker's credit for sending the next, so that incast at a switch does not collapse.
+
+This is software: the ranks that play switches are processes with ports of their own. It shows what aggregation in the
+network does to the bytes; it is no measurement of switches that do it.
+
+Cost: 2 levels (alpha + S beta) in one piece; in c segments about S beta up and down at once, whatever the number of
+workers, where a switch has the bandwidth for its radix.
+
+R. L. Graham et al.: Scalable hierarchical aggregation protocol (SHArP): a hardware architecture for efficient data
+reduction, COMHPC (2016) 1-10.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from hpccoll.schedule import NONE, Index, Layout, Need, Parameter, Receive, Reduce, Send, Step, all_reduce, dst
+
+
+def _levels(workers: int, radix: int, depth: int) -> list[range]:
+    """Return the ranks of every level of the tree, the workers first, the one switch at the top last."""
+    levels = [range(workers)]
+    while len(levels[-1]) > 1 or len(levels) <= max(1, depth):
+        first = levels[-1].stop
+        levels.append(range(first, first + -(-len(levels[-1]) // radix)))
+    return levels
+
+
+def _enough(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
+    radix, depth = int(parameters["radix"]), int(parameters["depth"])
+    return radix > 1 and _levels(layout.workers, radix, depth)[-1].stop <= layout.ranks
+
+
+@all_reduce(
+    "sharp_emulated",
+    needs=[
+        Need("an aggregator for every `radix` (2 or more) workers, and for every `radix` of those, up to one", _enough)
+    ],
+    aggregates=True,
+    pipelined=True,
+)
+def sharp_emulated(layout: Layout, me: Index, *, radix: int = 32, depth: int = 1) -> Iterator[Step]:
+    everything = dst[0 : layout.workers]
+    levels = _levels(layout.workers, radix, depth)
+    mine = next((number for number, level in enumerate(levels) if int(me) in level), None)
+    if mine is None:  # more aggregators than the tree takes
+        return
+    place = int(me) - levels[mine].start
+    parent = levels[mine + 1][place // radix] if mine + 1 < len(levels) else NONE
+    children = levels[mine - 1][place * radix : (place + 1) * radix] if mine else range(0)
+    first, *others = children or [NONE]
+    yield Step(Receive(first, everything), *(Reduce(child, everything) for child in others))
+    yield Step(Send(parent, everything))
+    yield Step(Receive(parent, everything))
+    yield Step(*(Send(child, everything) for child in children))

@@ -1,0 +1,67 @@
+"""Traffic: how much each rank has for each other one in an all-to-all of unequal blocks."""
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.errors import BadInputError
+
+PATTERNS: dict[str, Callable[[int], NDArray[np.float64]]] = {
+    "uniform": lambda p: np.ones((p, p)),
+    "zipf": lambda p: np.tile(1 / np.arange(1, p + 1), (p, 1)),
+    "random": lambda p: np.random.default_rng(1).exponential(size=(p, p)),
+}
+"""Weights [from, to] by name: equal; rank j as popular as 1/(j + 1), as experts are (Zipf's law); each pair its own."""
+
+SUFFIX = ".csv"
+
+
+def named(traffic: str) -> str:
+    """Return the name of a pattern as it is, and that of a file with a digest of what it holds: file.csv#1a2b3c4d.
+
+    Raises:
+        BadInputError: where there is no such pattern, or the file cannot be read.
+    """
+    path, _, digest = traffic.partition("#")
+    if traffic in PATTERNS:
+        return traffic
+    if not path.endswith(SUFFIX):
+        raise BadInputError("traffic", traffic, [*PATTERNS, f"a file *{SUFFIX} of weights, a row for each sender"])
+    try:
+        found = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]
+    except OSError as error:
+        raise BadInputError("traffic", path, f"a file that can be read ({error.strerror})") from None
+    if digest not in ("", found):
+        raise BadInputError("traffic", traffic, f"the file as it was planned; it has changed since (now #{found})")
+    return f"{path}#{found}"
+
+
+@lru_cache(maxsize=4)
+def blocks(traffic: str, p: int, count: int) -> NDArray[np.int64]:
+    """Return the elements [from, to] of every block, which are ``count`` on average, rounded down.
+
+    Args:
+        traffic: the name of a pattern, or a file of p lines of p weights with commas between them.
+        p: the ranks.
+        count: elements of the mean block.
+
+    Raises:
+        BadInputError: where ``named`` does, or the file has no p x p weights from 0 up.
+    """
+    name = named(traffic)
+    if name in PATTERNS:
+        weights = PATTERNS[name](p)
+    else:
+        path = name.partition("#")[0]
+        try:
+            weights = np.loadtxt(path, delimiter=",", ndmin=2)
+        except ValueError as error:
+            raise BadInputError("traffic", path, f"numbers with commas between them ({error})") from None
+        if weights.shape != (p, p) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            raise BadInputError("traffic", path, f"{p} lines of {p} numbers from 0 up, a line for each sending rank")
+    elements: NDArray[np.int64] = np.floor(weights / weights.mean() * count * (1 + 1e-12)).astype(np.int64)
+    return elements
