@@ -9,7 +9,7 @@ import numpy as np
 import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, Promise, collective
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, Promise, collective, traffic
 from hpccoll.units import format_size
 
 NATIVE = "native"
@@ -73,17 +73,20 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
 def shared(
     name: str, algorithms: Iterable[str], parameters: Mapping[str, Parameter]
 ) -> Iterator[tuple[str, dict[str, Parameter]]]:
-    """Yield every algorithm with those of the parameters that it knows.
+    """Yield every algorithm with those of the parameters that it knows, and the arguments of the collective.
 
     Raises:
-        BadInputError: for a parameter that none of them knows.
+        BadInputError: for a parameter that none of them knows, or traffic that there is not.
     """
     known = {algorithm: known_parameters(name, algorithm) for algorithm in algorithms}
     for parameter in parameters:
         if not any(parameter in names for names in known.values()):
             raise BadInputError("parameter", parameter, sorted({own for names in known.values() for own in names}))
+    values = {**collective(name).arguments, **parameters}
+    if "traffic" in values:
+        values["traffic"] = traffic.named(str(values["traffic"]))
     for algorithm, names in known.items():
-        yield algorithm, {own: value for own, value in parameters.items() if own in names}
+        yield algorithm, {own: value for own, value in values.items() if own in names}
 
 
 def placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[bool]:

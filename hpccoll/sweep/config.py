@@ -25,6 +25,9 @@ def _name(value: object) -> object:
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 Name = Annotated[str, BeforeValidator(_name, json_schema_input_type=str | None)]
 Count = Annotated[int, Field(ge=1)]
+Rank = Annotated[int, Field(ge=0)]
+ALL = "all"
+"""The word for all collectives, or all that a collective can be measured with."""
 
 
 class SizeRange(Section):
@@ -78,8 +81,10 @@ class EffortSection(Section):
 class Sweep(Section):
     """A sweep: every combination of what the lists name is a case."""
 
-    collectives: OneOrMore[Name] = Field(["all_reduce"], description="see 'hpccoll list'")
-    algorithms: OneOrMore[Name] = Field(description="see 'hpccoll list'; native is the library's own")
+    collectives: OneOrMore[Name] = Field(["all_reduce"], description="see 'hpccoll list', or all of them: all")
+    algorithms: OneOrMore[Name] = Field(
+        description="see 'hpccoll list'; native is the library's own; each collective takes those that it has, or all"
+    )
     transports: OneOrMore[Name] = Field(["mpi"], description="how bytes move")
     dtypes: OneOrMore[Name] = Field(["float32"], description="int32, int64, float16, float32, float64")
     ops: OneOrMore[Name] = Field(["sum"], description="sum, prod, min, max, avg")
@@ -92,6 +97,16 @@ class Sweep(Section):
         "nested",
         description="with 'nodes': all on the first nodes of one allocation, or separate ones",
     )
+    roots: OneOrMore[Rank] = Field([0], description="the roots of rooted collectives")
+    pairs: Literal["ends", "all"] | list[Annotated[list[Rank], Field(min_length=2, max_length=2)]] = Field(
+        "ends", description="who exchanges messages point to point: the first and the last rank, all pairs, or [[0, 1]]"
+    )
+    traffic: OneOrMore[str] = Field(
+        ["zipf"], description="unequal blocks of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights"
+    )
+    aggregators: int = Field(
+        0, ge=0, description="ranks beside the workers that only aggregate, for sharp_emulated; goes with 'ranks'"
+    )
     params: dict[str, dict[str, OneOrMore[Parameter]]] = Field(
         {}, description="parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
     )
@@ -103,7 +118,7 @@ class Sweep(Section):
 
     @model_validator(mode="after")
     def _parameters_are_of_what_is_measured(self) -> "Sweep":
-        if strange := self.params.keys() - set(self.algorithms):
+        if self.algorithms != [ALL] and (strange := self.params.keys() - set(self.algorithms)):
             raise BadInputError("params", strange.pop(), self.algorithms)
         return self
 
@@ -113,6 +128,8 @@ class Sweep(Section):
             raise BadInputError("ranks", self.ranks, "either 'ranks' (on one node) or 'nodes', and one of them")
         if self.ranks is not None and "ranks_per_node" in self.model_fields_set:
             raise BadInputError("ranks_per_node", self.ranks_per_node, "a key that goes with 'nodes', not with 'ranks'")
+        if self.nodes is not None and self.aggregators:
+            raise BadInputError("aggregators", self.aggregators, "a key that goes with 'ranks', not with 'nodes'")
         return self
 
     @model_validator(mode="after")
@@ -130,7 +147,7 @@ class Sweep(Section):
     def shapes(self) -> list[Shape]:
         """Return what is launched, the smallest first."""
         if self.nodes is None:
-            return sorted(Shape(1, ranks) for ranks in self.ranks or ())
+            return sorted(Shape(1, ranks, self.aggregators) for ranks in self.ranks or ())
         return sorted(Shape(nodes, nodes * k) for nodes in self.nodes for k in self.ranks_per_node)
 
     @property

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from hpccoll.case import Case, Job, Launcher, Plan, Shape, Skip
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import check_case, check_memory, memory_needed, unmet
+from hpccoll.measure.catalogue import check_memory, memory_needed, unmet
 from hpccoll.measure.machine import available_memory
-from hpccoll.schedule import Layout, collective
+from hpccoll.schedule import Layout
 from hpccoll.store.journal import journal_path
 from hpccoll.store.results import PLAN
 from hpccoll.sweep import slurm
+from hpccoll.sweep.cases import cases
 from hpccoll.sweep.config import Sweep, load_sweep
 from hpccoll.sweep.locate import mpiexec
 from hpccoll.sweep.site import Site, load_site
@@ -113,7 +114,7 @@ class Place:
             BadInputError: where it has not.
         """
         if self.site is None:
-            check_memory(max(job.cases, key=memory_needed), job.ranks, available_memory())
+            check_memory(max(job.cases, key=memory_needed), job.ranks + job.aggregators, available_memory())
 
 
 def _seconds(job: Job) -> float:
@@ -174,7 +175,7 @@ class _Allocation:
         return job.variant == self.variant and {case.transport for case in job.cases} == {self.transport}
 
     def cases(self, shape: Shape) -> Iterator[Case]:
-        for case in _cases(self.sweep, self.transport):
+        for case in cases(self.sweep, self.transport, shape.ranks):
             yield replace(case, ranks=shape.ranks, nodes=shape.nodes) if self.sweep.nested else case
 
     def job(self, shapes: Iterable[Shape], largest: Shape) -> tuple[Job, list[Skip]]:
@@ -183,7 +184,7 @@ class _Allocation:
         name = ".".join(filter(None, (self.transport, size, self.variant)))
         cases, skips = [], []
         for shape in shapes:
-            layout = Layout.of(shape.ranks, shape.ranks_per_node)
+            layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)
             for case in self.cases(shape):
                 if reason := unmet(case, layout):
                     skips.append(Skip(case=case.id, job=name, reason=reason))
@@ -191,8 +192,9 @@ class _Allocation:
                     cases.append(case)
         environment = self.sweep.variants[self.variant] if self.variant else {}
         return Job(
-            name=name, ranks=largest.ranks, nodes=largest.nodes, variant=self.variant, environment=environment,
-            seed=self.sweep.seed, effort=self.sweep.effort.effort(), cases=tuple(cases),
+            name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=self.sweep.aggregators,
+            variant=self.variant, environment=environment, seed=self.sweep.seed,
+            effort=self.sweep.effort.effort(), cases=tuple(cases),
         ), skips  # fmt: skip
 
 
@@ -204,30 +206,6 @@ def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:
         return
     for each in sweep.ranks_per_node:
         yield [shape for shape in shapes if shape.ranks_per_node == each]
-
-
-def _cases(sweep: Sweep, transport: str) -> Iterator[Case]:
-    """Yield the cases of one transport, each with words that are known."""
-    for name, algorithm in product(sweep.collectives, sweep.algorithms):
-        family = collective(name)
-        ops = sweep.ops if family.reduces else [None]
-        sizes = sweep.sizes()[:1] if family.token else sweep.sizes()  # a barrier's size is its own
-        floor = algorithm in family.algorithms and family.algorithms[algorithm].floor
-        placements = sweep.in_place[:1] if floor else sweep.in_place
-        for dtype, op, size, in_place in product(sweep.dtypes, ops, sizes, placements):
-            for params in _params(sweep, algorithm):
-                case = Case(
-                    collective=name, algorithm=algorithm, transport=transport, dtype=dtype, op=op, bytes=size,
-                    in_place=in_place, params=params,
-                )  # fmt: skip
-                check_case(case)
-                yield case
-
-
-def _params(sweep: Sweep, algorithm: str) -> Iterator[dict[str, int | str]]:
-    choices = sweep.params.get(algorithm, {})
-    for values in product(*choices.values()):
-        yield dict(zip(choices, values, strict=True))
 
 
 def check_out(plan: Plan, out: Path) -> None:

@@ -1,0 +1,72 @@
+"""The cases of a sweep: every combination of what its file names, as far as it makes sense."""
+
+from collections.abc import Iterator
+from itertools import combinations, product
+
+from hpccoll.case import Case, Parameter
+from hpccoll.errors import BadInputError
+from hpccoll.measure.catalogue import NATIVE, algorithms_of, check_case, placements
+from hpccoll.schedule import COLLECTIVES, Collective, collective, traffic
+from hpccoll.sweep.config import ALL, Sweep
+
+
+def cases(sweep: Sweep, transport: str, p: int) -> Iterator[Case]:
+    """Yield the cases of one transport on ``p`` ranks.
+
+    Raises:
+        BadInputError: for a word that is not known.
+    """
+    for name, algorithms in _asked(sweep).items():
+        family = collective(name)
+        ops = sweep.ops if family.reduces else [None]
+        sizes = sweep.sizes()[:1] if family.token else sweep.sizes()  # a barrier's size is its own
+        for algorithm, dtype, op, size in product(algorithms, sweep.dtypes, ops, sizes):
+            calls = product(placements(name, algorithm, sweep.in_place), _calls(sweep, family, p))
+            for (in_place, (root, arguments)), params in product(calls, _params(sweep, algorithm)):
+                case = Case(
+                    collective=name, algorithm=algorithm, transport=transport, dtype=dtype, op=op, bytes=size,
+                    in_place=in_place, root=root, params={**arguments, **params},
+                )  # fmt: skip
+                check_case(case)
+                yield case
+
+
+def _asked(sweep: Sweep) -> dict[str, list[str]]:
+    """Return the collectives, and for each those of the algorithms that it has.
+
+    Raises:
+        BadInputError: for an algorithm that none of them has, or a collective that has none of them.
+    """
+    names = list(COLLECTIVES) if sweep.collectives == [ALL] else sweep.collectives
+    if sweep.algorithms == [ALL]:
+        return {name: list(algorithms_of(name)) for name in names}
+    there = {name: {NATIVE, *collective(name).algorithms} for name in names}
+    known = set().union(*there.values())
+    for algorithm in sweep.algorithms:
+        if algorithm not in known:
+            raise BadInputError("algorithm", algorithm, sorted(known))
+    asked = {name: [algorithm for algorithm in sweep.algorithms if algorithm in there[name]] for name in names}
+    for name, algorithms in asked.items():
+        if not algorithms:
+            raise BadInputError("algorithms", sweep.algorithms, f"one of {name}: {', '.join(sorted(there[name]))}")
+    return asked
+
+
+def _calls(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[int | None, dict[str, Parameter]]]:
+    """Yield the roots of a collective's calls, each with the collective's other arguments."""
+    if "peer" in family.arguments:
+        ways = {"ends": [(0, p - 1)], "all": combinations(range(p), 2)}
+        for root, peer in ways[sweep.pairs] if isinstance(sweep.pairs, str) else sweep.pairs:
+            yield root, {"peer": peer}
+    elif "traffic" in family.arguments:
+        for pattern in sweep.traffic:
+            yield None, {"traffic": traffic.named(pattern)}
+    else:
+        roots: list[int] | list[None] = sweep.roots if family.rooted else [None]
+        yield from ((root, {}) for root in roots)
+
+
+def _params(sweep: Sweep, algorithm: str) -> Iterator[dict[str, Parameter]]:
+    choices = sweep.params.get(algorithm, {})
+    for values in product(*choices.values()):
+        yield dict(zip(choices, values, strict=True))
