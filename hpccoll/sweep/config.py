@@ -30,6 +30,23 @@ ALL = "all"
 """The word for all collectives, or all that a collective can be measured with."""
 
 
+def _pairs(value: object) -> object:
+    """See that the value is a word for pairs of ranks, or a list of them."""
+    pairs = value if isinstance(value, list) else [value]
+    ranks = [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]]
+    if value in WAYS or (
+        len(ranks) == len(pairs) and all(type(me) is int and me >= 0 for pair in ranks for me in pair)
+    ):
+        return value
+    raise ValueError(f"{', '.join(WAYS)}, or a list of pairs of different ranks, such as [[0, 1], [0, 2]]")
+
+
+WAYS = ("ends", "all")
+"""Words for pairs of ranks: the first and the last one, or every two."""
+
+Pairs = Annotated[Literal["ends", "all"] | list[tuple[Rank, Rank]], BeforeValidator(_pairs)]
+
+
 class SizeRange(Section):
     """Sizes from one to another, each ``factor`` times the last."""
 
@@ -98,7 +115,7 @@ class Sweep(Section):
         description="with 'nodes': all on the first nodes of one allocation, or separate ones",
     )
     roots: OneOrMore[Rank] = Field([0], description="the roots of rooted collectives")
-    pairs: Literal["ends", "all"] | list[Annotated[list[Rank], Field(min_length=2, max_length=2)]] = Field(
+    pairs: Pairs = Field(
         "ends", description="who exchanges messages point to point: the first and the last rank, all pairs, or [[0, 1]]"
     )
     traffic: OneOrMore[str] = Field(

@@ -77,6 +77,16 @@ BAD = {
     "more at least than at most": (
         LEAST + "effort: {min_iterations: 9, max_iterations: 3}", ["effort", "'max_iterations' must be at least"],
     ),
+    "pairs that there are not": (LEAST + "pairs: [[0, 1], [2]]", ["pairs", "ends, all", "[[0, 1], [0, 2]]"]),
+    "a pair of one": (LEAST + "pairs: [[1, 1]]", ["pairs", "[[1, 1]]", "different ranks"]),
+    "traffic that there is not": (
+        LEAST + "collectives: all_to_all_v\nalgorithms: native\ntraffic: hot", ["traffic", "'hot'", "zipf", "*.csv"],
+    ),
+    "a root before the first": (LEAST + "roots: -1", ["roots.0", "-1", "greater than or equal to 0"]),
+    "aggregators on nodes": ("algorithms: ring\nbytes: 8\nnodes: 2\naggregators: 1", ["aggregators", "1", "'ranks'"]),
+    "a collective without its algorithms": (
+        LEAST + "collectives: [all_reduce, broadcast]", ["algorithms", "broadcast", "binomial", "chain"],
+    ),
     "a list": ("- 1", ["CONFIG", "keys and values", "algorithms"]),
     "nothing": ("", ["CONFIG", "keys and values", "algorithms"]),
     "no YAML": ("a: [1", ["CONFIG", "a YAML file", "line 1"]),

@@ -1,0 +1,82 @@
+"""The cases that a sweep file comes to."""
+
+import pytest
+
+from hpccoll.errors import BadInputError
+from hpccoll.measure.catalogue import algorithms_of, placements
+from hpccoll.schedule import COLLECTIVES
+from hpccoll.sweep.cases import cases
+from hpccoll.sweep.config import Sweep
+
+
+def swept(p=4, **keys):
+    return list(cases(Sweep.model_validate({"algorithms": "all", "bytes": 4096, "ranks": 4, **keys}), "mpi", p))
+
+
+def named(found):
+    return {(case.collective, case.algorithm) for case in found}
+
+
+def test_all_of_all_is_everything_but_the_floors():
+    assert named(swept(collectives="all")) == {(name, each) for name in COLLECTIVES for each in algorithms_of(name)}
+
+
+def test_every_collective_takes_those_of_the_algorithms_that_it_has():
+    found = swept(collectives=["all_gather", "all_to_all"], algorithms=["ring", "bruck", "native"])
+    assert named(found) == {
+        ("all_gather", "ring"), ("all_gather", "bruck"), ("all_gather", "native"),
+        ("all_to_all", "bruck"), ("all_to_all", "native"),
+    }  # fmt: skip
+
+
+def test_an_algorithm_that_none_has_is_refused_with_those_that_there_are():
+    with pytest.raises(BadInputError, match=r"algorithm: 'chain' is not valid: choose from .*bruck.*pairwise"):
+        swept(collectives=["all_gather", "all_to_all"], algorithms=["bruck", "chain"])
+
+
+def test_a_collective_that_has_none_of_the_algorithms_is_refused_with_those_that_it_has():
+    with pytest.raises(BadInputError, match=r"one of broadcast: binomial, chain, native, scatter_all_gather"):
+        swept(collectives=["all_gather", "broadcast"], algorithms=["ring"])
+
+
+def test_rooted_collectives_have_the_roots_and_others_none():
+    found = swept(collectives=["gather", "all_gather"], algorithms="native", roots=[0, 3])
+    assert {(case.collective, case.root) for case in found} == {("gather", 0), ("gather", 3), ("all_gather", None)}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ("ends", [(0, 3)]),
+        ("all", [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]),
+        ([[2, 1], [0, 7]], [(2, 1), (0, 7)]),  # what does not fit is left out with the reason when it is planned
+    ],
+)
+def test_pairs_are_the_ends_or_all_of_them_or_those_that_are_named(pairs, expected):
+    found = swept(collectives="send_recv", algorithms="ping_pong", pairs=pairs)
+    assert [(case.root, case.params["peer"]) for case in found] == expected
+
+
+def test_traffic_is_named_with_what_a_file_held(tmp_path):
+    file = tmp_path / "experts.csv"
+    file.write_text("0,1\n3,0\n")
+    found = swept(p=2, collectives="all_to_all_v", algorithms="native", traffic=["uniform", str(file)])
+    uniform, of_file = (case.params["traffic"] for case in found)
+    assert uniform == "uniform"
+    assert of_file.startswith(f"{file}#")
+    file.write_text("0,1\n1,0\n")
+    with pytest.raises(BadInputError, match="the file as it was planned; it has changed since"):
+        COLLECTIVES["all_to_all_v"].promise(2, traffic=of_file)
+
+
+def test_each_placement_that_there_is_comes_once():
+    for case in (found := swept(collectives="all")):
+        assert case.in_place in placements(case.collective, case.algorithm, (False, True))
+    assert len({case.id for case in found}) == len(found)
+
+
+def test_parameters_are_of_the_algorithm_in_whichever_collective():
+    found = swept(
+        collectives=["all_reduce", "broadcast"], algorithms=["ring", "chain"], params={"chain": {"channels": [1, 4]}}
+    )
+    assert [dict(case.params) for case in found if not case.in_place] == [{}, {"channels": 1}, {"channels": 4}]
