@@ -123,6 +123,8 @@ class CaseSubject:
             return "unknown", None if sent is None else self._likeness(sent)
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())
         words = f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
+        if self.algorithm.aggregates:
+            words += "; in software: ranks played the switches"
         if sent is not None:
             counted = self.wire_bytes()
             times = f"{sent / counted:.3f} times the bytes it counts" if counted else f"{sent} B, where it counts none"

@@ -5,13 +5,14 @@ from typing import cast
 
 import numpy as np
 
-from hpccoll.case import Job, Shape
+from hpccoll.case import Case, Job, Shape
+from hpccoll.schedule import collective
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.summary import row
 from hpccoll.units import format_size
 
 _HEADER = (
-    f"{'algorithm':>20} {'size':>10} {'count':>11} {'type':>8} {'redop':>5} {'place':>5} "
+    f"{'size':>10} {'count':>11} {'type':>8} {'redop':>5} {'place':>5} "
     f"{'time(us)':>10} {'+-(%)':>6} {'p99(us)':>10} {'algbw(GB/s)':>11} {'busbw(GB/s)':>11} {'#wrong':>6} {'iters':>5}"
 )
 
@@ -21,13 +22,15 @@ class Table:
 
     def __init__(self) -> None:
         self.empty = True
+        self._told: tuple[str, ...] = ()  # of what cases differ in, beside the columns: collective, root, arguments
+        self._width = 0
 
     def show(self, job: Job, attempt: Attempt, outcome: Outcome, place: int, cases: int) -> None:
         """Print the row of one outcome; ``place`` of ``cases`` tells how far the job is."""
         if self.empty:
             self._begin(job, attempt, cases)
         r = row(job, attempt, outcome)
-        what = f"{r.algorithm:>20} {format_size(r.bytes):>10}"
+        what = f"{self._name(outcome.case):>{self._width}} {format_size(r.bytes):>10}"
         if r.median_s is None or r.p99_s is None:
             print(f"{what} {r.status}: {r.reason}", flush=True)
             return
@@ -38,7 +41,7 @@ class Table:
         bandwidths = [
             f"{'-' if rate is None else format(rate / 1e9, '.3f'):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)
         ]
-        count = r.bytes // np.dtype(r.dtype).itemsize
+        count = collective(r.collective).elements(r.bytes, np.dtype(r.dtype).itemsize, r.ranks)
         print(
             f"{what} {count:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
             f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
@@ -48,8 +51,22 @@ class Table:
         if r.status != "ok":
             print(f"{what} {r.status}: {r.reason}", flush=True)
 
+    def _name(self, case: Case) -> str:
+        """Return the algorithm, and what else the case has to be told by."""
+        root = "" if case.root is None else f"root {case.root}"
+        params = (f"{name}={value}" for name, value in case.params.items())
+        told = {"collective": case.collective, "root": root, "params": " ".join(params)}
+        return " ".join(filter(None, (case.algorithm, *(told[what] for what in self._told))))
+
     def _begin(self, job: Job, attempt: Attempt, cases: int) -> None:
         self.empty = False
+        several = {
+            "collective": len({case.collective for case in job.cases}) > 1,
+            "root": any(case.root for case in job.cases),
+            "params": len({tuple(case.params.items()) for case in job.cases}) > 1,
+        }
+        self._told = tuple(name for name, differs in several.items() if differs)
+        self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))
         crowd = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
         print(f"# job {job.name}, attempt {attempt.number}: {cases} cases in shuffled order (seed {job.seed})")
         if attempt.ranks == 1:
@@ -59,4 +76,5 @@ class Table:
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
         print("# time: the median over iterations of the longest duration over ranks, +- half its 95 % interval")
-        print(f"#{_HEADER[1:]}", flush=True)
+        header = f"{'algorithm':>{self._width}} {_HEADER}"
+        print(f"#{header[1:]}", flush=True)

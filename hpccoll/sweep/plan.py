@@ -216,7 +216,7 @@ def check_out(plan: Plan, out: Path) -> None:
     """
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
-        if path.exists() and path.read_text() != job.to_json():
+        if path.exists() and Job.load(path) != job:
             was = f"{job.name} was measured there for a sweep file that said something else"
             raise BadInputError("--out", str(out), f"another directory: {was}, and results are never mixed")
 
