@@ -7,7 +7,7 @@ At 2 nodes of 2 ranks, who has folded what of either half of the vector:
     start        a a     b b     c c     d d
     inside       ab .    . ab    cd .    . cd              reduce-scatter: local rank i has half i of the node's sum
     between      * .     . *     * .     . *               all-reduce of half i among the ranks i of all nodes
-    inside       * *     * *     * *     * *               all-gather
+    inside       * *     * *     * *     * *               all-gather: the reduce-scatter backwards
 
 Of a vector S, only S passes a node's port where a flat ring on badly placed ranks sends as many times as much as the
 node has ranks; all local ranks use the port at once. With racks, what is between the nodes is done in the same way
@@ -22,7 +22,7 @@ heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019).
 
 from collections.abc import Mapping, Sequence
 
-from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_gather, all_reduce, nested, reduce_scatter
+from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_reduce, nested, reduce_scatter
 
 
 def _tiers(layout: Layout, levels: Parameter) -> list[str]:
@@ -40,15 +40,11 @@ def _even(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
 
 @all_reduce("hierarchical", needs=[Need("as many ranks on every node, and as many nodes in every rack", _even)])
 def hierarchical(layout: Layout, *, inner: str = "ring", outer: str = "ring", levels: int = 3) -> tuple[Schedule, ...]:
-    scatter, gather = reduce_scatter.algorithm(inner), all_gather.algorithm(inner)
-    between = all_reduce.algorithm(outer)
+    scatter, between = reduce_scatter.part(inner), all_reduce.part(outer)
 
-    def over(part: Layout, tiers: Sequence[str], number: int) -> Schedule:
+    def over(part: Layout, tiers: Sequence[str]) -> tuple[Schedule, ...]:
         if not tiers:
-            return between.slices(part)[number]
-        groups = part.groups(tiers[0])
-        return nested(part, groups, scatter.schedule, lambda peers: over(peers, tiers[1:], number), gather.schedule)
+            return between.slices(part)
+        return nested(part, part.groups(tiers[0]), scatter.schedule, lambda peers: over(peers, tiers[1:]))
 
-    tiers = _tiers(layout, levels)
-    slices = len(between.slices(layout.among([0])))
-    return tuple(over(layout, tiers, number) for number in range(slices))
+    return over(layout, _tiers(layout, levels))

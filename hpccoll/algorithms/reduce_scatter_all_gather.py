@@ -13,20 +13,9 @@ two.
 E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication, CCPE 19 (2007) 1749-1783, section 4.
 """
 
-from collections.abc import Mapping
-
-from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_gather, all_reduce, reduce_scatter, then
+from hpccoll.schedule import Layout, Schedule, all_gather, all_reduce, reduce_scatter, then
 
 
-def _both_can(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
-    scatter = reduce_scatter.algorithm(str(parameters["scatter"]))
-    gather = all_gather.algorithm(str(parameters["gather"]))
-    return not (scatter.unmet(layout) or gather.unmet(layout))
-
-
-@all_reduce("reduce_scatter_all_gather", needs=[Need("what both of its halves need", _both_can)])
+@all_reduce("reduce_scatter_all_gather")
 def reduce_scatter_all_gather(layout: Layout, *, scatter: str = "ring", gather: str = "bruck") -> Schedule:
-    return then(
-        reduce_scatter.algorithm(scatter).schedule(layout),
-        all_gather.algorithm(gather).schedule(layout),
-    )
+    return then(reduce_scatter.part(scatter).schedule(layout), all_gather.part(gather).schedule(layout))

@@ -23,4 +23,4 @@ from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, then
     cost=lambda p: Cost(rounds=(p - 1).bit_length() + p - 1, sent=2 * (p - 1) / p, reduced=0),
 )
 def scatter_all_gather(layout: Layout, *, gather: str = "ring") -> Schedule:
-    return then(binomial_scatter.schedule(layout), all_gather.algorithm(gather).schedule(layout))
+    return then(binomial_scatter.schedule(layout), all_gather.part(gather).schedule(layout))

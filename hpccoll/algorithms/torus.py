@@ -21,7 +21,7 @@ architectures with wormhole routing, IPPS (1993).
 
 from collections.abc import Mapping
 
-from hpccoll.algorithms.ring import ring, ring_all_gather, ring_reduce_scatter
+from hpccoll.algorithms.ring import ring, ring_reduce_scatter
 from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_reduce, nested
 
 
@@ -31,7 +31,8 @@ def _rows(p: int, rows: Parameter) -> int:
 
 
 def _divides(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
-    return layout.workers % _rows(layout.workers, parameters["rows"]) == 0
+    rows = _rows(layout.workers, parameters["rows"])
+    return rows > 0 and layout.workers % rows == 0
 
 
 @all_reduce("torus", needs=[Need("a number of workers that its rows divide", _divides)])
@@ -40,7 +41,7 @@ def torus(layout: Layout, *, rows: int = 0) -> tuple[Schedule, ...]:
     columns = p // _rows(p, rows)
     along_rows = [list(range(first, first + columns)) for first in range(0, p, columns)]
     along_columns = [list(range(first, p, columns)) for first in range(columns)]
-    return tuple(
-        nested(layout, groups, ring_reduce_scatter.schedule, ring.schedule, ring_all_gather.schedule)
-        for groups in (along_rows, along_columns)
+    return (
+        *nested(layout, along_rows, ring_reduce_scatter.schedule, ring.slices),
+        *nested(layout, along_columns, ring_reduce_scatter.schedule, ring.slices),
     )

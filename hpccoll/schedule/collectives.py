@@ -88,6 +88,17 @@ class Collective:
             raise BadInputError("algorithm", name, sorted(self.algorithms))
         return self.algorithms[name]
 
+    def part(self, name: str) -> Algorithm:
+        """Return the algorithm of that name, to compose others of it.
+
+        Raises:
+            BadInputError: where there is none, or it does nothing.
+        """
+        parts = {algorithm.name: algorithm for algorithm in self.algorithms.values() if not algorithm.floor}
+        if name not in parts:
+            raise BadInputError(f"{self.name} algorithm", name, sorted(parts))
+        return parts[name]
+
     def promise(self, p: int, root: int | None = None, **arguments: Parameter) -> "Promise":
         """Return what a call on ``p`` workers promises.
 

@@ -124,33 +124,34 @@ def nested(
     layout: Layout,
     groups: Sequence[Sequence[int]],
     scatter: Callable[[Layout], Schedule],
-    across: Callable[[Layout], Schedule],
-    gather: Callable[[Layout], Schedule],
-) -> Schedule:
+    across: Callable[[Layout], tuple[Schedule, ...]],
+) -> tuple[Schedule, ...]:
     """Return an all-reduce in two levels: groups of m ranks, and what the i-th of every group have in common.
 
     Args:
         layout: of all ranks.
         groups: of one size.
-        scatter: makes the reduce-scatter of a group, after which its i-th rank has piece i of m.
-        across: makes the all-reduce of piece i among the i-th ranks of the groups.
-        gather: makes the all-gather of a group.
+        scatter: makes the reduce-scatter of a group, after which its i-th rank has piece i of m; backwards it is the
+            all-gather at the end.
+        across: makes the all-reduce of piece i among the i-th ranks of the groups; the result has as many slices.
     """
     peers = [list(ranks) for ranks in zip(*groups, strict=True)]
-    each = across(layout.among(peers[0])).units  # of a piece
-    units = each * len(peers)
 
-    def pieces(_group: int, piece: int) -> int:
-        return piece * each
+    def one(number: int, each: int) -> Schedule:
+        """Return slice ``number``, in which a piece has ``each`` units."""
+        units = each * len(peers)
 
-    def within_piece(piece: int, unit: int) -> int:
-        return piece * each + unit
+        def pieces(_group: int, piece: int) -> int:
+            return piece * each
 
-    return then(
-        within(layout, units, groups, scatter, pieces),
-        within(layout, units, peers, across, within_piece),
-        within(layout, units, groups, gather, pieces),
-    )
+        def within_piece(piece: int, unit: int) -> int:
+            return piece * each + unit
+
+        inside = within(layout, units, groups, scatter, pieces)
+        between = within(layout, units, peers, lambda ranks: across(ranks)[number], within_piece)
+        return then(inside, between, reverse(inside))
+
+    return tuple(one(number, made.units) for number, made in enumerate(across(layout.among(peers[0]))))
 
 
 def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Schedule:

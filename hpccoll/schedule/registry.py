@@ -48,6 +48,10 @@ def at_least(workers: int) -> Need:
 power_of_two = Need("a power-of-two number of workers", lambda layout, _: layout.workers.bit_count() == 1)
 
 
+class UnmetError(BadInputError):
+    """A layout on which an algorithm cannot run; a planner skips it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """A registered algorithm.
@@ -82,7 +86,13 @@ class Algorithm:
         """Return why the algorithm cannot run on ``layout``, or None where it can."""
         values = {**self.parameters, **parameters}
         unmet = [need.words for need in self.needs if not need.met(layout, values)]
-        return f"{self.name} needs {' and '.join(unmet)}" if unmet else None
+        if unmet:
+            return f"{self.name} needs {' and '.join(unmet)}"
+        try:
+            self._made(layout, **parameters)
+        except UnmetError as error:  # of a part that it is composed of
+            return f"{self.name}: {error.expected}"
+        return None
 
     def slices(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
         """Return the schedules, one for each slice of the buffer.
@@ -95,7 +105,10 @@ class Algorithm:
                 choices = ", ".join(self.parameters) or "nothing: it has no parameters"
                 raise BadInputError(f"parameter of {self.name}", name, f"choose from {choices}")
         if reason := self.unmet(layout, **parameters):
-            raise BadInputError("algorithm", self.name, reason)
+            raise UnmetError("algorithm", self.name, reason)
+        return self._made(layout, **parameters)
+
+    def _made(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
         if layout.aggregators and not self.aggregates:
             workers = self.slices(layout.among(range(layout.workers)), **parameters)
             return tuple(Schedule(layout, one.units, partial(_of_workers, one)) for one in workers)
