@@ -1,18 +1,25 @@
-"""Small schedules that use what no algorithm of the suite uses yet, and what NumPy says that they come to."""
+"""Schedules for tests, every call of every algorithm of the suite, and what NumPy says that they come to."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce as fold
+from itertools import product
 
 import numpy as np
 
-from hpccoll.algorithms.recursive_doubling import recursive_doubling
+import hpccoll.algorithms  # noqa: F401  fills the table
+from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce
 from hpccoll.algorithms.ring import ring
+from hpccoll.errors import BadInputError
 from hpccoll.schedule import (
+    COLLECTIVES,
+    REDUCTIONS,
+    Algorithm,
     Collective,
-    Copy,
     Index,
     Layout,
-    Part,
+    Parameter,
+    Promise,
     Receive,
     Reduce,
     Schedule,
@@ -20,40 +27,132 @@ from hpccoll.schedule import (
     Step,
     all_gather,
     all_reduce,
-    barrier,
+    broadcast,
     dst,
     only,
-    relabel,
-    reverse,
+    out_of_place,
+    prove,
     then,
-    tmp,
     within,
 )
+from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.transports.operation import Operation
 
-# ---- collectives that the table does not have -----------------------------------------------------------------------
+Array = np.ndarray
 
-shift = Collective("shift", "free", "all", "all", lambda p, me, unit: {((me - 1) % p, unit)}, None)
-broadcast = Collective("broadcast", "free", "all", "all", lambda _p, _me, unit: {(0, unit)}, None)
-broadcast_from_last = replace(broadcast, promises=lambda p, _me, unit: {(p - 1, unit)})
-unchanged = replace(all_reduce, promises=lambda _p, me, unit: {(me, unit)})
-
-
-def _subtree(p: int, me: int) -> range:
-    return range(me, min(p, me + (me & -me)) if me else p)
+# ---- a schedule, and the call whose promise it is to keep -----------------------------------------------------------
 
 
-reduce = Collective(
-    "reduce",
+@dataclass(frozen=True)
+class Case:
+    """The slices of an algorithm or an example, and the promise that they are held to."""
+
+    promise: Promise
+    slices: tuple[Schedule, ...]
+    words: str = ""
+
+    @property
+    def layout(self) -> Layout:
+        return self.slices[0].layout
+
+    @property
+    def placements(self) -> tuple[bool, ...]:
+        """In place and out of place, as far as contribution and result can share a buffer."""
+        return (True, False) if self.promise.collective.in_place else (False,)
+
+    def prove(self) -> None:
+        for in_place in self.placements:
+            placed = self.slices if in_place else [out_of_place(self.promise, each) for each in self.slices]
+            prove(self.promise, placed, in_place=in_place)
+
+    def operation(self, count: int, dtype="int64", op="sum", *, in_place=None, channels=1, window=1) -> Operation:
+        """Return the case as an operation; a token is one byte a unit, and is not cut."""
+        token, idempotent = self.promise.collective.token, self.promise.collective.idempotent
+        return Operation(
+            self.promise,
+            self.layout,
+            self.slices,
+            self.promise.p if token else count,
+            np.dtype("uint8" if token else dtype),
+            REDUCTIONS["max" if idempotent else op],
+            in_place=self.placements[0] if in_place is None else in_place and self.placements[0],
+            channels=1 if token else channels,
+            window=window,
+        )
+
+
+# ---- every call of every algorithm ----------------------------------------------------------------------------------
+
+ALGORITHMS = {
+    f"{collective.name}-{algorithm.name}": (collective, algorithm)
+    for collective in COLLECTIVES.values()
+    for algorithm in collective.algorithms.values()
+}
+AGGREGATORS = 8
+"""More than any algorithm takes for 32 workers at the defaults of its parameters, so that some have nothing to do."""
+
+
+def held(collective: Collective, algorithm: Algorithm) -> Collective:
+    """Return what an algorithm is held to: a floor leaves the buffer unchanged."""
+    if not algorithm.floor:
+        return collective
+    return replace(collective, target=collective.source, result=lambda _call, me, unit: {(me, unit)})
+
+
+def promises(collective: Collective, p: int) -> Iterator[Promise]:
+    """Yield the calls on ``p`` workers: the roots 0, 1 and p - 1, the peers 0, 1 and p - 1, every traffic."""
+    some = sorted({0, 1, p - 1} & set(range(p)))
+    for root in some if collective.rooted else [None]:
+        values = {"peer": [peer for peer in some if peer != root], "traffic": list(PATTERNS)}
+        for chosen in product(*(values[name] for name in collective.arguments)):
+            yield collective.promise(p, root, **dict(zip(collective.arguments, chosen, strict=True)))
+
+
+def places(algorithm: Algorithm, p: int) -> Layout:
+    """Return the layout of ``p`` workers, with aggregators where the algorithm speaks for them."""
+    return Layout.of(p, aggregators=AGGREGATORS if algorithm.aggregates else 0)
+
+
+def cases(collective: Collective, algorithm: Algorithm, layout: Layout, **parameters: Parameter) -> Iterator[Case]:
+    """Yield the calls of an algorithm on a layout, none where it does not meet the needs."""
+    if algorithm.unmet(layout, **parameters):
+        return
+    row = held(collective, algorithm)
+    for promise in promises(row, layout.workers):
+        slices = promise.slices(algorithm, layout, **parameters)
+        yield Case(promise, slices, f"{collective.name} {algorithm.name} {promise.root} {promise.peer} {parameters}")
+
+
+def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Parameter]]:
+    """Yield the parameters that an algorithm takes on ``layout``: a text is any name of an algorithm, a number small.
+
+    It may raise BadInputError for a name that it cannot use, or else says what it needs.
+    """
+    names = sorted({name for collective in COLLECTIVES.values() for name in collective.algorithms})
+    values = {
+        parameter: names if isinstance(default, str) else sorted({default, -1, 0, 1, 2, 3, 4, 8})
+        for parameter, default in algorithm.parameters.items()
+    }
+    for chosen in product(*values.values()):
+        parameters = dict(zip(values, chosen, strict=True))
+        try:
+            reason = algorithm.unmet(layout, **parameters)
+        except BadInputError:
+            continue
+        if reason is None:
+            yield parameters
+
+
+# ---- small schedules that use what no algorithm of the suite uses ---------------------------------------------------
+
+shift = Collective(
+    "shift",
     "free",
-    "all",
-    "all",
-    lambda p, me, unit: {(origin, unit) for origin in _subtree(p, me)},
-    None,
-    reduces=True,
+    lambda _call, _me, units: range(units),
+    lambda _call, _me, units: range(units),
+    lambda call, me, unit: {((me - 1) % call.p, unit)},
+    busbw=None,
 )
-"""To rank 0 along a binomial tree, which leaves at the others what their subtrees came to."""
-
-# ---- schedules of one rank, or of all ranks at once -----------------------------------------------------------------
 
 
 def two_way_ring(layout: Layout, me: Index) -> Iterator[Step]:
@@ -76,52 +175,11 @@ def two_way_ring(layout: Layout, me: Index) -> Iterator[Step]:
         )
 
 
-def bruck(layout: Layout, me: Index) -> Iterator[Step]:
-    """All-gather in tmp, where block j is that of rank me + j, and a rotation at the end."""
-    p = layout.workers
-    yield Step(Copy(dst[me], tmp[0]))
-    for distance in _powers_of_two(p):
-        n = min(distance, p - distance)
-        yield Step(Send((me - distance) % p, tmp[0:n]), Receive((me + distance) % p, tmp[distance : distance + n]))
-    yield Step(Copy(tmp[0:p], dst[me:p] + dst[0:me]))
-
-
-def bruck_without_rotation(layout: Layout, me: Index) -> Iterator[Step]:
-    """All-gather in dst: a message is up to two ranges, where it wraps round."""
-    p = layout.workers
-
-    def wrapped(first: Index, n: int) -> Part:
-        first = first % p
-        return dst[first : np.minimum(first + n, p)] + dst[0 : np.maximum(first + n - p, 0)]
-
-    for distance in _powers_of_two(p):
-        n = min(distance, p - distance)
-        yield Step(Send((me - distance) % p, wrapped(me, n)), Receive((me + distance) % p, wrapped(me + distance, n)))
-
-
-def direct(layout: Layout, me: Index) -> Iterator[Step]:
+def all_at_once(layout: Layout, me: Index) -> Iterator[Step]:
     """All-gather in one step with a message to everyone."""
     p = layout.workers
     sends = [Send((me + distance) % p, me) for distance in range(1, p)]
     yield Step(*sends, *(Receive((me - distance) % p, (me - distance) % p) for distance in range(1, p)))
-
-
-def dissemination(layout: Layout, me: Index) -> Iterator[Step]:
-    """Barrier: in round k tell the rank 2^k further on that all whom one has heard of have come."""
-    p = layout.workers
-    for distance in _powers_of_two(p):
-        yield Step(Send((me + distance) % p, 0), Reduce((me - distance) % p, 0))
-
-
-def one_switch(layout: Layout, me: int) -> Iterator[Step]:
-    """All-reduce by the one aggregator: vectors go up, the sum comes down."""
-    switch = layout.workers
-    if me < switch:
-        yield Step(Send(switch, 0))
-        yield Step(Receive(switch, 0))
-    else:
-        yield Step(Receive(0, 0), *(Reduce(worker, 0) for worker in range(1, switch)))
-        yield Step(*(Send(worker, 0) for worker in range(switch)))
 
 
 def shift_by_one(layout: Layout, me: Index) -> Iterator[Step]:
@@ -131,14 +189,7 @@ def shift_by_one(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(Send((me + 1) % p, dst[0:2]), Receive((me - 1) % p, dst[0:2]))
 
 
-def binomial_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
-    p = layout.workers
-    for distance in reversed(_powers_of_two(p)):
-        has, gets = me % (2 * distance) == 0, me % (2 * distance) == distance
-        yield Step(Send(only(has & (me + distance < p), me + distance), 0), Receive(only(gets, me - distance), 0))
-
-
-def chain(layout: Layout, me: int) -> Iterator[Step]:
+def line(layout: Layout, me: int) -> Iterator[Step]:
     """Broadcast down a line of ranks, five units one after the other: step i of a rank meets step i - 1 of the next."""
     p, units = layout.workers, 5
     for step in range(units + 1):
@@ -146,18 +197,6 @@ def chain(layout: Layout, me: int) -> Iterator[Step]:
         up = only(me > 0 and step < units, me - 1)
         if down != -1 or up != -1:
             yield Step(Send(down, step - (me > 0)), Receive(up, step))
-
-
-def ring_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
-    p = layout.workers
-    for step in range(1, p):
-        yield Step(Send((me + 1) % p, (me - step) % p), Reduce((me - 1) % p, (me - step - 1) % p))
-
-
-def ring_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
-    p = layout.workers
-    for step in range(p - 1):
-        yield Step(Send((me + 1) % p, (me - step) % p), Receive((me - 1) % p, (me - step - 1) % p))
 
 
 def halves_then_whole(layout: Layout, me: Index) -> Iterator[Step]:
@@ -172,14 +211,6 @@ def halves_then_whole(layout: Layout, me: Index) -> Iterator[Step]:
         )
 
 
-def _powers_of_two(p: int) -> list[int]:
-    """Return the powers of two below ``p``."""
-    return [1 << k for k in range((p - 1).bit_length())]
-
-
-# ---- compositions ---------------------------------------------------------------------------------------------------
-
-
 def of(
     program: Callable[[Layout, Index], Iterator[Step]], units: Callable[[int], int] | None = None
 ) -> Callable[[Layout], Schedule]:
@@ -192,85 +223,35 @@ def of(
     return make
 
 
-def ring_of(layout: Layout) -> Schedule:
-    return ring.slices(layout)[0]
-
-
-def recursive_doubling_of(layout: Layout) -> Schedule:
-    return recursive_doubling.slices(layout)[0]
-
-
-def two_slices(layout: Layout) -> tuple[Schedule, ...]:
-    """A ring each way, each over half of the buffer."""
-    return ring_of(layout), relabel(ring_of(layout), [-me % layout.workers for me in range(layout.ranks)])
-
-
-def binomial_reduce(layout: Layout) -> Schedule:
-    return reverse(of(binomial_broadcast, lambda _p: 1)(layout), Reduce)
-
-
-def reduce_then_broadcast(layout: Layout) -> Schedule:
-    return then(binomial_reduce(layout), of(binomial_broadcast, lambda _p: 1)(layout))
-
-
-def broadcast_from_the_last(layout: Layout) -> Schedule:
-    p = layout.workers
-    return relabel(of(binomial_broadcast, lambda _p: 1)(layout), [(me + p - 1) % p for me in range(p)])
-
-
-def rings_of_nodes(layout: Layout) -> Schedule:
-    """Hierarchical all-reduce on nodes of one size: scatter inside, all-reduce across, gather inside."""
-    homes = [[me for me in range(layout.ranks) if layout.node[me] == node] for node in sorted(set(layout.node))]
-    n, m = len(homes), len(homes[0])
-    across = [list(peers) for peers in zip(*homes, strict=True)]
-
-    def block(_node: int, unit: Index) -> Index:
-        return unit * n
-
-    def piece(local: int, unit: Index) -> Index:
-        return local * n + unit
-
-    return then(
-        within(layout, n * m, homes, of(ring_reduce_scatter), block),
-        within(layout, n * m, across, ring_of, piece),
-        within(layout, n * m, homes, of(ring_all_gather), block),
-    )
-
-
 def leaders_of_nodes(layout: Layout) -> Schedule:
     """Hierarchical all-reduce on nodes of any sizes: reduce to a leader, all-reduce the leaders, broadcast."""
-    homes = [[me for me in range(layout.ranks) if layout.node[me] == node] for node in sorted(set(layout.node))]
-    n = len(homes)
+    homes = layout.groups("node")
+    n = max(map(len, homes)) * len(homes)
 
-    def whole(_node: int, unit: Index) -> Index:
-        return unit * n
+    def whole(group: int, unit: Index) -> Index:
+        return unit * n // len(homes[group])
 
     return then(
-        within(layout, n, homes, binomial_reduce, whole),
-        within(layout, n, [[home[0] for home in homes]], ring_of),
-        within(layout, n, homes, of(binomial_broadcast, lambda _p: 1), whole),
+        within(layout, n, homes, binomial_reduce.schedule, whole),
+        within(layout, n, [[home[0] for home in homes]], ring.schedule, lambda _, unit: unit * n // len(homes)),
+        within(layout, n, homes, binomial_broadcast.schedule, whole),
     )
-
-
-# ---- the list -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Example:
-    """A schedule for tests: ``make`` gives one or one for each slice, on the layout for so many ranks."""
+    """A schedule for tests, on the layout for so many ranks."""
 
     name: str
     collective: Collective
-    make: Callable[[Layout], Schedule | tuple[Schedule, ...]]
+    make: Callable[[Layout], Schedule]
     layout: Callable[[int], Layout] = Layout.of
 
     def slices(self, ranks: int) -> tuple[Schedule, ...]:
-        made = self.make(self.layout(ranks))
-        return made if isinstance(made, tuple) else (made,)
+        return (self.make(self.layout(ranks)),)
 
-
-def _pairs(ranks: int) -> Layout:
-    return Layout.of(ranks, 2 if ranks % 2 == 0 else 1)
+    def case(self, ranks: int) -> Case:
+        return Case(self.collective.promise(ranks), self.slices(ranks), self.name)
 
 
 def _uneven(ranks: int) -> Layout:
@@ -279,60 +260,97 @@ def _uneven(ranks: int) -> Layout:
     return Layout(tuple(sizes[me * 2 % ranks] if ranks % 2 else sizes[me] for me in range(ranks)))
 
 
-def _switched(ranks: int) -> Layout:
-    return Layout.of(ranks - 1, aggregators=1)
-
-
-def _two(_p: int) -> int:
-    return 2
-
-
 EXAMPLES = {
     example.name: example
     for example in (
-        Example("two_slices", all_reduce, two_slices),
         Example("two_way_ring", all_reduce, of(two_way_ring, lambda p: 2 * p)),
-        Example("bruck", all_gather, of(bruck)),
-        Example("bruck_without_rotation", all_gather, of(bruck_without_rotation)),
-        Example("direct", all_gather, of(direct)),
+        Example("all_at_once", all_gather, of(all_at_once)),
         Example("halves_then_whole", all_gather, of(halves_then_whole)),
-        Example("dissemination", barrier, of(dissemination, lambda _p: 1)),
-        Example("one_switch", all_reduce, of(one_switch, lambda _p: 1), _switched),
-        Example("shift_by_one", shift, of(shift_by_one, _two)),
-        Example("binomial_broadcast", broadcast, of(binomial_broadcast, lambda _p: 1)),
-        Example("broadcast_from_the_last", broadcast_from_last, broadcast_from_the_last),
-        Example("chain", broadcast, of(chain, lambda _p: 5)),
-        Example("binomial_reduce", reduce, binomial_reduce),
-        Example("reduce_then_broadcast", all_reduce, reduce_then_broadcast),
-        Example("rings_of_nodes", all_reduce, rings_of_nodes, _pairs),
+        Example("shift_by_one", shift, of(shift_by_one, lambda _p: 2)),
+        Example("line", broadcast, of(line, lambda _p: 5)),
         Example("leaders_of_nodes", all_reduce, leaders_of_nodes, _uneven),
     )
 }
-LEAST_RANKS = {"one_switch": 2}
+
+
+def subjects(ranks: int) -> Iterator[Case]:
+    """Yield one case of every algorithm (its first call on so many ranks, aggregators among them) and every example."""
+    for collective, algorithm in ALGORITHMS.values():
+        for workers in range(ranks, 0, -1):
+            layout = Layout.of(workers, aggregators=ranks - workers)
+            if found := next(cases(collective, algorithm, layout), None):
+                yield found
+                break
+    yield from (example.case(ranks) for example in EXAMPLES.values())
+
 
 # ---- data, and what NumPy says --------------------------------------------------------------------------------------
 
-Array = np.ndarray
 _NUMPY = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
 
 
-def contributions(p: int, elements: int, dtype: np.dtype, op: str, *, exact: bool = True) -> list[Array]:
+def _lengths(asked: Operation, me: int, *, sends: bool) -> list[int]:
+    """Return the elements of every unit that a caller knows, in src or in dst of rank ``me``."""
+    if asked.collective.units == "free":
+        return [asked.count]
+    blocks = asked.promise.blocks(asked.count)
+    if blocks is None:
+        return [asked.count] * asked.promise.p
+    return (blocks[me] if sends else blocks[:, me]).tolist()
+
+
+def _slice(lengths: Sequence[int], units: range, first: int = 0) -> slice:
+    """Return where ``units`` lie in a buffer that begins with unit ``first``."""
+    return slice(sum(lengths[first : units.start]), sum(lengths[first : units.stop])) if units else slice(0, 0)
+
+
+def contributions(asked: Operation, *, exact: bool = True) -> list[Array]:
     """Return what each worker contributes: small integers (powers of two for prod), or any numbers if not ``exact``."""
-    values = np.random.default_rng(1).integers(0, 7, (p, elements))
-    if op == "prod":
-        values = 2 ** (values % 2)
-    if not exact and dtype.kind == "f":
-        values = values / 3 + 0.1
-    return list(values.astype(dtype))
+    chance, inputs = np.random.default_rng(1), []
+    for me in range(asked.promise.p):
+        lengths = _lengths(asked, me, sends=True)
+        held = _slice(lengths, asked.promise.source(me, len(lengths)))
+        values = chance.integers(0, 7, held.stop - held.start)
+        if asked.reduction.name == "prod":
+            values = 2 ** (values % 2)
+        if not exact and asked.dtype.kind == "f":
+            values = values / 3 + 0.1
+        inputs.append(values.astype(asked.dtype))
+    return inputs
 
 
-def result(collective: Collective, inputs: Sequence[Array], me: int, op: str) -> Array:
-    """Return what ``collective`` promises rank ``me``, by NumPy's own reduction."""
-    p = len(inputs)
-    if collective.units == "owned":
-        return np.concatenate(inputs)
-    origins = sorted(origin for origin, _ in collective.promises(p, me, 0))
-    folded = _NUMPY[op].reduce([inputs[origin] for origin in origins], dtype=inputs[0].dtype)
-    if op != "avg":
-        return folded
-    return folded // p if folded.dtype.kind == "i" else folded / np.array(p, folded.dtype)
+def buffers(asked: Operation, *, exact: bool = True) -> tuple[list[Array], list[Array]]:
+    """Return src and dst of all ranks as they are before the operation."""
+    p, ranks = asked.promise.p, range(asked.layout.ranks)
+    inputs = contributions(asked, exact=exact)
+    inputs += [np.full(asked.elements("src", me), 55, asked.dtype) for me in ranks[p:]]
+    outputs = [np.full(asked.elements("dst", me), 77, asked.dtype) for me in ranks]
+    if asked.in_place:
+        for me in range(p):
+            lengths = _lengths(asked, me, sends=False)
+            outputs[me][_slice(lengths, asked.promise.source(me, len(lengths)))] = inputs[me]
+    return inputs, outputs
+
+
+def result(asked: Operation, inputs: Sequence[Array], me: int) -> Array:
+    """Return what is promised to rank ``me``, by NumPy's own reduction."""
+    promise, units = asked.promise, len(_lengths(asked, me, sends=False))
+
+    def contributed(origin: int, unit: int) -> Array:
+        held = promise.source(origin, units)
+        return inputs[origin][_slice(_lengths(asked, origin, sends=True), range(unit, unit + 1), held.start)]
+
+    folded = [
+        fold(_NUMPY[asked.reduction.name], [contributed(*one) for one in sorted(promise.result(me, unit))])
+        for unit in promise.target(me, units)
+    ]
+    whole = np.concatenate([*folded, np.empty(0, asked.dtype)])
+    if asked.reduction.name != "avg":
+        return whole
+    return whole // promise.p if whole.dtype.kind == "i" else whole / np.array(promise.p, whole.dtype)
+
+
+def promised(asked: Operation, target: Array, me: int) -> Array:
+    """Return the part of dst that is defined at rank ``me`` in the end; the rest is workspace."""
+    lengths = _lengths(asked, me, sends=False)
+    return target[_slice(lengths, asked.promise.target(me, len(lengths)))]

@@ -9,12 +9,12 @@ At 2 nodes of 2 ranks, who has folded what of either half of the vector:
     between      * .     . *     * .     . *               all-reduce of half i among the ranks i of all nodes
     inside       * *     * *     * *     * *               all-gather: the reduce-scatter backwards
 
-Of a vector S, only S passes a node's port where a flat ring on badly placed ranks sends as many times as much as the
-node has ranks; all local ranks use the port at once. With racks, what is between the nodes is done in the same way
-again: inside the rack, then between racks. Nodes are to have equally many ranks, racks equally many nodes.
+The ranks of a node together send no more through its port than one rank would in a ring of nodes; a flat ring whose
+neighbours are on other nodes sends as many times as much as a node has ranks. With racks, what is between the nodes is
+done in the same way again: inside the racks, then between them. Nodes have equally many ranks, racks equally many nodes.
 
-Cost: with rings, m ranks a node and n nodes, (2 (m - 1) + 2 (n - 1)) alpha; 2 (m - 1)/m S beta inside, and between the
-nodes 2 (n - 1)/n S/m beta for each rank.
+Cost: with rings, m ranks a node and n nodes, 2 (m - 1 + n - 1) alpha; inside 2 (m - 1)/m S beta for each rank, and
+between the nodes 2 (n - 1)/n S/m beta, the two with a beta of their own.
 
 M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: decomposing all-reduce for deep learning on
 heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019).

@@ -85,7 +85,8 @@ class Cut:
                 total += edges[r.last] - edges[r.first]
             else:
                 spread = (np.broadcast_to(units, len(at)) for units in r)
-                total += [self._of_blocks(lane, part.buffer, *places) for places in zip(at, *spread, strict=True)]
+                found = [self._of_blocks(lane, part.buffer, *places) for places in zip(at, *spread, strict=True)]
+                total += np.array(found, np.int64)  # of no ranks, too
         return total
 
     def _of_blocks(self, lane: int, buffer: str, me: int, first: int, last: int) -> int:

@@ -1,0 +1,171 @@
+"""Every algorithm takes what it declares, and no less than its collective takes at the least."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+from schedules import AGGREGATORS, ALGORITHMS, cases, places
+
+from hpccoll.schedule import COLLECTIVES, Cut, Layout, count, match, out_of_place
+
+each_algorithm = pytest.mark.parametrize(("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS)
+GRAIN = 32
+"""Elements of four bytes in a grain: units of whole grains divide evenly."""
+ALL_REDUCE = COLLECTIVES["all_reduce"]
+
+
+def evenly_cut(case, grains: int = 1) -> Cut:
+    """Return a cut of a case into units of so many grains in each lane."""
+    units, lanes = case.slices[0].units, len(case.slices)
+    elements = grains * GRAIN * lanes * (units if case.promise.collective.units == "free" else 1)
+    return Cut(case.promise, elements, units, lanes, 4)
+
+
+@each_algorithm
+@pytest.mark.parametrize("p", range(1, 18))
+def test_it_costs_what_it_declares(collective, algorithm, p):
+    if algorithm.cost is None:
+        return
+    cost, found = algorithm.cost(p), list(cases(collective, algorithm, places(algorithm, p)))
+    for case in found if p < 6 else found[:1]:
+        for grains, in_place in zip((1, 3), case.placements, strict=False):
+            cut = evenly_cut(case, grains)
+            size = case.promise.bytes(cut.count, cut.itemsize)
+            placed = case.slices if in_place else [out_of_place(case.promise, each) for each in case.slices]
+            counts = count(placed, cut)
+            assert counts.rounds == cost.rounds
+            assert counts.critical_bytes == round(cost.sent * size)
+            assert counts.critical_reduced == round(cost.reduced * size)
+
+
+def least_bytes(case, cut: Cut) -> int:
+    """Return the bytes that go from a rank to another at the least.
+
+    Of every unit: to fold n contributions into one takes n - 1 messages; then each rank that is to have the result, but
+    the one where it came about, needs a message.
+    """
+    wanted = defaultdict(set)
+    for me in range(case.promise.p):
+        for unit in case.promise.target(me, cut.units):
+            wanted[frozenset(case.promise.result(me, unit))].add(me)
+    unequal, elements = case.promise.blocks(cut.count), 0
+    for contributions, targets in wanted.items():
+        origins = {origin for origin, _ in contributions}
+        length = cut.count // cut.units if case.promise.collective.units == "free" else cut.count
+        if unequal is not None:
+            length = sum(int(unequal[origin, unit]) for origin, unit in contributions)
+        elements += length * (len(origins) - 1 + len(targets) - bool(origins & targets))
+    return elements * cut.itemsize
+
+
+@each_algorithm
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 5, 8, 13])
+def test_it_moves_no_less_than_its_collective_takes_at_the_least(collective, algorithm, p):
+    for case in cases(collective, algorithm, places(algorithm, p)):
+        cut = evenly_cut(case)
+        sent = count([out_of_place(case.promise, each) for each in case.slices], cut).sent
+        assert sent[:, 1:].sum() >= least_bytes(case, cut)
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 5, 8, 13])
+@pytest.mark.parametrize("collective", COLLECTIVES.values(), ids=COLLECTIVES)
+def test_some_algorithm_of_every_collective_but_the_barrier_moves_no_more_than_the_least(collective, p):
+    counted = [
+        (count(case.slices, evenly_cut(case)).sent[:, 1:].sum(), least_bytes(case, evenly_cut(case)))
+        for algorithm in collective.algorithms.values()
+        if not algorithm.floor
+        for case in cases(collective, algorithm, places(algorithm, p))
+    ]
+    assert counted
+    assert collective.token or any(sent == least for sent, least in counted)
+
+
+@pytest.mark.parametrize("layout", [Layout.of(4, 2), Layout.of(4, 1), Layout((0, 1, 0, 1))])
+def test_wire_bytes_of_a_ring_are_those_of_the_links_between_nodes(layout):
+    (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("ring"), layout)
+    crossing = sum(a != b for a, b in pairwise((*layout.node, layout.node[0])))
+    assert count(case.slices, evenly_cut(case)).wire_bytes == crossing * 6 * 128
+
+
+def test_wire_bytes_of_recursive_doubling_are_those_of_the_distances_between_nodes():
+    (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("recursive_doubling"), Layout.of(4, 2))
+    assert count(case.slices, evenly_cut(case)).sent.tolist() == [[0, 512, 512, 0]] * 4
+
+
+@pytest.mark.parametrize(("nodes", "ranks"), [(n, m) for n in range(1, 5) for m in range(1, 9)])
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_between_nodes_hierarchical_sends_a_share_of_the_vector_for_each_local_rank(nodes, ranks, cyclic):
+    p = nodes * ranks
+    layout = Layout(tuple(me % nodes if cyclic else me // ranks for me in range(p)))
+    (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("hierarchical"), layout)
+    case.prove()
+    cut = evenly_cut(case)
+    sent = count(case.slices, cut).sent
+    size = case.promise.bytes(cut.count, cut.itemsize)
+    assert (sent[:, 2:].sum(axis=1) * nodes * ranks == 2 * (nodes - 1) * size).all()
+    assert (sent[:, 1] * ranks == 2 * (ranks - 1) * size).all()
+
+
+def test_between_racks_hierarchical_sends_a_share_for_each_rank_of_a_rack():
+    layout = Layout((0, 0, 1, 1, 2, 2, 3, 3), rack=(0, 0, 0, 0, 1, 1, 1, 1))
+    for levels, inside_the_rack, between in ((3, 2 * 1 / 2 / 2, 2 * 1 / 2 / 4), (2, None, None), (1, None, None)):
+        (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("hierarchical"), layout, levels=levels)
+        cut = evenly_cut(case)
+        sent, size = count(case.slices, cut).sent, case.promise.bytes(cut.count, cut.itemsize)
+        if levels == 3:
+            assert sent.tolist() == [[0, size, inside_the_rack * size, between * size]] * 8
+        else:
+            assert sent[:, 3].sum() > 8 * (2 * 1 / 2 / 4) * size - 1
+
+
+@pytest.mark.parametrize(("radix", "depth"), [(radix, depth) for radix in (2, 4, 8) for depth in (1, 2)])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 32])
+def test_a_worker_below_switches_sends_its_vector_once_and_receives_the_sum_once(workers, radix, depth):
+    algorithm = ALL_REDUCE.algorithm("sharp_emulated")
+    levels, level = 0, workers
+    switches = []
+    while level > 1 or levels < depth:
+        level, levels = -(-level // radix), levels + 1
+        switches.append(level)
+    needed = sum(switches)
+    assert "an aggregator for every `radix`" in algorithm.unmet(
+        Layout.of(workers, aggregators=needed - 1), radix=radix, depth=depth
+    )
+    for spare in (0, 3):
+        layout = Layout.of(workers, aggregators=needed + spare)
+        (case,) = cases(ALL_REDUCE, algorithm, layout, radix=radix, depth=depth)
+        case.prove()
+        cut = evenly_cut(case)
+        counts, size = count(case.slices, cut), case.promise.bytes(cut.count, cut.itemsize)
+        assert (counts.sent[:workers].sum(axis=1) == size).all()
+        assert (counts.messages[:workers].sum(axis=1) == 1).all()
+        received = defaultdict(int)
+        for moment in match(case.slices[0]):
+            for m in moment.landed:
+                for me, nbytes in zip(m.target, cut.lengths(0, m.landed, m.target) * 4, strict=True):
+                    received[int(me)] += int(nbytes)
+        assert [received[me] for me in range(workers)] == [size] * workers
+        assert counts.rounds == 2 * levels
+        assert counts.messages[workers : workers + needed].sum() == workers + 2 * (needed - 1)
+        assert not counts.messages[workers + needed :].any()
+
+
+@pytest.mark.parametrize("radix", [-1, 0, 1])
+def test_a_switch_for_one_worker_is_no_tree(radix):
+    reason = ALL_REDUCE.algorithm("sharp_emulated").unmet(Layout.of(4, aggregators=AGGREGATORS), radix=radix)
+    assert "2 or more" in reason
+
+
+@pytest.mark.parametrize("p", [*range(1, 34), 64, 100, 128, 129])
+def test_the_two_trees_are_as_deep_as_the_logarithm_and_no_rank_of_an_even_number_is_inside_both(p):
+    (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("double_binary_tree"), Layout.of(p))
+    inner = []
+    for schedule in case.slices:
+        matched = [m for moment in match(schedule) for m in moment.landed]
+        inner.append({int(me) for m in matched if m.own is not None for me in m.target})
+        assert sum(len(m.target) for m in matched) == 2 * (p - 1)  # of a tree: up and down every edge
+    both = inner[0] & inner[1]
+    assert len(both) <= p % 2
+    counts = count(case.slices, evenly_cut(case))
+    assert counts.rounds <= 2 * p.bit_length()
+    assert p <= 2 or counts.messages.sum(axis=1).max() <= 6

@@ -1,0 +1,41 @@
+"""The table of contents names every page, and every page is one that can be read."""
+
+import ast
+import re
+from pathlib import Path
+from statistics import median
+
+import pytest
+from schedules import ALGORITHMS
+
+import hpccoll.algorithms
+
+PAGES = {path.stem: path for path in Path(hpccoll.algorithms.__file__).parent.glob("*.py") if path.stem != "__init__"}
+each_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+
+
+def test_the_table_of_contents_names_every_page():
+    assert set(hpccoll.algorithms.__all__) == set(PAGES)
+    assert list(hpccoll.algorithms.__all__) == sorted(PAGES)
+
+
+def test_every_page_registers_an_algorithm_and_every_algorithm_comes_from_a_page():
+    written = {algorithm.program.__module__ for _, algorithm in ALGORITHMS.values()}
+    assert written == {f"hpccoll.algorithms.{page}" for page in PAGES}
+
+
+@each_page
+def test_a_page_begins_with_a_sentence_and_says_its_cost_and_its_source(page):
+    text = ast.get_docstring(ast.parse(page.read_text()))
+    title, _, body = text.partition("\n\n")
+    assert re.fullmatch(r"[A-Z][^:.]*: [^:]+\.", " ".join(title.split())), title
+    assert len(title.splitlines()) == 1
+    assert re.search(r"^Cost(:| of )", body, re.MULTILINE), "no line says what it costs"
+    assert re.search(r"\((19|20)\d\d\)|https://", body.rpartition("Cost")[2]), "no source, with its year or address"
+    assert re.search(r"^ {4}rank +0 ", body, re.MULTILINE), "no picture of its steps"
+
+
+def test_a_page_is_short():
+    lines = [len(page.read_text().splitlines()) for page in PAGES.values()]
+    assert median(lines) < 60
+    assert max(lines) <= 100

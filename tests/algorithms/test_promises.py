@@ -1,0 +1,113 @@
+"""Every algorithm in the table of contents keeps the promise of its collective, whoever calls it and from wherever."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schedules import AGGREGATORS, ALGORITHMS, cases, places, variants
+
+from hpccoll.errors import BadInputError
+from hpccoll.schedule import Layout, ScheduleError, prove
+
+each_algorithm = pytest.mark.parametrize(("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS)
+EVERY_P = [*range(1, 18), 32]
+HOMES = [
+    Layout.of(4, 2),
+    Layout.of(6, 2),
+    Layout.of(7, 3),
+    Layout.of(8, 2),
+    Layout((0, 1, 0, 1, 2)),
+    Layout((0, 1, 0, 1, 0, 1)),
+    Layout((0, 0, 1, 1, 2, 2, 3, 3), rack=(0, 0, 0, 0, 1, 1, 1, 1)),
+]
+
+
+@each_algorithm
+@pytest.mark.parametrize("p", EVERY_P)
+def test_it_keeps_the_promise_to_every_root_and_peer_in_place_and_out_of_place(collective, algorithm, p):
+    for case in cases(collective, algorithm, places(algorithm, p)):
+        case.prove()
+
+
+@each_algorithm
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 5, 8, 13])
+def test_aggregators_beside_the_workers_have_nothing_to_do_unless_it_speaks_for_them(collective, algorithm, p):
+    for case in cases(collective, algorithm, Layout.of(p, aggregators=AGGREGATORS)):
+        case.prove()
+        busy = [me for one in case.slices for me in range(p, p + AGGREGATORS) if list(one.steps(me))]
+        assert bool(busy) == algorithm.aggregates
+
+
+@each_algorithm
+def test_it_runs_somewhere_and_says_why_it_does_not_elsewhere(collective, algorithm):
+    reasons = [algorithm.unmet(places(algorithm, p)) for p in EVERY_P]
+    assert None in reasons
+    assert next(cases(collective, algorithm, places(algorithm, 4)), None)
+    assert all(reason is None or reason.startswith(f"{algorithm.name} needs ") for reason in reasons)
+    if algorithm.aggregates:
+        assert "aggregator" in algorithm.unmet(Layout.of(4))
+
+
+@each_algorithm
+@pytest.mark.parametrize("layout", HOMES, ids=lambda layout: "".join(map(str, layout.node)))
+def test_it_keeps_the_promise_wherever_the_ranks_are(collective, algorithm, layout):
+    for case in cases(collective, algorithm, layout):
+        case.prove()
+
+
+@each_algorithm
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=8))
+def test_on_any_layout_it_says_what_it_lacks_or_keeps_the_promise(collective, algorithm, homes):
+    for case in cases(collective, algorithm, Layout(*map(tuple, zip(*homes, strict=True)))):
+        case.prove()
+
+
+@each_algorithm
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=10), st.integers(2, 4))
+def test_on_racks_of_whole_nodes_it_says_what_it_lacks_or_keeps_the_promise(collective, algorithm, node, nodes):
+    for case in cases(collective, algorithm, Layout(tuple(node), tuple(one // nodes for one in node))):
+        case.prove()
+
+
+@each_algorithm
+@pytest.mark.parametrize(
+    "layout",
+    [*(Layout.of(p) for p in (1, 2, 3, 5)), *HOMES, Layout.of(4, aggregators=6), Layout.of(8, aggregators=8)],
+    ids=lambda layout: f"{''.join(map(str, layout.node))}+{layout.aggregators}",
+)
+def test_with_any_parameters_it_says_what_it_needs_or_keeps_the_promise(collective, algorithm, layout):
+    if not algorithm.parameters:
+        return
+    for parameters in variants(algorithm, layout):
+        case = next(cases(collective, algorithm, layout, **parameters))
+        case.prove()
+
+
+@each_algorithm
+def test_a_parameter_that_names_no_algorithm_is_answered_with_the_choices(collective, algorithm):
+    for name, default in algorithm.parameters.items():
+        if isinstance(default, str):
+            with pytest.raises(BadInputError, match="'no_such' is not valid: choose from "):
+                algorithm.unmet(Layout.of(4), **{name: "no_such"})
+            with pytest.raises(BadInputError, match="'no_such' is not valid: choose from "):
+                list(cases(collective, algorithm, Layout.of(4), **{name: "no_such"}))
+
+
+@each_algorithm
+def test_nothing_done_is_less_than_what_its_collective_promises(collective, algorithm):
+    if algorithm.floor:
+        with pytest.raises(ScheduleError, match="ends without"):
+            prove(collective.promise(2), algorithm.slices(Layout.of(2)))
+
+
+@each_algorithm
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_a_floor_sends_nothing_and_leaves_the_buffer_as_it_was(collective, algorithm, p):
+    if algorithm.floor:
+        for schedule in algorithm.slices(Layout.of(p)):
+            assert not any(step.actions for me in range(p) for step in schedule.steps(me))
+            assert not list(schedule.steps(np.arange(p)))
+        for case in cases(collective, algorithm, Layout.of(p)):
+            case.prove()
