@@ -10,7 +10,7 @@ from functools import reduce
 import numpy as np
 
 from hpccoll.measure.check import Check
-from hpccoll.measure.payload import TURNS, Payload, bits
+from hpccoll.measure.payload import TURNS, Payload, bits, joined
 from hpccoll.schedule import DTYPES, REDUCTIONS, collective
 from hpccoll.schedule.cut import GRAIN
 
@@ -63,8 +63,8 @@ class Setting:
     @classmethod
     def of(cls, op: str, dtype: str, p: int) -> "Setting":
         count = PARTS * GRAIN // np.dtype(dtype).itemsize
-        payload = Payload(collective("all_reduce"), REDUCTIONS[op], np.dtype(dtype), count, p, me=p - 1, turn=1)
-        return cls(payload, payload.expected(in_place=False))
+        payload = Payload(collective("all_reduce").promise(p), REDUCTIONS[op], np.dtype(dtype), count, me=p - 1, turn=1)
+        return cls(payload, joined(payload.expected(in_place=False), payload.dtype))
 
     @property
     def grain(self) -> int:
@@ -73,7 +73,9 @@ class Setting:
     def counted(self, origin: int, times: int) -> np.ndarray:
         payload = self.payload
         sources = (
-            replace(payload, me=me).source() for me in range(payload.p) for _ in range(times if me == origin else 1)
+            joined(replace(payload, me=me).source(), payload.dtype)
+            for me in range(payload.p)
+            for _ in range(times if me == origin else 1)
         )
         folded = reduce(payload.reduction.fold, sources).copy()
         payload.reduction.scale(folded, payload.p)
@@ -110,11 +112,11 @@ def one_ulp_off(s: Setting) -> Iterator[np.ndarray]:
 
 
 def stale(s: Setting) -> Iterator[np.ndarray]:
-    yield replace(s.payload, turn=0).expected(in_place=False)
+    yield joined(replace(s.payload, turn=0).expected(in_place=False), s.payload.dtype)
 
 
 def another_seed(s: Setting) -> Iterator[np.ndarray]:
-    yield replace(s.payload, seed=2).expected(in_place=False)
+    yield joined(replace(s.payload, seed=2).expected(in_place=False), s.payload.dtype)
 
 
 def displaced_one(s: Setting) -> Iterator[np.ndarray]:
@@ -144,7 +146,7 @@ def shares(setting: Setting, fault: Fault) -> tuple[float, float]:
     """Return the least share of parts, and of elements, in which the check sees a fault."""
     dst = np.empty_like(setting.right)
     # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
-    check = Check(replace(setting.payload, turn=0), np.empty_like(dst), dst, in_place=False)
+    check = Check(replace(setting.payload, turn=0), np.empty_like(dst), dst, dst, in_place=False)
     check.reset()
     np.copyto(dst, setting.right)
     assert check.wrong() == 0

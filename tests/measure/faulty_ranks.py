@@ -33,14 +33,14 @@ def run_wrong(self):
 @all_reduce("short")
 def short(layout, me):
     """The ring without its last step."""
-    yield from islice(ring.program(layout, me), 2 * layout.workers - 3)
+    yield from islice(ring.schedule(layout).steps(me), 2 * layout.workers - 3)
 
 
 @all_reduce("unpaired")
 def unpaired(layout, me):
     """A ring of which rank 1 does nothing."""
     if me != 1:
-        yield from ring.program(layout, me)
+        yield from ring.schedule(layout).steps(me)
 
 
 MpiPlan._run_one = run_wrong

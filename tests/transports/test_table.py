@@ -1,0 +1,193 @@
+"""The whole table under real MPI: every collective by every algorithm of the catalogue, the library's own included.
+
+The cases are drawn from the catalogue, so that another algorithm, or another parameter of one, is tested at once. Each
+launch is one job of ``hpccoll run``; what must not run there is skipped, for the reason that ``unmet`` gives.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import count, product
+from pathlib import Path
+
+import pytest
+
+from hpccoll.case import Case, Effort, Job
+from hpccoll.errors import BadInputError
+from hpccoll.measure.catalogue import NATIVE, known_parameters, placements, unmet
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
+from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.store import hdf5
+
+PAIRS = Path(__file__).with_name("paired_ranks.py")
+EFFORT = Effort(warmup=1, min_iterations=3, max_iterations=3)
+SMALL, LARGE = 48, 100_003
+CUT = {"channels": 3, "window": 2}
+NUMBER = 2
+"""What to try for a parameter that is a number."""
+
+pytestmark = pytest.mark.mpi
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Ranks of one job.
+
+    Args:
+        workers: that contribute.
+        aggregators: ranks beside them.
+        paired: whether ranks 0 and 1 take themselves for a node, 2 and 3, and so on; else all are on one.
+        whole: whether all sizes, and the first and the last root; else one size, and the last.
+        varied: whether with other parameters, too.
+        only_aggregating: whether only algorithms that aggregators have a part in.
+    """
+
+    workers: int
+    aggregators: int = 0
+    paired: bool = False
+    whole: bool = True
+    varied: bool = False
+    only_aggregating: bool = False
+
+    def __str__(self):
+        nodes = self.layout.nodes
+        return f"{nodes}x{self.workers // nodes}+{self.aggregators}"
+
+    @property
+    def processes(self):
+        return self.workers + self.aggregators
+
+    @property
+    def layout(self):
+        node = tuple(me // 2 if self.paired else 0 for me in range(self.processes))
+        return Layout(node, aggregators=self.aggregators)
+
+
+LAUNCHES = (
+    Launch(2),
+    Launch(3),
+    Launch(4, paired=True, varied=True),
+    Launch(6, paired=True, whole=False),
+    Launch(3, 1, whole=False),
+    Launch(4, 3, varied=True, only_aggregating=True),
+)
+
+
+def roots(family, launch):
+    last = launch.workers - 1
+    return ((0, last) if launch.whole else (last,)) if family.rooted else (None,)
+
+
+def sizes(family, launch):
+    """Return sizes S, each with whether it is cut into channels."""
+    if family.token:
+        return ((SMALL, False),)  # its size is its own
+    return ((SMALL, False), (LARGE, True)) if launch.whole else ((LARGE, True),)
+
+
+def arguments(family, root, p):
+    """Yield what a call can be told beside its root."""
+    yield {}
+    if "traffic" in family.arguments:
+        yield from ({"traffic": pattern} for pattern in PATTERNS if pattern != family.arguments["traffic"])
+    if "peer" in family.arguments:
+        yield {"peer": (root + 1) % p}
+
+
+def calls(family, algorithm, launch):
+    """Yield cases of one algorithm with its defaults: sizes, types, roots, arguments and placements."""
+    knows = known_parameters(family.name, algorithm)
+    cut = {name: value for name, value in CUT.items() if name in knows}
+    ops = [*REDUCTIONS] if family.reduces else [None]
+    turn = count(len(family.name) + len(algorithm))  # so that all dtypes and ops come up
+    for (size, in_channels), root in product(sizes(family, launch), roots(family, launch)):
+        for told in arguments(family, root, launch.workers):
+            for in_place in placements(family.name, algorithm, (False, True)):
+                number = next(turn)
+                yield Case(
+                    collective=family.name, algorithm=algorithm, dtype=DTYPES[number % len(DTYPES)],
+                    op=ops[number // 2 % len(ops)], bytes=size, in_place=in_place, root=root,
+                    params={**(cut if in_channels else {}), **told},
+                )  # fmt: skip
+
+
+def values(default):
+    """Return what to try for a parameter: numbers, or names of algorithms."""
+    if isinstance(default, int):
+        return sorted({default, NUMBER})
+    return sorted({name for family in COLLECTIVES.values() for name in family.algorithms})
+
+
+def variants(family, algorithm, layout):
+    """Yield cases for all values of the algorithm's own parameters, together, that make sense to it."""
+    own = family.algorithm(algorithm).parameters
+    for chosen in product(*map(values, own.values())):
+        params = dict(zip(own, chosen, strict=True))
+        case = Case(
+            collective=family.name, algorithm=algorithm, dtype="int32", op="sum" if family.reduces else None,
+            bytes=LARGE, params=params,
+        )  # fmt: skip
+        try:
+            unmet(case, layout)
+        except BadInputError:  # no algorithm that it can be made of
+            continue
+        if params != own:
+            yield case
+
+
+@cache
+def cases(launch):
+    made = []
+    for family in COLLECTIVES.values():
+        for algorithm in (*family.algorithms, NATIVE):
+            aggregates = algorithm != NATIVE and family.algorithm(algorithm).aggregates
+            if launch.only_aggregating and not aggregates:
+                continue
+            made += calls(family, algorithm, launch)
+            if launch.varied and algorithm != NATIVE:
+                made += variants(family, algorithm, launch.layout)
+    return tuple({case.id: case for case in made}.values())
+
+
+@pytest.fixture(scope="module")
+def outcomes(mpiexec, tmp_path_factory):
+    """What became of every case of a launch, by its id."""
+
+    @cache
+    def outcomes(launch):
+        here = tmp_path_factory.mktemp("table")
+        job = Job(
+            name="table", ranks=launch.workers, nodes=launch.layout.nodes, aggregators=launch.aggregators,
+            effort=EFFORT, cases=cases(launch),
+        )  # fmt: skip
+        (here / "job.json").write_text(job.to_json())
+        program = [PAIRS] if launch.paired else ["-m", "hpccoll", "run"]
+        ended = mpiexec(
+            launch.processes, *program, "--job", here / "job.json", "--out", here / "F.h5", "--exit-zero", timeout=150
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        ((_, done),) = hdf5.read(here / "F.h5").attempts
+        return {outcome.case.id: outcome for outcome in done}
+
+    return outcomes
+
+
+@pytest.mark.parametrize("launch", LAUNCHES, ids=str)
+def test_every_case_is_right_or_skipped_for_the_reason_that_the_catalogue_gives(launch, outcomes):
+    found = outcomes(launch)
+    assert found.keys() == {case.id for case in cases(launch)}
+    reasons = {case.id: unmet(case, launch.layout) for case in cases(launch)}
+    assert {name: (o.status, o.reason) for name, o in found.items()} == {
+        name: ("skipped" if reason else "ok", reason) for name, reason in reasons.items()
+    }
+    ran = [outcome for outcome in found.values() if outcome.status == "ok"]
+    bufferless = {("barrier", NATIVE)}
+    assert {(o.case.collective, o.case.algorithm) for o in ran if o.wrong is None} <= bufferless
+    assert {o.wrong for o in ran} <= {0, None}
+
+
+def test_every_algorithm_of_the_catalogue_has_run(outcomes):
+    ran = {
+        (outcome.case.collective, outcome.case.algorithm)
+        for launch in LAUNCHES for outcome in outcomes(launch).values() if outcome.status == "ok"
+    }  # fmt: skip
+    assert ran == {(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)}
