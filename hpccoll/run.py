@@ -95,7 +95,9 @@ def job_of(arguments: argparse.Namespace, shape: Shape) -> Job:
     aggregators = _whole("--aggregators", arguments.aggregators, 0)
     if aggregators >= shape.ranks:
         raise BadInputError("--aggregators", aggregators, f"fewer than the {shape.ranks} ranks: the others work")
-    asked = arguments.algorithms or (DEFAULT if arguments.collective == "all_reduce" else ALL)
+    asked = arguments.algorithms
+    if asked is None:
+        asked = DEFAULT if arguments.collective == "all_reduce" else ALL
     algorithms = algorithms_of(family.name) if asked == ALL else asked.split(",")
     cases = (
         Case(
@@ -163,7 +165,7 @@ def _parameter(text: str) -> tuple[str, int | str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise BadInputError("--param", text, "a name and a value, such as channels=4")
-    return name, int(value) if value.isdecimal() else value
+    return name, int(value) if value.removeprefix("-").isdecimal() else value
 
 
 def _rank() -> int:

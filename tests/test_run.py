@@ -8,11 +8,18 @@ import pytest
 from commands import inside, outside
 
 from hpccoll.case import Effort, Job, Shape
-from hpccoll.run import job_of, parser
+from hpccoll.measure.catalogue import NATIVE, algorithms_of, check_case, placements
+from hpccoll.run import _shape, job_of, parser
+from hpccoll.schedule import COLLECTIVES
 
 
 def job(*arguments, ranks=2, nodes=1):
     return job_of(parser().parse_args(arguments), Shape(nodes, ranks))
+
+
+def one_size(*arguments, **more):
+    """Return the cases at one size."""
+    return job("-b", "4K", "-e", "4K", *arguments, **more).cases
 
 
 def test_sizes_rise_by_the_factor_up_to_the_end():
@@ -32,6 +39,67 @@ def test_what_is_named_twice_is_measured_once():
 def test_parameters_are_of_schedules_and_not_of_the_library():
     cases = job("-a", "ring,native", "-b", "8", "-e", "8", "--in-place", "--param", "channels=4").cases
     assert {case.algorithm: case.params for case in cases} == {"ring": {"channels": 4}, "native": {}}
+
+
+def test_a_parameter_goes_to_every_algorithm_that_knows_it():
+    cases = one_size("-a", "all", "--in-place", "--param", "radix=2", "--param", "channels=4")
+    assert [case.algorithm for case in cases if "radix" in case.params] == ["sharp_emulated"]
+    assert [case.algorithm for case in cases if "channels" not in case.params] == [NATIVE]
+
+
+def test_an_argument_of_a_collective_goes_to_the_library_too():
+    cases = one_size("-c", "all_to_all_v", "--param", "traffic=random")
+    assert len(cases) > 1
+    assert [dict(case.params) for case in cases] == [{"traffic": "random"}] * len(cases)
+    cases = one_size("-c", "send_recv", "--param", "peer=-2")
+    assert {case.params["peer"] for case in cases} == {-2}
+
+
+def test_all_are_the_algorithms_of_the_collective_and_the_library_without_the_floor():
+    cases = one_size("-a", "all", "--in-place")
+    floors = {name for name, algorithm in COLLECTIVES["all_reduce"].algorithms.items() if algorithm.floor}
+    assert floors
+    assert {case.algorithm for case in cases} == {*COLLECTIVES["all_reduce"].algorithms, NATIVE} - floors
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_every_collective_is_measured_with_all_it_has_and_no_case_twice(name):
+    cases = one_size("-c", name, *(["-a", "all"] if name == "all_reduce" else []))
+    assert tuple(dict.fromkeys(case.algorithm for case in cases)) == algorithms_of(name)
+    assert len({case.id for case in cases}) == len(cases)
+    family = COLLECTIVES[name]
+    assert {case.op for case in cases} == {"sum" if family.reduces else None}
+    assert {case.root for case in cases} == {0 if family.rooted else None}
+    for case in cases:
+        check_case(case)
+
+
+def test_a_root_is_that_of_every_case():
+    assert {case.root for case in one_size("-c", "broadcast", "-r", "1")} == {1}
+
+
+def test_a_barrier_has_one_size():
+    assert len({case.bytes for case in job("-c", "barrier").cases}) == 1
+
+
+def test_aggregators_are_the_last_of_the_ranks():
+    with_one = job("--aggregators", "1", ranks=4)
+    assert (with_one.ranks, with_one.aggregators, with_one.shapes) == (3, 1, (Shape(1, 3, 1),))
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "words"),
+    [
+        ("4x2", Shape(4, 8), "8 ranks on 4 nodes"),
+        ("1x4+1", Shape(1, 4, 1), "4 ranks and 1 aggregator on 1 node"),
+        ("2x3+2", Shape(2, 6, 2), "6 ranks and 2 aggregators on 2 nodes"),
+    ],
+)
+def test_a_shape_says_nodes_ranks_on_each_and_aggregators(text, shape, words):
+    assert _shape(text) == shape
+    assert (str(shape), shape.words) == (text, words)
+    assert shape.processes == shape.ranks + shape.aggregators
+    assert shape.ranks_per_node * shape.nodes == shape.processes
 
 
 def test_a_number_of_iterations_is_exact_and_a_time_is_not():
@@ -78,7 +146,21 @@ BAD = {
     "a seed in words": (["--seed", "x"], ["--seed", "'x'"]),
     "a root where there is none": ([*SMALL, "-r", "0"], ["root", "0", "all_reduce has no root"]),
     "a parameter without a value": (["--param", "channels"], ["--param", "'channels'", "channels=4"]),
-    "unknown parameter": ([*SMALL, "--param", "chanels=2"], ["parameter of ring", "'chanels'", "channels, window"]),
+    "unknown parameter": ([*SMALL, "--param", "chanels=2"], ["parameter", "'chanels'", "channels, window"]),
+    "an unknown argument": (
+        ["-c", "send_recv", "--param", "pear=1"],
+        ["parameter", "'pear'", "channels, peer, window"],
+    ),
+    "unknown traffic": (
+        ["-c", "all_to_all_v", "--param", "traffic=rush"],
+        ["traffic", "'rush'", "uniform, zipf, random", "*.csv"],
+    ),
+    "a parameter of another algorithm": ([*SMALL, "--param", "radix=2"], ["parameter", "'radix'", "channels, window"]),
+    "a root in words": (["-c", "broadcast", "-r", "last"], ["-r", "'last'", "from 0 up"]),
+    "a negative root": (["-c", "broadcast", "-r", "-1"], ["-r"]),
+    "nothing but aggregators": ([*SMALL, "--aggregators", "1"], ["--aggregators", "1", "fewer than the 1 ranks"]),
+    "aggregators in words": ([*SMALL, "--aggregators", "x"], ["--aggregators", "'x'", "from 0 up"]),
+    "fewer aggregators": ([*SMALL, "--shape", "1x1+1"], ["launch", "1 ranks: 1 on", "1 rank and 1 aggregator on 1"]),
     "no channels": ([*SMALL, "--param", "channels=0"], ["parameter channels", "0", "from 1 up"]),
     "no such job file": (["--job", "nope.json"], ["--job", "nope.json", "No such file"]),
     "a job file that is none": (["--job", "text.json"], ["--job", "text.json", "hpccoll plan"]),
@@ -166,6 +248,44 @@ def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp
     assert said.code == 0, said.err
     assert said.out.count("skipped: bytes: '100 TiB' is not valid") == 2
     assert (tmp_path / "a.h5").exists()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["-c", "broadcast", "-r", "7"], "root: 7 is not valid: a rank of 2"),
+        (["-c", "send_recv", "--param", "peer=5"], "peer: 5 is not valid: a rank of 2 that is not the root, 0"),
+        (["-c", "bidirectional", "-r", "1"], "peer: -1 is not valid: a rank of 2 that is not the root, 1"),
+        (["-a", "sharp_emulated"], "sharp_emulated needs an aggregator for every"),
+    ],
+)
+def test_what_does_not_fit_the_ranks_is_a_skipped_row_with_the_reason(arguments, reason):
+    said = outside("run", *SMALL[2:], *arguments, launcher=["mpiexec", "-n", "2"])
+    assert (said.code, said.err) == (0, "")
+    rows = [line for line in said.out.splitlines() if not line.startswith("#")]
+    assert rows
+    assert not [row for row in rows if f"skipped: {reason}" not in row], said.out
+
+
+@pytest.mark.mpi
+def test_a_broadcast_from_rank_1_is_measured():
+    said = outside("run", "-c", "broadcast", "-r", "1", *SMALL[2:], launcher=["mpiexec", "-n", "2"])
+    assert (said.code, said.err) == (0, "")
+    rows = [line for line in said.out.splitlines() if not line.startswith("#")]
+    assert len(rows) == sum(len(placements("broadcast", own, (False, True))) for own in algorithms_of("broadcast"))
+    assert not [row for row in rows if "skipped" in row or "wrong:" in row], said.out
+
+
+@pytest.mark.mpi
+def test_ranks_that_aggregate_are_asked_for_and_are_there():
+    said = outside(
+        "run", "-a", "sharp_emulated", *SMALL[2:], "--in-place", "--aggregators", "1", "--shape", "1x2+1",
+        launcher=["mpiexec", "-n", "3"],
+    )  # fmt: skip
+    assert (said.code, said.err) == (0, "")
+    assert "2 ranks and 1 aggregator on 1 node" in said.out
+    assert "skipped" not in said.out
 
 
 HELP = """

@@ -64,10 +64,17 @@ def algorithms_of(name: str) -> tuple[str, ...]:
 
 
 def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
-    """Return what a case may say beside its coordinates: arguments of the collective, parameters of the algorithm."""
+    """Return what a case may say beside its coordinates: arguments of the collective, parameters of the algorithm.
+
+    Raises:
+        BadInputError: for an algorithm that the collective has not.
+    """
     family = collective(name)
-    own = () if algorithm == NATIVE else (*PLAN_PARAMETERS, *family.algorithm(algorithm).parameters)
-    return (*family.arguments, *own)
+    if algorithm == NATIVE:
+        return (*family.arguments,)
+    if algorithm not in family.algorithms:
+        raise BadInputError("algorithm", algorithm, (*family.algorithms, NATIVE))
+    return (*family.arguments, *PLAN_PARAMETERS, *family.algorithms[algorithm].parameters)
 
 
 def shared(
