@@ -11,7 +11,7 @@ At 2 nodes of 2 ranks, who has folded what of either half of the vector:
 
 The ranks of a node together send no more through its port than one rank would in a ring of nodes; a flat ring whose
 neighbours are on other nodes sends as many times as much as a node has ranks. With racks, what is between the nodes is
-done in the same way again: inside the racks, then between them. Nodes have equally many ranks, racks equally many nodes.
+done in the same way again: inside the racks, then between them. Nodes need equally many ranks, racks as many nodes.
 
 Cost: with rings, m ranks a node and n nodes, 2 (m - 1 + n - 1) alpha; inside 2 (m - 1)/m S beta for each rank, and
 between the nodes 2 (n - 1)/n S/m beta, the two with a beta of their own.
