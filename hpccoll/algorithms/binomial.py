@@ -19,8 +19,6 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from hpccoll.schedule import (
     Cost,
     Index,
@@ -34,6 +32,7 @@ from hpccoll.schedule import (
     broadcast,
     dst,
     gather,
+    minimum,
     only,
     reduce,
     reverse,
@@ -68,8 +67,8 @@ def binomial_scatter(layout: Layout, me: Index) -> Iterator[Step]:
         distance = 1 << k
         gives, gets = (me % (2 * distance) == 0) & (me + distance < p), me % (2 * distance) == distance
         yield Step(
-            Send(only(gives, me + distance), dst[me + distance : np.minimum(me + 2 * distance, p)]),
-            Receive(only(gets, me - distance), dst[me : np.minimum(me + distance, p)]),
+            Send(only(gives, me + distance), dst[me + distance : minimum(me + 2 * distance, p)]),
+            Receive(only(gets, me - distance), dst[me : minimum(me + distance, p)]),
         )
 
 

@@ -24,9 +24,22 @@ multiport message-passing systems, IEEE TPDS 8 (1997) 1143-1156.
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from hpccoll.schedule import Copy, Cost, Index, Layout, Part, Receive, Send, Step, all_gather, all_to_all, dst, tmp
+from hpccoll.schedule import (
+    Copy,
+    Cost,
+    Index,
+    Layout,
+    Part,
+    Receive,
+    Send,
+    Step,
+    all_gather,
+    all_to_all,
+    dst,
+    maximum,
+    minimum,
+    tmp,
+)
 
 
 def _rounds(p: int) -> int:
@@ -40,7 +53,7 @@ def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     def blocks(first: Index, n: int) -> Part:
         """Return n blocks from ``first`` on, which may wrap round."""
         first = first % p
-        return dst[first : np.minimum(first + n, p)] + dst[0 : np.maximum(first + n - p, 0)]
+        return dst[first : minimum(first + n, p)] + dst[0 : maximum(first + n - p, 0)]
 
     for k in range(_rounds(p)):
         distance = 1 << k

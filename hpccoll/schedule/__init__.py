@@ -28,7 +28,22 @@ from hpccoll.schedule.prove import prove
 from hpccoll.schedule.reduction import DTYPES, REDUCTIONS, Reduction
 from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, at_least, power_of_two
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import NONE, Copy, Index, Part, Receive, Reduce, Send, Step, dst, only, src, tmp
+from hpccoll.schedule.words import (
+    NONE,
+    Copy,
+    Index,
+    Part,
+    Receive,
+    Reduce,
+    Send,
+    Step,
+    dst,
+    maximum,
+    minimum,
+    only,
+    src,
+    tmp,
+)
 
 __all__ = [
     "COLLECTIVES",
@@ -70,6 +85,8 @@ __all__ = [
     "dst",
     "gather",
     "match",
+    "maximum",
+    "minimum",
     "nested",
     "on_power_of_two",
     "only",

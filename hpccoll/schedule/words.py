@@ -130,6 +130,10 @@ def only(condition: Truth, peer: Index) -> Index:
     return peer if condition else NONE
 
 
+minimum, maximum = np.minimum, np.maximum
+"""The lesser and the greater of two indices, of ints or of arrays alike."""
+
+
 def live(step: Step) -> Step:
     """Return a step of one rank without its messages to and from nobody, whose parts mean nothing."""
     return Step(*(action for action in step.actions if isinstance(action, Copy) or action.peer != NONE))

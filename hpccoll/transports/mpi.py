@@ -35,8 +35,8 @@ WIRE_UNIT, WIRE_CHANNELS = 1 << 17, 4
 SEGMENT, SEGMENTS = 1 << 17, 64
 """Bytes of a segment of a pipeline, and how many there are at most.
 
-4 MiB on 4 nodes with wires of 100 Mbit/s, in one piece and in 32 segments: a chain takes 1025 ms and 362 (at the wire it
-would be 341), a double binary tree 1549 and 717 (682); with a window of 2 the tree takes 1217, with 8 as long as with 4.
+4 MiB on 4 nodes with wires of 100 Mbit/s, in one piece and in 32 segments: a chain takes 1025 ms and 362 (at the wire
+341), a double binary tree 1549 and 717 (682); with a window of 2 the tree takes 1217 ms, with 8 as long as with 4.
 """
 
 
