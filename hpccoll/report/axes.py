@@ -6,11 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import altair as alt
 
-from hpccoll.report.groups import INK, Group
+from hpccoll.report.colours import INK
+from hpccoll.report.groups import Group
 from hpccoll.report.wires import rate_unit
 
 PAPER = "#ffffff"
 WHITE = "#fffffe"  # not PAPER, which turns black in the dark
+BLACK = "#1f2938"  # not INK, which turns white in the dark
+WIDTH = 780
+"""Pixels of all panels of a row in a picture; the page draws to its own width."""
 SIZE = "size (B, KiB, MiB)"
 SENT = "bytes that a node sends (S)"
 MUTED = "#5b6472"
@@ -86,25 +90,52 @@ def percent_axis(_values: Iterable[float]) -> alt.Y:
     return alt.Y("value:Q", title="parallel efficiency (%)", axis=axis, scale=alt.Scale(zero=True, nice=True))
 
 
-def series_colour(group: Group, present: Iterable[str], symbol: str) -> alt.Color:
-    """The colours of the series that are ``present``, in the order of the report, with a legend of ``symbol``."""
+def series_colour(group: Group, present: Iterable[str], symbol: str | None = None) -> alt.Color:
+    """The colours of the series that are ``present``, in the order of the report; ``symbol`` is the legend's."""
+    legend = alt.Legend(symbolType=symbol) if symbol else alt.Legend()
+    return alt.Color("series:N", scale=_scale(group.colours, present), legend=legend)
+
+
+def series_shape(group: Group, present: Iterable[str]) -> alt.Shape:
+    """The shapes of their marks; colours and shapes have one legend."""
+    return alt.Shape("series:N", scale=_scale(group.shapes, present), legend=alt.Legend())
+
+
+def _scale(looks: Mapping[str, str], present: Iterable[str]) -> alt.Scale:
     present = set(present)
-    domain = [name for name in group.colours if name in present]
-    scale = alt.Scale(domain=domain, range=[group.colours[name] for name in domain])
-    return alt.Color("series:N", scale=scale, legend=alt.Legend(symbolType=symbol))
+    domain = [name for name in looks if name in present]
+    return alt.Scale(domain=domain, range=[looks[name] for name in domain])
 
 
-def themed(chart: alt.TopLevelMixin, title: str, lines: Sequence[str]) -> dict[str, object]:
-    """Return ``chart`` as a Vega-Lite specification with its title, wrapped, and the theme of the report."""
+def themed(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], names: Iterable[str]) -> dict[str, object]:
+    """Return ``chart`` as a Vega-Lite specification with its title, wrapped, and the theme of the report.
+
+    A legend has as many columns as ``names`` leave room for; the page counts again, from the pixels of one.
+    """
     wrapped = [short for line in lines for short in textwrap.wrap(line, 104)]
     spec: dict[str, object] = chart.to_dict()
     spec["title"] = {"text": title, "subtitle": wrapped, "anchor": "start", "frame": "bounds", "offset": 12}
-    spec["config"] = _THEME
+    label = 40 + max(map(len, names)) * LETTER
+    spec["config"] = {**_THEME, "legend": {**_LEGEND, "columns": max(1, WIDTH // label)}}
+    spec["usermeta"] = {"label": label}
     spec["background"] = PAPER
     spec["padding"] = 12
     return spec
 
 
+LETTER = 7
+"""Pixels of a letter of a legend, about."""
+_LEGEND: Mapping[str, object] = {
+    "orient": "top",
+    "title": None,
+    "labelColor": INK,
+    "labelFontSize": 13,
+    "labelLimit": 320,
+    "symbolOpacity": 1,
+    "titleColor": MUTED,
+    "titleFontSize": 12,
+    "titleFontWeight": "normal",
+}
 _THEME: Mapping[str, object] = {
     "font": FONT,
     "view": {"stroke": None},
@@ -120,17 +151,6 @@ _THEME: Mapping[str, object] = {
         "titlePadding": 8,
     },
     "header": {"labelColor": INK, "labelFontSize": 13, "labelFontWeight": 600, "labelAnchor": "start"},
-    "legend": {
-        "orient": "top",
-        "title": None,
-        "labelColor": INK,
-        "labelFontSize": 13,
-        "labelLimit": 320,
-        "symbolOpacity": 1,
-        "titleColor": MUTED,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-    },
     "title": {
         "color": INK,
         "fontSize": 17,

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 import altair as alt
 
 from hpccoll.report import axes
+from hpccoll.report.colours import INK
 from hpccoll.report.compare import Contest, best_placements, contests, efficiencies, interval, seconds, strangers
-from hpccoll.report.groups import INK, Group
+from hpccoll.report.groups import Group
 from hpccoll.report.hosts import host_words
+from hpccoll.report.matrix import pair_rates, pair_times
+from hpccoll.report.pairs import extremes, lines
 from hpccoll.report.panels import (
     Chart,
     Datum,
@@ -23,7 +26,7 @@ from hpccoll.report.panels import (
     wire_rule,
 )
 from hpccoll.report.wires import HEADER_MODEL, per_node, share
-from hpccoll.units import format_seconds, format_size
+from hpccoll.units import format_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +35,27 @@ class Figure:
 
     Args:
         name: fit for a file name.
-        title: what it shows, with ``{unit}`` for ranks or nodes.
+        title: what it shows, with ``{unit}`` for ranks or nodes, ``{by}`` for them and the size, ``{least}`` and
+            ``{most}`` for the smallest and the largest size that pairs of ranks were measured at.
         caption: how to read it, with the definition of what is not measured directly.
         draw: the chart of a group, or None where the group has nothing to draw.
+        of_pairs: the caption where lines stand for many pairs of ranks, if it is another.
     """
 
     name: str
     title: str
     caption: str
     draw: Callable[[Group], Chart | None]
+    of_pairs: str = ""
+
+    def caption_of(self, group: Group) -> str:
+        """Return the caption for ``group``: lines that stand for pairs of ranks are read otherwise."""
+        return self.of_pairs if group.many_pairs and self.of_pairs else self.caption
 
     def specification(self, group: Group) -> dict[str, object] | None:
         """Return the Vega-Lite specification for ``group``, or None where there is nothing to draw."""
         chart = self.draw(group)
-        return axes.themed(chart, *self.heading(group)) if chart else None
+        return axes.themed(chart, *self.heading(group), [p.series for p in group.usable]) if chart else None
 
     def heading(self, group: Group) -> tuple[str, tuple[str, ...]]:
         """Return the title for ``group`` and the lines below it: what was measured where, what the marks mean."""
@@ -56,8 +66,12 @@ class Figure:
         hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
         joined = strangers(group.points)
         strange = f"launches on different hosts are joined: {host_words(joined)}" if joined else ""
-        lines = (*(f"{group.kind} on {name}" for name in where), group.setting, several, hollow, strange)
-        return f"{group.collective}: {self.title.format(unit=group.unit)}", tuple(filter(None, lines))
+        on = (f"{group.kind} on {name}" for name in where)
+        said = (*on, group.setting, *group.software, several, hollow, strange)
+        least, most = extremes(group)
+        by = f"{group.unit} and size" if group.sized else group.unit
+        title = self.title.format(unit=group.unit, by=by, least=least, most=most)
+        return f"{group.collective}: {title}", tuple(filter(None, said))
 
 
 def _crowded(group: Group) -> list[int]:
@@ -65,15 +79,24 @@ def _crowded(group: Group) -> list[int]:
 
 
 def time_against_size(group: Group) -> Chart | None:
-    return by_ranks(group, [datum(group, p, seconds(p), *interval(p)) for p in group.usable], axes.time_axis)
+    if not group.sized:
+        return None
+    data = [datum(group, p, seconds(p), *ends) | _range(ends) for p, ends in lines(group)]
+    return by_ranks(group, data, axes.time_axis)
+
+
+def _range(ends: tuple[float, float]) -> Datum:
+    """What a pointer over a line of many pairs of ranks is told."""
+    return {"range": " to ".join(map(format_seconds, ends))}
 
 
 def busbw_against_size(group: Group) -> Chart | None:
     # A rate is bytes over time: the slow end of the interval is the low end of the bandwidth.
     data = [
-        datum(group, p, busbw, *(busbw * seconds(p) / t for t in reversed(interval(p))))
+        datum(group, p, busbw, *(busbw * seconds(p) / t for t in reversed(ends)))
         | {"wire": p.wire.carried if share(p.row, p.wire) else None}
-        for p in group.usable
+        | _range(ends)
+        for p, ends in lines(group)
         if not p.row.floor and (busbw := p.row.busbw_Bps)
     ]
     calibrated = any(d["wire"] for d in data)
@@ -101,14 +124,14 @@ def efficiency_against_ranks(group: Group) -> Chart | None:
 
 def fastest(group: Group) -> Chart | None:
     found = contests(group.points)
-    if not found:
+    if not found or group.many_pairs:
         return None
     data = [datum(group, c.winner, seconds(c.winner)) | _advantage(group, c) for c in found]
-    sizes = [format_size(nbytes) for nbytes in sorted({c.nbytes for c in found}, reverse=True)]
+    sizes = list(dict.fromkeys(group.size(nbytes) for nbytes in sorted({c.nbytes for c in found}, reverse=True)))
     hollow = f"(indexof({_crowded(group)}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
     base = alt.Chart().encode(
         x=alt.X(f"{group.unit}:O", title=group.unit_words, axis=alt.Axis(labelAngle=0, labelExpr=hollow)),
-        y=alt.Y("size:N", title="size", sort=sizes),
+        y=alt.Y("size:N", title="size", sort=sizes, axis=alt.Undefined if group.sized else None),
     )
     cells = base.mark_rect(stroke=axes.PAPER, strokeWidth=2).encode(
         color=axes.series_colour(group, column(data, "series"), symbol="square"),
@@ -139,10 +162,15 @@ def _advantage(group: Group, contest: Contest) -> Datum:
 
 
 BEST = "Of every series the faster of the placements that were measured in the same run, in place and out of place."
+OF_PAIRS = (
+    "Lines show the median pair of ranks; bands reach from the fastest to the slowest pair. Pairs on one node and "
+    "pairs between nodes have their own lines."
+)
+CELLS = "An empty cell was not measured. Colours are spaced by ratio: equal steps are equal factors."
 FIGURES = (
     Figure(
         "fastest",
-        "fastest series by {unit} and size",
+        "fastest series by {by}",
         "In the cell, how many times as long the runner-up takes; tie (pale): the 95 % intervals of the two touch; "
         f"alone (pale): nothing to compare with in that run. {BEST}",
         fastest,
@@ -153,6 +181,7 @@ FIGURES = (
         "Median over the timed iterations; the band is the 95 % confidence interval of the median. Both axes are "
         "logarithmic. The thin dotted grey line, where there is one, is the floor: what an empty schedule costs.",
         time_against_size,
+        f"{OF_PAIRS} Both axes are logarithmic.",
     ),
     Figure(
         "busbw",
@@ -162,6 +191,19 @@ FIGURES = (
         "it is what a wire was calibrated to carry, from the size on from which it does; less may pass it faster, as a "
         "burst.",
         busbw_against_size,
+        f"busbw is of the two ranks alone. {OF_PAIRS} Both axes are logarithmic.",
+    ),
+    Figure(
+        "pairs-time",
+        "time of each pair of ranks at {least}",
+        f"Darker is slower. {CELLS}",
+        pair_times,
+    ),
+    Figure(
+        "pairs-busbw",
+        "bus bandwidth of each pair of ranks at {most}",
+        f"Darker is faster. {CELLS}",
+        pair_rates,
     ),
     Figure("scaling", "time against {unit}", f"Median time at a few of the sizes. {BEST}", time_against_ranks),
     Figure(

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from hpccoll.report.groups import NATIVE, Point, usable
+from hpccoll.report.calls import NATIVE, own_params, pair
+from hpccoll.report.groups import Point, usable
 
 
 def seconds(point: Point) -> float:
@@ -68,7 +69,7 @@ class Contest:
     @property
     def native(self) -> Point | None:
         """The library's own collective at its default settings; where all share a variant, in that."""
-        natives = [e for e in self.entries if e.row.algorithm == NATIVE and not e.row.params]
+        natives = [e for e in self.entries if e.row.algorithm == NATIVE and not own_params(e.row)]
         return next((e for e in natives if e.row.variant is None or len(self.variants) == 1), None)
 
 
@@ -96,20 +97,20 @@ def best_placements(points: Iterable[Point]) -> tuple[Point, ...]:
     for point in points:
         row = point.row
         if usable(row) and not row.floor:
-            key = (row.run_id, point.series, row.ranks, row.nodes, row.requested_bytes)
+            key = (row.run_id, point.series, pair(row), row.ranks, row.nodes, row.requested_bytes)
             best[key] = min(best.get(key, point), point, key=seconds)
     return tuple(best.values())
 
 
 def contests(points: Iterable[Point]) -> tuple[Contest, ...]:
-    """Return one contest for each machine, variant, ranks and size, by ranks and then size.
+    """Return one contest for each machine, variant, ranks, size and pair of ranks, by ranks and then size.
 
     Where several runs did the same work, the one with the most series counts, the later of equals.
     """
     by_run: dict[tuple[object, ...], list[Point]] = defaultdict(list)
     for point in best_placements(points):
         row = point.row
-        by_run[row.run_id, point.machine, row.ranks, row.nodes, row.requested_bytes].append(point)
+        by_run[row.run_id, point.machine, pair(row), row.ranks, row.nodes, row.requested_bytes].append(point)
     chosen: dict[tuple[object, ...], Contest] = {}
     for (_, *work), entries in by_run.items():
         contest = Contest(tuple(sorted(entries, key=seconds)))
@@ -145,7 +146,7 @@ def efficiencies(points: Iterable[Point]) -> tuple[Efficiency, ...]:
     """Return the parallel efficiency of every point that has a bandwidth, within one machine."""
     curves: dict[tuple[object, ...], list[Point]] = defaultdict(list)
     for point in best_placements(points):
-        if point.row.busbw_Bps:
+        if point.row.busbw_Bps and not pair(point.row):
             curves[point.machine, point.series, point.row.requested_bytes].append(point)
     return tuple(
         Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base.row.busbw_Bps)
@@ -164,8 +165,9 @@ def strangers(points: Iterable[Point]) -> tuple[tuple[str, frozenset[str]], ...]
         row = point.row
         if usable(row) and point.hosts:
             curve = point.machine, point.series, row.in_place
-            measured = *curve, row.ranks, row.nodes, row.requested_bytes
-            curves[*curve, times[measured]][row.job, point.hosts] = None  # a repeated measurement is another curve
+            measured = *curve, pair(row), row.ranks, row.nodes, row.requested_bytes
+            again = times[measured]  # a repeated measurement is another curve
+            curves[*curve, again][row.job, frozenset(point.hosts)] = None
             times[measured] += 1
     joined = (launch for launches in curves.values() if not _nested(launches) for launch in launches)
     return tuple(dict.fromkeys(joined))
@@ -199,7 +201,7 @@ def repeats(points: Iterable[Point]) -> tuple[Repeat, ...]:
     for point in points:
         row = point.row
         if usable(row) and not row.floor:
-            key = (point.machine, point.series, row.in_place, row.ranks, row.nodes, row.requested_bytes)
+            key = (point.machine, point.series, pair(row), row.in_place, row.ranks, row.nodes, row.requested_bytes)
             alike[key].append(point)
     several = (found for found in alike.values() if len({point.row.run_id for point in found}) > 1)
     return tuple(Repeat(min(found, key=seconds), max(found, key=seconds)) for found in several)

@@ -15,7 +15,8 @@ from dataclasses import fields
 import numpy as np
 
 from hpccoll.errors import BadInputError
-from hpccoll.report.groups import counted
+from hpccoll.report.calls import own_params, pair, root, traffic
+from hpccoll.report.naming import counted
 from hpccoll.schedule.collectives import COLLECTIVES
 from hpccoll.store.rows import Results, Row
 
@@ -73,8 +74,8 @@ _HEADS = (
 
 
 _ONE_TABLE = (
-    "run_id", "collective", "algorithm", "transport", "variant", "device", "dtype", "op", "root", "mapping", "ranks",
-    "nodes", "aggregators", "timing", "kind",
+    "run_id", "collective", "algorithm", "transport", "variant", "device", "dtype", "op", "mapping", "ranks", "nodes",
+    "aggregators", "timing", "kind",
 )  # fmt: skip
 
 
@@ -82,24 +83,29 @@ def _nccl_tests(results: Results) -> str:
     """One table for each series of a run; what identifies it is in comment lines, which begin with ``#``."""
     tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
     for row in results.rows:
-        table = (*(getattr(row, name) for name in _ONE_TABLE), _params(row))
+        table = (*(getattr(row, name) for name in _ONE_TABLE), root(row), _call(row))
         tables[table][row.bytes, row.requested_bytes][row.in_place] = row
     head = "# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"
     return "\n".join([head, *(line for sizes in tables.values() for line in _table(sizes))]) + "\n"
 
 
-def _params(row: Row) -> str:
-    return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()))
+def _call(row: Row) -> str:
+    """What was called, beside what the columns say: the pair of ranks, the traffic, the algorithm's own parameters."""
+    two, pattern = pair(row), traffic(row)
+    between = f"between ranks {two[0]} and {two[1]}" if two else ""
+    own = (f"{name}={value}" for name, value in sorted(own_params(row).items()))
+    return " ".join(filter(None, (between, f"traffic {pattern}" if pattern else "", *own)))
 
 
 def _table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
     rows = [row for _, placements in sorted(sizes.items()) for row in placements.values()]
     first = rows[0]
-    what = (first.collective, first.algorithm, first.variant or "", _params(first), f"over {first.transport}")
-    where = (counted(first.ranks, "rank"), "on", counted(first.nodes, "node"))
+    what = (first.collective, first.algorithm, first.variant or "", _call(first), f"over {first.transport}")
+    beside = f"and {counted(first.aggregators, 'aggregator')} " if first.aggregators else ""
+    where = f"{counted(first.ranks, 'rank')} {beside}on {counted(first.nodes, 'node')}"
     how = f"{first.kind}, timing {first.timing}, run {first.run_id}"
     return [
-        f"#\n# {' '.join(filter(None, what))}: {' '.join(where)}, {how}",
+        f"#\n# {' '.join(filter(None, what))}: {where}, {how}",
         *("#" + _line(head)[1:] for head in _HEADS),
         *(_size(placements) for _, placements in sorted(sizes.items())),
         *(
@@ -112,7 +118,7 @@ def _table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
 
 def _size(placements: Mapping[bool, Row]) -> str:
     row = next(iter(placements.values()))
-    what = (_TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if row.root is None else row.root)
+    what = (_TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if root(row) is None else root(row))
     return _line((row.bytes, _count(row), *what, *_timing(placements.get(False)), *_timing(placements.get(True))))
 
 

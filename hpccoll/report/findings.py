@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from hpccoll.report.calls import placement
 from hpccoll.report.compare import (
     Contest,
     Stretch,
@@ -15,8 +16,10 @@ from hpccoll.report.compare import (
     strangers,
     stretches,
 )
-from hpccoll.report.groups import Group, Point, counted, usable
+from hpccoll.report.groups import Group, Point, usable
 from hpccoll.report.hosts import host_words
+from hpccoll.report.naming import counted
+from hpccoll.report.pairs import pair_findings, pair_words
 from hpccoll.report.wires import format_rate, measured_to_counted, per_node, share
 from hpccoll.units import format_size
 
@@ -30,8 +33,9 @@ class Finding(NamedTuple):
 
 def findings(group: Group) -> list[Finding]:
     """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about."""
-    found = contests(group.points)
-    return [*_fastest(group, found), *_highest(group), *_shares(group), *_between(group), *_cautions(group)]
+    found = [] if group.many_pairs else contests(group.points)
+    pairs = (Finding(*said) for said in pair_findings(group))
+    return [*_fastest(group, found), *pairs, *_highest(group), *_shares(group), *_between(group), *_cautions(group)]
 
 
 def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
@@ -40,7 +44,7 @@ def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
     places = {point.row.ranks: group.place(point.row) for point in group.usable}
     ranks = sorted({ranks for _, ranks in ratios})
     names = dict.fromkeys(series for series, _ in ratios)
-    body = [[name, *(_range(ratios.get((name, p), ())) for p in ranks)] for name in group.colours if name in names]
+    body = [[n, *(_range(group, ratios.get((n, p), ())) for p in ranks)] for n in group.colours if n in names]
     return ["time over native's", *(places[p] for p in ranks)], body
 
 
@@ -68,9 +72,11 @@ def _sent(group: Group, point: Point) -> list[str]:
     ]
 
 
-def _range(pairs: Sequence[tuple[int, float]]) -> str:
+def _range(group: Group, pairs: Sequence[tuple[int, float]]) -> str:
     if not pairs:
         return "not measured"
+    if not group.sized:
+        return " to ".join(f"{ratio:.2f}x" for ratio in sorted({ratio for _, ratio in pairs}))
     ends = sorted(
         {min(pairs, key=lambda pair: pair[1]), max(pairs, key=lambda pair: pair[1])}, key=lambda pair: pair[1]
     )
@@ -84,12 +90,19 @@ def _fastest(group: Group, found: Sequence[Contest]) -> Iterator[Finding]:
         return contest.ranks, group.place(contest.winner.row) + machine + variant
 
     for (_, about), run in groupby(sorted(found, key=place), key=place):
-        if said := list(_by_leader(list(run))):
+        if said := list(_by_leader(group, list(run))):
             yield Finding(about, "; ".join(said) + ".")
 
 
-def _by_leader(found: Sequence[Contest]) -> Iterator[str]:
+def _by_leader(group: Group, found: Sequence[Contest]) -> Iterator[str]:
     """One clause for each leader, in order of the first size that it leads at; then the sizes without one."""
+    if not group.sized:
+        yield from (
+            f"{contest.leader} is fastest ({contest.lead:.2f}x ahead)" if contest.leader else "no clear winner"
+            for contest in found
+            if contest.lead
+        )
+        return
     leaders: dict[str | None, list[Stretch]] = defaultdict(list)
     for stretch in stretches(found):
         leaders[stretch.leader].append(stretch)
@@ -125,8 +138,8 @@ def _above(point: Point, wire: float) -> bool:
 
 def _where(group: Group, point: Point) -> str:
     row = point.row
-    placement = "in place" if row.in_place else "out of place"
-    return f"{group.place(row)} at {format_size(row.requested_bytes)}, {placement}"
+    at = f"{group.place(row)} at {group.size(row.requested_bytes)}" if group.sized else group.place(row)
+    return ", ".join(filter(None, (at, pair_words(point), placement(row))))
 
 
 def _shares(group: Group) -> Iterator[Finding]:

@@ -4,35 +4,21 @@ Rows share a chart when they are of one collective and agree in every coordinate
 of a line. What tells two lines of one algorithm apart (transport, parameters) is in their names only where it differs.
 """
 
-import colorsys
-import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from hpccoll.report import calls
+from hpccoll.report.calls import NATIVE
+from hpccoll.report.colours import FLOOR_GREY, INK, assigned, colour, shape
+from hpccoll.report.naming import counted, file_names, namer, settings
 from hpccoll.report.wires import Wire
+from hpccoll.schedule.collectives import COLLECTIVES
 from hpccoll.store.rows import Results, Row, Run
+from hpccoll.units import format_size
 
-NATIVE = "native"
-INK = "#1f2937"
-FLOOR_GREY = "#9ca3af"
-PALETTE = ("#2b7bba", "#d9662b", "#2f9467", "#b04a96", "#a9811a", "#7a5cc4", "#c8443f", "#2b97a5", "#8a6146", "#6d8b1f")
-"""Readable on white and on near-black, and under white text."""
-
-_SETTING: Mapping[str, Callable[[object], str]] = {
-    "dtype": str,
-    "op": str,
-    "device": lambda device: f"{device} memory",
-    "root": lambda root: f"root {root}",
-    "mapping": lambda mapping: f"mapping {mapping}",
-    "timing": lambda rule: f"timing rule {rule}",
-}
-_DETAILS: Mapping[str, Callable[[Row], str]] = {
-    "transport": lambda row: row.transport,
-    "variant": lambda row: row.variant or "",
-    "aggregators": lambda row: f"{row.aggregators} aggregators" if row.aggregators else "",
-    "params": lambda row: " ".join(f"{name}={value}" for name, value in sorted(row.params.items())),
-}
+SOFTWARE = {"sharp_emulated": "switches played by ranks"}
+"""Algorithms that play hardware, and what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +28,19 @@ class Point:
     row: Row
     series: str
     machine: str
-    hosts: frozenset[str]
+    hosts: tuple[str, ...]  # of the nodes, in their order
     wire: Wire
 
     @property
     def kind(self) -> str:
         """What the result is, with the rate of the wires where they are a testbed's."""
         return ", ".join(filter(None, (self.row.kind, self.wire.words)))
+
+    def rank(self, rank: int) -> str:
+        """Return a worker in words, with its host where there are several."""
+        row, node = self.row, calls.node(self.row, rank)
+        host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
+        return f"{rank} ({host})" if host else str(rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +52,7 @@ class Group:
         setting: in words, what all its rows share beside collective and kind.
         points: in the order of their runs' creation.
         colours: of every series of the report, so that a colour means the same in all charts.
+        shapes: of their marks, likewise.
     """
 
     name: str
@@ -68,6 +61,37 @@ class Group:
     setting: str
     points: tuple[Point, ...]
     colours: Mapping[str, str]
+    shapes: Mapping[str, str]
+
+    def words_beside(self, others: Iterable["Group"]) -> str:
+        """Return the words of the setting that not all of ``others`` share."""
+        shared = set.intersection(*({*other.setting.split(", "), other.kind} for other in others))
+        return ", ".join(word for word in (*self.setting.split(", "), self.kind) if word not in shared)
+
+    @property
+    def sized(self) -> bool:
+        """Whether a size can be asked for."""
+        return calls.sized(self.collective)
+
+    def size(self, nbytes: int) -> str:
+        """Return a size in words; nothing where it is not one that was asked for."""
+        return format_size(nbytes) if self.sized else ""
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The pairs of ranks that were measured, where messages go between two."""
+        return tuple(sorted({two for point in self.usable if (two := calls.pair(point.row))}))
+
+    @property
+    def many_pairs(self) -> bool:
+        """Whether lines stand for pairs of ranks."""
+        pairs = {(p.row.ranks, p.row.nodes, two) for p in self.usable if (two := calls.pair(p.row))}
+        return len({(ranks, nodes) for ranks, nodes, _ in pairs}) < len(pairs)
+
+    @property
+    def software(self) -> tuple[str, ...]:
+        """What is played by ranks, in words, with how many of them."""
+        return tuple(filter(None, (_played(self, name, what) for name, what in SOFTWARE.items())))
 
     @property
     def usable(self) -> tuple[Point, ...]:
@@ -111,106 +135,66 @@ class Group:
         return counted(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
 
 
-def counted(count: object, word: str) -> str:
-    """Return ``count`` of something in words: ``1 rank``, ``2 ranks``."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
 def usable(row: Row) -> bool:
     """Return whether ``row`` is a result: it ended, its answer was right, and there is a time and a size to plot."""
     return row.status == "ok" and not row.wrong and bool(row.median_s) and row.bytes > 0
 
 
 def groups(results: Results) -> tuple[Group, ...]:
-    """Return the rows of ``results`` by collective and setting, in order of name."""
+    """Return the rows of ``results`` by collective, in the order of their table, and setting, that of most rows first."""
     points = _points(results)
-    keys = _keys(points)
+    keys = settings([(point.row, point.kind) for point in points])
     members: dict[tuple[str, ...], list[Point]] = defaultdict(list)
     for key, point in zip(keys, points, strict=True):
         members[key].append(point)
-    names, colours = _names(sorted(members)), series_colours(points)
+    place = {name: i for i, name in enumerate(COLLECTIVES)}
+    ordered = sorted(members, key=lambda key: (place.get(key[0], len(place)), key[0], -len(members[key]), key))
+    names = file_names(ordered)
+    colours, shapes = series_marks(points)
     return tuple(
-        Group(names[key], key[0], key[-1], ", ".join(filter(None, key[1:-1])), tuple(group), colours)
-        for key, group in sorted(members.items())
+        Group(names[key], key[0], key[-1], ", ".join(filter(None, key[1:-1])), tuple(members[key]), colours, shapes)
+        for key in ordered
     )
 
 
-def series_colours(points: Iterable[Point]) -> dict[str, str]:
-    """Return the colour of every series: ink for the library's own, grey for the floor, else the palette in order."""
+def series_marks(points: Iterable[Point]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the colour and the shape of every series: ink for the library's own, grey for the floor, else a palette's.
+
+    Series of different collectives may share one: there are more of them than eyes can tell apart.
+    """
     kinds = {point.series: point.row for point in points}
-    floors = {name: FLOOR_GREY for name in sorted(kinds) if kinds[name].floor}
-    native = {name: INK for name in sorted(kinds) if kinds[name].algorithm == NATIVE}
-    native = dict(list(native.items())[:1])
+    floors = [name for name in sorted(kinds) if kinds[name].floor]
+    native = [name for name in sorted(kinds) if kinds[name].algorithm == NATIVE][:1]
+    by_collective: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        by_collective[point.row.collective].add(point.series)
     others = [name for name in sorted(kinds) if name not in floors and name not in native]
-    return native | {name: _colour(i) for i, name in enumerate(others)} | floors
+    numbers = assigned(others, by_collective.values())
+    colours = dict.fromkeys(native, INK) | {name: colour(i) for name, i in numbers.items()}
+    shapes = dict.fromkeys(native, shape(0)) | {name: shape(i + 1) for name, i in numbers.items()}
+    return colours | dict.fromkeys(floors, FLOOR_GREY), shapes | dict.fromkeys(floors, shape(0))
 
 
-def _colour(i: int) -> str:
-    if i < len(PALETTE):
-        return PALETTE[i]
-    red, green, blue = colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5)  # the golden ratio never comes back to a hue
-    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+def _played(group: Group, name: str, what: str) -> str:
+    """Return what an algorithm plays and with how many aggregators, on each number of ranks where they differ."""
+    counts = {group.place(p.row): p.row.aggregators for p in group.usable if p.row.algorithm == name}
+    if not counts:
+        return ""
+    alike = len(set(counts.values())) == 1
+    said = {f"{counted(n, 'aggregator')}{'' if alike else f' ({place})'}": None for place, n in counts.items()}
+    return f"{name}: {what}, with {', '.join(said)}"
 
 
 def _points(results: Results) -> list[Point]:
     runs = {run.run_id: run for run in results.runs}
     created = {run_id: run.created for run_id, run in runs.items()}
     rows = sorted(results.rows, key=lambda row: created.get(row.run_id, ""))
-    name = _namer(rows)
+    name = namer(rows)
     return [_point(row, name(row), runs.get(row.run_id)) for row in rows]
 
 
 def _point(row: Row, series: str, run: Run | None) -> Point:
     if run is None:
-        return Point(row, series, "unknown machine", frozenset(), Wire())
+        return Point(row, series, "unknown machine", (), Wire())
     hosts = run.provenance.get("hosts")
-    return Point(row, series, run.machine, frozenset(hosts if isinstance(hosts, list | tuple) else ()), Wire.of(run))
-
-
-def _namer(rows: Iterable[Row]) -> Callable[[Row], str]:
-    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for row in rows:
-        for field, words in _DETAILS.items():
-            seen[row.algorithm, field].add(words(row))
-
-    def name(row: Row) -> str:
-        details = (words(row) for field, words in _DETAILS.items() if len(seen[row.algorithm, field]) > 1)
-        return " ".join(filter(None, (row.algorithm, *details))) + (" (floor)" if row.floor else "")
-
-    return name
-
-
-def _keys(points: Sequence[Point]) -> list[tuple[str, ...]]:
-    """One key for each point: collective, words of the setting, ranks per node where ranks do not say it, kind."""
-    shapes: dict[str, set[tuple[int, int, int | None]]] = defaultdict(set)
-    for row in (point.row for point in points):
-        shapes[row.collective].add((row.ranks, row.nodes, row.ranks_per_node))
-    said = {collective for collective, found in shapes.items() if _spread_out(found)}
-
-    def key(point: Point) -> tuple[str, ...]:
-        row = point.row
-        values = {field: getattr(row, field) for field in _SETTING}
-        words = [_SETTING[field](value) if value is not None else "" for field, value in values.items()]
-        shape = f"{counted(row.ranks_per_node or 'unequal', 'rank')} per node" if row.collective in said else ""
-        return (row.collective, *words, shape, point.kind)
-
-    return [key(point) for point in points]
-
-
-def _spread_out(shapes: Collection[tuple[int, int, int | None]]) -> bool:
-    """Return whether the ranks of each node have to be said: the same ranks are on few nodes and many, or all alike."""
-    same_everywhere = len({each for _, _, each in shapes}) == 1 and any(nodes > 1 for _, nodes, _ in shapes)
-    return same_everywhere or len({ranks for ranks, _, _ in shapes}) < len(shapes)
-
-
-def _names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """A file name for each key: the collective, and the words in which its groups differ."""
-    names: dict[tuple[str, ...], str] = {}
-    taken: Counter[str] = Counter()
-    for key in keys:
-        siblings = [other for other in keys if other[0] == key[0]]
-        differing = (word for i, word in enumerate(key[1:], 1) if len({other[i] for other in siblings}) > 1)
-        name = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in (key[0], *filter(None, differing)))
-        taken[name] += 1
-        names[key] = name if taken[name] == 1 else f"{name}-{taken[name]}"
-    return names
+    return Point(row, series, run.machine, tuple(hosts if isinstance(hosts, list | tuple) else ()), Wire.of(run))

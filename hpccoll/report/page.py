@@ -11,9 +11,12 @@ from itertools import groupby
 
 import vl_convert
 
+from hpccoll.report.about import DEFINITIONS, about
 from hpccoll.report.charts import Figure
 from hpccoll.report.findings import findings, ratio_table, wire_table
 from hpccoll.report.groups import Group
+from hpccoll.report.naming import counted
+from hpccoll.report.overview import NOTE, missing_of, overview
 from hpccoll.report.tables import missing_table, plain_table, provenance, rows_table, scheduled_table
 from hpccoll.report.wires import HEADER_MODEL
 from hpccoll.store.rows import Results
@@ -32,11 +35,16 @@ class Drawn:
 
 def page(results: Results, groups: Sequence[Group], charts: Sequence[Drawn], title: str) -> str:
     """Return the whole page."""
-    parts = [_head(title), _summary(results, groups, title), _completeness(results)]
-    for collective, members in groupby(groups, key=lambda group: group.collective):
-        parts.append(_section(collective, list(members), charts))
-    parts += [_rows(groups), _definitions(), _skipped(results), _scheduled(results), _provenance(results)]
-    parts.append(_scripts(charts))
+    collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
+    parts = [_head(title), _summary(results, collectives, title)]
+    if len(collectives) > 1:
+        parts.append(_overview(results, groups))
+        parts += [_tab(results, name, members, charts) for name, members in collectives.items()]
+    else:
+        parts.append(_completeness(results))
+        parts += [_section(name, _parts(name, members, charts)) for name, members in collectives.items()]
+        parts.append(_rows(groups))
+    parts += [_definitions(), _skipped(results), _scheduled(results), _provenance(results), _scripts(charts)]
     return "\n".join(filter(None, parts)) + "\n</body>\n</html>\n"
 
 
@@ -52,17 +60,21 @@ def _head(title: str) -> str:
     )
 
 
-def _summary(results: Results, groups: Sequence[Group], title: str) -> str:
+def _summary(results: Results, collectives: Mapping[str, Sequence[Group]], title: str) -> str:
+    groups = [group for members in collectives.values() for group in members]
+    several = len(collectives) > 1
     points = [point for group in groups for point in group.usable]
-    collectives = dict.fromkeys(group.collective for group in groups)
-    links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in collectives)
-    there = {"skipped": results.skipped, "jobs": results.scheduled}
+    picks = [OVERVIEW, *collectives] if several else [*collectives]
+    links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in picks)
+    links = f'<span class="picks">{links}</span>' if several else links
+    there = {"rows": not several, "skipped": results.skipped, "jobs": results.scheduled}
     parts = (part for part in ("rows", "definitions", "skipped", "jobs", "provenance") if there.get(part, True))
     fixed = "".join(f'<a href="#{part}">{part}</a>' for part in parts)
     lede = "There is no usable result: nothing can be drawn or compared."
     if points:
         rows = [point.row for point in points]
         series = ", ".join(name for name in groups[0].colours if name in {point.series for point in points})
+        what = f"{len(collectives)} collectives" if several else f"{groups[0].collective}: {series}"
         ranks, nodes = f"{_numbers(row.ranks for row in rows)} ranks", f"{_numbers(row.nodes for row in rows)} nodes"
         if any(row.nodes > 1 for row in rows):
             one_each = all(row.ranks == row.nodes for row in rows)
@@ -71,7 +83,7 @@ def _summary(results: Results, groups: Sequence[Group], title: str) -> str:
         sizes = " to ".join(format_size(nbytes) for nbytes in dict.fromkeys((ends[0], ends[-1])))
         kinds = " and ".join(sorted({point.kind for point in points}))
         where = "; ".join(dict.fromkeys(point.machine for point in points))
-        lede = f"{', '.join(collectives)}: {series}; {ranks}; {sizes}; {kinds} on {where}."
+        lede = f"{what}; {ranks}; {sizes}; {kinds} on {where}."
     return f'<header><h1>{escape(title)}</h1>\n<p class="lede">{escape(lede)}</p>\n<nav>{links}{fixed}</nav></header>'
 
 
@@ -96,13 +108,40 @@ def _completeness(results: Results) -> str:
     return f'<div class="incomplete"><p>{escape(line)}</p>{partly}{missing_table(results.missing)}</div>'
 
 
-def _section(collective: str, groups: Sequence[Group], charts: Sequence[Drawn]) -> str:
-    parts = [f'<section id="{escape(collective)}">\n<h2>{escape(collective)}</h2>']
+OVERVIEW = "overview"
+
+
+def _section(name: str, parts: Iterable[str], *, tab: bool = False) -> str:
+    marked = f'<section id="{escape(name)}"{" class=tab" if tab else ""}>\n<h2>{escape(name)}</h2>'
+    return "\n".join([marked, *parts, "</section>"])
+
+
+def _overview(results: Results, groups: Sequence[Group]) -> str:
+    note = f'<p class="note">{escape(NOTE)}</p>'
+    table = f'<div class="overview">{overview(results, groups)}</div>'
+    return _section(OVERVIEW, [_completeness(results), table, note], tab=True)
+
+
+def _tab(results: Results, collective: str, groups: Sequence[Group], charts: Sequence[Drawn]) -> str:
+    """Return one of several collectives, with its own rows, and how many are missing."""
+    parts = _parts(collective, groups, charts)
+    if count := missing_of(results, collective):
+        link = f'<a href="#{OVERVIEW}">the overview</a>'
+        parts.insert(0, f'<div class="incomplete"><p>{counted(count, "case")} missing: see {link}.</p></div>')
+    return _section(collective, [*parts, "<h3>Rows</h3>", SORTS, rows_table(groups)], tab=True)
+
+
+def _parts(collective: str, groups: Sequence[Group], charts: Sequence[Drawn]) -> list[str]:
+    """Return what the section of a collective says and draws of each of its settings."""
+    words = about(collective, groups)
+    parts = [f'<p class="about">{escape(words)}</p>'] if words else []
     for group in groups:
-        parts.append(f'<p class="note">{escape(f"{group.kind}; {group.setting}")}</p>')
+        if len(groups) > 1:
+            parts.append(f'<h3 class="setting">{escape(group.words_beside(groups))}</h3>')
+        parts.append(f'<p class="note">{escape("; ".join((group.kind, group.setting, *group.software)))}</p>')
         parts.append(_findings(group))
         parts += [_figure(drawn) for drawn in charts if drawn.group is group]
-    return "\n".join([*parts, "</section>"])
+    return parts
 
 
 def _findings(group: Group) -> str:
@@ -130,41 +169,17 @@ def _figure(drawn: Drawn) -> str:
     return (
         f'<figure id="{identity}"><h3>{escape(title)}</h3><p class="under">{"<br>".join(map(escape, lines))}</p>\n'
         f'<div class="chart" data-spec="{identity}-spec" role="img" aria-label="{escape(title)}"></div>\n'
-        f"<figcaption>{escape(drawn.figure.caption)} {links}</figcaption>\n"
+        f"<figcaption>{escape(drawn.figure.caption_of(drawn.group))} {links}</figcaption>\n"
         f'<script type="application/json" id="{identity}-spec">{text}</script></figure>'
     )
 
 
+SORTS = '<p class="note">A click on a heading sorts.</p>'
+
+
 def _rows(groups: Sequence[Group]) -> str:
     table = rows_table(groups) if groups else "<p>There are no rows.</p>"
-    return f'<h2 id="rows">Rows</h2><p class="note">A click on a heading sorts.</p>{table}'
-
-
-DEFINITIONS = {
-    "size": "S, the bytes of the collective as nccl-tests count them; KiB, MiB and GiB are powers of 1024.",
-    "algbw": "S / t, in GB/s of 1e9 bytes per second, or in MB/s of 1e6.",
-    "busbw": "algbw times a factor of the n ranks, comparable with nccl-tests: 2(n-1)/n for all-reduce; (n-1)/n for "
-    "reduce-scatter, all-gather, all-to-all, gather and scatter; 1 for others; a barrier has none.",
-    "timing": "How one operation's time follows from the clocks of its ranks: max is the longest duration over the "
-    "ranks; span is the latest end minus the earliest start. Never an average over ranks.",
-    "median, interval": "Over the timed iterations; the interval holds the median with 95 % confidence.",
-    "native": "The library's own collective at its default settings: the faster of its in-place and out-of-place call "
-    "in the same run, and so of the same variant.",
-    "variant": "An environment that the sweep file names. Each is a job of its own, and compared within itself.",
-    "of the wire": "busbw over what a wire between two nodes was calibrated to carry: on a testbed whose wires were "
-    "calibrated within 2 % of what TCP carries of their rate, with one rank on each node, from the size on from which "
-    "the calibration comes to it; less may pass faster, as a burst. Of nothing else is there a per cent.",
-    "counted, sent": "Bytes of one operation that all nodes send to each other: counted from the schedule that we ran; "
-    "sent, as the counters of their ports saw it, with headers. " + HEADER_MODEL,
-    "floor": "An empty schedule: what the harness itself costs. It is in no map, efficiency or ratio.",
-    "oversubscribed": "More ranks than cores: the ranks wait for each other's time slices.",
-    "status": "Only ok rows are drawn or compared. wrong: the buffer that was timed held wrong elements; failed, "
-    "skipped and partial rows say why.",
-    "executed": "The algorithm that ran, as far as there is evidence; else unknown.",
-    "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires, whose rate it says; the "
-    "nodes share the CPUs of one machine); measured on a shared GPU; "
-    "simulated; modelled.",
-}  # fmt: skip
+    return f'<h2 id="rows">Rows</h2>{SORTS}{table}'
 
 
 def _definitions() -> str:
@@ -188,10 +203,11 @@ def _provenance(results: Results) -> str:
 
 
 def _scripts(charts: Sequence[Drawn]) -> str:
-    """Vega once, where there are charts, then the page's own."""
+    """What chooses a tab, so that no other is seen; Vega once, where there are charts; then what draws."""
     vega = f'<script type="module">{_vega()}</script>\n' if charts else ""
     needed = "<noscript><p>The charts need JavaScript; the same charts are files in charts/.</p></noscript>\n"
-    return f'{needed}{vega}<script type="module">\n{_static("page.js")}</script>'
+    tabs = f"<script>\n{{\n{_static('tabs.js')}}}\n</script>\n"
+    return f'{needed}{tabs}{vega}<script type="module">\n{_static("page.js")}</script>'
 
 
 @cache

@@ -8,10 +8,12 @@ from typing import TypeAlias
 import altair as alt
 
 from hpccoll.report import axes
+from hpccoll.report.calls import placement
 from hpccoll.report.compare import interval, seconds, spread
 from hpccoll.report.groups import Group, Point
+from hpccoll.report.pairs import pair_words
 from hpccoll.report.wires import format_rate
-from hpccoll.units import format_seconds, format_size
+from hpccoll.units import format_seconds
 
 Datum: TypeAlias = dict[str, object]
 Chart: TypeAlias = alt.FacetChart | alt.LayerChart
@@ -20,8 +22,6 @@ Extra: TypeAlias = Callable[[alt.Chart], list[alt.Chart]] | None
 """Layers that a chart has below its lines, from what they share."""
 
 SIZES_SHOWN = 4
-WIDTH = 780
-"""Pixels of all panels of a row in a picture; the page draws to its own width."""
 GAP = {"row": 20, "column": 40}
 """Pixels between panels: the labels at the ends of two axes need them."""
 
@@ -41,11 +41,12 @@ def datum(group: Group, point: Point, value: float, low: float | None = None, hi
     return {
         "series": point.series,
         "bytes": row.bytes,
-        "size": format_size(row.requested_bytes),
+        "size": group.size(row.requested_bytes),
         "ranks": row.ranks,
         "nodes": row.nodes,
         "at": group.place(row),
-        "place": "in place" if row.in_place else "out of place",
+        "place": placement(row),
+        "pair": pair_words(point),
         "machine": group.machine(point),
         "run": row.run_id,
         "fill": axes.PAPER if row.oversubscribed else group.colours[point.series],
@@ -64,8 +65,13 @@ def by_ranks(group: Group, data: Sequence[Datum], y: ValueAxis, extra: Extra = N
     if not data:
         return None
     data = sorted(data, key=lambda d: (d["place"] == "in place", d["ranks"]))
-    places = set(column(data, "place"))  # a chart that knows no placement says none
-    shown = [d | {"panel": f"{d['at']}, {d['place']}" if places != {""} else d["at"]} for d in data]
+    places = sorted({*column(data, "place")} - {""}, reverse=True) or [""]
+    shown = [
+        d | {"panel": ", ".join(filter(None, (str(d["at"]), place)))}
+        for place in places
+        for d in data
+        if d["place"] in (place, "")  # where a series has one placement only, it stands beside both of the others
+    ]
     titles = list(dict.fromkeys(column(shown, "panel")))
     sizes = axes.size_axis(point.row.bytes for point in group.usable)
     counts = len(set(column(data, "at")))  # a row for each placement, where it has room
@@ -73,11 +79,11 @@ def by_ranks(group: Group, data: Sequence[Datum], y: ValueAxis, extra: Extra = N
 
 
 def by_size(group: Group, data: Sequence[Datum], y: ValueAxis) -> Chart | None:
-    """Lines over ranks or nodes, in panels of a few sizes; None where there are not two of them."""
-    if len(set(column(data, group.unit))) < 2:
+    """Lines over ranks or nodes, in panels of a few sizes; None where there are not two of them, or pairs of ranks."""
+    if group.pairs or len(set(column(data, group.unit))) < 2:
         return None
     sizes = spread(sorted({point.row.requested_bytes for point in group.usable}), SIZES_SHOWN)
-    titles = [format_size(nbytes) for nbytes in sizes]
+    titles = [group.size(nbytes) for nbytes in sizes]
     shown = [d | {"panel": d["size"]} for d in data if d["size"] in titles]
     return _curves(group, shown, y, Panels(titles, len(titles), axes.count_axis(group)))
 
@@ -89,15 +95,15 @@ def _curves(group: Group, data: Sequence[Datum], y: ValueAxis, panels: Panels, e
     base = alt.Chart().encode(
         x=panels.x,
         y=y(_reach(data)),
-        color=axes.series_colour(group, column(data, "series"), symbol="circle"),
+        color=axes.series_colour(group, column(data, "series")),
         detail=["machine:N", "repeat:N"],
         opacity=alt.condition(pick, alt.value(1), alt.value(0.12)),
     )
     real = base.transform_filter("!datum.floor")
-    marks = _marks(real, several=len(group.machines) > 1).add_params(pick)
+    marks = _marks(real, group, column(data, "series")).add_params(pick)
     below = [] if extra is None else extra(base)
     sized: Chart = alt.layer(*below, _bands(real, pick), _lines(base), marks).properties(
-        width=WIDTH // max(2, panels.columns), height=200
+        width=axes.WIDTH // max(2, panels.columns), height=200
     )
     return facetted(sized, data, "panel", panels.columns, panels.titles)
 
@@ -132,12 +138,14 @@ def _lines(base: alt.Chart) -> alt.Chart:
     return lines
 
 
-def _marks(base: alt.Chart, *, several: bool) -> alt.Chart:
+def _marks(base: alt.Chart, group: Group, present: Iterable[str]) -> alt.Chart:
     grey = alt.Legend(symbolFillColor=axes.MUTED, symbolStrokeColor=axes.MUTED)
+    by_machine = alt.Shape("machine:N", legend=grey)
+    pairs = ("pair", "range") if group.many_pairs else ()
     marks: alt.Chart = base.mark_point(size=34, strokeWidth=1.6).encode(
         fill=alt.Fill("fill:N", scale=None),
-        shape=alt.Shape("machine:N", legend=grey) if several else alt.Undefined,
-        tooltip=tooltip("series", "size", "at", "place", "time", "interval", "busbw", "machine", "run"),
+        shape=by_machine if len(group.machines) > 1 else axes.series_shape(group, present),
+        tooltip=tooltip("series", "size", "at", *pairs, "place", "time", "interval", "busbw", "machine", "run"),
     )
     return marks
 
@@ -176,7 +184,7 @@ def column(data: Iterable[Datum], field: str) -> list[str]:
     return [str(d[field]) for d in data]
 
 
-_TITLES = {"at": "on", "interval": "95 % interval", "place": "buffers", "second": "runner-up"}
+_TITLES = {"at": "on", "interval": "95 % interval", "place": "buffers", "second": "runner-up", "range": "all pairs"}
 
 
 def tooltip(*fields: str) -> list[alt.Tooltip]:

@@ -4,9 +4,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import chain
+from itertools import chain, zip_longest
 
-from hpccoll.report.groups import Group, Point, counted
+from hpccoll.report.calls import sized, traffic
+from hpccoll.report.groups import Group, Point
+from hpccoll.report.naming import counted
+from hpccoll.report.pairs import pair_words
 from hpccoll.report.wires import measured_to_counted, per_node, rate_unit, share
 from hpccoll.store.rows import Missing, Run
 from hpccoll.store.scheduler import WORDS, Scheduled
@@ -80,6 +83,10 @@ def _interval(point: Point) -> str:
     return "" if low is None or high is None else f"{low * 1e6:.2f} to {high * 1e6:.2f}"
 
 
+def _size(point: Point) -> str:
+    return format_size(point.row.requested_bytes) if sized(point.row.collective) else ""
+
+
 LONG = 40
 """Characters above which the text of a cell may be broken into lines."""
 
@@ -91,7 +98,7 @@ def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
     return (
         _plain("collective", "collective"),
         Column("series", lambda point: point.series, always=True),
-        Column("size", lambda p: format_size(p.row.requested_bytes), lambda p: p.row.requested_bytes, always=True),
+        Column("size", _size, lambda point: point.row.requested_bytes, always=True),
         _count("ranks", "ranks", always=True),
         _count("nodes", "nodes"),
         _plain("in place", "in_place"),
@@ -100,6 +107,9 @@ def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
         _plain("dtype", "dtype"),
         _plain("op", "op"),
         _plain("root", "root"),
+        Column("pair", pair_words),
+        Column("traffic", lambda point: traffic(point.row) or ""),
+        _count("aggregators", "aggregators"),
         _plain("mapping", "mapping"),
         _scaled("median (us)", "median_s", 1e-6, 2),
         Column("95 % interval (us)", _interval, lambda p: p.row.ci_low_s, always=True),
@@ -156,10 +166,12 @@ def _cell(text: str) -> str:
     return f"<td{' class=words' if len(text) > LONG else ''}>{escape(text)}</td>"
 
 
-def plain_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """Return a small table of texts."""
+def plain_table(head: Sequence[str], body: Iterable[Sequence[str]], parts: Iterable[str] = ()) -> str:
+    """Return a small table of texts; the first of each line links to the part of the page that ``parts`` names."""
     heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
-    rows = "".join("<tr>" + "".join(map(_cell, cells)) + "</tr>" for cells in body)
+    links = (f'<td><a href="#{escape(part)}">{escape(part)}</a></td>' for part in parts)
+    lines = ([_cell(cell) for cell in cells] for cells in body)
+    rows = "".join(f"<tr>{''.join([link or line[0], *line[1:]])}</tr>" for link, line in zip_longest(links, lines))
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.report.groups import INK, _colour, groups
+from hpccoll.report.colours import INK, colour
+from hpccoll.report.groups import groups
 
 
 def names(results):
@@ -52,7 +53,7 @@ def test_colours_are_the_same_in_all_groups_and_different_in_one(make_row, of_ro
 
 @given(st.integers(1, 60))
 def test_there_is_a_colour_for_any_number_of_lines(count):
-    assert len({_colour(i) for i in range(count)}) == count
+    assert len({colour(i) for i in range(count)}) == count
 
 
 def test_a_wrong_failed_or_skipped_row_is_never_usable(make_row, of_rows):

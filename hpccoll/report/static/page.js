@@ -14,20 +14,22 @@ function fitted(text, room) {
   if (spec.facet && columns === 1) spec.resolve = { axis: { x: "independent" } };  // each panel with its own labels
   panel.width = Math.min(share(), Math.max(2 * panel.width, 420));
   spec.padding = 0;
-  if (room < 500) Object.assign(spec.config.legend, { columns: 2, labelLimit: room / 2 - 60 });
+  Object.assign(spec.config.legend, { columns: Math.max(1, Math.floor(room / spec.usermeta.label)) });
   return spec;
 }
 
-let width = 0;
-async function draw() {
-  if (document.body.clientWidth === width) return;
-  width = document.body.clientWidth;
-  for (const chart of document.querySelectorAll(".chart")) {
+// A chart is drawn when it is first seen, for the width that the header has: what is hidden has none.
+const drawn = new Map();
+async function draw(charts) {
+  const width = document.querySelector("header").clientWidth;
+  for (const chart of charts) {
+    if (drawn.get(chart) === width) continue;
+    drawn.set(chart, width);
     const text = document.getElementById(chart.dataset.spec).textContent;
     const show = (room) => vegaEmbed(chart, fitted(text, room), { actions: false, renderer: "svg" });
-    await show(chart.clientWidth);
+    await show(width);
     const over = chart.scrollWidth - chart.clientWidth;  // labels wider than AXIS
-    if (over > 0) await show(chart.clientWidth - over);
+    if (over > 0) await show(width - over);
   }
 }
 
@@ -46,6 +48,10 @@ for (const head of document.querySelectorAll(".sortable th")) {
   head.addEventListener("click", () => sort(head));
   head.addEventListener("keydown", (event) => { if (event.key === "Enter") sort(head); });
 }
-addEventListener("resize", draw);
-dark.addEventListener("change", () => { width = 0; draw(); });
-draw();
+const all = [...document.querySelectorAll(".chart")];
+const seen = () => draw(all.filter((chart) => !chart.closest(".tab:not(.shown)")));
+addEventListener("resize", seen);
+addEventListener("tab", seen);
+addEventListener("beforeprint", () => draw(all));
+dark.addEventListener("change", () => { drawn.clear(); seen(); });
+seen();

@@ -1,0 +1,102 @@
+"""What lines, settings and files are called, from what differs between rows and only from that."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from hpccoll.report import calls
+from hpccoll.store.rows import Row
+
+_SETTING: Mapping[str, Callable[[object], str]] = {
+    "dtype": str,
+    "op": str,
+    "device": lambda device: f"{device} memory",
+    "mapping": lambda mapping: f"mapping {mapping}",
+    "timing": lambda rule: f"timing rule {rule}",
+}
+_OF_ELEMENTS = ("dtype", "op")
+"""Fields that say nothing of a collective that moves no elements of the user's."""
+_DETAILS: Mapping[str, Callable[[Row], str]] = {
+    "transport": lambda row: row.transport,
+    "variant": lambda row: row.variant or "",
+    "params": lambda row: " ".join(f"{name}={value}" for name, value in sorted(calls.own_params(row).items())),
+    "tier": calls.tier,
+}
+
+
+def counted(count: object, word: str) -> str:
+    """Return ``count`` of something in words: ``1 rank``, ``2 ranks``."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def namer(rows: Iterable[Row]) -> Callable[[Row], str]:
+    """Return what names the line of a row: its algorithm, and what differs within that."""
+    seen: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for row in rows:
+        for field, words in _DETAILS.items():
+            seen[row.collective, row.algorithm, field].add(words(row))
+
+    def name(row: Row) -> str:
+        told = (field for field in _DETAILS if len(seen[row.collective, row.algorithm, field]) > 1)
+        details = (_DETAILS[field](row) for field in told)
+        return " ".join(filter(None, (row.algorithm, *details))) + (" (floor)" if row.floor else "")
+
+    return name
+
+
+def settings(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
+    """Return a key for each row and its kind: collective, words of what it shares with those of its charts, kind."""
+    rows = list(rows)
+    by_collective: dict[str, list[Row]] = defaultdict(list)
+    for row, _ in rows:
+        by_collective[row.collective].append(row)
+    places = {collective: _place_words(found) for collective, found in by_collective.items()}
+    rooted = {row.collective for row, _ in rows if calls.root(row)}
+
+    def key(row: Row, kind: str) -> tuple[str, ...]:
+        pattern, root = calls.traffic(row), calls.root(row)
+        call = f"traffic {pattern}" if pattern else "", f"root {root}" if row.collective in rooted else ""
+        silent = () if calls.sized(row.collective) else _OF_ELEMENTS
+        values = {field: None if field in silent else getattr(row, field) for field in _SETTING}
+        words = [_SETTING[field](value) if value is not None else "" for field, value in values.items()]
+        return (row.collective, *call, *words, *places[row.collective](row), kind)
+
+    return [key(row, kind) for row, kind in rows]
+
+
+def _place_words(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
+    """Return what settings of one collective say of its aggregators and of the ranks of each node."""
+    spread = _spread_out({(row.ranks, row.nodes, row.ranks_per_node) for row in rows})
+    beside: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for row in rows:
+        beside[row.ranks, row.nodes].add(row.aggregators)
+    counts = set().union(*beside.values())
+    said = counts != {0} and (len(counts) == 1 or any(len(found) > 1 for found in beside.values()))
+    named = len(counts - {0}) == 1 or any(len(found - {0}) > 1 for found in beside.values())
+
+    def words(row: Row) -> tuple[str, str]:
+        exact = counted(row.aggregators, "aggregator") if named else "aggregators"
+        aggregators = exact if row.aggregators else "no aggregators"
+        each = f"{counted(row.ranks_per_node or 'unequal', 'rank')} per node"
+        return aggregators if said else "", each if spread else ""
+
+    return words
+
+
+def _spread_out(shapes: Collection[tuple[int, int, int | None]]) -> bool:
+    """Return whether the ranks of each node have to be said: the same ranks are on few nodes and many, or all alike."""
+    same_everywhere = len({each for _, _, each in shapes}) == 1 and any(nodes > 1 for _, nodes, _ in shapes)
+    return same_everywhere or len({ranks for ranks, _, _ in shapes}) < len(shapes)
+
+
+def file_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """A file name for each key: the collective, and the words in which its groups differ."""
+    names: dict[tuple[str, ...], str] = {}
+    taken: Counter[str] = Counter()
+    for key in keys:
+        siblings = [other for other in keys if other[0] == key[0]]
+        differing = (word for i, word in enumerate(key[1:], 1) if len({other[i] for other in siblings}) > 1)
+        name = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in (key[0], *filter(None, differing)))
+        taken[name] += 1
+        names[key] = name if taken[name] == 1 else f"{name}-{taken[name]}"
+    return names

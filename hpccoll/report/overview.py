@@ -1,0 +1,85 @@
+"""The overview of several collectives: a line for each, with what is fastest at both ends of its sizes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+from hpccoll.report.compare import Contest, contests, seconds
+from hpccoll.report.groups import Group
+from hpccoll.report.tables import plain_table
+from hpccoll.report.wires import format_rate
+from hpccoll.store.rows import Results
+from hpccoll.units import format_seconds, format_size
+
+HEAD = (
+    "collective", "cases", "sizes", "ranks", "fastest at the smallest size", "over native's", "at the largest size",
+    "over native's",
+)  # fmt: skip
+BAD = ("wrong", "missing")
+"""Columns that are there where one of them counts something."""
+NOTE = (
+    "Fastest on the most ranks that were measured, by its median; a tie: the 95 % intervals touch. Over native's: its "
+    "time over the library's own of the same run. Of several settings, that with the most points; of pairs of ranks, "
+    "the median pair."
+)
+
+
+def overview(results: Results, groups: Sequence[Group]) -> str:
+    """Return the table as HTML; each collective links to its own part of the page."""
+    names = [name for name, _ in groupby(groups, key=lambda group: group.collective)]
+    members = {name: [group for group in groups if group.collective == name] for name in names}
+    body = [_line(found) for found in members.values()]
+    bad = [_bad(results, found) for found in members.values()]
+    if not any(any(counts) for counts in bad):
+        return plain_table(HEAD, body, names)
+    told = [[*line, *(str(count or "") for count in counts)] for line, counts in zip(body, bad, strict=True)]
+    return plain_table((*HEAD, *BAD), told, names)
+
+
+def missing_of(results: Results, collective: str) -> int:
+    """Return how many cases of a collective are without a usable result."""
+    return sum(gap.case.startswith(f"{collective}.") for gap in results.missing)
+
+
+def _bad(results: Results, groups: Sequence[Group]) -> tuple[int, int]:
+    wrong = sum(point.row.status == "wrong" for group in groups for point in group.points)
+    return wrong, missing_of(results, groups[0].collective)
+
+
+def _line(groups: Sequence[Group]) -> list[str]:
+    rows = [point.row for group in groups for point in group.points]
+    best = max(groups, key=lambda group: len(group.usable))
+    found = contests(best.points)
+    least, most = (_end(found, choose) for choose in (min, max))
+    other = f" ({best.words_beside(groups)})" if len(groups) > 1 else ""
+    return [
+        best.collective,
+        str(len(rows)),
+        " to ".join(dict.fromkeys(_ends(row.requested_bytes for row in rows))) if best.sized else "",
+        ", ".join(map(str, sorted({row.ranks for row in rows}))),
+        *(_fastest(best, least, other) if least else ("", "")),
+        *(_fastest(best, most, other, bandwidth=True) if most and best.sized else ("", "")),
+    ]
+
+
+def _ends(sizes: Iterable[int]) -> list[str]:
+    sizes = list(sizes)
+    return [format_size(min(sizes)), format_size(max(sizes))]
+
+
+def _end(found: Sequence[Contest], choose: Callable[[Iterable[int]], int]) -> Contest | None:
+    """Return the contest at one end of the sizes on the most ranks; of several, the one in the middle."""
+    if not found:
+        return None
+    ranks = max(contest.ranks for contest in found)
+    nbytes = choose(contest.nbytes for contest in found if contest.ranks == ranks)
+    there = [contest for contest in found if (contest.ranks, contest.nbytes) == (ranks, nbytes)]
+    return sorted(there, key=lambda contest: seconds(contest.winner))[(len(there) - 1) // 2]
+
+
+def _fastest(group: Group, contest: Contest, other: str, *, bandwidth: bool = False) -> tuple[str, str]:
+    winner, native = contest.winner, contest.native
+    tie = ", a tie" if contest.lead and not contest.leader else ""
+    size = f"{size}: " if (size := group.size(contest.nbytes)) else ""
+    rate = f", {format_rate(winner.row.busbw_Bps)}" if bandwidth and winner.row.busbw_Bps else ""
+    said = f"{size}{winner.series}, {format_seconds(seconds(winner))}{rate}{tie}{other}"
+    return said, f"{seconds(winner) / seconds(native):.2f}x" if native else "no native"
