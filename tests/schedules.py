@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from functools import reduce as fold
 from itertools import product
 
@@ -273,15 +274,19 @@ EXAMPLES = {
 }
 
 
-def subjects(ranks: int) -> Iterator[Case]:
-    """Yield one case of every algorithm (its first call on so many ranks, aggregators among them) and every example."""
-    for collective, algorithm in ALGORITHMS.values():
-        for workers in range(ranks, 0, -1):
-            layout = Layout.of(workers, aggregators=ranks - workers)
-            if found := next(cases(collective, algorithm, layout), None):
-                yield found
-                break
-    yield from (example.case(ranks) for example in EXAMPLES.values())
+SUBJECTS = [*ALGORITHMS, *EXAMPLES]
+
+
+@cache
+def case_of(name: str, ranks: int) -> Case | None:
+    """Return the first call of a subject on so many ranks, the last of them aggregators where it takes that."""
+    if name in EXAMPLES:
+        return EXAMPLES[name].case(ranks)
+    collective, algorithm = ALGORITHMS[name]
+    for workers in range(ranks, 0, -1):
+        for case in cases(collective, algorithm, Layout.of(workers, aggregators=ranks - workers)):
+            return case
+    return None
 
 
 # ---- data, and what NumPy says --------------------------------------------------------------------------------------

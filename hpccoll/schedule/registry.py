@@ -110,7 +110,7 @@ class Algorithm:
 
     def _made(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
         if layout.aggregators and not self.aggregates:
-            workers = self.slices(layout.among(range(layout.workers)), **parameters)
+            workers = self._made(layout.among(range(layout.workers)), **parameters)
             return tuple(Schedule(layout, one.units, partial(_of_workers, one)) for one in workers)
         if inspect.isgeneratorfunction(self.program):
             return (Schedule.of(layout, partial(self.program, **parameters)),)

@@ -43,7 +43,9 @@ def test_it_runs_somewhere_and_says_why_it_does_not_elsewhere(collective, algori
     reasons = [algorithm.unmet(places(algorithm, p)) for p in EVERY_P]
     assert None in reasons
     assert next(cases(collective, algorithm, places(algorithm, 4)), None)
-    assert all(reason is None or reason.startswith(f"{algorithm.name} needs ") for reason in reasons)
+    assert all(
+        reason is None or reason.startswith((f"{algorithm.name} needs ", f"{algorithm.name}: ")) for reason in reasons
+    )
     if algorithm.aggregates:
         assert "aggregator" in algorithm.unmet(Layout.of(4))
 

@@ -2,8 +2,25 @@ from dataclasses import replace
 
 import pytest
 
+import hpccoll.algorithms  # noqa: F401  fills the table
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import COLLECTIVES, Collective, Cost, Layout, Step, all_gather, all_reduce, barrier, collective
+from hpccoll.schedule import (
+    COLLECTIVES,
+    Collective,
+    Cost,
+    Layout,
+    Receive,
+    Send,
+    Step,
+    all_gather,
+    all_reduce,
+    all_to_all_v,
+    barrier,
+    bidirectional,
+    broadcast,
+    collective,
+    send_recv,
+)
 
 
 def fresh() -> Collective:
@@ -30,6 +47,15 @@ def test_an_unknown_algorithm_is_answered_with_the_choices():
         row.algorithm("third")
 
 
+def test_a_part_of_a_composition_is_an_algorithm_that_does_something():
+    row = fresh()
+    row("nothing", floor=True)(lambda _layout: ())
+    something = row("something")(lambda _layout: ())
+    assert row.part("something") is something
+    with pytest.raises(BadInputError, match="fresh algorithm: 'nothing' is not valid: choose from something"):
+        row.part("nothing")
+
+
 def test_an_algorithm_is_registered_once():
     row = fresh()
     row("one")(lambda _layout: ())
@@ -40,39 +66,177 @@ def test_an_algorithm_is_registered_once():
 def test_to_register_is_to_declare():
     row = fresh()
 
-    @row("declared", cost=lambda p: Cost(p, 0, 0), floor=True)
+    @row("declared", cost=lambda p: Cost(p, 0, 0), floor=True, aggregates=True, pipelined=True)
     def declared(_layout, _me):
         yield Step()
 
     assert row.algorithm("declared") is declared
-    assert (declared.name, declared.collective, declared.cost(7).rounds, declared.floor) == (
-        "declared",
-        "fresh",
-        7,
-        True,
-    )
+    assert (declared.name, declared.collective, declared.cost(7).rounds) == ("declared", "fresh", 7)
+    assert declared.floor
+    assert declared.aggregates
+    assert declared.pipelined
     assert len(declared.slices(Layout.of(3))) == 1
 
 
-@pytest.mark.parametrize(
-    ("row", "p", "factor"),
-    [(all_reduce, 1, 0), (all_reduce, 2, 1), (all_reduce, 4, 1.5), (all_gather, 1, 0), (all_gather, 4, 0.75)],
-)
-def test_busbw_factors_are_those_of_nccl_tests(row, p, factor):
-    assert row.busbw(p) == factor
+# ---- sizes and bandwidth, as nccl-tests has them --------------------------------------------------------------------
+
+IN_NCCL_TESTS = {
+    # 8 ranks, -b 1000, float32: elements to send, elements to receive, and the factor from algbw to busbw
+    "all_reduce": (250, 250, 2 * 7 / 8),
+    "reduce_scatter": (8 * 31, 31, 7 / 8),
+    "all_gather": (31, 8 * 31, 7 / 8),
+    "broadcast": (250, 250, 1),
+    "reduce": (250, 250, 1),
+    "gather": (31, 8 * 31, 7 / 8),
+    "scatter": (8 * 31, 31, 7 / 8),
+    "all_to_all": (8 * 31, 8 * 31, 7 / 8),
+    "bidirectional": (250, 250, 1),  # its sendrecv_perf
+}
 
 
-def test_a_barrier_has_no_bandwidth():
+@pytest.mark.parametrize(("name", "expected"), IN_NCCL_TESTS.items())
+def test_sizes_and_busbw_are_those_of_nccl_tests(name, expected):
+    row = collective(name)
+    promise = row.promise(8)
+    elements = row.elements(1000, 4, 8)
+    each = elements if row.units == "owned" else elements / 8  # of one of eight units
+    sends = max(len(promise.source(me, 8)) for me in range(8)) * each
+    receives = max(len(promise.target(me, 8)) for me in range(8)) * each
+    assert (sends, receives, row.busbw(8)) == expected
+    assert promise.bytes(elements, 4) == max(sends, receives) * 4  # the S that algbw is S / t of
+    assert row.elements(promise.bytes(elements, 4), 4, 8) == elements
+
+
+@pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
+def test_one_rank_has_no_bus_and_none_is_faster_than_its_wire_twice(row):
+    if row.busbw is not None:
+        assert row.busbw(1) == 0
+        assert all(0 < row.busbw(p) <= 2 for p in (2, 3, 1000))
+        assert isinstance(row.busbw(2), float)
+
+
+def test_what_nccl_tests_has_not():
+    assert send_recv.busbw(8) == 2  # S goes to and fro, one after the other
+    assert all_to_all_v.busbw(8) == 7 / 8
     assert barrier.busbw is None
 
 
-def test_sizes_are_counted_as_in_nccl_tests():
-    assert (all_reduce.elements(1000, 4, 8), all_reduce.blocks(8)) == (250, 1)
-    assert (all_gather.elements(1000, 4, 8), all_gather.blocks(8)) == (31, 8)  # of what is asked, 992 bytes are moved
-    assert (barrier.elements(0, 1, 8), barrier.blocks(8)) == (8, 1)
+def test_a_token_is_a_byte_for_each_rank_whatever_is_asked():
+    assert (barrier.elements(0, 1, 8), barrier.elements(1000, 4, 8), barrier.blocks(8)) == (8, 8, 1)
 
 
-def test_buffers_have_room_for_all_units_or_for_the_own_one():
-    assert list(all_reduce.holds("src", 2, 4)) == list(all_reduce.holds("dst", 2, 4)) == [0, 1, 2, 3]
-    assert list(all_gather.holds("src", 2, 4)) == [2]
-    assert list(all_gather.holds("dst", 2, 4)) == list(all_gather.holds("tmp", 2, 4)) == [0, 1, 2, 3]
+def test_the_bytes_of_unequal_blocks_are_those_of_the_mean_rank():
+    promise = all_to_all_v.promise(4, traffic="zipf")
+    assert promise.blocks(48).tolist() == [[92, 46, 30, 23]] * 4  # 48 x 4 / (1 + 1/2 + 1/3 + 1/4), over 1, 2, 3 and 4
+    assert promise.bytes(48, 4) == (92 + 46 + 30 + 23) * 4
+    assert all_to_all_v.promise(4, traffic="uniform").bytes(48, 4) == 48 * 4 * 4
+    assert all_reduce.promise(4).blocks(48) is None
+
+
+# ---- what is promised, written out for three ranks ------------------------------------------------------------------
+
+A, B, C = 0, 1, 2
+EVERYWHERE = [[0, 1, 2]] * 3
+OWN = [[0], [1], [2]]
+PROMISED = {
+    # from root 1: the units of src and of dst of each rank, and what rank 1 and rank 2 end with, unit by unit
+    "all_reduce": (EVERYWHERE, EVERYWHERE, *[[{(A, u), (B, u), (C, u)} for u in range(3)]] * 2),
+    "reduce_scatter": (EVERYWHERE, OWN, [{(A, 1), (B, 1), (C, 1)}], [{(A, 2), (B, 2), (C, 2)}]),
+    "all_gather": (OWN, EVERYWHERE, *[[{(A, 0)}, {(B, 1)}, {(C, 2)}]] * 2),
+    "broadcast": ([[], [0, 1, 2], []], EVERYWHERE, *[[{(B, u)} for u in range(3)]] * 2),
+    "reduce": (EVERYWHERE, [[], [0, 1, 2], []], [{(A, u), (B, u), (C, u)} for u in range(3)], []),
+    "gather": (OWN, [[], [0, 1, 2], []], [{(A, 0)}, {(B, 1)}, {(C, 2)}], []),
+    "scatter": ([[], [0, 1, 2], []], OWN, [{(B, 1)}], [{(B, 2)}]),
+    "all_to_all": (EVERYWHERE, EVERYWHERE, [{(A, 1)}, {(B, 1)}, {(C, 1)}], [{(A, 2)}, {(B, 2)}, {(C, 2)}]),
+    "all_to_all_v": (EVERYWHERE, EVERYWHERE, [{(A, 1)}, {(B, 1)}, {(C, 1)}], [{(A, 2)}, {(B, 2)}, {(C, 2)}]),
+    "barrier": (EVERYWHERE, EVERYWHERE, *[[{(A, u), (B, u), (C, u)} for u in range(3)]] * 2),
+    "send_recv": ([[], [0, 1, 2], [0, 1, 2]],) * 2 + ([{(C, u)} for u in range(3)], [{(B, u)} for u in range(3)]),
+    "bidirectional": ([[], [0, 1, 2], [0, 1, 2]],) * 2 + ([{(C, u)} for u in range(3)], [{(B, u)} for u in range(3)]),
+}
+
+
+@pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
+def test_every_collective_promises_what_is_written_here(row):
+    promise = row.promise(3, 1 if row.rooted else None)
+    source = [list(promise.source(me, 3)) for me in range(3)]
+    target = [list(promise.target(me, 3)) for me in range(3)]
+    ends = [[promise.result(me, unit) for unit in target[me]] for me in (1, 2)]
+    assert (source, target, *ends) == PROMISED[row.name]
+    assert [list(promise.source(3, 3)), list(promise.target(3, 3))] == [[], []], (
+        "an aggregator has nothing to do with it"
+    )
+
+
+@pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
+def test_what_is_promised_has_been_contributed(row):
+    for p in (2, 5):
+        promise = row.promise(p)
+        for me in range(p):
+            for unit in promise.target(me, p):
+                assert all(one in promise.source(origin, p) for origin, one in promise.result(me, unit))
+
+
+# ---- calls ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: all_reduce.promise(4, 0), "root: 0 is not valid: all_reduce has no root"),
+        (lambda: broadcast.promise(4, 4), "root: 4 is not valid: a rank of 4"),
+        (lambda: broadcast.promise(4, -1), "root: -1 is not valid: a rank of 4"),
+        (lambda: all_reduce.promise(4, peer=1), "argument of all_reduce: 'peer' is not valid: it has none"),
+        (
+            lambda: send_recv.promise(4, traffic="zipf"),
+            "argument of send_recv: 'traffic' is not valid: choose from peer",
+        ),
+        (lambda: send_recv.promise(4, 1, peer=1), "peer: 1 is not valid: a rank of 4 that is not the root, 1"),
+        (lambda: send_recv.promise(4, 3), "peer: -1 is not valid: a rank of 4 that is not the root, 3"),
+        (lambda: send_recv.promise(4, peer=4), "peer: 4 is not valid: a rank of 4"),
+        (lambda: send_recv.promise(4, peer="a"), "peer: 'a' is not valid: a rank of 4"),
+        (lambda: send_recv.promise(1), "peer: -1 is not valid: a rank of 1"),
+        (lambda: all_to_all_v.promise(4, traffic="none"), "traffic: 'none' is not valid: choose from uniform, zipf"),
+    ],
+)
+def test_a_call_that_does_not_fit_is_answered_with_what_would(call, words):
+    with pytest.raises(BadInputError, match=words):
+        call()
+
+
+def test_the_peer_is_the_last_rank_unless_named_and_may_be_counted_from_the_end():
+    assert send_recv.promise(4).peer == 3
+    assert send_recv.promise(4, 3, peer=-3).peer == 1
+    assert (broadcast.promise(4).root, broadcast.promise(4, 2).root, all_gather.promise(4).root) == (0, 2, 0)
+
+
+def test_a_call_is_what_it_names():
+    assert broadcast.promise(4, 2) == broadcast.promise(4, 2) != broadcast.promise(4, 1)
+    assert len({broadcast.promise(4, 2), broadcast.promise(4, 2), all_gather.promise(4)}) == 2
+
+
+def sends(schedule, me: int) -> list[int]:
+    return [action.peer for step in schedule.steps(me) for action in step.actions if isinstance(action, Send)]
+
+
+def test_other_ranks_play_the_roles_of_root_and_peer():
+    algorithm = broadcast.algorithm("chain")
+    (chain,) = broadcast.promise(4, 2).slices(algorithm, Layout.of(4))
+    assert [sends(chain, me) for me in range(4)] == [[1], [-1], [3], [0]]  # 2 -> 3 -> 0 -> 1
+    (aside,) = broadcast.promise(4, 2).slices(algorithm, Layout.of(4, aggregators=2))
+    assert [sends(aside, me) for me in range(6)] == [[1], [-1], [3], [0], [], []]
+
+    @replace(bidirectional, algorithms={})("two")
+    def two(_layout, me):
+        if me < 2:
+            yield Step(Send(1 - me, 0), Receive(1 - me, 0))
+
+    (pair,) = bidirectional.promise(4, 3, peer=1).slices(two, Layout.of(4))
+    assert [sends(pair, me) for me in range(4)] == [[], [3], [], [1]]
+
+
+def test_owned_blocks_go_by_the_names_of_their_ranks_under_another_root():
+    row = collective("scatter")
+    (direct,) = row.promise(3, 1).slices(row.algorithm("direct"), Layout.of(3))
+    (step,) = direct.steps(1)
+    parts = {action.peer: action.part.ranges[0].first for action in step.actions if isinstance(action, Send)}
+    assert parts == {2: 2, 0: 0}

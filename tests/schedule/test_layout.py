@@ -35,6 +35,33 @@ def test_a_tier_is_how_far_a_message_goes():
     assert [TIERS[tier] for tier in layout.tier(source, target)] == ["rank", "node", "rack", "fabric"]
 
 
+RACKS = Layout(node=(0, 0, 1, 1, 2, 2, 7), rack=(0, 0, 0, 0, 1, 1, 9), rail=(1, 0, 1, 0, 1, 0, 3), aggregators=1)
+
+
+def test_the_layout_of_some_ranks_is_where_they_are_in_the_order_given():
+    some = RACKS.among([4, 0, 3])
+    assert some == Layout(node=(2, 0, 1), rack=(1, 0, 0), rail=(1, 1, 0))
+    assert RACKS.among([1, 6]) == Layout(node=(0, 7), rack=(0, 9), rail=(0, 3), aggregators=1)
+    assert RACKS.among(range(7)) == RACKS
+    assert RACKS.among(range(6)).aggregators == 0
+
+
+def test_groups_are_the_workers_of_a_place_in_the_order_of_their_ranks():
+    assert RACKS.groups("node") == [[0, 1], [2, 3], [4, 5]]
+    assert RACKS.groups("rack") == [[0, 1, 2, 3], [4, 5]]
+    assert RACKS.groups("rail") == [[0, 2, 4], [1, 3, 5]]
+    assert Layout((1, 0, 1, 0)).groups("node") == [[0, 2], [1, 3]]
+    assert Layout((1, 0, 1, 0)).groups("rack") == [[0, 1, 2, 3]]
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=9))
+def test_every_worker_is_in_one_group(node):
+    groups = Layout(tuple(node)).groups("node")
+    assert sorted(me for group in groups for me in group) == list(range(len(node)))
+    assert all(len({node[me] for me in group}) == 1 for group in groups)
+    assert len(groups) == len(set(node))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

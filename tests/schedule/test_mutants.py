@@ -1,8 +1,7 @@
 """Every algorithm and every small schedule, broken mechanically in every place, is no longer accepted.
 
-Broken at one rank it is refused, always: a message without its partner, or a rank without what it was promised. There
-are two exceptions. A copy that is made once more copies what is there already. And where a contribution may be folded
-twice, a rank may hear of the others by other ways than the one that was cut off.
+Broken at one rank it is refused, always: a message without its partner, or a rank without what it was promised. The one
+exception is a copy that is made once more: it copies what is there already.
 
 Broken at all ranks alike, where messages keep their partners, it may still come to the same: a step that is repeated
 brings what is there already; two steps may stand in either order where neither reads what the other brings, or where
@@ -12,6 +11,7 @@ right on real data.
 """
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 import pytest
@@ -35,7 +35,6 @@ from hpccoll.transports.lockstep import lockstep
 Programs = list[list[Step]]
 
 MAY_BE_HARMLESS = {"repeat copies of a rank", "repeat a step of all", "swap two steps of all", "shift the units of all"}
-WHERE_TWICE_IS_ONCE = {"replace instead of fold", "all replace instead of fold"}
 
 
 def programs_of(schedule: Schedule) -> Programs:
@@ -177,8 +176,7 @@ def case_of(name: str, ranks: int) -> Case | None:
     return next(cases(collective, algorithm, places(algorithm, ranks)), None)
 
 
-@pytest.mark.parametrize("ranks", [4, 5])
-@pytest.mark.parametrize("name", [*ALGORITHMS, *EXAMPLES])
+@pytest.mark.parametrize(("name", "ranks"), [*product(ALGORITHMS, (4, 5)), *product(EXAMPLES, (3, 4, 5))])
 def test_a_broken_schedule_is_refused_or_comes_to_the_same(name, ranks):
     case = case_of(name, ranks)
     for schedule in case.slices if case else ():
@@ -192,7 +190,6 @@ def test_a_broken_schedule_is_refused_or_comes_to_the_same(name, ranks):
                 continue
             broken_ones += 1
             if survivor := accepted(case, schedule, mutant):
-                twice_is_once = case.promise.collective.idempotent and words in WHERE_TWICE_IS_ONCE
-                assert words in MAY_BE_HARMLESS or twice_is_once, f"accepted: {words}"
+                assert words in MAY_BE_HARMLESS, f"accepted: {words}"
                 is_right(survivor)
         assert broken_ones > 10
