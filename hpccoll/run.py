@@ -9,6 +9,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -303,7 +304,8 @@ def _check_room(comm: "MPI.Intracomm", job: Job) -> None:
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     complaint = None
     try:
-        check_memory(max(job.cases, key=memory_needed), node.size, available_memory())
+        largest = max(job.cases, key=partial(memory_needed, workers=job.ranks, ranks=node.size))
+        check_memory(largest, node.size, available_memory(), job.ranks)
     except BadInputError as error:
         complaint = error
     node.Free()

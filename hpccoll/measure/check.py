@@ -26,7 +26,8 @@ def _blocks(buffer: Array, values: Sequence[Array]) -> Iterator[_Blocks]:
     """Yield the units of a buffer, in which they lie one after the other, those of one length together."""
     begin = 0
     for length, alike in groupby(values, len):
-        rows = bits(np.stack(list(alike)))
+        units = list(alike)
+        rows = bits(np.stack(units) if len(units) > 1 else units[0][np.newaxis])  # one unit, the largest, as it is
         end = begin + len(rows) * (length - TURNS + 1)
         yield _Blocks(bits(buffer[begin:end]).reshape(len(rows), -1), rows)
         begin = end

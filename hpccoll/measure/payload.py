@@ -152,7 +152,7 @@ class Payload:
     def _before(self, unit: int, *, in_place: bool, extra: int = 0) -> Array:
         if in_place and unit in self.promise.source(self.me, self._units):
             return self._contributed(self.me, unit, extra)
-        return np.resize(self.poison(), self._length(unit, self.me) + extra)
+        return np.full(self._length(unit, self.me) + extra, self.poison())
 
     def expected(self, *, in_place: bool, extra: int = 0) -> list[Array]:
         """Return what the defined units of dst must hold after the operation, bit for bit."""

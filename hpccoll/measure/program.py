@@ -182,7 +182,7 @@ class Program:
         crowd = sum(place.node == node for place in attempt.places)
         complaint = None
         try:
-            check_memory(case, crowd, available_memory())
+            check_memory(case, crowd, available_memory(), attempt.ranks - attempt.aggregators)
         except BadInputError as error:
             complaint = str(error)
         return next(filter(None, self.comm.allgather(complaint)), None)

@@ -1,0 +1,191 @@
+"""The catalogue: what can be asked for, and why some of it cannot run here or there."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.case import Case
+from hpccoll.errors import BadInputError
+from hpccoll.measure.catalogue import (
+    NATIVE,
+    ONE_BUFFER,
+    algorithms_of,
+    check_case,
+    check_memory,
+    known_parameters,
+    memory_needed,
+    placements,
+    promise_of,
+    shared,
+    unmet,
+)
+from hpccoll.schedule import COLLECTIVES, Layout
+from hpccoll.schedule.traffic import PATTERNS
+
+MIB = 2**20
+BOTH = (False, True)
+ALL = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)]
+
+
+def case(name="all_reduce", algorithm="ring", **more):
+    family = COLLECTIVES[name]
+    in_place = placements(name, algorithm, BOTH)[0]
+    about = {"op": "sum" if family.reduces else None, "bytes": 4096, "in_place": in_place}
+    return Case(collective=name, algorithm=algorithm, **{**about, **more})
+
+
+@pytest.mark.parametrize(("name", "algorithm"), ALL)
+def test_whatever_is_listed_can_be_asked_for_in_each_of_its_placements(name, algorithm):
+    for in_place in placements(name, algorithm, BOTH):
+        check_case(case(name, algorithm, in_place=in_place))
+    for in_place in {*BOTH} - {*placements(name, algorithm, BOTH)}:
+        if COLLECTIVES[name].in_place and algorithm != NATIVE:
+            continue  # an empty schedule: nothing is nothing in either place
+        with pytest.raises(BadInputError, match=r"in_place: .* has no other placement"):
+            check_case(case(name, algorithm, in_place=in_place))
+
+
+def test_a_library_has_one_buffer_for_a_broadcast_and_none_for_a_barrier():
+    assert {name for name in COLLECTIVES if placements(name, NATIVE, BOTH) == (True,)} == {*ONE_BUFFER}
+
+
+def test_between_different_blocks_there_is_no_sharing_a_buffer():
+    apart = {name for name, family in COLLECTIVES.items() if not family.in_place}
+    assert apart == {"all_to_all_v", "send_recv", "bidirectional"}
+    assert {placements(name, own, BOTH) for name, own in ALL if name in apart} == {(False,)}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_the_library_takes_the_arguments_of_a_call_and_nothing_of_a_schedule(name):
+    family = COLLECTIVES[name]
+    assert known_parameters(name, NATIVE) == (*family.arguments,)
+    for algorithm in algorithms_of(name)[:-1]:
+        own = {*family.algorithm(algorithm).parameters}
+        assert {*known_parameters(name, algorithm)} == {*family.arguments, "channels", "window", *own}
+
+
+def test_an_algorithm_that_there_is_not_is_told_all_that_there_are():
+    with pytest.raises(BadInputError, match=r"algorithm: 'rin' is not valid: choose from ring, .*native"):
+        known_parameters("all_reduce", "rin")
+
+
+def test_parameters_go_to_the_algorithms_that_know_them():
+    asked = dict(shared("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2}))
+    assert asked == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
+    with pytest.raises(BadInputError, match="parameter: 'radix' is not valid: choose from channels, window"):
+        dict(shared("all_reduce", ["ring", NATIVE], {"radix": 2}))
+
+
+@pytest.mark.parametrize(
+    ("asked", "p", "reason"),
+    [
+        (case("broadcast", "binomial", root=4), 4, "root: 4 is not valid: a rank of 4"),
+        (case("send_recv", NATIVE, params={"peer": 2}), 2, "peer: 2 is not valid: a rank of 2 that is not the root, 0"),
+        (case("send_recv", NATIVE), 1, "peer: -1 is not valid"),
+        (case("send_recv", NATIVE, root=2), 3, "peer: -1 is not valid: a rank of 3 that is not the root, 2"),
+        (case("send_recv", NATIVE, params={"peer": "last"}), 3, "peer: 'last' is not valid"),
+        (case("all_to_all_v", "pairwise", params={"traffic": "rush"}), 3, "traffic: 'rush' is not valid"),
+        (case("reduce_scatter", "recursive_halving"), 6, "recursive_halving needs a power-of-two number of workers"),
+        (case("all_gather", NATIVE, bytes=64), 17, "64 B is less than one float32 for each of 17 ranks"),
+    ],
+)
+def test_what_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, reason):
+    assert reason in unmet(asked, Layout.of(p))
+
+
+@pytest.mark.parametrize(("name", "algorithm"), ALL)
+def test_a_call_that_fits_runs_from_any_root_or_needs_what_the_algorithm_says(name, algorithm):
+    family = COLLECTIVES[name]
+    for p in (2, 3, 4):
+        for root in range(p) if family.rooted else (None,):
+            more = {"params": {"peer": (root + 1) % p}} if "peer" in family.arguments else {}
+            reason = unmet(case(name, algorithm, root=root, **more), Layout.of(p))
+            assert reason is None or reason.startswith(f"{algorithm} needs ")
+            assert reason is None or algorithm != NATIVE
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (case(params={"chanels": 2}), "parameter of ring: 'chanels' is not valid: choose from channels, window"),
+        (case(params={"channels": 0}), "parameter channels: 0 is not valid"),
+        (case(params={"channels": "many"}), "parameter channels: 'many' is not valid"),
+        (case(algorithm=NATIVE, params={"channels": 2}), "parameter of native: 'channels' is not valid"),
+        (case(params={"traffic": "zipf"}), "parameter of ring: 'traffic' is not valid"),
+        (case(root=0), "root: 0 is not valid: all_reduce has no root"),
+        (case(op="xor"), "op: 'xor' is not valid"),
+        (case("all_gather", op="sum"), "op: 'sum' is not valid"),
+    ],
+)
+def test_a_word_that_means_nothing_anywhere_is_bad_input(asked, words):
+    with pytest.raises(BadInputError, match=words):
+        check_case(asked)
+
+
+def test_a_value_that_makes_sense_nowhere_is_bad_input_when_it_is_to_run():
+    with pytest.raises(BadInputError, match="'rin'"):
+        unmet(case(algorithm="hierarchical", params={"inner": "rin"}), Layout.of(4))
+
+
+def test_a_promise_is_that_of_the_case():
+    promise = promise_of(case("send_recv", NATIVE, root=1, params={"peer": -1}), 4)
+    assert (promise.root, promise.peer, promise.traffic) == (1, 3, None)
+    assert promise_of(case("all_to_all_v", NATIVE), 4).traffic == "zipf"
+    assert promise_of(case("all_to_all_v", NATIVE, params={"traffic": "random"}), 4).traffic == "random"
+
+
+@given(st.sampled_from([*PATTERNS]), st.integers(1, 40), st.integers(0, 10**6), st.sampled_from([2, 4, 8]))
+def test_the_size_of_unequal_blocks_is_that_of_a_rank_on_average(pattern, p, nbytes, itemsize):
+    family = COLLECTIVES["all_to_all_v"]
+    elements = family.elements(nbytes, itemsize, p)
+    moved = family.promise(p, traffic=pattern).bytes(elements, itemsize)
+    rounding = (p * p * itemsize) // p + itemsize  # every block rounds down to an element
+    assert elements * p * itemsize - rounding <= moved <= elements * p * itemsize
+    if pattern == "uniform":
+        assert moved == elements * p * itemsize
+
+
+def memory_cases():
+    for name, algorithm in ALL:
+        family = COLLECTIVES[name]
+        if family.token:
+            continue
+        for told in [{"traffic": pattern} for pattern in PATTERNS] if "traffic" in family.arguments else [{}]:
+            asked = case(name, algorithm, bytes=4 * MIB, dtype="int32", params=told)
+            if not unmet(asked, Layout.of(4)):
+                yield asked
+
+
+@pytest.mark.mpi
+def test_no_rank_takes_more_memory_than_is_said(mpiexec, tmp_path):
+    (tmp_path / "cases.json").write_text(json.dumps([asdict(asked) for asked in memory_cases()]))
+    script = __file__.replace("test_catalogue", "measured_memory")
+    ended = mpiexec(4, script, tmp_path / "cases.json", timeout=150)
+    assert ended.returncode == 0, ended.stderr
+    shares = json.loads(ended.stdout)
+    assert len(shares) > 20
+    assert {name: share for name, share in shares.items() if share > 1.05} == {}  # what does not grow with the size
+    assert max(shares.values()) > 0.9  # and not much less, or it would keep cases from running
+
+
+def test_the_ranks_of_a_node_take_what_they_take_together():
+    ring, star = (case(algorithm=algorithm, bytes=MIB) for algorithm in ("ring", "star"))
+    assert memory_needed(ring, 16, 8) == pytest.approx(8 * memory_needed(ring, 16, 1), rel=0.01)
+    assert memory_needed(star, 16, 1) == memory_needed(ring, 16, 1) + 14 * MIB  # all the others' vectors at the root
+    assert memory_needed(star, 16, 8) == memory_needed(ring, 16, 8) + 14 * MIB  # of which there is one
+
+
+def test_the_ranks_with_the_most_may_share_a_node():
+    of = case("all_to_all_v", NATIVE, bytes=MIB)
+    equal = replace(of, params={"traffic": "uniform"})
+    assert memory_needed(of, 64, 64) == memory_needed(equal, 64, 64)  # all together have as much
+    assert memory_needed(of, 64, 1) > 5 * memory_needed(equal, 64, 1)
+
+
+def test_a_case_that_has_no_room_is_told_what_it_takes():
+    with pytest.raises(BadInputError, match=r"2 ranks need .* GiB for it and 0.0977 GiB are free: at most about"):
+        check_memory(case(bytes=64 * MIB), 2, 100 * MIB)
+    check_memory(case(bytes=MIB), 2, 100 * MIB)

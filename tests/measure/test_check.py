@@ -1,0 +1,242 @@
+"""The check of every collective: what is right has nothing wrong, and what is wrong is seen, wherever it is."""
+
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from hpccoll.measure.check import Check
+from hpccoll.measure.payload import TURNS, Payload, bits, joined
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
+from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.transports.operation import Operation
+
+AGGREGATORS = 1
+
+
+def folded(one, values):
+    """Return the fold of all values, as the collective leaves it."""
+    whole = reduce(one.reduction.fold, values).copy()
+    one.reduction.scale(whole, one.p)
+    return whole
+
+
+def partner(one):
+    return {one.promise.root: one.promise.peer, one.promise.peer: one.promise.root}.get(one.me)
+
+
+# What MPI says of each call: the result of rank ``one.me`` from what each rank contributes, s[rank][unit].
+RESULTS = {
+    "all_reduce": lambda one, s: [folded(one, [units[0] for units in s])],
+    "reduce_scatter": lambda one, s: [folded(one, [units[one.me] for units in s])],
+    "all_gather": lambda _one, s: [units[0] for units in s],
+    "broadcast": lambda one, s: s[one.promise.root],
+    "reduce": lambda one, s: [folded(one, [units[0] for units in s])] if one.me == one.promise.root else [],
+    "gather": lambda one, s: [units[0] for units in s] if one.me == one.promise.root else [],
+    "scatter": lambda one, s: [s[one.promise.root][one.me]],
+    "all_to_all": lambda one, s: [units[one.me] for units in s],
+    "all_to_all_v": lambda one, s: [units[one.me] for units in s],
+    "barrier": lambda one, s: [folded(one, [units[0] for units in s])],
+    "send_recv": lambda one, s: s[partner(one)] if partner(one) is not None else [],
+    "bidirectional": lambda one, s: s[partner(one)] if partner(one) is not None else [],
+}
+
+
+def payload(name, p, me, *, root=0, op="sum", dtype="float32", count=40, **arguments):
+    family = COLLECTIVES[name]
+    promise = family.promise(p, root if family.rooted else None, **arguments)
+    reduction = REDUCTIONS["max" if family.idempotent else op]
+    return Payload(promise, reduction, np.dtype(dtype), p if family.token else count, me)
+
+
+@dataclass
+class Bench:
+    """The buffers of one rank, as a subject has them, and their check."""
+
+    payload: Payload
+    in_place: bool
+
+    def __post_init__(self):
+        one = self.payload
+        self.operation = Operation(
+            promise=one.promise, layout=Layout.of(one.p, aggregators=AGGREGATORS), schedules=(), count=one.count,
+            dtype=one.dtype, reduction=one.reduction, in_place=self.in_place,
+        )  # fmt: skip
+        self.src, self.dst = (np.ones(self.operation.elements(name, one.me), one.dtype) for name in ("src", "dst"))
+        self.filled = self.operation.span("dst", one.filled(in_place=self.in_place), one.me)
+        self.result = self.operation.result(self.dst, one.me)
+        self.check = Check(one, self.src, self.dst[self.filled], self.result, in_place=self.in_place)
+        self.check.reset()
+        self.right = self.expected()
+
+    def expected(self, **other):
+        """Return a right result, of this operation or of another one."""
+        of = replace(self.payload, **{"turn": self.check.turn, **other})
+        return joined(of.expected(in_place=self.in_place), of.dtype)
+
+    def wrong(self, result):
+        """Return how many elements the check finds wrong in ``result``."""
+        np.copyto(self.result, result)
+        return self.check.wrong()
+
+
+@st.composite
+def benches(draw, names=tuple(COLLECTIVES), least=1, *, workers_only=False):
+    family = COLLECTIVES[draw(st.sampled_from(names))]
+    p = draw(st.integers(max(least, 1 + ("peer" in family.arguments)), 6))
+    root = draw(st.integers(0, p - 1))
+    arguments = {}
+    if "traffic" in family.arguments:
+        arguments["traffic"] = draw(st.sampled_from([*PATTERNS]))
+    if "peer" in family.arguments:
+        arguments["peer"] = draw(st.integers(0, p - 1).filter(lambda peer: peer != root))
+    one = payload(
+        family.name, p, draw(st.integers(0, p - workers_only)), root=root, op=draw(st.sampled_from([*REDUCTIONS])),
+        dtype=draw(st.sampled_from(DTYPES)), count=draw(st.integers(32, 150)), **arguments,
+    )  # fmt: skip
+    return Bench(one, family.in_place and draw(st.booleans()))
+
+
+@given(benches())
+def test_what_is_expected_of_a_call_is_what_mpi_says(bench):
+    one = bench.payload
+    sources = [replace(one, me=me).source() for me in range(one.p)]
+    found = one.expected(in_place=bench.in_place)
+    if one.me >= one.p:  # it aggregates
+        assert (found, one.source(), bench.result.size) == ([], [], 0)
+        return
+    said = RESULTS[one.promise.collective.name](one, sources)
+    assert [len(unit) for unit in found] == [len(unit) for unit in said]
+    assert (bits(joined(found, one.dtype)) == bits(joined(said, one.dtype))).all()
+
+
+@given(benches())
+def test_the_contribution_lies_where_a_plan_reads_it_and_the_rest_of_the_result_is_poison(bench):
+    one = bench.payload
+    contributed = bench.operation.contribution(bench.src, bench.dst, one.me)
+    now = joined(replace(one, turn=bench.check.turn).source(), one.dtype)
+    assert (bits(contributed) == bits(now)).all()
+    own = one.promise.source(one.me, one._units) if bench.in_place else ()
+    begins = 0
+    for unit, right in zip(one.promise.target(one.me, one._units), one.expected(in_place=False), strict=True):
+        block = bench.result[begins : begins + len(right)]
+        if unit not in own:
+            assert (bits(block) == bits(one.poison())).all()
+        begins += len(right)
+    assert begins == bench.result.size
+
+
+@given(benches(), st.data())
+def test_a_right_result_has_nothing_wrong_and_every_changed_bit_is_seen(bench, data):
+    for _ in range(TURNS + 1):
+        assert bench.wrong(bench.expected()) == 0
+        if bench.result.size:
+            element = data.draw(st.integers(0, bench.result.size - 1))
+            bit = data.draw(st.integers(0, 8 * bench.result.itemsize - 1))
+            raw = bits(bench.result)
+            raw[element] ^= raw.dtype.type(1 << bit)
+            assert bench.check.wrong() == 1
+        bench.check.reset()
+
+
+@given(benches())
+def test_workspace_outside_of_the_result_is_never_looked_at(bench):
+    bench.dst[:], bench.src[:] = 77, 77
+    np.copyto(bench.result, bench.right)
+    assert bench.check.wrong() == 0
+
+
+@given(benches())
+def test_workspace_outside_of_what_is_filled_is_left_as_it_is(bench):
+    bench.dst[:] = 77
+    bench.check.reset()
+    outside = np.ones(bench.dst.size, bool)
+    outside[bench.filled] = False
+    assert (bench.dst[outside] == 77).all()
+
+
+@given(benches())
+def test_what_any_of_the_last_operations_left_is_seen(bench):
+    assume(bench.result.size >= 4)
+    for ago in range(1, TURNS):
+        assert bench.wrong(bench.expected(turn=(bench.check.turn - ago) % TURNS)) > 0
+
+
+REDUCING = [name for name, family in COLLECTIVES.items() if family.reduces]
+
+
+@given(benches(REDUCING, 2, workers_only=True), st.data())
+def test_a_contribution_that_is_left_out_is_seen(bench, data):
+    one = replace(bench.payload, turn=bench.check.turn)
+    assume(bench.result.size)
+    left_out = data.draw(st.integers(0, one.p - 1))
+    (unit,) = one.promise.target(one.me, one._units)
+    rest = [replace(one, me=me)._contributed(me, unit, 0) for me in range(one.p) if me != left_out]
+    assert bench.wrong(folded(one, rest)) > 0
+
+
+MOVING = [name for name, family in COLLECTIVES.items() if not family.reduces]
+
+
+@given(benches(MOVING, workers_only=True), st.data())
+def test_a_block_that_never_came_is_wrong_in_every_element(bench, data):
+    units = bench.payload.expected(in_place=bench.in_place)
+    assume(units)
+    lost = data.draw(st.integers(0, len(units) - 1))
+    begin = sum(map(len, units[:lost]))
+    faulty = bench.right.copy()
+    faulty[begin : begin + len(units[lost])] = bench.payload.poison()
+    assert bench.wrong(faulty) == len(units[lost])
+
+
+@given(benches(("all_gather", "gather", "all_to_all", "all_to_all_v"), 2, workers_only=True), st.data())
+def test_blocks_in_each_others_places_are_seen(bench, data):
+    assume(bench.result.size)
+    lengths = [len(unit) for unit in bench.payload.expected(in_place=bench.in_place)]
+    units = np.split(bench.right, np.cumsum(lengths)[:-1])
+    a, b = data.draw(st.lists(st.sampled_from(range(len(units))), min_size=2, max_size=2, unique=True))
+    n = min(lengths[a], lengths[b])
+    assume(n >= 4)
+    units[a][:n], units[b][:n] = units[b][:n].copy(), units[a][:n].copy()
+    assert bench.wrong(joined(units, bench.payload.dtype)) > 1.5 * n
+
+
+@given(benches(("reduce_scatter", "scatter", "all_to_all", "send_recv", "bidirectional"), 3, workers_only=True))
+def test_the_result_of_another_rank_is_seen(bench):
+    one = bench.payload
+    assume(bench.result.size)
+    others = [me for me in range(one.p) if me != one.me and one.promise.target(me, one._units)]
+    for me in others:
+        assert bench.wrong(bench.expected(me=me)) > 0
+
+
+@pytest.mark.parametrize("name", [name for name, family in COLLECTIVES.items() if family.rooted])
+def test_ranks_beside_the_root_have_what_is_theirs_and_nothing_more(name):
+    p, root = 4, 2
+    lengths = {
+        "broadcast": ((0, 0, 40, 0), (40, 40, 40, 40)),
+        "reduce": ((40, 40, 40, 40), (0, 0, 40, 0)),
+        "gather": ((40, 40, 40, 40), (0, 0, 160, 0)),
+        "scatter": ((0, 0, 160, 0), (40, 40, 40, 40)),
+        "send_recv": ((0, 0, 40, 40), (0, 0, 40, 40)),
+        "bidirectional": ((0, 0, 40, 40), (0, 0, 40, 40)),
+    }
+    payloads = [payload(name, p, me, root=root) for me in range(p)]
+    begin = tuple(sum(map(len, one.source())) for one in payloads)
+    end = tuple(sum(map(len, one.expected(in_place=False))) for one in payloads)
+    assert (begin, end) == lengths[name]
+
+
+@pytest.mark.parametrize("traffic", PATTERNS)
+def test_unequal_blocks_are_as_long_as_the_traffic_says(traffic):
+    p, count = 4, 100
+    promise = COLLECTIVES["all_to_all_v"].promise(p, traffic=traffic)
+    lengths = promise.blocks(count)
+    for me in range(p):
+        one = payload("all_to_all_v", p, me, count=count, traffic=traffic)
+        assert [len(block) for block in one.source()] == list(lengths[me])
+        assert [len(block) for block in one.expected(in_place=False)] == list(lengths[:, me])
+    assert promise.bytes(count, 8) == sum(map(sum, lengths.tolist())) * 8 // p
