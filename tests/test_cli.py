@@ -74,6 +74,33 @@ def test_list_as_json_has_the_shape_of_the_contract():
     assert [row["name"] for row in listed["transports"]] == ["mpi"]
 
 
+NAMES = {
+    "all_reduce": """ring bidirectional_ring recursive_doubling rabenseifner binomial_tree double_binary_tree star
+        reduce_scatter_all_gather hierarchical torus sharp_emulated null native""",
+    "reduce_scatter": "ring recursive_halving native",
+    "all_gather": "ring bruck recursive_doubling native",
+    "broadcast": "binomial scatter_all_gather chain native",
+    "reduce": "binomial direct native",
+    "gather": "binomial direct native",
+    "scatter": "binomial direct native",
+    "all_to_all": "pairwise bruck native",
+    "all_to_all_v": "pairwise native",
+    "barrier": "dissemination native",
+    "send_recv": "ping_pong native",
+    "bidirectional": "exchange native",
+}
+
+
+def test_list_has_these_collectives_and_algorithms_and_no_others():
+    listed = json.loads(inside("list", "--json").out)
+    assert {name: set(row["algorithms"]) for name, row in listed["collectives"].items()} == {
+        name: set(words.split()) for name, words in NAMES.items()
+    }
+    assert sorted((row["collective"], row["name"]) for row in listed["algorithms"]) == sorted(
+        (name, word) for name, words in NAMES.items() for word in words.split()
+    )
+
+
 def test_list_for_people_names_every_algorithm():
     listed = json.loads(inside("list", "--json").out)["algorithms"]
     said = inside("list").out.splitlines()
