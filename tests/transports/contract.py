@@ -13,31 +13,22 @@ from itertools import product
 import numpy as np
 import pytest
 from mpi4py import MPI
-from schedules import (
-    EXAMPLES,
-    LEAST_RANKS,
-    Example,
-    contributions,
-    of,
-    recursive_doubling_of,
-    result,
-    ring_of,
-    unchanged,
-)
+from schedules import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, of, promised, promises, result
 
-from hpccoll.algorithms.null import null
+from hpccoll.measure.catalogue import NATIVE, placements
 from hpccoll.schedule import (
+    COLLECTIVES,
     DTYPES,
     REDUCTIONS,
     Copy,
     Layout,
+    Promise,
     Receive,
     Schedule,
     ScheduleError,
     Send,
     Step,
     all_gather,
-    all_reduce,
     barrier,
     dst,
     tmp,
@@ -50,54 +41,25 @@ from hpccoll.transports.vendor import VendorMpi
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
-SUBJECTS = {
-    "null": Example("null", unchanged, null.slices),
-    "ring": Example("ring", all_reduce, ring_of),
-    "recursive_doubling": Example("recursive_doubling", all_reduce, recursive_doubling_of),
-    **EXAMPLES,
-}
 IN_TURN = [(1, 1), (3, 1), (3, 3), (4, 2)]
 """Channels and window."""
+RING, DOUBLING = "all_reduce-ring", "all_reduce-recursive_doubling"
+BRUCK = "all_gather-bruck"  # whose messages are of two ranges where they wrap round
+SLICED = "all_reduce-bidirectional_ring"
 
 
-def operation(
-    subject: str | Schedule, count: int, *, dtype="float32", op="sum", in_place=True, channels=1, window=1
-) -> Operation:
-    """Return an operation on a subject by name, or on a schedule of an all-gather."""
-    example = SUBJECTS[subject] if isinstance(subject, str) else Example("", all_gather, lambda _layout: subject)
-    slices = example.slices(RANKS)
-    return Operation(
-        example.collective,
-        slices[0].layout,
-        slices,
-        count,
-        np.dtype(dtype),
-        REDUCTIONS["max" if example.collective.idempotent else op],
-        in_place=in_place,
-        channels=1 if example.collective.token else channels,
-        window=window,
-    )
-
-
-def buffers(asked: Operation, *, exact: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return src and dst of all ranks as they are before the operation."""
-    p, dtype = asked.layout.workers, asked.dtype
-    inputs = contributions(p, asked.elements("src"), dtype, asked.reduction.name, exact=exact)
-    inputs += [np.full(asked.elements("src"), 55, dtype) for _ in range(p, RANKS)]
-    outputs = [np.full(asked.elements("dst"), 77, dtype) for _ in range(RANKS)]
-    if asked.in_place:
-        for me in range(p):
-            here = me * asked.count if asked.collective.source == "own" else 0
-            outputs[me][here : here + len(inputs[me])] = inputs[me]
-    return inputs, outputs
+def operation(subject: str | Schedule, count: int, *, dtype="float32", **asked) -> Operation:
+    """Return an operation on a subject by name, or on a schedule of an all-gather, in place unless said otherwise."""
+    case = case_of(subject, RANKS) if isinstance(subject, str) else Case(all_gather.promise(RANKS), (subject,))
+    return case.operation(count, dtype, **asked)
 
 
 def agrees_with_lockstep(asked: Operation, transport: Mpi | None = None) -> None:
     """Do the operation three times on one plan."""
     transport = transport or Mpi(COMM)
     inputs, outputs = buffers(asked, exact=False)
-    src = transport.empty(0 if asked.in_place else asked.elements("src"), asked.dtype)
-    target = transport.empty(asked.elements("dst"), asked.dtype)
+    src = transport.empty(0 if asked.in_place else asked.elements("src", ME), asked.dtype)
+    target = transport.empty(asked.elements("dst", ME), asked.dtype)
     src[:] = [] if asked.in_place else inputs[ME]
     before = outputs[ME].copy()
     lockstep(asked, inputs, outputs)
@@ -105,16 +67,16 @@ def agrees_with_lockstep(asked: Operation, transport: Mpi | None = None) -> None
     for _ in range(3):
         target[:] = before
         plan.run()
-        assert target.tobytes() == outputs[ME].tobytes() or asked.layout.workers <= ME, (
-            f"not what lockstep has: {asked}"
-        )
+        right = promised(asked, outputs[ME], ME) if asked.promise.p > ME else outputs[ME][:0]
+        assert plan.result.tobytes() == right.tobytes(), f"not what lockstep has: {asked}"
+        assert np.shares_memory(plan.result, target) or not len(right), f"a result of its own: {asked}"
         assert asked.in_place or src.tobytes() == inputs[ME].tobytes(), f"src was written: {asked}"
     assert plan.where() == "done", plan.where()
     plan.close()
 
 
 def subjects() -> Iterator[str]:
-    return (name for name in SUBJECTS if LEAST_RANKS.get(name, 1) <= RANKS)
+    return (name for name in SUBJECTS if case_of(name, RANKS))
 
 
 # ---- checks: the schedules ------------------------------------------------------------------------------------------
@@ -124,14 +86,25 @@ def every_schedule_agrees_with_lockstep_bit_for_bit() -> None:
     for at, name in enumerate(subjects()):
         for turn, count in enumerate((0, 1, RANKS + 1, 1000)):
             channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
-            for in_place in (True, False):
+            for in_place in case_of(name, RANKS).placements:
                 agrees_with_lockstep(operation(name, count, in_place=in_place, channels=channels, window=window))
+
+
+def every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too() -> None:
+    layouts = [Layout.of(RANKS), *([Layout.of(RANKS - 1, aggregators=1)] if RANKS > 1 else [])]
+    for (collective, algorithm), layout in product(ALGORITHMS.values(), layouts):
+        for turn, case in enumerate(cases(collective, algorithm, layout)):
+            channels, window = IN_TURN[turn % len(IN_TURN)]
+            for in_place in case.placements:
+                agrees_with_lockstep(
+                    case.operation(101, "float32", in_place=in_place, channels=channels, window=window)
+                )
 
 
 def every_dtype_and_op_agrees_with_lockstep() -> None:
     for turn, (dtype, op) in enumerate(product(DTYPES, REDUCTIONS)):
         channels, window = IN_TURN[turn % len(IN_TURN)]
-        for name, in_place in (("ring", True), ("recursive_doubling", False)):
+        for name, in_place in ((RING, True), (DOUBLING, False)):
             agrees_with_lockstep(
                 operation(name, 100, dtype=dtype, op=op, in_place=in_place, channels=channels, window=window)
             )
@@ -139,21 +112,21 @@ def every_dtype_and_op_agrees_with_lockstep() -> None:
 
 def windows_do_not_change_bits() -> None:
     for window in (1, 2, 3, 7):
-        agrees_with_lockstep(operation("two_slices", 5000, channels=3, window=window))
+        agrees_with_lockstep(operation(SLICED, 5000, channels=3, window=window))
         agrees_with_lockstep(operation("two_way_ring", 5000, channels=3, window=window, in_place=False))
 
 
 def large_messages_arrive_whole() -> None:
-    for name in ("ring", "bruck_without_rotation", "shift_by_one"):
+    for name in (RING, BRUCK, "shift_by_one"):
         agrees_with_lockstep(operation(name, 300_001, channels=2, window=2))
 
 
 def above_the_cap_requests_are_made_anew() -> None:
     kept, mpi.PERSISTENT_REQUESTS = mpi.PERSISTENT_REQUESTS, 0
     try:
-        for name, window in product(("ring", "two_way_ring", "bruck_without_rotation", "shift_by_one"), (1, 3)):
+        for name, window in product((RING, "two_way_ring", BRUCK, "shift_by_one"), (1, 3)):
             agrees_with_lockstep(operation(name, 1000, channels=3, window=window))
-        plan = Mpi(COMM).plan(operation("ring", 100), np.empty(0, np.float32), np.zeros(100, np.float32))
+        plan = Mpi(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
         steps = [step for sequence in plan._sequences for step in sequence]
         assert not any(step.requests for step in steps)
         assert sum(len(step.starts) for step in steps) == 4 * (RANKS - 1)
@@ -163,21 +136,19 @@ def above_the_cap_requests_are_made_anew() -> None:
 
 
 def parts_of_several_ranges_are_derived_datatypes() -> None:
-    plan = Mpi(COMM).plan(
-        operation("bruck_without_rotation", 10), np.empty(0, np.float32), np.zeros(10 * RANKS, np.float32)
-    )
+    plan = Mpi(COMM).plan(operation(BRUCK, 10), np.empty(0, np.float32), np.zeros(10 * RANKS, np.float32))
     used = COMM.allreduce(len(plan._datatypes))
     assert (used > 0) == (RANKS > 3), used
     plan.close()
 
 
 def several_plans_live_side_by_side() -> None:
-    asked = operation("ring", 100), operation("two_way_ring", 100, channels=3, window=3)
+    asked = operation(RING, 100), operation("two_way_ring", 100, channels=3, window=3)
     made = []
     for one in asked:
         _, outputs = buffers(one, exact=True)
         made.append((Mpi(COMM).plan(one, outputs[ME][:0], outputs[ME]), outputs[ME], outputs[ME].copy()))
-    expected = result(all_reduce, buffers(asked[0], exact=True)[0], ME, "sum")
+    expected = result(asked[0], buffers(asked[0], exact=True)[0], ME)
     for plan, buffer, before in (*made, *made[::-1], *made):
         buffer[:] = before
         plan.run()
@@ -222,9 +193,9 @@ def a_copy_reads_what_was_there_before_the_step() -> None:
 
 
 def what_a_plan_holds_is_freed_on_close() -> None:
-    for name in ("ring", "bruck_without_rotation"):
+    for name in (RING, BRUCK):
         asked = operation(name, 99, channels=3, window=3)
-        plan = Mpi(COMM).plan(asked, np.empty(0, np.float32), np.zeros(asked.elements("dst"), np.float32))
+        plan = Mpi(COMM).plan(asked, np.empty(0, np.float32), np.zeros(asked.elements("dst", ME), np.float32))
         plan.run()
         requests = [request for sequence in plan._sequences for step in sequence for request in step.requests]
         assert bool(requests) == (RANKS > 1)
@@ -237,14 +208,14 @@ def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
     if RANKS == 1:
         return
     odd = RANKS - 1
-    right = operation("ring", 120)
+    right = operation(RING, 120)
     for wrong in (
-        operation("ring", 121),
-        operation("ring", 120, dtype="float64"),
-        operation("ring", 120, op="max"),
-        operation("ring", 120, channels=2),
-        operation("two_slices", 120),
-        operation("null", 120),
+        operation(RING, 121),
+        operation(RING, 120, dtype="float64"),
+        operation(RING, 120, op="max"),
+        operation(RING, 120, channels=2),
+        operation(SLICED, 120),
+        operation("all_reduce-null", 120),
     ):
         asked = wrong if odd == ME else right
         with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
@@ -254,7 +225,7 @@ def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
 
 def a_plan_says_where_it_is() -> None:
     right, left = (ME + 1) % RANKS, (ME - 1) % RANKS
-    plan = Mpi(COMM).plan(operation("ring", 100), np.empty(0, np.float32), np.zeros(100, np.float32))
+    plan = Mpi(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
     if RANKS == 1:
         assert plan.where() == "done"
     else:
@@ -267,7 +238,7 @@ def a_plan_says_where_it_is() -> None:
     plan.close()
     if RANKS > 1:
         plan = Mpi(COMM).plan(
-            operation("ring", 300, channels=3, window=2, op="avg"), np.empty(0, np.float32), np.zeros(300, np.float32)
+            operation(RING, 300, channels=3, window=2, op="avg"), np.empty(0, np.float32), np.zeros(300, np.float32)
         )
         plan._at[:] = [2 * (RANKS - 1), 1]
         told = plan.where()
@@ -292,9 +263,10 @@ def too_many_messages_between_two_ranks_are_refused() -> None:
 
 
 def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
+    token, nothing = np.zeros((2, RANKS), np.uint8), np.zeros(0, np.uint8)
     plans = [
-        Mpi(COMM).plan(operation("dissemination", RANKS, dtype="int32"), *np.zeros((2, RANKS), np.int32)),
-        VendorMpi(COMM).plan(vendor(barrier, RANKS, "int32", "max", in_place=True), *np.zeros((2, RANKS), np.int32)),
+        *(Mpi(COMM).plan(operation(f"barrier-{name}", RANKS), nothing, token[0].copy()) for name in barrier.algorithms),
+        VendorMpi(COMM).plan(vendor(barrier.promise(RANKS), RANKS, "uint8", "max", in_place=True), *token),
     ]
     for plan in plans:
         for late in range(RANKS):
@@ -311,31 +283,57 @@ def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
 # ---- checks: the library's own --------------------------------------------------------------------------------------
 
 
-def vendor(collective, count: int, dtype: str, op: str, *, in_place: bool) -> Operation:
-    return Operation(collective, Layout.of(RANKS), (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
+def vendor(promise: Promise, count: int, dtype: str, op: str, *, in_place: bool, aggregators: int = 0) -> Operation:
+    layout = Layout.of(promise.p, aggregators=aggregators)
+    return Operation(promise, layout, (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
 
 
-def the_librarys_own_calls_do_what_is_promised() -> None:
+def does_what_is_promised(asked: Operation) -> None:
+    """Make the library's own call twice on one plan."""
     transport = VendorMpi(COMM)
-    for collective, dtype, op, in_place in product((all_reduce, all_gather), DTYPES, REDUCTIONS, (True, False)):
-        if collective is all_gather and op != "sum":
+    inputs, outputs = buffers(asked, exact=True)
+    src = np.zeros(0, asked.dtype) if asked.in_place else inputs[ME].copy()
+    target = transport.empty(asked.elements("dst", ME), asked.dtype)
+    plan = transport.plan(asked, src, target)
+    right = result(asked, inputs, ME) if asked.promise.p > ME else outputs[ME][:0]
+    for _ in range(2):
+        target[:] = outputs[ME]
+        plan.run()
+        if not asked.collective.token:  # its barrier has no buffer
+            assert plan.result.tobytes() == right.tobytes(), asked
+            assert np.shares_memory(plan.result, target) or not len(right), asked
+        assert asked.in_place or np.array_equal(src, inputs[ME]), f"src was written: {asked}"
+    assert plan.where() == f"inside the library's {asked.collective.name}"
+    plan.close()
+
+
+def the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer() -> None:
+    for collective, aggregators in product(COLLECTIVES.values(), range(min(2, RANKS))):
+        workers = RANKS - aggregators
+        if workers == 1 and "peer" in collective.arguments:
             continue
-        asked = vendor(collective, 101, dtype, op, in_place=in_place)
-        inputs, outputs = buffers(asked, exact=True)
-        src = np.zeros(0, asked.dtype) if in_place else inputs[ME].copy()
-        target = transport.empty(asked.elements("dst"), asked.dtype)
-        plan = transport.plan(asked, src, target)
-        for _ in range(2):
-            target[:] = outputs[ME]
-            plan.run()
-            assert np.array_equal(target, result(collective, inputs, ME, op)), asked
-            assert in_place or np.array_equal(src, inputs[ME]), asked
-        assert plan.where() == f"inside the library's {collective.name}"
-        plan.close()
+        op = "max" if collective.idempotent else "sum"
+        for promise in promises(collective, workers):
+            for count, in_place in product((0, 1, 101), placements(collective.name, NATIVE, (True, False))):
+                elements = workers if collective.token else count
+                does_what_is_promised(
+                    vendor(promise, elements, "float32", op, in_place=in_place, aggregators=aggregators)
+                )
+
+
+def the_librarys_own_calls_take_every_dtype_and_op() -> None:
+    for collective, dtype in product(COLLECTIVES.values(), DTYPES):
+        if collective.token or (RANKS == 1 and "peer" in collective.arguments):
+            continue
+        promise = next(promises(collective, RANKS))
+        for op in REDUCTIONS if collective.reduces else ["sum"]:
+            for in_place in placements(collective.name, NATIVE, (True, False)):
+                does_what_is_promised(vendor(promise, 11, dtype, op, in_place=in_place))
 
 
 CHECKS: list[Callable[[], None]] = [
     every_schedule_agrees_with_lockstep_bit_for_bit,
+    every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too,
     every_dtype_and_op_agrees_with_lockstep,
     windows_do_not_change_bits,
     large_messages_arrive_whole,
@@ -349,7 +347,8 @@ CHECKS: list[Callable[[], None]] = [
     a_plan_says_where_it_is,
     too_many_messages_between_two_ranks_are_refused,
     a_barrier_holds_everyone_back_until_the_last_has_come,
-    the_librarys_own_calls_do_what_is_promised,
+    the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer,
+    the_librarys_own_calls_take_every_dtype_and_op,
 ]
 
 
