@@ -1,4 +1,11 @@
-"""The algorithms, one textbook page each. This list is the table of contents: to name a page here is to register it."""
+"""The algorithms, one textbook page each. This list is the table of contents: to name a page here is to register it.
+
+On every page p is the number of ranks and S the bytes of the vector. A message costs alpha, a byte that is sent beta,
+a byte that is folded gamma; a cost is that of the critical path, where a rank sends and receives at once, and messages
+that leave together count one alpha. Units are the pieces that an algorithm cuts a vector into; slices are parts of the
+vector that have schedules of their own, channels segments of a slice that advance by themselves. The actions of a Step
+happen at once: sends read the buffers as they were before it.
+"""
 
 from hpccoll.algorithms import (
     bidirectional_ring,

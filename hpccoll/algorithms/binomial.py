@@ -1,4 +1,4 @@
-"""Binomial tree: in every round, each rank that has something passes it on to one that has not.
+"""Binomial tree: in every round, each rank that has something passes it on to one that has not, where there is one.
 
 At p = 6, broadcast, who has what the root has:
 
@@ -11,10 +11,11 @@ At p = 6, broadcast, who has what the root has:
 Scatter goes down the same tree with the blocks of a whole subtree; reduce and gather are the two backwards; an
 all-reduce is a reduce, then a broadcast.
 
-Cost: of broadcast ceil(log2 p) (alpha + S beta), of reduce S gamma more a round, of scatter and gather
-ceil(log2 p) alpha + (p - 1)/p S beta.
+Cost: of broadcast ceil(log2 p) (alpha + S beta), of reduce ceil(log2 p) (alpha + S beta + S gamma), of all-reduce the
+sum of the two; of scatter and gather ceil(log2 p) alpha + (p - 1)/p S beta.
 
-R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005)
+49-66.
 """
 
 from collections.abc import Iterator

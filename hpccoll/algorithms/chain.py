@@ -1,6 +1,6 @@
 """Chain: the root hands the message to the next rank, that one to the next, in segments that follow one another.
 
-At p = 4 and three segments (channels), which of them a rank has:
+At p = 4 with three channels, which of the segments a rank has:
 
     rank         0       1       2       3
     start        012     .       .       .
@@ -13,7 +13,8 @@ At p = 4 and three segments (channels), which of them a rank has:
 Cost: (p - 1) (alpha + S beta) in one piece; in c segments (c + p - 2) (alpha + S/c beta), which for many segments is
 S beta whatever p is.
 
-E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication, CCPE 19 (2007) 1749-1783.
+J. Watts, R. van de Geijn: A pipelined broadcast for multidimensional meshes, Parallel Processing Letters 5 (1995)
+281-292.
 """
 
 from collections.abc import Iterator

@@ -11,7 +11,8 @@ Gather is the same backwards. In a reduce every vector goes to the root, which f
 Cost: of scatter and gather alpha + (p - 1)/p S beta; of reduce alpha + (p - 1) S (beta + gamma): all of it at the root,
 into whose port the others send at once (incast).
 
-E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication, CCPE 19 (2007) 1749-1783, section 3.
+E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, and experience, CCPE
+19 (2007) 1749-1783.
 """
 
 from collections.abc import Iterator

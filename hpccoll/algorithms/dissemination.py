@@ -1,4 +1,4 @@
-"""Dissemination: in round k every rank tells the one 2^k further on that all whom it has heard of have come.
+"""Dissemination: in round k every rank sends word to the one 2^k further on, for itself and for all it has heard of.
 
 At p = 5, of whom a rank has heard:
 
@@ -8,7 +8,7 @@ At p = 5, of whom a rank has heard:
     distance 2   2340    3401    4012    0123    1234
     distance 4   all     all     all     all     all       some are heard of twice, which does not matter
 
-Cost: ceil(log2 p) alpha, and a byte for each rank in every message.
+Cost: ceil(log2 p) alpha; a message has p bytes.
 
 D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, IJPP 17 (1988) 1-17.
 """

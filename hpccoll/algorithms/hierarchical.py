@@ -1,20 +1,22 @@
 """Hierarchical: reduce-scatter inside the nodes, all-reduce between them, all-gather inside.
 
-At 2 nodes of 2 ranks, who has folded what of either half of the vector:
+At 2 nodes of 2 ranks, who has folded what of the two halves of the vector (.: not used any more, *: abcd):
 
     node         0               1
     rank         0       1       2       3
     start        a a     b b     c c     d d
     inside       ab .    . ab    cd .    . cd              reduce-scatter: local rank i has half i of the node's sum
-    between      * .     . *     * .     . *               all-reduce of half i among the ranks i of all nodes
+    between      * .     . *     * .     . *               all-reduce of half i among the local ranks i of all nodes
     inside       * *     * *     * *     * *               all-gather: the reduce-scatter backwards
 
-The ranks of a node together send no more through its port than one rank would in a ring of nodes; a flat ring whose
-neighbours are on other nodes sends as many times as much as a node has ranks. With racks, what is between the nodes is
-done in the same way again: inside the racks, then between them. Nodes need equally many ranks, racks as many nodes.
+``inner`` names the reduce-scatter inside (the all-gather is the same backwards), ``outer`` the all-reduce between. With
+racks, "between" has three parts again: reduce-scatter among the nodes of a rack, all-reduce between racks, all-gather.
+Every node needs the same number of ranks, every rack the same number of nodes; ``levels`` 2 ignores racks, 1 nodes too.
 
-Cost: with rings, m ranks a node and n nodes, 2 (m - 1 + n - 1) alpha; inside 2 (m - 1)/m S beta for each rank, and
-between the nodes 2 (n - 1)/n S/m beta, the two with a beta of their own.
+Cost: with rings, m ranks a node and n nodes, 2 (m + n - 2) alpha instead of 2 (m n - 1), 2 (m - 1)/m S beta inside and
+2 (n - 1)/n S/m beta between, each with a beta of its own, (p - 1)/p S gamma. Through the port of a node go only
+2 (n - 1)/n S, as from one rank in a ring of nodes. A flat ring sends 2 (p - 1)/p S there where the ranks fill one node
+after the other, and m times that where all neighbours are on other nodes.
 
 M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: decomposing all-reduce for deep learning on
 heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019).
@@ -26,21 +28,21 @@ from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_reduce, nest
 
 
 def _tiers(layout: Layout, levels: Parameter) -> list[str]:
-    """Return what ranks are grouped by, from the inside out: a tier of one group, or of groups of one, is none."""
+    """Return what ranks are grouped by, inside first; a tier with one group, or one rank a group, is left out."""
     tiers = ("node", "rack")[: int(levels) - 1]
     return [tier for tier in tiers if 1 < len(layout.groups(tier)) < layout.workers]
 
 
 def _even(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
-    ranks_a_node = {len(group) for group in layout.groups("node")}
-    ranks_a_rack = {len(group) for group in layout.groups("rack")}
-    racks_matter = "rack" in _tiers(layout, parameters["levels"])
-    return len(ranks_a_node) == 1 and not (racks_matter and len(ranks_a_rack) > 1)
+    tiers = _tiers(layout, parameters["levels"])
+    sizes = [{len(group) for group in layout.groups(tier)} for tier in tiers]
+    racks = [{layout.rack[me] for me in group} for group in layout.groups("node")]
+    return all(len(alike) == 1 for alike in (*sizes, *(racks if len(tiers) > 1 else ())))
 
 
-@all_reduce("hierarchical", needs=[Need("as many ranks on every node, and as many nodes in every rack", _even)])
+@all_reduce("hierarchical", needs=[Need("as many ranks on every node, as many nodes in every rack", _even)])
 def hierarchical(layout: Layout, *, inner: str = "ring", outer: str = "ring", levels: int = 3) -> tuple[Schedule, ...]:
-    scatter, between = reduce_scatter.part(inner), all_reduce.part(outer)
+    scatter, between = reduce_scatter.part(inner), all_reduce.part(outer)  # two algorithms
 
     def over(part: Layout, tiers: Sequence[str]) -> tuple[Schedule, ...]:
         if not tiers:

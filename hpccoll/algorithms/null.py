@@ -1,4 +1,4 @@
-"""Null: nothing is sent. What it takes is the cost of the harness, the floor below every other algorithm.
+"""Null: nothing is sent. Its time is what the harness costs, the floor below every other algorithm.
 
 At p = 4:
 

@@ -1,18 +1,19 @@
 """Rabenseifner: reduce-scatter by recursive halving, then all-gather by recursive doubling.
 
-At p = 4, the units of the sum that a rank has:
+At p = 4, the units that a rank still folds (+: partial sums), and then those of the sum that it has:
 
     rank         0       1       2       3
-    start        -       -       -       -
-    halved 2     -       -       -       -         0 <-> 2, 1 <-> 3, half of the vector
-    halved 1     0       1       2       3         0 <-> 1, 2 <-> 3, a quarter: a unit is complete
-    doubled 1    01      01      23      23        0 <-> 1, 2 <-> 3, a quarter
-    doubled 2    0123    0123    0123    0123      0 <-> 2, 1 <-> 3, half
+    start        0123+   0123+   0123+   0123+
+    distance 2   01+     01+     23+     23+       0 <-> 2, 1 <-> 3 exchange halves of the vector and fold
+    distance 1   0       1       2       3         0 <-> 1, 2 <-> 3 exchange quarters: a unit is complete
+    distance 1   01      01      23      23        0 <-> 1, 2 <-> 3, a quarter that replaces
+    distance 2   0123    0123    0123    0123      0 <-> 2, 1 <-> 3, half
 
-Where p is no power of two, the ranks beyond the largest one below p, called p' here, hand their vectors in before and
-get the sum after: 2 alpha + 2 S beta + S gamma.
+Where p is no power of two, let p' be the largest one below it. First rank p' + i sends its vector to rank i, which
+folds it; the ranks 0 to p' - 1 do the above with p' units; at the end rank i sends the sum back.
 
-Cost: 2 log2(p') alpha + 2 (p' - 1)/p' S beta + (p' - 1)/p' S gamma: the bytes of a ring in far fewer messages.
+Cost: where p is a power of two, 2 log2(p) alpha + 2 (p - 1)/p S beta + (p - 1)/p S gamma: the bytes of a ring in far
+fewer messages. Else that of p', and 2 alpha + 2 S beta + S gamma more: up to twice the bytes of a ring.
 
 R. Rabenseifner: Optimization of collective reduction operations, ICCS (2004), LNCS 3036, 1-9.
 """
@@ -23,7 +24,7 @@ from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, on_power_of_two
 
 
 def _cost(p: int) -> Cost:
-    core, extra = 1 << (p.bit_length() - 1), p.bit_count() > 1
+    core, extra = 1 << (p.bit_length() - 1), p.bit_count() > 1  # p', and whether ranks are left over
     once = (core - 1) / core
     return Cost(rounds=2 * (core.bit_length() - 1) + 2 * extra, sent=2 * once + 2 * extra, reduced=once + extra)
 

@@ -7,14 +7,16 @@ At p = 4, all-reduce, who has folded what (the whole vector):
     distance 1   ab      ab      cd      cd        0 <-> 1, 2 <-> 3
     distance 2   abcd    abcd    abcd    abcd      0 <-> 2, 1 <-> 3
 
-All-gather is the same with blocks beside each other instead of folded. Where p is no power of two, the ranks beyond the
-largest one below p hand their vectors in before and get the sum after; all-gather has no such turn here.
+All-gather is the same with blocks put side by side instead of folded, so that a message doubles in every round; it
+needs a power of two here. In all-reduce, where p is none, let p' be the largest one below it: first rank p' + i sends
+its vector to rank i, which folds it; the ranks 0 to p' - 1 do the above; at the end rank i sends the sum back.
 
-Cost of all-reduce: log2(p) (alpha + S beta + S gamma), and, where p is no power of two, 2 alpha + 2 S beta + S gamma
-more with floor(log2 p) rounds: the fewest rounds there are, for messages so small that their number is what counts.
-Cost of all-gather: log2(p) alpha + (p - 1)/p S beta.
+Cost: of all-reduce log2(p) (alpha + S beta + S gamma), the fewest rounds there are, for messages so small that their
+number is what counts; where p is no power of two, that of p', and 2 alpha + 2 S beta + S gamma more. Of all-gather
+log2(p) alpha + (p - 1)/p S beta.
 
-R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005)
+49-66.
 """
 
 from collections.abc import Iterator

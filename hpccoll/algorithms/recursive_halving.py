@@ -1,6 +1,6 @@
-"""Recursive halving: a reduce-scatter that halves what a rank answers for in every round.
+"""Recursive halving: a reduce-scatter in which what a rank folds halves in every round.
 
-At p = 4, the units that a rank answers for, each folded over the ranks that have answered for it:
+At p = 4, the units that a rank still folds; its partial sums are of 1, 2, and at last all 4 ranks:
 
     rank         0       1       2       3
     start        0123    0123    0123    0123
@@ -9,7 +9,8 @@ At p = 4, the units that a rank answers for, each folded over the ranks that hav
 
 Cost: log2(p) alpha + (p - 1)/p S (beta + gamma), for powers of two.
 
-R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005)
+49-66.
 """
 
 from collections.abc import Iterator

@@ -1,16 +1,16 @@
-"""Reduce-scatter and all-gather: an all-reduce from any of the ones and any of the others.
+"""Reduce-scatter, then all-gather: an all-reduce made of any two, which ``scatter`` and ``gather`` name.
 
-At p = 4, with recursive halving and a ring, the units of the sum that a rank has:
+At p = 4, the units of the sum that a rank has:
 
     rank         0       1       2       3
     start        -       -       -       -
     scattered    0       1       2       3         reduce-scatter: unit r is complete at rank r
     gathered     0123    0123    0123    0123      all-gather
 
-Cost: the sum of the two; a ring and a ring are the ring, halving and doubling are Rabenseifner's where p is a power of
-two.
+Cost: the sum of the two. With two rings it is the ring; with recursive halving and doubling it is Rabenseifner's.
 
-E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication, CCPE 19 (2007) 1749-1783, section 4.
+E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, and experience, CCPE
+19 (2007) 1749-1783.
 """
 
 from hpccoll.schedule import Layout, Schedule, all_gather, all_reduce, reduce_scatter, then

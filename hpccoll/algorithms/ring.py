@@ -1,6 +1,6 @@
 """Ring: p units of the vector travel round the ring, summed on the first lap, shared on the second.
 
-At p = 4, who has folded what (unit 0 of four; the others do the same, each a rank further on):
+At p = 4, who has folded what (unit 3 of 0 to 3; unit u does the same, u + 1 ranks further on):
 
     rank         0       1       2       3
     start        a       b       c       d
@@ -11,8 +11,8 @@ At p = 4, who has folded what (unit 0 of four; the others do the same, each a ra
     step 5       abcd    abcd    abc     abcd      1 from 0,
     step 6       abcd    abcd    abcd    abcd      2 from 1
 
-Cost: 2 (p - 1) alpha + 2 (p - 1)/p S beta + (p - 1)/p S gamma: no algorithm without help from the network sends less.
-Each half alone takes half of the messages.
+Cost: 2 (p - 1) alpha + 2 (p - 1)/p S beta + (p - 1)/p S gamma: no algorithm without help from the network lets its
+busiest rank send less. Each half alone takes (p - 1) alpha + (p - 1)/p S beta; only the reduce-scatter folds.
 
 P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 69 (2009) 117-124.
 A. Gibiansky: Bringing HPC techniques to deep learning, Baidu Research (2017).
@@ -40,7 +40,7 @@ from hpccoll.schedule import (
 def ring_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     right, left = (me + 1) % p, (me - 1) % p
-    for step in range(1, p):  # the last to arrive is unit `me`
+    for step in range(1, p):  # the unit that comes last, complete, is `me`
         yield Step(Send(right, (me - step) % p), Reduce(left, (me - step - 1) % p))
 
 
@@ -48,7 +48,7 @@ def ring_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
 def ring_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     right, left = (me + 1) % p, (me - 1) % p
-    for step in range(p - 1):  # the first to leave is unit `me`
+    for step in range(p - 1):  # the unit that leaves first is `me`, and then each that has just come
         yield Step(Send(right, (me - step) % p), Receive(left, (me - step - 1) % p))
 
 

@@ -4,10 +4,12 @@ At p = 4, which units a rank has:
 
     rank         0       1       2       3
     start        0123    .       .       .
-    scatter      0123    1       23      3         0 -> 2: units 2 and 3; 0 -> 1: 1, 2 -> 3: 3
-    all-gather   0123    0123    0123    0123      round the ring, three steps
+    scatter      0123    1       23      3         0 -> 2: units 2, 3; then 0 -> 1: unit 1 and 2 -> 3: unit 3
+    all-gather   0123    0123    0123    0123      round the ring in three steps
 
-Cost: with a binomial scatter and a ring, (ceil(log2 p) + p - 1) alpha + 2 (p - 1)/p S beta, where a binomial tree sends
+Any all-gather will do; ``gather`` names it.
+
+Cost: with the ring, (ceil(log2 p) + p - 1) alpha + 2 (p - 1)/p S beta, where a binomial tree sends
 all of S ceil(log2 p) times.
 
 M. Barnett, L. Shuler, S. Gupta, D. G. Payne, R. van de Geijn, J. Watts: Building a high-performance collective

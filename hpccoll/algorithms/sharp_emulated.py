@@ -9,14 +9,14 @@ At 4 workers and one switch (rank 4), who has folded what:
 
 Switches form a tree: each takes in ``radix`` workers, or switches of the level below, and there are as many levels as
 that takes, ``depth`` at least. A worker sends its vector once and receives the sum once, where a ring sends nearly
-twice as much. The vector is streamed in segments (channels), of which ``window`` are on their way at once: the sum of
-one that arrives is a worker's credit for sending the next, so that incast at a switch does not collapse.
+twice as much. The vector is streamed in segments (channels), of which a window is on its way at once: the sum of one
+that arrives is a worker's credit for sending the next, so that incast at a switch does not collapse.
 
 This is software: the ranks that play switches are processes with ports of their own. It shows what aggregation in the
 network does to the bytes; it is no measurement of switches that do it.
 
-Cost: 2 levels (alpha + S beta) in one piece; in c segments about S beta up and down at once, whatever the number of
-workers, where a switch has the bandwidth for its radix.
+Cost: with L levels 2 L alpha and, where a switch has the bandwidth for its radix, 2 L S beta in one piece, about S beta
+up and down at once in many segments. Emulated, a switch is a rank with one port: radix times the beta.
 
 R. L. Graham et al.: Scalable hierarchical aggregation protocol (SHArP): a hardware architecture for efficient data
 reduction, COMHPC (2016) 1-10.

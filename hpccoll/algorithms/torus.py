@@ -1,16 +1,16 @@
 """Torus: ranks in rows and columns; reduce-scatter along the rows, all-reduce along the columns, all-gather back.
 
-At p = 6, two rows of three (a to f), who has folded what of each third of the vector:
+At p = 6, two rows of three, who has folded what of each third of the vector (.: not used any more, *: abcdef):
 
-    row          0                       1
-    rank         0       1       2       3       4       5
-    start        a a a   b b b   c c c   d d d   e e e   f f f
-    rows         abc..   .abc.   ..abc   def..   .def.   ..def     rings of three
-    columns      * . .   . * .   . . *   * . .   . * .   . . *     rings of two: 0 and 3, 1 and 4, 2 and 5
-    rows         * * *   * * *   * * *   * * *   * * *   * * *
+    row          0                                   1
+    rank         0           1           2           3           4           5
+    start        a a a       b b b       c c c       d d d       e e e       f f f
+    rows         abc . .     . abc .     . . abc     def . .     . def .     . . def     rings of three
+    columns      *   . .     . *   .     . . *       *   . .     . *   .     . . *       of two: 0, 3; 1, 4; 2, 5
+    rows         * * *       * * *       * * *       * * *       * * *       * * *
 
-A second slice, the other half of the vector, goes along the columns first, so that the links of both dimensions are in
-use at once.
+A second slice, the other half of the vector, does the columns first, then the rows, so that the links of both
+dimensions are in use at once. Unless ``rows`` is given, the grid is as square as can be; a prime p makes one row.
 
 Cost: with r rows and c columns, 2 (r + c - 2) alpha instead of the ring's 2 (r c - 1), and as many bytes.
 

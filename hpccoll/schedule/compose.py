@@ -126,14 +126,14 @@ def nested(
     scatter: Callable[[Layout], Schedule],
     across: Callable[[Layout], tuple[Schedule, ...]],
 ) -> tuple[Schedule, ...]:
-    """Return an all-reduce in two levels: groups of m ranks, and what the i-th of every group have in common.
+    """Return an all-reduce in two levels: inside groups of m ranks, and among the i-th ranks of all groups.
 
     Args:
         layout: of all ranks.
         groups: of one size.
         scatter: makes the reduce-scatter of a group, after which its i-th rank has piece i of m; backwards it is the
             all-gather at the end.
-        across: makes the all-reduce of piece i among the i-th ranks of the groups; the result has as many slices.
+        across: makes the all-reduce of the i-th ranks, which share piece i; the result has as many slices.
     """
     peers = [list(ranks) for ranks in zip(*groups, strict=True)]
 
