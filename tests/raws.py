@@ -29,10 +29,10 @@ def attempt(number=1, ranks=2, **more):
     return Attempt(**{**about, **more})
 
 
-def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15):
+def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None):
     start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
     end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
-    return Times.of(start, end, one_clock=one_clock, limit=limit)
+    return Times.of(start, end, one_clock=one_clock, limit=limit, workers=workers)
 
 
 def outcome(of=None, **more):
@@ -70,7 +70,9 @@ def plain(value):
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 some_words = st.none() | words.filter(bool)
-params = st.dictionaries(st.sampled_from(["channels", "window", "radix"]), st.integers(1, 99) | words, max_size=3)
+params = st.dictionaries(
+    st.sampled_from(["channels", "window", "radix", "peer", "traffic"]), st.integers(1, 99) | words, max_size=3
+)
 
 
 @st.composite
@@ -80,7 +82,7 @@ def outcomes(draw, of, ranks):
     n = draw(st.integers(1, 6))
     taken = times(
         n, ranks, draw(st.sampled_from([1 << 22, n * 2, 1])), one_clock=draw(st.booleans()),
-        first=draw(st.integers(0, 2**62)),
+        first=draw(st.integers(0, 2**62)), workers=draw(st.integers(1, ranks)),
     )  # fmt: skip
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
     known = st.none() | st.floats(0, 1e15)
@@ -107,6 +109,9 @@ def raw_results(draw):
         ranks = draw(st.integers(1, 5))
         done = [left.pop() for _ in range(min(len(left), draw(st.integers(1, 3))))]
         if done:
-            shape = {"ranks_per_node": draw(st.none() | st.integers(1, 8)), "oversubscribed": draw(st.booleans())}
+            shape = {
+                "ranks_per_node": draw(st.none() | st.integers(1, 8)), "oversubscribed": draw(st.booleans()),
+                "aggregators": draw(st.integers(0, ranks - 1)),
+            }  # fmt: skip
             attempts.append((attempt(number, ranks, **shape), [draw(outcomes(of, ranks)) for of in done]))
     return Raw(path=Path("here.h5"), job=job(*cases), attempts=attempts)

@@ -33,6 +33,9 @@ ALIKE = 0.98, 1.1
 """How many times the bytes of a schedule ports may send and be said to send as many: headers add 7 % at an MTU of 1500
 (hpccoll/store/wire.py), and little else does where messages are large."""
 
+NAMED = 3
+"""The most algorithms that are named as those that send as much as the library."""
+
 
 @lru_cache
 def _crossings(
@@ -139,6 +142,8 @@ class CaseSubject:
             if not algorithm.floor and not algorithm.unmet(self.layout) and self._as_much(algorithm, sent)
         ]
         amount = f"{sent} B" if self.family.token else f"{sent / self.layout.nodes / self.bytes:.3f} S a node"
+        if len(alike) > NAMED:  # of two ranks nearly all send as much
+            alike[NAMED:] = [f"{len(alike) - NAMED} others"]
         return f"the ports sent {amount}" + (f", as much as {' or '.join(alike)}" if alike else "")
 
     def _as_much(self, algorithm: Algorithm, sent: int) -> bool:

@@ -84,6 +84,32 @@ def test_the_rule_span_is_from_the_first_start_to_the_last_end():
     assert row(*job_attempt_outcome, "max").median_s == 1500e-9
 
 
+def test_the_time_of_an_aggregator_is_kept_but_is_not_the_operations():
+    start, end = np.array([[0, 500, 100]] * 5), np.array([[1000, 2000, 9000]] * 5)
+    times = Times.of(start, end, one_clock=True, workers=2)
+    assert (times.end_ns == end).all()
+    assert {*times.max_ns, *times.min_ns, *times.median_ns} == {1500, 1000, 1250}
+    assert {*times.span_ns} == {2000}
+    assert {*times.slowest_rank} == {1}
+    outcome = replace(raws.outcome(), times=times, bytes=1_000_000)
+    found = row(raws.job(outcome.case, aggregators=1), raws.attempt(ranks=3, aggregators=1), outcome)
+    assert (found.median_s, found.ranks, found.aggregators) == (1500e-9, 2, 1)
+    assert found.busbw_Bps == found.algbw_Bps  # that of two ranks
+
+
+def test_the_bandwidth_on_a_bus_is_that_of_the_collective():
+    _, _, outcome = measured([[0] * 4] * 5, [[1000] * 4] * 5)
+    factors = {
+        "all_reduce": 1.5, "reduce_scatter": 0.75, "all_gather": 0.75, "broadcast": 1, "reduce": 1, "gather": 0.75,
+        "scatter": 0.75, "all_to_all": 0.75, "all_to_all_v": 0.75, "barrier": None, "send_recv": 2, "bidirectional": 1,
+    }  # fmt: skip
+    for name, factor in factors.items():
+        of = raws.case(collective=name, algorithm="native")
+        found = row(raws.job(of, ranks=4), raws.attempt(ranks=4), replace(outcome, case=of))
+        assert found.algbw_Bps == (factor and pytest.approx(1_000_000 / 1e-6))
+        assert found.busbw_Bps == (factor and pytest.approx(factor * found.algbw_Bps))
+
+
 def test_where_ranks_have_clocks_of_their_own_there_is_no_span_and_the_row_says_max():
     found = row(*measured([[0, 500]] * 5, [[1000, 2000]] * 5, one_clock=False), "span")
     assert (found.timing, found.median_s) == ("max", 1500e-9)
