@@ -141,7 +141,7 @@ def usable(row: Row) -> bool:
 
 
 def groups(results: Results) -> tuple[Group, ...]:
-    """Return the rows of ``results`` by collective, in the order of their table, and setting, that of most rows first."""
+    """Return the rows of ``results`` by collective, in the order of its table; the setting of most rows is first."""
     points = _points(results)
     keys = settings([(point.row, point.kind) for point in points])
     members: dict[tuple[str, ...], list[Point]] = defaultdict(list)

@@ -103,3 +103,34 @@ def test_no_row_is_no_error(results, format_name):
 def test_an_unknown_format_names_the_choices(results):
     with pytest.raises(BadInputError, match="choose from json, csv, nccl-tests"):
         export(results, "xml")
+
+
+@pytest.mark.parametrize(
+    ("change", "columns", "said"),
+    [
+        ({"collective": "broadcast", "op": None, "nbytes": 4096}, ["1024", "float", "none", "0"], "# broadcast ring"),
+        ({"collective": "gather", "op": None, "root": 1, "nbytes": 4096}, ["512", "float", "none", "1"], "# gather"),
+        (
+            {"collective": "send_recv", "op": None, "root": 1, "params": {"peer": 0}, "nbytes": 4096},
+            ["1024", "float", "none", "-1"],
+            "# send_recv ring between ranks 1 and 0 over mpi",
+        ),
+        (
+            {"collective": "all_to_all_v", "op": None, "nbytes": 4096},
+            ["512", "float", "none", "-1"],
+            "# all_to_all_v ring traffic zipf over mpi",
+        ),
+        ({"aggregators": 1, "nbytes": 4096}, ["1024", "float", "sum", "-1"], "2 ranks and 1 aggregator on 1 node"),
+    ],
+)  # fmt: skip
+def test_the_nccl_tests_table_says_what_was_called(make_row, of_rows, change, columns, said):
+    text = export(of_rows(make_row(**change)), "nccl-tests")
+    (cells,) = lines_of(text)
+    assert cells[1:5] == columns
+    assert said in text
+
+
+def test_a_barrier_has_no_bandwidth_in_the_nccl_tests_table(make_row, of_rows):
+    row = make_row(collective="barrier", nbytes=8, algbw_Bps=None, busbw_Bps=None, seconds=1e-5)
+    (cells,) = lines_of(export(of_rows(row), "nccl-tests"))
+    assert cells[5:9] == ["10.00", "N/A", "N/A", "0"]

@@ -1,7 +1,10 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.report.colours import INK, colour
+from hpccoll.measure import catalogue
+from hpccoll.report import calls
+from hpccoll.report.colours import INK, PALETTE, colour
 from hpccoll.report.groups import groups
 
 
@@ -18,7 +21,7 @@ def test_rows_of_one_setting_are_one_group(results):
 
 def test_every_setting_of_a_collective_is_a_group_named_by_what_differs(make_row, of_rows):
     found = of_rows(make_row(), make_row(dtype="float64"), make_row(collective="all_gather", op=None))
-    assert names(found) == ["all_gather", "all_reduce-float32", "all_reduce-float64"]
+    assert names(found) == ["all_reduce-float32", "all_reduce-float64", "all_gather"]
 
 
 def test_what_was_simulated_is_not_drawn_with_what_was_measured(make_row, of_rows):
@@ -97,3 +100,77 @@ def test_a_variant_is_in_the_name_of_a_line_where_it_differs(make_row, of_rows):
     assert [point.series for point in one.points] == ["native"]
     (two,) = groups(of_rows(make_row("native", variant="funneled"), make_row("native")))
     assert [point.series for point in two.points] == ["native funneled", "native"]
+
+
+def settings_of(of_rows, *rows):
+    return [group.setting for group in groups(of_rows(*rows))]
+
+
+def test_a_root_is_in_the_setting_only_where_it_is_not_always_the_first_rank(make_row, of_rows):
+    rooted = {"collective": "broadcast", "op": None}
+    (plain,) = settings_of(of_rows, make_row(**rooted), make_row(**rooted, root=0, nbytes=64))
+    assert "root" not in plain
+    several = settings_of(of_rows, make_row(**rooted), make_row(**rooted, root=1))
+    assert [setting.split(", ")[0] for setting in several] == ["root 0", "root 1"]
+
+
+def test_rows_of_different_traffic_are_different_settings_and_the_same_line(make_row, of_rows):
+    unequal = {"collective": "all_to_all_v", "op": None, "algorithm": "pairwise"}
+    rows = make_row(**unequal), make_row(**unequal, params={"traffic": "random"})
+    found = groups(of_rows(*rows))
+    assert [group.name for group in found] == ["all_to_all_v-traffic_random", "all_to_all_v-traffic_zipf"]
+    assert {point.series for group in found for point in group.points} == {"pairwise"}
+
+
+def test_a_barrier_has_no_elements(make_row, of_rows):
+    (setting,) = settings_of(of_rows, make_row(collective="barrier"))
+    assert "float32" not in setting
+    assert "sum" not in setting
+
+
+def test_what_plays_a_switch_is_said_to_be_ranks_and_how_many(make_row, of_rows):
+    beside = make_row("sharp_emulated", ranks=4, aggregators=1), make_row("ring", ranks=4, aggregators=1)
+    alone, played = groups(of_rows(*beside, *(make_row(ranks=4, nbytes=n) for n in (8, 64, 512))))
+    assert (alone.name, played.name) == ("all_reduce-no_aggregators", "all_reduce-1_aggregator")
+    assert alone.software == ()
+    assert played.software == ("sharp_emulated: switches played by ranks, with 1 aggregator",)
+
+
+def test_aggregators_that_grow_with_the_ranks_do_not_cut_a_line(make_row, of_rows):
+    rows = [make_row("sharp_emulated", ranks=p, nbytes=n, aggregators=a) for p, a in ((4, 1), (8, 3)) for n in (8, 64)]
+    (group,) = groups(of_rows(*rows))
+    assert {point.series for point in group.points} == {"sharp_emulated"}
+    (said,) = group.software
+    assert said == "sharp_emulated: switches played by ranks, with 1 aggregator (4 ranks), 3 aggregators (8 ranks)"
+
+
+def test_lines_of_one_collective_differ_in_colour_and_mark_and_a_name_keeps_its_own(make_row, of_rows):
+    names = [f"algorithm_{i}" for i in range(11)]
+    rows = [make_row(name) for name in names]
+    rows += [make_row(name, collective="all_gather", op=None) for name in (*names[5:], "another")]
+    first, second = groups(of_rows(*rows))
+    assert first.colours == second.colours
+    for group in (first, second):
+        drawn = {point.series for point in group.points}
+        assert len({group.colours[name] for name in drawn}) == len(drawn)
+        assert len({(group.colours[name], group.shapes[name]) for name in drawn}) == len(drawn)
+    assert set(first.colours.values()) <= set(PALETTE)
+
+
+def test_the_buffers_of_a_library_that_has_one_are_no_placement(make_row):
+    native = make_row("native", collective="broadcast", in_place=True)
+    assert calls.placement(native) == ""
+    assert calls.placement(make_row(collective="broadcast", in_place=True)) == "in place"
+    assert calls.placement(make_row(collective="send_recv")) == ""
+
+
+def test_what_has_one_placement_is_what_can_be_asked_for_in_one():
+    assert calls.ONE_BUFFER == catalogue.ONE_BUFFER
+
+
+@pytest.mark.parametrize(
+    ("mapping", "nodes"), [("block", (0, 0, 1, 1)), ("cyclic", (0, 1, 0, 1)), ("mixed", (None,) * 4)]
+)
+def test_a_rank_is_on_the_node_that_its_mapping_says(make_row, mapping, nodes):
+    row = make_row(ranks=4, nodes=2, ranks_per_node=2, mapping=mapping)
+    assert tuple(calls.node(row, rank) for rank in range(4)) == nodes

@@ -18,18 +18,21 @@ function fitted(text, room) {
   return spec;
 }
 
-// A chart is drawn when it is first seen, for the width that the header has: what is hidden has none.
+// For the width that the header has: what is hidden has none. Its labels are seen to be too wide once it is shown.
 const drawn = new Map();
+async function show(chart, room) {
+  const text = document.getElementById(chart.dataset.spec).textContent;
+  await vegaEmbed(chart, fitted(text, room), { actions: false, renderer: "svg" });
+}
 async function draw(charts) {
   const width = document.querySelector("header").clientWidth;
   for (const chart of charts) {
-    if (drawn.get(chart) === width) continue;
-    drawn.set(chart, width);
-    const text = document.getElementById(chart.dataset.spec).textContent;
-    const show = (room) => vegaEmbed(chart, fitted(text, room), { actions: false, renderer: "svg" });
-    await show(width);
+    if (drawn.get(chart) !== width) {
+      drawn.set(chart, width);
+      await show(chart, width);
+    }
     const over = chart.scrollWidth - chart.clientWidth;  // labels wider than AXIS
-    if (over > 0) await show(width - over);
+    if (over > 0) await show(chart, width - over);
   }
 }
 
@@ -48,10 +51,19 @@ for (const head of document.querySelectorAll(".sortable th")) {
   head.addEventListener("click", () => sort(head));
   head.addEventListener("keydown", (event) => { if (event.key === "Enter") sort(head); });
 }
+// What is seen is drawn at once, the rest when there is time, so that all of it can be printed.
 const all = [...document.querySelectorAll(".chart")];
+const idle = () => new Promise(globalThis.requestIdleCallback ?? ((then) => setTimeout(then, 50)));
 const seen = () => draw(all.filter((chart) => !chart.closest(".tab:not(.shown)")));
+async function rest() {
+  for (const chart of all) {
+    if (drawn.has(chart)) continue;
+    await idle();
+    if (!drawn.has(chart)) await draw([chart]);
+  }
+}
 addEventListener("resize", seen);
 addEventListener("tab", seen);
-addEventListener("beforeprint", () => draw(all));
-dark.addEventListener("change", () => { drawn.clear(); seen(); });
-seen();
+dark.addEventListener("change", async () => { drawn.clear(); await seen(); await rest(); });
+await seen();
+await rest();

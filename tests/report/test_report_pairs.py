@@ -1,0 +1,146 @@
+"""Messages between two ranks: rows of different pairs are a map, and lines of what lies in the middle."""
+
+import json
+
+import pytest
+import vl_convert
+
+from hpccoll.report.charts import FIGURES
+from hpccoll.report.compare import contests, native_ratios
+from hpccoll.report.findings import findings
+from hpccoll.report.groups import groups
+from hpccoll.report.page import page
+from hpccoll.report.pairs import middles
+
+BY_NAME = {figure.name: figure for figure in FIGURES}
+US = {(0, 1): 1, (2, 3): 2, (0, 2): 5, (0, 3): 6, (1, 2): 7, (1, 3): 9}
+"""Microseconds at the smallest size: ranks 0 and 1 are on one node, 2 and 3 on another."""
+
+
+@pytest.fixture(scope="module")
+def make_pair(make_row):
+    """A row of a ping-pong between two ranks of four; anything else may be changed."""
+
+    def make(first, second, algorithm="ping_pong", **changes):
+        usual = {"collective": "send_recv", "op": None, "ranks": 4, "root": first, "params": {"peer": second}}
+        return make_row(algorithm, **(usual | changes))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def pairs(make_pair, make_run, of_rows):
+    """All pairs of four ranks on two nodes, at two sizes, of ours and of the library that takes half as long again."""
+    shape = {"nodes": 2, "ranks_per_node": 2}
+    rows = [
+        make_pair(
+            *two, name, nbytes=nbytes, seconds=us * slower * scale * 1e-6, busbw_Bps=2 * nbytes / us * 1e6, **shape
+        )
+        for two, us in US.items()
+        for name, slower in (("ping_pong", 1), ("native", 1.5))
+        for nbytes, scale in ((8, 1), (1 << 20, 100))
+    ]
+    return of_rows(*rows, runs=(make_run(provenance={"hosts": ["alpha", "beta"]}),))
+
+
+@pytest.fixture(scope="module")
+def group(pairs):
+    (found,) = groups(pairs)
+    return found
+
+
+def drawn(group, name):
+    specification = BY_NAME[name].specification(group)
+    (data,) = specification["datasets"].values()
+    return specification, data
+
+
+def test_pairs_are_no_series_and_those_of_a_node_have_their_own(group):
+    assert {point.series for point in group.points} == {
+        f"{name} {tier}" for name in ("ping_pong", "native") for tier in ("on one node", "between nodes")
+    }
+
+
+def test_a_line_is_the_median_pair_with_the_range_of_all(group):
+    _, data = drawn(group, "time")
+    ours = {d["series"]: d for d in data if d["size"] == "8 B" and d["series"].startswith("ping_pong")}
+    between = ours["ping_pong between nodes"]
+    assert (between["value"], between["low"], between["high"]) == pytest.approx((6e-6, 5e-6, 9e-6))
+    assert between["pair"] == "ranks 0 (alpha) and 3 (beta)"
+    assert between["range"] == "5 us to 9 us"
+    assert ours["ping_pong on one node"]["value"] == pytest.approx(1e-6)
+    assert BY_NAME["time"].caption_of(group).startswith("Lines show the median pair")
+
+
+@pytest.mark.parametrize("name", ["pairs-time", "pairs-busbw"])
+def test_a_cell_of_the_map_is_a_pair_and_a_panel_an_algorithm(group, name):
+    specification, data = drawn(group, name)
+    assert specification["facet"]["sort"] == ["native", "ping_pong"]
+    for panel in ("native", "ping_pong"):
+        assert {(d["first"], d["second"]) for d in data if d["panel"] == panel} == set(US)
+    assert len({d["size"] for d in data}) == 1
+
+
+def test_the_maps_say_their_size_and_the_hosts_of_the_ranks(group):
+    slow, _ = drawn(group, "pairs-time")
+    fast, _ = drawn(group, "pairs-busbw")
+    assert slow["title"]["text"].endswith("time of each pair of ranks at 8 B")
+    assert fast["title"]["text"].endswith("bus bandwidth of each pair of ranks at 1 MiB")
+    assert "2 (beta)" in json.dumps(slow)
+
+
+@pytest.mark.parametrize("name", ["time", "busbw", "pairs-time", "pairs-busbw"])
+def test_charts_of_pairs_can_be_rendered(group, name):
+    specification, _ = drawn(group, name)
+    assert "NaN" not in vl_convert.vegalite_to_svg(json.dumps(specification))
+
+
+def test_the_fastest_and_the_slowest_pair_are_named(group):
+    said = {finding.about: finding.says for finding in findings(group)}
+    assert (
+        "ping_pong between nodes: ranks 0 (alpha) and 2 (beta) are fastest with 5 us, ranks 1 (alpha) and 3 (beta) "
+        "slowest with 9 us, 1.80 times as long; the median of 4 pairs is 6 us"
+    ) in said["Pairs, time at 8 B on 2 nodes"]
+    assert "Pairs, busbw at 1 MiB on 2 nodes" in said
+    assert "2 nodes" not in said
+    assert said["Highest busbw"].endswith("2 nodes at 1 MiB, ranks 0 (alpha) and 1 (alpha).")
+
+
+def test_pairs_are_compared_each_with_itself(group):
+    ratios = native_ratios(contests(group.points))
+    assert all(ratio == pytest.approx(1 / 1.5) for pairs in ratios.values() for _, ratio in pairs)
+    assert sum(map(len, ratios.values())) == 2 * len(US)
+
+
+def test_pairs_have_nothing_to_scale(group):
+    for name in ("fastest", "scaling", "efficiency"):
+        assert BY_NAME[name].specification(group) is None
+
+
+def test_one_pair_is_compared_like_any_collective(make_pair, of_rows):
+    rows = [
+        make_pair(0, -1, name, nbytes=n, seconds=s)
+        for name, s in (("ping_pong", 1e-6), ("native", 2e-6))
+        for n in (8, 64)
+    ]
+    (group,) = groups(of_rows(*rows))
+    assert BY_NAME["fastest"].specification(group)
+    assert BY_NAME["pairs-time"].specification(group) is None
+    assert "ping_pong is fastest" in {f.about: f.says for f in findings(group)}["4 ranks"]
+    (_, data) = drawn(group, "time")
+    assert {d["pair"] for d in data} == {"ranks 0 and 3"}
+    assert {d["panel"] for d in data} == {"4 ranks"}
+
+
+def test_of_a_pair_that_was_measured_again_the_last_counts(make_pair, make_run, of_rows):
+    again = make_run(run_id="run-2", created="2026-02-01T00:00:00Z")
+    rows = make_pair(0, 1), make_pair(0, 1, seconds=3e-5, run_id="run-2"), make_pair(0, 2, seconds=5e-5)
+    (group,) = groups(of_rows(*rows, runs=(make_run(), again)))
+    (middle,) = middles(group.usable)
+    assert middle.range == (3e-5, 5e-5)
+
+
+def test_the_page_says_that_a_ping_pong_is_a_round_trip(pairs):
+    text = page(pairs, groups(pairs), [], "T")
+    assert "The time is that of the round trip, and busbw = 2 S / t" in text
+    assert "ranks 0 (alpha) and 3 (beta)</td>" in text
