@@ -3,7 +3,7 @@
 python tests/measure/detection.py > results/golden/detection.md
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -11,23 +11,37 @@ import numpy as np
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload, bits, joined
-from hpccoll.schedule import DTYPES, REDUCTIONS, collective
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, collective
 from hpccoll.schedule.cut import GRAIN
 
 RANKS = (2, 3, 4, 8)
 PARTS = 128
+SIZE = f"{PARTS * GRAIN // 1024} KiB"
 OPS = ("sum", "prod", "min", "max", "avg")
+FOLDING = ("all_reduce", "reduce_scatter")  # a reduce is an all-reduce of which one rank has the result
+MOVING = tuple(  # blocks of whole parts: unequal ones have the values of all_to_all
+    name for name, family in COLLECTIVES.items() if not family.reduces and "traffic" not in family.arguments
+)
 
 HEAD = """# What the check of results can and cannot see
 
 Every timed result is compared bit for bit with what it must be (`hpccoll/measure/payload.py` says how values are made).
-Below, a fault is put into a right all-reduce of {size} in {parts} parts of {grain} bytes, the grain in which buffers
-are cut. A cell is the share of parts, in per cent, in which the check sees the fault: the least over all ranks that can
-be at fault, for p = {ranks} ranks (one number where they agree). 100 means that no part of {grain} bytes gets past it.
+Below, a fault is put into a right all-reduce, and a right reduce-scatter, of {size} in {parts} parts of {grain} bytes,
+the grain in which buffers are cut. A cell is the share of parts, in per cent, in which the check sees the fault: the
+least over both and over all ranks that can be at fault, for p = {ranks} ranks (one number where they agree). 100
+means that no part of {grain} bytes gets past it.
 The last column is the share of single elements, the least over dtypes and p: what protects a message of one element.
 
 | fault | op | {dtypes} | single elements |
 | --- | --- |{rules} --: |
+"""
+
+MOVED = """
+Where blocks are moved and none is folded, the same faults in blocks of {size}: the least over p and over
+{collectives}.
+
+| fault | {dtypes} | single elements |
+| --- |{rules} --: |
 """
 
 FOOT = """
@@ -61,10 +75,17 @@ class Setting:
     right: np.ndarray
 
     @classmethod
-    def of(cls, op: str, dtype: str, p: int) -> "Setting":
+    def of(cls, name: str, op: str, dtype: str, p: int) -> "Setting":
+        """Return the result of the last rank, of a root that has one."""
         count = PARTS * GRAIN // np.dtype(dtype).itemsize
-        payload = Payload(collective("all_reduce").promise(p), REDUCTIONS[op], np.dtype(dtype), count, me=p - 1, turn=1)
+        promise = collective(name).promise(p, p - 1 if name == "gather" else None)
+        payload = Payload(promise, REDUCTIONS[op], np.dtype(dtype), count, me=p - 1, turn=1)
         return cls(payload, joined(payload.expected(in_place=False), payload.dtype))
+
+    @property
+    def contributed(self) -> int:
+        """Elements that the rank brings itself."""
+        return sum(map(len, self.payload.source()))
 
     @property
     def grain(self) -> int:
@@ -72,8 +93,9 @@ class Setting:
 
     def counted(self, origin: int, times: int) -> np.ndarray:
         payload = self.payload
+        (unit,) = payload.promise.target(payload.me, len(payload.source()))
         sources = (
-            joined(replace(payload, me=me).source(), payload.dtype)
+            replace(payload, me=me).source()[unit]
             for me in range(payload.p)
             for _ in range(times if me == origin else 1)
         )
@@ -142,11 +164,15 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+ALIKE = [fault for fault in FAULTS if "contribution" not in fault]
+"""Faults that there are without folding, too."""
+
+
 def shares(setting: Setting, fault: Fault) -> tuple[float, float]:
     """Return the least share of parts, and of elements, in which the check sees a fault."""
-    dst = np.empty_like(setting.right)
+    dst, src = np.empty_like(setting.right), np.empty(setting.contributed, setting.right.dtype)
     # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
-    check = Check(replace(setting.payload, turn=0), np.empty_like(dst), dst, dst, in_place=False)
+    check = Check(replace(setting.payload, turn=0), src, dst, dst, in_place=False)
     check.reset()
     np.copyto(dst, setting.right)
     assert check.wrong() == 0
@@ -160,6 +186,12 @@ def shares(setting: Setting, fault: Fault) -> tuple[float, float]:
     return min(part for part, _ in seen), min(element for _, element in seen)
 
 
+def worst(names: Iterable[str], op: str, dtype: str, p: int, fault: Fault) -> tuple[float, float]:
+    """Return the least shares over collectives."""
+    found = [shares(Setting.of(name, op, dtype, p), fault) for name in names]
+    return min(part for part, _ in found), min(element for _, element in found)
+
+
 def per_cent(share: float) -> str:
     """Return a share in whole per cent, rounded down: 100 is all of them."""
     return str(int(100 * share))
@@ -171,19 +203,32 @@ def matrix() -> Iterator[str]:
         for op in OPS:
             cells, least = [], 1.0
             for dtype in DTYPES:
-                found = [shares(Setting.of(op, dtype, p), fault) for p in RANKS]
+                found = [worst(FOLDING, op, dtype, p, fault) for p in RANKS]
                 parts = [per_cent(part) for part, _ in found]
                 least = min(least, *(element for _, element in found))
                 cells.append(parts[0] if len(set(parts)) == 1 else " / ".join(parts))
             yield f"| {name} | {op} | {' | '.join(cells)} | {per_cent(least)} |"
 
 
+def moved() -> Iterator[str]:
+    """Yield the rows of the table of collectives that fold nothing."""
+    for name in ALIKE:
+        found = [[worst(MOVING, "sum", dtype, p, FAULTS[name]) for p in RANKS] for dtype in DTYPES]
+        cells = [per_cent(min(part for part, _ in of)) for of in found]
+        least = min(element for of in found for _, element in of)
+        yield f"| {name} | {' | '.join(cells)} | {per_cent(least)} |"
+
+
 def page() -> str:
     head = HEAD.format(
-        size=f"{PARTS * GRAIN // 1024} KiB", parts=PARTS, grain=GRAIN, ranks=", ".join(map(str, RANKS)),
+        size=SIZE, parts=PARTS, grain=GRAIN, ranks=", ".join(map(str, RANKS)),
         dtypes=" | ".join(DTYPES), rules=" --: |" * len(DTYPES),
     )  # fmt: skip
-    return head + "\n".join(matrix()) + "\n" + FOOT.format(turns=TURNS, twice=2 * TURNS)
+    between = MOVED.format(
+        size=SIZE, collectives=", ".join(MOVING), dtypes=" | ".join(DTYPES), rules=" --: |" * len(DTYPES)
+    )
+    foot = FOOT.format(turns=TURNS, twice=2 * TURNS)
+    return "\n".join([head + "\n".join(matrix()), between + "\n".join(moved()), foot])
 
 
 if __name__ == "__main__":

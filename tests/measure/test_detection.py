@@ -21,12 +21,22 @@ def printed():
 @pytest.fixture(scope="module")
 def cells(printed):
     """The shares of parts in per cent, least over p, by fault, op and dtype."""
-    rows = [line.strip("| ").split(" | ") for line in printed.splitlines() if line.startswith("| ")][2:]
+    folded = printed.partition("Where blocks are moved")[0]
+    rows = [line.strip("| ").split(" | ") for line in folded.splitlines() if line.startswith("| ")][2:]
     return {
         (fault, op, dtype): min(map(int, cell.split(" / ")))
         for fault, op, *parts, _elements in rows
         for dtype, cell in zip(DTYPES, parts, strict=True)
     }
+
+
+@pytest.fixture(scope="module")
+def moved(printed):
+    """The same where blocks are moved, least over p: by fault and dtype, and of single elements."""
+    lines = printed.partition("Where blocks are moved")[2].splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][2:]
+    columns = (*DTYPES, "single elements")
+    return {(fault, of): int(cell) for fault, *cells in rows for of, cell in zip(columns, cells, strict=True)}
 
 
 def test_the_published_matrix_is_current(printed):
@@ -38,3 +48,9 @@ def test_only_a_doubled_contribution_to_min_or_max_gets_past_the_check_of_a_part
     doubled = {("one rank's contribution counted twice", op, dtype) for op in ("min", "max") for dtype in DTYPES}
     assert unseen == doubled
     assert len(cells) == 10 * 5 * 5
+
+
+def test_where_blocks_are_moved_nothing_gets_past_the_check_of_a_part_and_little_of_an_element(moved):
+    assert {share for (_, of), share in moved.items() if of in DTYPES} == {100}
+    assert min(moved.values()) >= 99
+    assert len(moved) == 8 * 6
