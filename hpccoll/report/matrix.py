@@ -52,12 +52,12 @@ def _matrix(
     )
     spread = alt.Scale(type="log", range=[PALE, DEEP], domain=[min(values), max(values)], nice=False)
     legend = alt.Legend(type="gradient", labelExpr=label, values=[min(values), middle, max(values)], gradientLength=220)
-    cells = base.mark_rect(stroke=axes.PAPER, strokeWidth=2).encode(
+    side = max(5, min(34, 480 // ranks))
+    cells = base.mark_rect(stroke=axes.PAPER, strokeWidth=min(2, side / 10)).encode(
         color=alt.Color("value:Q", scale=spread, legend=legend),
         tooltip=tooltip("series", "pair", "size", "at", "time", "interval", "busbw", "machine", "run"),
     )
     layers = [cells, *(_words(base, middle) if ranks <= SPELLED else ())]
-    side = max(12, min(34, 480 // ranks))
     chart = alt.layer(*layers).properties(width=max(240, side * ranks), height=side * ranks)
     panels = sorted(set(column(data, "panel")), key=lambda panel: (panel != "native", panel))
     return facetted(chart, data, "panel", min(2, len(panels)), panels)

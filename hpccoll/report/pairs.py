@@ -84,32 +84,26 @@ def extremes(group: Group) -> tuple[str, str]:
 
 
 def pair_findings(group: Group) -> Iterator[tuple[str, str]]:
-    """Yield which pairs are the fastest and the slowest at both ends of the sizes: a title and a sentence."""
+    """Yield of each line which pairs are the fastest and the slowest at both ends of the sizes: a title, a sentence."""
     if not group.many_pairs:
         return
     least, most = ends(mapped(group))
-    yield from _said(group, least, "time", _time)
+    yield from _said(group, least, _time)
     if most[0].row.requested_bytes > least[0].row.requested_bytes:
-        yield from _said(group, most, "busbw", _rate)
+        yield from _said(group, most, _rate)
 
 
-def _said(group: Group, points: Sequence[Point], what: str, value: Callable[[Point], str]) -> Iterator[tuple[str, str]]:
-    by_line: dict[str, list[Point]] = defaultdict(list)
-    for point in sorted(points, key=lambda point: list(group.colours).index(point.series)):
-        by_line[point.series].append(point)
-    clauses = []
-    for name, found in by_line.items():
+def _said(group: Group, points: Sequence[Point], value: Callable[[Point], str]) -> Iterator[tuple[str, str]]:
+    for name in group.colours:
+        found = sorted((point for point in points if point.series == name), key=seconds)
         if len(found) > 1:
-            middle = Middle(tuple(sorted(found, key=seconds)))
-            fastest, slowest = middle.points[0], middle.points[-1]
-            clauses.append(
-                f"{name}: {pair_words(fastest)} are fastest with {value(fastest)}, {pair_words(slowest)} slowest with "
-                f"{value(slowest)}, {seconds(slowest) / seconds(fastest):.2f} times as long; "
-                f"the median of {counted(len(found), 'pair')} is {value(middle.point)}"
+            fastest, slowest, middle = found[0], found[-1], Middle(tuple(found)).point
+            times = seconds(slowest) / seconds(fastest)
+            says = (
+                f"{value(middle)} is the median of {counted(len(found), 'pair')}; fastest are {pair_words(fastest)} with "
+                f"{value(fastest)}; slowest are {pair_words(slowest)} with {value(slowest)}, {times:.2f} times as long."
             )
-    if clauses:
-        row = points[0].row
-        yield f"Pairs, {what} at {group.size(row.requested_bytes)} on {group.place(row)}", "; ".join(clauses) + "."
+            yield f"{name}, {group.size(middle.row.requested_bytes)}, {group.place(middle.row)}", says
 
 
 def _time(point: Point) -> str:
