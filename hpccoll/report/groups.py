@@ -17,7 +17,7 @@ from hpccoll.schedule.collectives import COLLECTIVES
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.units import format_size
 
-SOFTWARE = {"sharp_emulated": "switches played by ranks"}
+SOFTWARE = {"sharp_emulated": "software, switches played by ranks"}
 """Algorithms that play hardware, and what they are."""
 
 
@@ -66,7 +66,7 @@ class Group:
     def words_beside(self, others: Iterable["Group"]) -> str:
         """Return the words of the setting that not all of ``others`` share."""
         shared = set.intersection(*({*other.setting.split(", "), other.kind} for other in others))
-        return ", ".join(word for word in (*self.setting.split(", "), self.kind) if word not in shared)
+        return ", ".join(word for word in (*self.setting.split(", "), self.kind) if word not in shared) or "others"
 
     @property
     def sized(self) -> bool:

@@ -1,5 +1,6 @@
 """The map of pairs: a cell for each two ranks that messages went between."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
 
@@ -44,8 +45,7 @@ def _matrix(
     middle = math.sqrt(min(values) * max(values))
     data = [_cell(group, point, value(point), words) for point in points]
     every = list(range(ranks))
-    names = {rank: point.rank(rank) for point in points for rank in every}
-    named = f"{[names[rank] for rank in every]}[datum.value]"
+    named = f"{json.dumps([points[0].rank(rank) for rank in every])}[datum.value]"
     base = alt.Chart().encode(
         x=alt.X("second:O", title="second rank", scale=alt.Scale(domain=every), axis=_axis("datum.label")),
         y=alt.Y("first:O", title="first rank", scale=alt.Scale(domain=every), axis=_axis(named)),

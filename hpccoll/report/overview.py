@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from hpccoll.report.compare import Contest, contests, seconds
-from hpccoll.report.groups import Group
+from hpccoll.report.groups import SOFTWARE, Group
 from hpccoll.report.tables import plain_table
 from hpccoll.report.wires import format_rate
+from hpccoll.schedule.collectives import COLLECTIVES
 from hpccoll.store.rows import Results
 from hpccoll.units import format_seconds, format_size
 
@@ -27,8 +28,10 @@ def overview(results: Results, groups: Sequence[Group]) -> str:
     """Return the table as HTML; each collective links to its own part of the page."""
     names = [name for name, _ in groupby(groups, key=lambda group: group.collective)]
     members = {name: [group for group in groups if group.collective == name] for name in names}
+    unmeasured = sorted({gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - members.keys())
     body = [_line(found) for found in members.values()]
-    bad = [_bad(results, found) for found in members.values()]
+    body += [[name, "0", "", "", "nothing was measured", "", "", ""] for name in unmeasured]
+    bad = [_bad(results, name, members.get(name, [])) for name in (*members, *unmeasured)]
     if not any(any(counts) for counts in bad):
         return plain_table(HEAD, body, names)
     told = [[*line, *(str(count or "") for count in counts)] for line, counts in zip(body, bad, strict=True)]
@@ -40,9 +43,9 @@ def missing_of(results: Results, collective: str) -> int:
     return sum(gap.case.startswith(f"{collective}.") for gap in results.missing)
 
 
-def _bad(results: Results, groups: Sequence[Group]) -> tuple[int, int]:
+def _bad(results: Results, collective: str, groups: Iterable[Group]) -> tuple[int, int]:
     wrong = sum(point.row.status == "wrong" for group in groups for point in group.points)
-    return wrong, missing_of(results, groups[0].collective)
+    return wrong, missing_of(results, collective)
 
 
 def _line(groups: Sequence[Group]) -> list[str]:
@@ -79,7 +82,8 @@ def _end(found: Sequence[Contest], choose: Callable[[Iterable[int]], int]) -> Co
 def _fastest(group: Group, contest: Contest, other: str, *, bandwidth: bool = False) -> tuple[str, str]:
     winner, native = contest.winner, contest.native
     tie = ", a tie" if contest.lead and not contest.leader else ""
+    name = f"{winner.series} (software)" if winner.row.algorithm in SOFTWARE else winner.series
     size = f"{size}: " if (size := group.size(contest.nbytes)) else ""
     rate = f", {format_rate(winner.row.busbw_Bps)}" if bandwidth and winner.row.busbw_Bps else ""
-    said = f"{size}{winner.series}, {format_seconds(seconds(winner))}{rate}{tie}{other}"
+    said = f"{size}{name}, {format_seconds(seconds(winner))}{rate}{tie}{other}"
     return said, f"{seconds(winner) / seconds(native):.2f}x" if native else "no native"

@@ -100,8 +100,9 @@ def _said(group: Group, points: Sequence[Point], value: Callable[[Point], str]) 
             fastest, slowest, middle = found[0], found[-1], Middle(tuple(found)).point
             times = seconds(slowest) / seconds(fastest)
             says = (
-                f"{value(middle)} is the median of {counted(len(found), 'pair')}; fastest are {pair_words(fastest)} with "
-                f"{value(fastest)}; slowest are {pair_words(slowest)} with {value(slowest)}, {times:.2f} times as long."
+                f"{value(middle)} is the median of {counted(len(found), 'pair')}; "
+                f"fastest are {pair_words(fastest)} with {value(fastest)}; "
+                f"slowest are {pair_words(slowest)} with {value(slowest)}, {times:.2f} times as long."
             )
             yield f"{name}, {group.size(middle.row.requested_bytes)}, {group.place(middle.row)}", says
 

@@ -133,7 +133,7 @@ def test_what_plays_a_switch_is_said_to_be_ranks_and_how_many(make_row, of_rows)
     alone, played = groups(of_rows(*beside, *(make_row(ranks=4, nbytes=n) for n in (8, 64, 512))))
     assert (alone.name, played.name) == ("all_reduce-no_aggregators", "all_reduce-1_aggregator")
     assert alone.software == ()
-    assert played.software == ("sharp_emulated: switches played by ranks, with 1 aggregator",)
+    assert played.software == ("sharp_emulated: software, switches played by ranks, with 1 aggregator",)
 
 
 def test_aggregators_that_grow_with_the_ranks_do_not_cut_a_line(make_row, of_rows):
@@ -141,7 +141,10 @@ def test_aggregators_that_grow_with_the_ranks_do_not_cut_a_line(make_row, of_row
     (group,) = groups(of_rows(*rows))
     assert {point.series for point in group.points} == {"sharp_emulated"}
     (said,) = group.software
-    assert said == "sharp_emulated: switches played by ranks, with 1 aggregator (4 ranks), 3 aggregators (8 ranks)"
+    assert (
+        said
+        == "sharp_emulated: software, switches played by ranks, with 1 aggregator (4 ranks), 3 aggregators (8 ranks)"
+    )
 
 
 def test_lines_of_one_collective_differ_in_colour_and_mark_and_a_name_keeps_its_own(make_row, of_rows):

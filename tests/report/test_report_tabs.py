@@ -167,3 +167,22 @@ def test_many_lines_have_a_legend_that_fits_and_a_second_cue(make_row, of_rows):
         if "shape" in layer["encoding"]
     ]
     assert len(set(shapes)) == 8
+
+
+def test_a_collective_of_which_nothing_came_has_a_line_without_a_link(text, make_row, of_rows):
+    rows = make_row(), make_row(collective="all_gather", op=None)
+    missing = (Missing(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
+    page = text(of_rows(*rows, missing=missing))
+    assert table_after(page, '<div class="overview">')[-1][:5] == ["scatter", "0", "", "", "nothing was measured"]
+    assert "#scatter" not in page
+
+
+def test_an_emulation_that_is_fastest_is_said_to_be_software(text, make_row, of_rows):
+    rows = [
+        make_row("sharp_emulated", ranks=4, seconds=1e-6, aggregators=1),
+        make_row("native", ranks=4, aggregators=1),
+    ]
+    page = text(of_rows(*rows, make_row(collective="all_gather", op=None)))
+    assert "1 KiB: sharp_emulated (software), 1 us" in page
+    assert "sharp_emulated: software, switches played by ranks, with 1 aggregator" in page
+    assert not re.search(r"\bsharp\b", page.partition("<script")[0], re.IGNORECASE)
