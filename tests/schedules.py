@@ -61,8 +61,10 @@ class Case:
         """In place and out of place, as far as contribution and result can share a buffer."""
         return (True, False) if self.promise.collective.in_place else (False,)
 
-    def prove(self) -> None:
-        for in_place in self.placements:
+    def prove(self, turn: int | None = None) -> None:
+        """Prove the promise in place and out of place, or one of the two in turn."""
+        placements = self.placements if turn is None else [self.placements[turn % len(self.placements)]]
+        for in_place in placements:
             placed = self.slices if in_place else [out_of_place(self.promise, each) for each in self.slices]
             prove(self.promise, placed, in_place=in_place)
 
@@ -131,7 +133,7 @@ def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Para
     """
     names = sorted({name for collective in COLLECTIVES.values() for name in collective.algorithms})
     values = {
-        parameter: names if isinstance(default, str) else sorted({default, -1, 0, 1, 2, 3, 4, 8})
+        parameter: names if isinstance(default, str) else sorted({default, -1, 0, 1, 2, 3})
         for parameter, default in algorithm.parameters.items()
     }
     for chosen in product(*values.values()):

@@ -86,7 +86,7 @@ def test_what_stays_inside_nodes_is_not_on_the_wire():
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     st.sampled_from([3, 4, 5, 8]),
     st.integers(1, 4),

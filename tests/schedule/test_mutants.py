@@ -52,7 +52,8 @@ def mutants(programs: Programs, units: int) -> Iterator[tuple[str, Programs]]:
             yield f"repeat {'copies' if copies else 'a step'} of a rank", replaced(programs, me, at, step, step)
             for place, action in enumerate(step.actions):
                 before, after = step.actions[:place], step.actions[place + 1 :]
-                yield "drop an action", replaced(programs, me, at, Step(*before, *after))
+                if isinstance(action, Copy):  # a message is dropped with its peer
+                    yield "drop a copy", replaced(programs, me, at, Step(*before, *after))
                 for words, other in broken(action, len(programs), units):
                     yield words, replaced(programs, me, at, Step(*before, other, *after))
     yield from mutants_of_all(programs, units)
