@@ -9,7 +9,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -296,16 +295,16 @@ def _check_room(comm: "MPI.Intracomm", job: Job) -> None:
     """
     from mpi4py import MPI
 
-    from hpccoll.measure.catalogue import check_case, check_memory, memory_needed
+    from hpccoll.measure.catalogue import check_case
     from hpccoll.measure.machine import available_memory
+    from hpccoll.measure.memory import check_memory
 
     for case in job.cases:
         check_case(case)
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     complaint = None
     try:
-        largest = max(job.cases, key=partial(memory_needed, workers=job.ranks, ranks=node.size))
-        check_memory(largest, node.size, available_memory(), job.ranks)
+        check_memory(job.cases, job.ranks, node.size, available_memory())
     except BadInputError as error:
         complaint = error
     node.Free()

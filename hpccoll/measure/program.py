@@ -15,9 +15,10 @@ import numpy as np
 from hpccoll.case import Case, Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.measure import environment, wire
-from hpccoll.measure.catalogue import check_case, check_memory, unmet
+from hpccoll.measure.catalogue import check_case, unmet
 from hpccoll.measure.loop import Progress, Samples, measure
 from hpccoll.measure.machine import available_memory
+from hpccoll.measure.memory import check_memory
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.watchdog import watched
@@ -182,7 +183,7 @@ class Program:
         crowd = sum(place.node == node for place in attempt.places)
         complaint = None
         try:
-            check_memory(case, crowd, available_memory(), attempt.ranks - attempt.aggregators)
+            check_memory([case], attempt.ranks - attempt.aggregators, crowd, available_memory())
         except BadInputError as error:
             complaint = str(error)
         return next(filter(None, self.comm.allgather(complaint)), None)

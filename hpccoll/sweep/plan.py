@@ -9,8 +9,9 @@ from pathlib import Path
 
 from hpccoll.case import Case, Job, Launcher, Plan, Shape, Skip
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import check_memory, memory_needed, unmet
+from hpccoll.measure.catalogue import unmet
 from hpccoll.measure.machine import available_memory
+from hpccoll.measure.memory import check_memory
 from hpccoll.schedule import Layout
 from hpccoll.store.journal import journal_path
 from hpccoll.store.results import PLAN
@@ -114,7 +115,7 @@ class Place:
             BadInputError: where it has not.
         """
         if self.site is None:
-            check_memory(max(job.cases, key=memory_needed), job.ranks + job.aggregators, available_memory())
+            check_memory(job.cases, job.ranks, job.ranks + job.aggregators, available_memory())
 
 
 def _seconds(job: Job) -> float:

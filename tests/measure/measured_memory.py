@@ -11,7 +11,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from hpccoll.case import Case
-from hpccoll.measure.catalogue import memory_needed
+from hpccoll.measure.memory import memory_needed
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.schedule import Layout
 
@@ -28,6 +28,6 @@ for about in json.loads(Path(sys.argv[1]).read_text()):
     _held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     subject.close()
-    shares[case.id] = comm.allreduce(peak, MPI.MAX) / memory_needed(case, comm.size)
+    shares[case.id] = comm.allreduce(peak, MPI.MAX) / memory_needed(case, comm.size, 1)
 if comm.rank == 0:
     print(json.dumps(shares))

@@ -1,0 +1,74 @@
+"""How much memory a case takes, told before it is allocated: a rank that is killed for it takes the others with it."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from operator import itemgetter
+
+import numpy as np
+
+from hpccoll.case import Case, Parameter
+from hpccoll.errors import BadInputError
+from hpccoll.measure.catalogue import NATIVE, own_parameters, promise_of
+from hpccoll.schedule import Algorithm, Copy, Layout, Send, collective
+from hpccoll.schedule.words import live
+from hpccoll.units import format_size
+
+SAMPLE = 1 << 20
+"""Elements of the mean block, to see how unequal others are."""
+
+
+@lru_cache
+def _held(algorithm: Algorithm, workers: int, parameters: tuple[tuple[str, Parameter], ...]) -> tuple[float, float]:
+    """Return how many S an algorithm has of its own, and how many arrive in one step at the rank of most, its root."""
+    layout, own = Layout.of(workers), dict(parameters)
+    if algorithm.unmet(layout, **own):
+        return 0, 1
+    has_tmp, arrive = False, 1.0
+    slices = algorithm.slices(layout, **own)
+    for schedule in slices:
+        for step in map(live, schedule.steps(0)):
+            parts = [a.target if isinstance(a, Copy) else a.part for a in step.actions if not isinstance(a, Send)]
+            has_tmp |= any(part.buffer == "tmp" for part in parts)
+            units = sum(int(r.last) - int(r.first) for part in parts for r in part.ranges)
+            arrive = max(arrive, units / schedule.units)
+    return float(has_tmp), arrive
+
+
+def memory_needed(case: Case, workers: int, ranks: int) -> int:
+    """Return the bytes that the ``ranks`` of a node take for ``case``, some of all ``workers``, whichever they are.
+
+    Each has both buffers, scratch, what fills them, what is expected, and the check; a root takes in more at once.
+    """
+    family = collective(case.collective)
+    # What is expected of blocks is copied once more, before the check takes a byte for each element.
+    check = 1 / np.dtype(case.dtype).itemsize if family.units == "free" else 1
+    tmp, arrive = 0.0, 1.0
+    if case.algorithm != NATIVE:
+        own = tuple(sorted(own_parameters(case).items()))
+        tmp, arrive = _held(family.algorithm(case.algorithm), workers, own)
+    each = 6 + check + tmp
+    try:
+        unequal = promise_of(case, workers).blocks(SAMPLE)
+    except BadInputError:
+        return 0  # it will not run
+    if unequal is None:
+        return int(case.bytes * (ranks * each + arrive - 1))
+    there, here = (float((unequal.sum(axis) / unequal.sum() * workers).max()) for axis in (1, 0))
+    most = 2 * there + (4 + check + tmp) * here
+    return int(case.bytes * min(ranks * most, workers * each))
+
+
+def check_memory(cases: Iterable[Case], workers: int, ranks: int, available: int) -> None:
+    """See that ``ranks`` ranks of one node, of all ``workers``, find room for the largest of the cases.
+
+    Raises:
+        BadInputError: names what it takes and what there is.
+    """
+    needed, case = max(((memory_needed(case, workers, ranks), case) for case in cases), key=itemgetter(0))
+    if needed > available:
+        largest = case.bytes * available // needed
+        raise BadInputError(
+            "bytes", format_size(case.bytes),
+            f"{ranks} ranks need {needed / 2**30:.3g} GiB for it and {available / 2**30:.3g} GiB are free: "
+            f"at most about {largest / 2**20:.0f} MiB",
+        )  # fmt: skip

@@ -1,0 +1,15 @@
+"""Cases of everything that can be asked for."""
+
+from hpccoll.case import Case
+from hpccoll.measure.catalogue import NATIVE, placements
+from hpccoll.schedule import COLLECTIVES
+
+BOTH = (False, True)
+ALL = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)]
+
+
+def case(name="all_reduce", algorithm="ring", **more):
+    family = COLLECTIVES[name]
+    in_place = placements(name, algorithm, BOTH)[0]
+    about = {"op": "sum" if family.reduces else None, "bytes": 4096, "in_place": in_place}
+    return Case(collective=name, algorithm=algorithm, **{**about, **more})
