@@ -104,6 +104,8 @@ def busbw_against_size(group: Group) -> Chart | None:
 
 
 def sent_against_size(group: Group) -> Chart | None:
+    if group.many_pairs:
+        return None
     # The placement of buffers does not change what is sent.
     data = [
         datum(group, p, sent) | {"counted": per_node(p.row, p.row.wire_bytes_predicted), "place": ""}

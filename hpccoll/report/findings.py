@@ -50,7 +50,8 @@ def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
 
 def wire_table(group: Group) -> tuple[list[str], list[list[str]]]:
     """Return header and body of a table: what was sent at the largest size, beside what we count for the schedule."""
-    points = [p for p in best_placements(group.points) if per_node(p.row, p.row.wire_bytes_measured) is not None]
+    compared = () if group.many_pairs else best_placements(group.points)
+    points = [p for p in compared if per_node(p.row, p.row.wire_bytes_measured) is not None]
     largest: dict[tuple[str, int], Point] = {}
     for point in sorted(points, key=lambda p: (list(group.colours).index(p.series), p.row.ranks, p.row.bytes)):
         largest[point.series, point.row.ranks] = point

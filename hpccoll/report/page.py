@@ -63,28 +63,34 @@ def _head(title: str) -> str:
 def _summary(results: Results, collectives: Mapping[str, Sequence[Group]], title: str) -> str:
     groups = [group for members in collectives.values() for group in members]
     several = len(collectives) > 1
-    points = [point for group in groups for point in group.usable]
     picks = [OVERVIEW, *collectives] if several else [*collectives]
     links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in picks)
     links = f'<span class="picks">{links}</span>' if several else links
     there = {"rows": not several, "skipped": results.skipped, "jobs": results.scheduled}
     parts = (part for part in ("rows", "definitions", "skipped", "jobs", "provenance") if there.get(part, True))
     fixed = "".join(f'<a href="#{part}">{part}</a>' for part in parts)
-    lede = "There is no usable result: nothing can be drawn or compared."
-    if points:
-        rows = [point.row for point in points]
-        series = ", ".join(name for name in groups[0].colours if name in {point.series for point in points})
-        what = f"{len(collectives)} collectives" if several else f"{groups[0].collective}: {series}"
-        ranks, nodes = f"{_numbers(row.ranks for row in rows)} ranks", f"{_numbers(row.nodes for row in rows)} nodes"
-        if any(row.nodes > 1 for row in rows):
-            one_each = all(row.ranks == row.nodes for row in rows)
-            ranks = f"{nodes} with 1 rank each" if one_each else f"{ranks} on {nodes}"
-        ends = sorted(row.requested_bytes for row in rows)
-        sizes = " to ".join(format_size(nbytes) for nbytes in dict.fromkeys((ends[0], ends[-1])))
-        kinds = " and ".join(sorted({point.kind for point in points}))
-        where = "; ".join(dict.fromkeys(point.machine for point in points))
-        lede = f"{what}; {ranks}; {sizes}; {kinds} on {where}."
+    lede = _lede(groups, several=several)
     return f'<header><h1>{escape(title)}</h1>\n<p class="lede">{escape(lede)}</p>\n<nav>{links}{fixed}</nav></header>'
+
+
+def _lede(groups: Sequence[Group], *, several: bool) -> str:
+    """Return what was measured where, in a sentence."""
+    points = [point for group in groups for point in group.usable]
+    if not points:
+        return "There is no usable result: nothing can be drawn or compared."
+    rows = [point.row for point in points]
+    drawn = {point.series for point in points}
+    series = ", ".join(name for name in groups[0].colours if name in drawn)
+    what = f"{len({row.collective for row in rows})} collectives" if several else f"{rows[0].collective}: {series}"
+    ranks, nodes = f"{_numbers(row.ranks for row in rows)} ranks", f"{_numbers(row.nodes for row in rows)} nodes"
+    if any(row.nodes > 1 for row in rows):
+        one_each = all(row.ranks == row.nodes for row in rows)
+        ranks = f"{nodes} with 1 rank each" if one_each else f"{ranks} on {nodes}"
+    ends = sorted(point.row.requested_bytes for group in groups if group.sized for point in group.usable)
+    sizes = " to ".join(format_size(nbytes) for nbytes in dict.fromkeys((*ends[:1], *ends[-1:])))
+    kinds = " and ".join(sorted({point.kind for point in points}))
+    where = "; ".join(dict.fromkeys(point.machine for point in points))
+    return f"{'; '.join(filter(None, (what, ranks, sizes)))}; {kinds} on {where}."
 
 
 def _numbers(values: Iterable[int]) -> str:

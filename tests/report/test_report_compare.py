@@ -177,3 +177,9 @@ def test_only_what_several_runs_measured_is_a_repeat(make_row, make_run, points)
         points(make_row(), make_row(seconds=1.01e-5, run_id="run-2"), runs=(make_run(), make_run(run_id="run-2")))
     )
     assert not close.disagrees
+
+
+def test_the_traffic_of_a_call_does_not_make_native_another_variant(make_row, points):
+    call = {"collective": "all_to_all_v", "op": None, "params": {"traffic": "random"}}
+    found = points(make_row("pairwise", seconds=2e-5, **call), make_row("native", **call))
+    assert native_ratios(contests(found)) == {("pairwise", 2): [(1024, pytest.approx(2.0))]}

@@ -113,7 +113,7 @@ def test_pairs_are_compared_each_with_itself(group):
 
 
 def test_pairs_have_nothing_to_scale(group):
-    for name in ("fastest", "scaling", "efficiency"):
+    for name in ("fastest", "scaling", "efficiency", "wire"):
         assert BY_NAME[name].specification(group) is None
 
 

@@ -1,6 +1,7 @@
 """A page of several collectives: an overview, and a tab for each."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -186,3 +187,10 @@ def test_an_emulation_that_is_fastest_is_said_to_be_software(text, make_row, of_
     assert "1 KiB: sharp_emulated (software), 1 us" in page
     assert "sharp_emulated: software, switches played by ranks, with 1 aggregator" in page
     assert not re.search(r"\bsharp\b", page.partition("<script")[0], re.IGNORECASE)
+
+
+def test_a_page_of_a_barrier_alone_names_no_size(text, several):
+    rows = tuple(row for row in several.rows if row.collective == "barrier")
+    page = text(replace(several, rows=rows, missing=()))
+    assert "barrier: native, dissemination; 2, 4 ranks; measured on" in page
+    assert ">8 B<" not in page
