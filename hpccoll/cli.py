@@ -271,6 +271,38 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
         typer.echo(f"{algorithm['collective']} {algorithm['name']}{needs}{missing}")
 
 
+@app.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")
+def show(
+    algorithm: Annotated[str, typer.Argument(help="Its name; see hpccoll list.", metavar="ALGORITHM")],
+    workers: Annotated[int, typer.Option("-p", "--workers", help="The number of workers.")],
+    collective: Annotated[str, typer.Option("-c", "--collective")] = "all_reduce",
+    ranks_per_node: Annotated[
+        int | None, typer.Option(help="Workers on a node; the last may have fewer [all on one node].")
+    ] = None,
+    racks: Annotated[int, typer.Option(help="Racks that the nodes are dealt to, in blocks.")] = 1,
+    aggregators: Annotated[int, typer.Option(help="Ranks that aggregate, each on a node of its own.")] = 0,
+    root: Annotated[int | None, typer.Option("-r", "--root", help="The root, where the collective has one.")] = None,
+    param: Annotated[list[str] | None, typer.Option(help="A parameter of the algorithm.", metavar="K=V")] = None,
+    unit: Annotated[int | None, typer.Option(help="Whose way the table follows [chosen to say most].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Draw it there.", metavar="F.svg|F.png")] = None,
+) -> None:
+    """Say what an algorithm does, round by round, and draw it.
+
+    Who talks to whom, what happens when, and who holds what.
+    """
+    import hpccoll.measure.catalogue  # noqa: F401  fills the registry
+    from hpccoll.draw import ask, describe, draw
+
+    subject = ask(
+        algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
+        root=root, parameters=param or (),
+    )  # fmt: skip
+    words = describe(subject, unit)
+    if out:
+        draw(subject, out, unit)
+    typer.echo(words)
+
+
 @app.command(epilog="Example: hpccoll doctor")
 def doctor() -> int:
     """Look at MPI, its launcher, this machine, Snakemake, Slurm, GPUs and RDMA.

@@ -1,0 +1,161 @@
+"""The subject of a picture: an algorithm of a collective on a layout, made of the words of the command line.
+
+What is asked of the table of collectives is asked here, and nowhere else in this room.
+"""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpccoll.errors import BadInputError
+from hpccoll.schedule import (
+    Algorithm,
+    Collective,
+    Cost,
+    Counts,
+    Cut,
+    Layout,
+    Parameter,
+    Promise,
+    Schedule,
+    collective,
+    count,
+)
+from hpccoll.schedule.collectives import Contribution
+
+NATIVE = "native"
+MOST_WORKERS = 128
+"""Lines, arrows and cells grow with the square of the workers, and are too small to see long before that."""
+
+_ITEMSIZE = 4
+_GRAINS = 32
+"""Elements of a unit where bytes are counted: whole grains, so that all units are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is shown.
+
+    Args:
+        promise: the call of a collective.
+        slices: the schedules, one for each slice of the buffer, all on one layout.
+        name: of the algorithm.
+        sentence: what the algorithm's page says first.
+        declared: the cost that the algorithm declares for so many workers, if it does.
+    """
+
+    promise: Promise
+    slices: tuple[Schedule, ...]
+    name: str
+    sentence: str = ""
+    declared: Cost | None = None
+
+    @property
+    def collective(self) -> Collective:
+        return self.promise.collective
+
+    @property
+    def root(self) -> int | None:
+        """The rank that the call names, where it names one."""
+        return self.promise.root if self.collective.rooted else None
+
+    @property
+    def layout(self) -> Layout:
+        return self.slices[0].layout
+
+    @property
+    def title(self) -> str:
+        """The collective and the algorithm in words: ``all_reduce by ring``."""
+        return f"{self.collective.name} by {self.name}"
+
+    def contributed(self, me: int, units: int) -> range:
+        """Return the units that rank ``me`` contributes."""
+        return self.promise.source(me, units)
+
+    def promised(self, me: int, units: int) -> dict[int, set[Contribution]]:
+        """Return what is to be folded in each unit of dst that is defined at rank ``me`` in the end."""
+        return {unit: self.promise.result(me, unit) for unit in self.promise.target(me, units)}
+
+    def counted(self) -> tuple[Counts, int]:
+        """Return what one operation takes, and the bytes S for which it takes that."""
+        units, lanes = self.slices[0].units, len(self.slices)
+        elements = _GRAINS * units * (lanes if self.collective.units == "free" else 1)
+        counts = count(self.slices, Cut(self.promise, elements, units, lanes, _ITEMSIZE))
+        return counts, self.promise.bytes(elements, _ITEMSIZE)
+
+
+def ask(
+    algorithm: str,
+    collective_name: str,
+    workers: int,
+    *,
+    ranks_per_node: int | None = None,
+    racks: int = 1,
+    aggregators: int = 0,
+    root: int | None = None,
+    parameters: Sequence[str] = (),
+) -> Subject:
+    """Return the subject that the words of the command line name.
+
+    Args:
+        algorithm: its bare name.
+        collective_name: the name of its collective.
+        workers: how many, 1 to MOST_WORKERS.
+        ranks_per_node: workers on a node, the last of which may have fewer; all on one node unless given.
+        racks: how many racks the nodes are dealt to, in blocks.
+        aggregators: ranks that aggregate, each on a node of its own.
+        root: of a collective that has one.
+        parameters: of the call and of the algorithm, each as ``name=value``.
+
+    Raises:
+        BadInputError: names the word that does not fit, and what would.
+    """
+    family = collective(collective_name)
+    if algorithm == NATIVE:
+        names = ", ".join(sorted(family.algorithms))
+        raise BadInputError("algorithm", NATIVE, f"it is the library's own and has no schedule; choose from {names}")
+    found = family.algorithm(algorithm)
+    layout = _layout(workers, ranks_per_node, racks, aggregators)
+    values = dict(map(_parameter, parameters))
+    promise = family.promise(workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
+    declared = found.cost(workers) if found.cost and not parameters else None
+    return Subject(promise, promise.slices(found, layout, **values), algorithm, _first_sentence(found), declared)
+
+
+def _layout(workers: int, ranks_per_node: int | None, racks: int, aggregators: int) -> Layout:
+    for key, number, least in (
+        ("--workers", workers, 1),
+        ("--ranks-per-node", workers if ranks_per_node is None else ranks_per_node, 1),
+        ("--racks", racks, 1),
+        ("--aggregators", aggregators, 0),
+    ):
+        if not least <= number <= MOST_WORKERS:
+            raise BadInputError(key, number, f"a number from {least} to {MOST_WORKERS}")
+    flat = Layout.of(workers, ranks_per_node, aggregators)
+    if racks > flat.nodes:
+        raise BadInputError("--racks", racks, f"at most the number of nodes, which is {flat.nodes}")
+    rack = [node * racks // flat.nodes for node in flat.node[:workers]]
+    above = [_rack_of(number, aggregators, racks) for number in range(aggregators)]
+    return Layout(flat.node, (*rack, *above), aggregators=aggregators)
+
+
+def _rack_of(number: int, aggregators: int, racks: int) -> int:
+    """Return the rack of an aggregator: one is in each rack if there are enough, and the others are in none of them."""
+    if racks == 1:
+        return 0
+    return number if number < racks <= aggregators else racks + number
+
+
+def _parameter(text: str) -> tuple[str, Parameter]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise BadInputError("--param", text, "a name and a value, such as radix=4")
+    return name, int(value) if value.isdecimal() else value
+
+
+def _first_sentence(found: Algorithm) -> str:
+    """Return the first sentence of the algorithm's page."""
+    page = inspect.getmodule(found.program)
+    words = " ".join(((page and page.__doc__) or "").strip().partition("\n\n")[0].split())
+    first, stop, _ = words.partition(". ")
+    return first + stop.strip()

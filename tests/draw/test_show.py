@@ -1,0 +1,70 @@
+"""``hpccoll show``: words on stdout, a picture where it is asked for, and one line where it cannot be."""
+
+from dataclasses import replace
+
+import pytest
+from commands import inside
+
+from hpccoll.draw.subject import MOST_WORKERS
+from hpccoll.schedule import all_reduce, power_of_two
+
+
+def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = inside("show", "ring", "-p", 4)
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("all_reduce by ring on 4 workers on 1 node\nRing: p units")
+    assert "round 6: every rank r" in said.out
+    assert said.out.splitlines()[-1].split()[:6] == ["round", "6", "abcd", "abcd", "abcd", "abcd"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_draws_where_it_is_told(tmp_path):
+    out = tmp_path / "ring.svg"
+    words = inside("show", "ring", "-p", 6, "--ranks-per-node", 2, "--racks", 3, "--out", out).out
+    assert words.startswith("all_reduce by ring on 6 workers on 3 nodes of 2, 3 racks")
+    assert "rack 2" in out.read_text()
+
+
+def test_the_unit_that_is_followed_can_be_chosen():
+    assert "whose unit 3 is folded in:" in inside("show", "ring", "-p", 4, "--unit", 3).out
+
+
+def test_the_last_node_may_have_fewer():
+    assert inside("show", "ring", "-p", 5, "--ranks-per-node", 2).out.startswith(
+        "all_reduce by ring on 5 workers on 3 nodes of unequal size"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rong", "-p", 4], ["algorithm", "'rong'", "ring", "recursive_doubling"]),
+        (["native", "-p", 4], ["algorithm", "'native'", "no schedule", "ring"]),
+        (["ring", "-p", 4, "-c", "all_redoce"], ["collective", "'all_redoce'", "all_reduce"]),
+        (["ring"], ["-p"]),
+        (["ring", "-p", 0], ["--workers", "from 1 to"]),
+        (["ring", "-p", MOST_WORKERS + 1], ["--workers", f"to {MOST_WORKERS}"]),
+        (["ring", "-p", 4, "--ranks-per-node", 0], ["--ranks-per-node", "from 1"]),
+        (["ring", "-p", 4, "--aggregators", -1], ["--aggregators", "from 0"]),
+        (["ring", "-p", 4, "--racks", 2], ["--racks", "number of nodes, which is 1"]),
+        (["ring", "-p", 4, "-r", 1], ["root", "all_reduce has no root"]),
+        (["ring", "-p", 4, "--unit", 4], ["--unit", "from 0 to 3"]),
+        (["ring", "-p", 4, "--param", "radix"], ["--param", "'radix'", "radix=4"]),
+        (["ring", "-p", 4, "--param", "radix=4"], ["parameter of ring", "'radix'"]),
+        (["ring", "-p", 4, "--out", "ring.jpg"], ["--out", "'ring.jpg'", ".svg or .png"]),
+        (["ring", "-p", 4, "--out", "no/ring.svg"], ["--out", "No such file"]),
+    ],
+)
+def test_what_cannot_be_shown_takes_one_line(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert inside("show", *arguments).complains_of(*words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_layout_that_does_not_fit_takes_one_line(monkeypatch):
+
+    picky = replace(all_reduce.algorithm("ring"), name="picky", needs=(power_of_two,))
+    monkeypatch.setitem(all_reduce.algorithms, "picky", picky)
+    assert inside("show", "picky", "-p", 4).code == 0
+    assert inside("show", "picky", "-p", 6).complains_of("picky needs a power-of-two number of workers")
