@@ -27,6 +27,7 @@ from hpccoll.schedule import (
     out_of_place,
     prove,
     reduce,
+    reduce_scatter,
     relabel,
     reverse,
     scatter,
@@ -237,6 +238,12 @@ def test_ranks_beyond_a_power_of_two_hand_in_and_are_given_the_sum(p):
         assert [action.peer for action in takes_out.actions] == [-1, me - core]
 
 
+@pytest.mark.parametrize("p", [4, 5])
+def test_an_aggregator_is_no_rank_beyond_a_power_of_two(p):
+    layout = Layout.of(p, aggregators=1)
+    prove(all_reduce.promise(p), [on_power_of_two(layout, lambda core: Schedule.of(core, doubling))])
+
+
 @pytest.mark.parametrize("p", [16, 19])
 def test_on_a_power_of_two_all_ranks_at_once_are_told_what_each_is_told(p):
     whole = on_power_of_two(Layout.of(p), lambda core: Schedule.of(core, doubling))
@@ -331,6 +338,13 @@ def test_units_that_are_never_written_are_copied_at_the_end():
         Copy(src[0] + src[2], dst[0] + dst[2])
     )
     assert steps_of(out_of_place(all_gather.promise(1), ring_of(Layout.of(1))), 0) == [Step(Copy(src[0], dst[0]))]
+
+
+def test_what_is_no_part_of_the_result_is_not_copied():
+    schedule = ring_reduce_scatter.schedule(Layout.of(3))
+    here = [steps_of(out_of_place(reduce_scatter.promise(3), schedule), me) for me in range(3)]
+    assert [len(steps) for steps in here] == [2, 2, 2]
+    assert not any(isinstance(action, Copy) for steps in here for step in steps for action in step.actions)
 
 
 def test_a_part_that_is_half_written_is_completed_before_the_step():
