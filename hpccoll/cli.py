@@ -275,7 +275,9 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
 def show(
     algorithm: Annotated[str, typer.Argument(help="Its name; see hpccoll list.", metavar="ALGORITHM")],
     workers: Annotated[int, typer.Option("-p", "--workers", help="The number of workers.")],
-    collective: Annotated[str, typer.Option("-c", "--collective")] = "all_reduce",
+    collective: Annotated[
+        str | None, typer.Option("-c", "--collective", help="Whose algorithm it is [the first that has it].")
+    ] = None,
     ranks_per_node: Annotated[
         int | None, typer.Option(help="Workers on a node; the last may have fewer [all on one node].")
     ] = None,

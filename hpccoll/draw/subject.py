@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import (
+    COLLECTIVES,
     Algorithm,
     Collective,
     Cost,
@@ -55,6 +56,12 @@ class Subject:
         return self.promise.collective
 
     @property
+    def namesakes(self) -> list[str]:
+        """The other collectives that have an algorithm of this name."""
+        families = COLLECTIVES.values()
+        return [other.name for other in families if other is not self.collective and self.name in other.algorithms]
+
+    @property
     def root(self) -> int | None:
         """The rank that the call names, where it names one."""
         return self.promise.root if self.collective.rooted else None
@@ -86,7 +93,7 @@ class Subject:
 
 def ask(
     algorithm: str,
-    collective_name: str,
+    collective_name: str | None,
     workers: int,
     *,
     ranks_per_node: int | None = None,
@@ -99,7 +106,7 @@ def ask(
 
     Args:
         algorithm: its bare name.
-        collective_name: the name of its collective.
+        collective_name: the name of its collective; the first one that has such an algorithm unless given.
         workers: how many, 1 to MOST_WORKERS.
         ranks_per_node: workers on a node, the last of which may have fewer; all on one node unless given.
         racks: how many racks the nodes are dealt to, in blocks.
@@ -110,16 +117,23 @@ def ask(
     Raises:
         BadInputError: names the word that does not fit, and what would.
     """
-    family = collective(collective_name)
-    if algorithm == NATIVE:
-        names = ", ".join(sorted(family.algorithms))
-        raise BadInputError("algorithm", NATIVE, f"it is the library's own and has no schedule; choose from {names}")
+    family = collective(collective_name) if collective_name and algorithm != NATIVE else _first_with(algorithm)
     found = family.algorithm(algorithm)
     layout = _layout(workers, ranks_per_node, racks, aggregators)
     values = dict(map(_parameter, parameters))
     promise = family.promise(workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
     declared = found.cost(workers) if found.cost and not parameters else None
     return Subject(promise, promise.slices(found, layout, **values), algorithm, _first_sentence(found), declared)
+
+
+def _first_with(algorithm: str) -> Collective:
+    """Return the first collective that has an algorithm of that name."""
+    families = COLLECTIVES.values()
+    if found := next((family for family in families if algorithm in family.algorithms), None):
+        return found
+    known = sorted({name for family in families for name in family.algorithms})
+    told = f"it is the library's own and has no schedule; choose from {', '.join(known)}"
+    raise BadInputError("algorithm", algorithm, told if algorithm == NATIVE else known)
 
 
 def _layout(workers: int, ranks_per_node: int | None, racks: int, aggregators: int) -> Layout:

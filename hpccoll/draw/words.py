@@ -31,6 +31,8 @@ def _lines(subject: Subject, unit: int | None) -> Iterator[str]:
     yield f"cost: {cost_words(subject)}"
     slices, units = subject.slices, counted(subject.slices[0].units, "unit")
     yield f"{units} in one slice" if len(slices) == 1 else f"{units} in each of {len(slices)} slices"
+    if subject.namesakes:
+        yield f"{subject.name} is one of {', '.join(subject.namesakes)}, too: -c {subject.namesakes[0]}"
     for number, schedule in enumerate(slices):
         story = tell(schedule)
         yield ""

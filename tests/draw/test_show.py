@@ -1,12 +1,16 @@
 """``hpccoll show``: words on stdout, a picture where it is asked for, and one line where it cannot be."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from commands import inside
 
 from hpccoll.draw.subject import MOST_WORKERS
 from hpccoll.schedule import all_reduce, power_of_two
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypatch):
@@ -17,6 +21,31 @@ def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypat
     assert "round 6: every rank r" in said.out
     assert said.out.splitlines()[-1].split()[:6] == ["round", "6", "abcd", "abcd", "abcd", "abcd"]
     assert not list(tmp_path.iterdir())
+
+
+def test_the_collective_is_the_first_that_has_the_algorithm_unless_named():
+    assert inside("show", "chain", "-p", 4).out.startswith("broadcast by chain")
+    first = inside("show", "bruck", "-p", 4).out
+    assert first.startswith("all_gather by bruck")
+    assert "\nbruck is one of all_to_all, too: -c all_to_all\n" in first
+    assert inside("show", "bruck", "-c", "all_to_all", "-p", 4).out.startswith("all_to_all by bruck")
+
+
+GOLDEN = Path(__file__).parents[2] / "results" / "golden"
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    re.findall(r"!\[[^]]*\]\(results/golden/(\w+\.svg)\)\n\n\*`hpccoll (show .*?)`", README.read_text()),
+)
+def test_the_pictures_of_the_readme_are_what_their_commands_draw(name, command, tmp_path):
+    assert inside(*command.split(), "--out", tmp_path / name).code == 0
+    assert (tmp_path / name).read_text() == (GOLDEN / name).read_text()
+
+
+def test_the_readme_has_the_ring_the_hierarchical_and_the_aggregation_tree():
+    assert {path.stem for path in GOLDEN.glob("*.svg")} == {"ring", "hierarchical", "sharp_emulated"}
+    assert all(f"(results/golden/{path.name})" in README.read_text() for path in GOLDEN.glob("*.svg"))
 
 
 def test_it_draws_where_it_is_told(tmp_path):
