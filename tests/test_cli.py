@@ -91,13 +91,20 @@ NAMES = {
 }
 
 
-def test_list_has_these_collectives_and_algorithms_and_no_others():
-    listed = json.loads(inside("list", "--json").out)
-    assert {name: set(row["algorithms"]) for name, row in listed["collectives"].items()} == {
-        name: set(words.split()) for name, words in NAMES.items()
+def test_these_names_stay_what_they_are():
+    listed = json.loads(inside("list", "--json").out)["collectives"]
+    assert listed.keys() == NAMES.keys()
+    assert {name: set(words.split()) - set(listed[name]["algorithms"]) for name, words in NAMES.items()} == {
+        name: set() for name in NAMES
     }
+
+
+def test_list_has_what_the_pages_register_and_the_librarys_own_and_no_others():
+    listed = json.loads(inside("list", "--json").out)
+    there = {name: {*family.algorithms, "native"} for name, family in COLLECTIVES.items()}
+    assert {name: set(row["algorithms"]) for name, row in listed["collectives"].items()} == there
     assert sorted((row["collective"], row["name"]) for row in listed["algorithms"]) == sorted(
-        (name, word) for name, words in NAMES.items() for word in words.split()
+        (name, algorithm) for name, algorithms in there.items() for algorithm in algorithms
     )
 
 

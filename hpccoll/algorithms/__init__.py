@@ -7,30 +7,9 @@ vector that have schedules of their own, channels segments of a slice that advan
 happen at once: sends read the buffers as they were before it.
 """
 
-from hpccoll.algorithms import (
-    bidirectional_ring,
-    binomial,
-    bruck,
-    chain,
-    direct,
-    dissemination,
-    double_binary_tree,
-    hierarchical,
-    null,
-    pairwise,
-    point_to_point,
-    rabenseifner,
-    recursive_doubling,
-    recursive_halving,
-    reduce_scatter_all_gather,
-    ring,
-    scatter_all_gather,
-    sharp_emulated,
-    star,
-    torus,
-)
+from importlib import import_module
 
-__all__ = [
+PAGES = (
     "bidirectional_ring",
     "binomial",
     "bruck",
@@ -51,4 +30,7 @@ __all__ = [
     "sharp_emulated",
     "star",
     "torus",
-]
+)
+
+for page in PAGES:
+    import_module(f"{__name__}.{page}")

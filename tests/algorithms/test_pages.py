@@ -15,8 +15,7 @@ each_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
 
 def test_the_table_of_contents_names_every_page():
-    assert set(hpccoll.algorithms.__all__) == set(PAGES)
-    assert list(hpccoll.algorithms.__all__) == sorted(PAGES)
+    assert list(hpccoll.algorithms.PAGES) == sorted(PAGES)
 
 
 def test_every_page_registers_an_algorithm_and_every_algorithm_comes_from_a_page():
