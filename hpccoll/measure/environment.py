@@ -151,6 +151,7 @@ class _Home:
 
     host: str
     boot: str
+    rack: str
     pid: int
     cpus: frozenset[int]
     hardware: str
@@ -158,11 +159,20 @@ class _Home:
     ports: Sequence[Mapping[str, object]]
 
 
+def rack_name() -> str:
+    """Return the switches above this node as Slurm's topology names them, empty where it has none.
+
+    Slurm writes the way from the top to the node, such as spine.rack1.n1 (``man srun``, SLURM_TOPOLOGY_ADDR).
+    """
+    return os.environ.get("SLURM_TOPOLOGY_ADDR", "").rpartition(".")[0]
+
+
 def attempt(comm: MPI.Intracomm, job: Job, number: int) -> Attempt:
     """Return where and with what this attempt runs, as rank 0 sees it; the same on all ranks."""
     here = _Home(
         host=node_name(),
         boot=boot_id(),
+        rack=rack_name(),
         pid=os.getpid(),
         cpus=frozenset(os.sched_getaffinity(0)),
         hardware=f"{os.cpu_count()} CPUs of {cpu_model()}",
@@ -191,6 +201,7 @@ def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
 def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
     nodes: dict[tuple[str, str], int] = {}
     clocks: dict[str, int] = {}
+    racks: dict[str, int] = {}
     places = tuple(
         Place(
             host=home.host,
@@ -198,6 +209,7 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
             clock=clocks.setdefault(home.boot, len(clocks)),
             pid=home.pid,
             affinity=affinity(home.cpus),
+            rack=racks.setdefault(home.rack, len(racks)),
         )
         for home in homes
     )

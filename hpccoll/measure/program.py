@@ -22,7 +22,6 @@ from hpccoll.measure.memory import check_memory
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.watchdog import watched
-from hpccoll.schedule import Layout
 from hpccoll.store.journal import Journal, check_same_job, journal_path, leave_word
 from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Times
 
@@ -162,7 +161,7 @@ class Program:
         return sorted(left, key=lambda case: case.id in earlier.started)
 
     def _outcome(self, case: Case, attempt: Attempt) -> Outcome:
-        layout = Layout(tuple(place.node for place in attempt.places), aggregators=attempt.aggregators)
+        layout = attempt.layout
         if reason := unmet(case, layout) or self._too_large(case, attempt):
             return Outcome(case=case, status="skipped", reason=reason)
         self.progress.enter("compiling")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.case import Case, Job, Parameter
+from hpccoll.schedule import Layout
 
 SAMPLES = 1 << 22
 """Above this many samples of a case, only every n-th rank's are kept; what all ranks did is kept per iteration."""
@@ -106,6 +107,7 @@ class Place:
     clock: int  # ranks of one number read one clock
     pid: int
     affinity: str  # the CPUs it may use, such as 0-3,8
+    rack: int = 0  # of its node, as Slurm's topology has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,12 @@ class Attempt:
     places: tuple[Place, ...]
     provenance: Mapping[str, object]
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def layout(self) -> Layout:
+        """Where the ranks are, as algorithms see it."""
+        node, rack = (tuple(getattr(place, tier) for place in self.places) for tier in ("node", "rack"))
+        return Layout(node, rack, aggregators=self.aggregators)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ without prefixes.
 from dataclasses import dataclass
 
 SCHEMA = "hpccoll-raw"
-VERSION = "1.1"
+VERSION = "1.2"
 """A reader refuses another major version; a minor one only adds.
 
-1.0: the first. 1.1: what crossed the wire, and cases of several numbers of ranks in a file.
+1.0: the first. 1.1: what crossed the wire, and cases of several numbers of ranks in a file. 1.2: racks.
 """
 
 
@@ -76,6 +76,7 @@ COLUMNS = (
     _case("rank_stride", "int64", "times are kept of ranks 0, stride, 2 stride, ...", "", 0),
     Column("host", ("rank",), "str", "", "", "the host of the rank"),
     Column("node", ("rank",), "int64", "", None, "the node of the rank, numbered from 0"),
+    Column("rack", ("rank",), "int64", "", 0, "the rack of that node, by Slurm's topology, numbered from 0", since=2),
     Column("clock", ("rank",), "int64", "", None, "ranks of one number read one clock"),
     Column("pid", ("rank",), "int64", "", None, "the process of the rank"),
     Column("affinity", ("rank",), "str", "", "", "the CPUs that the rank may use"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.measure import environment
-from hpccoll.measure.environment import affinity, command_line, git_commit, oversubscribed, variables
+from hpccoll.measure.environment import affinity, command_line, git_commit, oversubscribed, rack_name, variables
 
 
 def masks(*texts):
@@ -32,6 +32,16 @@ def test_cpus_are_written_as_ranges(cpus, text):
 )
 def test_a_node_is_oversubscribed_where_ranks_must_share_a_cpu(ranks, crowded):
     assert oversubscribed(ranks) is crowded
+
+
+@pytest.mark.parametrize(
+    ("address", "rack"), [(None, ""), ("n1", ""), ("rack1.n1", "rack1"), ("spine.rack2.n7", "spine.rack2")]
+)
+def test_the_rack_of_a_node_is_what_slurm_puts_above_it(address, rack, monkeypatch):
+    monkeypatch.delenv("SLURM_TOPOLOGY_ADDR", raising=False)
+    if address:
+        monkeypatch.setenv("SLURM_TOPOLOGY_ADDR", address)
+    assert rack_name() == rack
 
 
 def test_variables_are_taken_from_an_allow_list_less_what_sounds_like_a_secret(monkeypatch):
