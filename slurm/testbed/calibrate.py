@@ -1,15 +1,19 @@
-"""Calibration: what one TCP connection from n1 to n2 carries, by size, after a pause as a benchmark makes them."""
+"""Calibration: what TCP carries over a wire and over an uplink, by size, after a pause as a benchmark makes them."""
 
+import selectors
 import socket
 import statistics
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import kernel
 from errors import BrokenError
 from host import Host
+from shape import Shape
 from wires import CARRIED, address
 
 SIZES = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]
@@ -22,10 +26,36 @@ PATIENCE_S = 10
 TOLERANCE = 0.02
 """How far a calibrated wire may be from what TCP can carry of its rate."""
 PORT = 7
+WIRES = {("rate", "rate_bps", "wire_Bps"): "the wire", ("uplink", "uplink_bps", "uplink_Bps"): "the uplink"}
+"""What the marker says of each: its rate, in words and in bit/s, and what it was seen to carry."""
 
 
-def calibrate(source: Host, target: Host, bps: int | None) -> list[dict[str, Any]]:
-    """Return the median rate of each size, in payload bytes per second."""
+def calibrate(pairs: Sequence[tuple[Host, Host]], bps: int | None) -> list[dict[str, Any]]:
+    """Return the median rate of each size, in payload bytes per second over all pairs, which send at once."""
+    with ExitStack() as stack:
+        flows = [stack.enter_context(_connected(source, target)) for source, target in pairs]
+        together = len(flows) * 8
+        _transfer(flows, SIZES[0])  # finds the neighbour
+        sizes = [size for size in SIZES if bps is None or size * together / bps <= LONGEST_S]
+        table = []
+        for size in sizes:
+            repeats = 5 if bps is None or size * together / bps < LONGEST_S / 5 else 3
+            rates = [_transfer(flows, size) for _ in range(repeats)]
+            table.append({"bytes": size, "Bps": round(statistics.median(rates))})
+    return table
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """One TCP connection, both ends of it."""
+
+    sender: socket.socket
+    receiver: socket.socket
+    names: str
+
+
+@contextmanager
+def _connected(source: Host, target: Host) -> Iterator[_Flow]:
     with kernel.network(target.pidfd):
         listening = socket.create_server((address(target.name), PORT))
     with kernel.network(source.pidfd):
@@ -33,52 +63,85 @@ def calibrate(source: Host, target: Host, bps: int | None) -> list[dict[str, Any
     receiver, _ = listening.accept()
     with listening, sender, receiver:
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        receiver.settimeout(PATIENCE_S)
-        _flow(sender, receiver, SIZES[0])  # finds the neighbour
-        sizes = [size for size in SIZES if bps is None or size * 8 / bps <= LONGEST_S]
-        table = []
-        for size in sizes:
-            repeats = 5 if bps is None or size * 8 / bps < LONGEST_S / 5 else 3
-            rates = [size / _flow(sender, receiver, size) for _ in range(repeats)]
-            table.append({"bytes": size, "Bps": round(statistics.median(rates))})
-    return table
+        yield _Flow(sender, receiver, f"{source.name} did not arrive at {target.name}")
 
 
-def _flow(sender: socket.socket, receiver: socket.socket, size: int) -> float:
-    """Return the seconds from the first byte's departure to the last one's arrival."""
+def _transfer(flows: Sequence[_Flow], size: int) -> float:
+    """Send so many bytes on every flow, and return the bytes per second while all of them are under way.
+
+    When the first flow has ended, the others share a wire that they may not be able to fill.
+    """
     begun: list[float] = []
+    start = threading.Barrier(len(flows))
 
-    def send() -> None:
+    def send(flow: _Flow) -> None:
         time.sleep(PAUSE_S)
+        start.wait()
         begun.append(time.perf_counter())
         with suppress(OSError):  # the receiver misses the bytes, and says so
-            sender.sendall(bytes(size))
+            flow.sender.sendall(bytes(size))
 
-    thread = threading.Thread(target=send, daemon=True)
-    thread.start()
-    arrived, missing = bytearray(1 << 20), size
-    while missing:
-        received = _receive(receiver, arrived)
-        if not received:
-            raise BrokenError(f"calibration: {missing} of {size} bytes from n1 did not arrive at n2")
-        missing -= received
-    ended = time.perf_counter()
-    thread.join()
-    return ended - begun[0]
+    threads = [threading.Thread(target=send, args=[flow], daemon=True) for flow in flows]
+    for thread in threads:
+        thread.start()
+    rate = _collect(flows, size, begun)
+    for thread in threads:
+        thread.join()
+    return rate
 
 
-def _receive(receiver: socket.socket, arrived: bytearray) -> int:
-    with suppress(TimeoutError):
-        return receiver.recv_into(arrived)
-    return 0
+def _collect(flows: Sequence[_Flow], size: int, begun: list[float]) -> float:
+    """Receive everything; return the rate until the first flow had all of it, from when the first one began."""
+    rate, room = 0.0, memoryview(bytearray(1 << 20))
+    with selectors.DefaultSelector() as selector:
+        missing = dict.fromkeys(range(len(flows)), size)
+        for number, flow in enumerate(flows):
+            selector.register(flow.receiver, selectors.EVENT_READ, number)
+        while selector.get_map():
+            ready = [key.data for key, _ in selector.select(PATIENCE_S)]
+            if not ready:
+                number = next(number for number, left in missing.items() if left)
+                raise BrokenError(f"calibration: {missing[number]} of {size} bytes from {flows[number].names}")
+            for number in ready:
+                missing[number] -= flows[number].receiver.recv_into(room[: missing[number]])
+                if not missing[number]:
+                    selector.unregister(flows[number].receiver)
+                    arrived = len(flows) * size - sum(missing.values())
+                    rate = rate or arrived / (time.perf_counter() - min(begun))
+    return rate
 
 
-def warning(marker: dict[str, Any]) -> str | None:
-    """Say so where the wire is not what its rate promises."""
-    bps, measured = marker["rate_bps"], marker["wire_Bps"]
+def inside(shape: Shape, hosts: Mapping[str, Host]) -> list[tuple[Host, Host]]:
+    """Return the pair for one wire, n1 and n2; empty where they are not beside each other."""
+    first = next(iter(shape.rack.values()), shape.workers)
+    return [(hosts["n1"], hosts["n2"])] if len(first) > 1 else []
+
+
+def across(shape: Shape, hosts: Mapping[str, Host]) -> list[tuple[Host, Host]]:
+    """Return the pairs that fill an uplink: as few as can, from the first workers of rack 1 to those of rack 2.
+
+    Empty where no number of workers can, or there is nothing to fill.
+    """
+    if not shape.uplink or shape.uplink.bps is None:
+        return []
+    first, second, *_ = shape.rack.values()
+    pairs = [(hosts[source], hosts[target]) for source, target in zip(first, second, strict=False)]
+    enough = 1 if shape.rate.bps is None else -(-shape.uplink.bps // shape.rate.bps)
+    return pairs[:enough] if enough <= len(pairs) else []
+
+
+def warnings(marker: Mapping[str, Any]) -> list[str]:
+    """Say so where a wire is not what its rate promises."""
+    texts = [_warning(name, *(marker[fact] for fact in facts)) for facts, name in WIRES.items()]
+    if marker["uplink_bps"] and not marker["uplink_pairs"]:
+        texts.append("warning: the uplink is not calibrated: the workers of a rack cannot fill it")
+    return [text for text in texts if text]
+
+
+def _warning(name: str, rate: str, bps: int | None, measured: int | None) -> str | None:
     if bps is None or measured is None:
         return None
     ratio = measured / (bps / 8 * CARRIED)
     if abs(ratio - 1) <= TOLERANCE:
         return None
-    return f"warning: the wire carries {ratio:.1%} of what TCP should get of {marker['rate']}"
+    return f"warning: {name} carries {ratio:.1%} of what TCP should get of {rate}"

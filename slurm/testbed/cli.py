@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +17,13 @@ from typing import Any, NoReturn
 import cluster
 import enter
 import kernel
-from calibrate import calibrate, warning
+from calibrate import across, calibrate, inside, warnings
 from errors import BrokenError, RefusedError
 from host import ENVIRONMENT, Host
 from place import Place
-from wires import MTU, bits_per_second, wire
+from shape import Shape, add_options, shape_of
+from tell import hosts_of, tell, wires_of
+from wires import MTU, wire
 
 NEEDS = {
     "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "sinfo": "slurm-wlm", "munged": "munge",
@@ -30,13 +32,13 @@ NEEDS = {
 """Programs, and the packages of Debian that have them."""
 PMIX = ["lib/*/libpmix.so", "lib*/libpmix.so"]
 """Where that library is, below /usr; srun --mpi=pmix loads it."""
-MAX_NODES, MAX_CPUS = 64, 256
 NOT_UP = 3
 """The exit code of status where there is no whole testbed."""
 
 EXAMPLES = """\
 examples:
   testbed up --nodes 4 --rate 100mbit
+  testbed up --nodes 8 --racks 2 --uplink 500mbit --aggregators 1
   testbed run srun -N 4 hostname
   testbed run bash                      # the head host, interactively
   testbed status
@@ -62,9 +64,8 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     up = add("up", "Bring a testbed up.")
-    up.add_argument("--nodes", default="4", help=f"how many, 1 to {MAX_NODES} (%(default)s)")
-    up.add_argument("--cpus", default="2", help=f"of each, as Slurm sees it, 1 to {MAX_CPUS} (%(default)s)")
-    up.add_argument("--rate", default="1gbit", help="of every wire: 10mbit to 10gbit, or none (%(default)s)")
+    add_options(up)
+    up.epilog = "example: testbed up --nodes 8 --rate 100mbit --racks 2 --uplink 200mbit"
     run = add("run", "Run a command on the head host.")
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="CMD...")
     status = add("status", "Say what is up; exit with 3 where it is not.")
@@ -98,8 +99,7 @@ def _place(name: str) -> Place:
 
 
 def _up(place: Place, options: argparse.Namespace) -> int:
-    nodes, cpus = _number("--nodes", options.nodes, MAX_NODES), _number("--cpus", options.cpus, MAX_CPUS)
-    bps = bits_per_second(options.rate)
+    shape = shape_of(options)
     _see_that_all_is_installed()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
@@ -113,41 +113,49 @@ def _up(place: Place, options: argparse.Namespace) -> int:
             print("cleaning up what is left of an earlier one", flush=True)
         place.clear()
         try:
-            marker = _build(place, nodes, cpus, options.rate, bps)
+            marker = _build(place, shape)
         except BaseException:
             place.clear()
             raise
-    if text := warning(marker):
+    for text in warnings(marker):
         print(text)
-    print(f"up in {time.monotonic() - begun:.1f} s; try{_how(place, 'run', f'srun -N {nodes} hostname')}")
+    print(f"up in {time.monotonic() - begun:.1f} s; try{_how(place, 'run', f'srun -N {shape.nodes} hostname')}")
     return 0
 
 
-def _build(place: Place, nodes: int, cpus: int, rate: str, bps: int | None) -> dict[str, Any]:
-    print(f"hosts: head and {nodes} x {cpus} cpus", flush=True)
+def _build(place: Place, shape: Shape) -> dict[str, Any]:
+    print(f"hosts: head and {hosts_of(shape.facts)}", flush=True)
     place.furnish()
-    cluster.write_configuration(place, nodes, cpus)
-    names = ["fabric", "head", *(f"n{i + 1}" for i in range(nodes))]
-    fabric, head, *rest = hosts = [Host(place, name) for name in names]
-    for host in hosts:
+    cluster.write_configuration(place, shape)
+    names = ["fabric", "head", *shape.workers, *shape.helpers]
+    fabric, *others = [Host(place, name) for name in names]
+    for host in (fabric, *others):
         host.wait()
-    print(f"wires: {rate}, MTU {MTU}", flush=True)
-    wire(fabric, hosts[1:], bps)
+    hosts = {host.name: host for host in others}
+    print(f"wires: {wires_of(shape.facts)}, MTU {MTU}", flush=True)
+    wire(fabric, hosts, shape)
     print("slurm", flush=True)
-    cluster.start(fabric, head, rest)
-    table = []
-    if nodes > 1:
-        print("calibration", flush=True)
-        table = calibrate(rest[0], rest[1], bps)
-    marker = {
-        "name": place.name, "nodes": nodes, "cpus": cpus, "rate": rate, "rate_bps": bps, "mtu": MTU,
-        "wire_Bps": table[-1]["Bps"] if table and bps is not None else None, "calibration": table,
-        "calibrated": datetime.now(UTC).isoformat(timespec="seconds") if table else None,
-    }  # fmt: skip
-    for host in hosts:
+    cluster.start(fabric, others[0], others[1:])
+    marker = {"name": place.name, **shape.facts, "mtu": MTU, **_calibration(shape, hosts)}
+    for host in (fabric, *others):
         host.leave()
     place.marker_file.write_text(json.dumps(marker, indent=1) + "\n")
     return marker
+
+
+def _calibration(shape: Shape, hosts: Mapping[str, Host]) -> dict[str, Any]:
+    """Return what the marker says of the wire and of the uplink: None and empty where there is nothing to measure."""
+    near, far = inside(shape, hosts), across(shape, hosts)
+    if near or far:
+        print("calibration", flush=True)
+    single = calibrate(near, shape.rate.bps) if near else []
+    uplink = calibrate(far, shape.uplink.bps) if far and shape.uplink else []
+    return {
+        "wire_Bps": single[-1]["Bps"] if single and shape.rate.bps is not None else None, "calibration": single,
+        "uplink_Bps": uplink[-1]["Bps"] if uplink else None, "uplink_calibration": uplink,
+        "uplink_pairs": [[source.name, target.name] for source, target in far],
+        "calibrated": datetime.now(UTC).isoformat(timespec="seconds") if single or uplink else None,
+    }  # fmt: skip
 
 
 def _run(place: Place, options: argparse.Namespace) -> int:
@@ -174,31 +182,8 @@ def _status(place: Place, options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(survey, indent=1))
     else:
-        _tell(survey)
+        tell(survey)
     return 0 if survey["state"] == "up" else NOT_UP
-
-
-def _tell(survey: dict[str, Any]) -> None:
-    marker = survey["marker"]
-    print(f"testbed {survey['name']}: {survey['state']}")
-    if not marker:
-        return
-    print(f"{marker['nodes']} x {marker['cpus']} cpus, wires {marker['rate']}, MTU {marker['mtu']}")
-    for host, facts in survey["hosts"].items():
-        print(f"  {host:8}{_health(facts)}")
-    if marker["calibration"]:
-        print(f"one TCP connection, n1 to n2, {marker['calibrated']}:")
-    for row in marker["calibration"]:
-        print(f"  {row['bytes'] >> 10:6} KiB  {row['Bps'] / 1e6:8.2f} MB/s")
-    if text := warning(marker):
-        print(text)
-
-
-def _health(facts: dict[str, Any]) -> str:
-    if facts["init"] is None:
-        return "gone"
-    lacking = [service for service, pid in facts.items() if pid is None and service != "slurm"]
-    return f"without {lacking[0]}" if lacking else facts["slurm"] or "ok"
 
 
 def _down(place: Place, _: argparse.Namespace) -> int:
@@ -213,12 +198,6 @@ def _how(place: Place, command: str, words: str = "") -> str:
     """Return how to call a command, for the end of a sentence."""
     name = [] if place.name == "hpccoll" else ["--name", place.name]
     return ": " + " ".join(filter(None, [sys.argv[0], command, *name, words]))
-
-
-def _number(key: str, value: str, most: int) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", value) or not 1 <= int(value) <= most:
-        raise RefusedError(f"{key}: {value!r} is not valid: choose 1 to {most}")
-    return int(value)
 
 
 def _see_that_all_is_installed() -> None:

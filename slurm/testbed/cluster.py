@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,13 +12,16 @@ import kernel
 from errors import BrokenError
 from host import ENVIRONMENT, Host, last_words
 from place import Place
-from wires import address
+from shape import Shape
+from wires import SPINE, address, cables
 
 PORT = 6817
 """Of slurmctld."""
 PATIENCE_S = 30
 """How long daemons have for coming up."""
 POLL_S = 0.03
+AGGREGATORS = "aggregators"
+"""The switch that Slurm is told aggregators are below, where there are racks."""
 
 CONF = """\
 # Written by the testbed; what is not here is Slurm's default.
@@ -56,30 +59,56 @@ SlurmdTimeout=10
 KillWait=5
 MinJobAge=300
 
+{topology}
 {nodes}
-PartitionName=work Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def write_configuration(place: Place, nodes: int, cpus: int) -> None:
-    """Write slurm.conf and cgroup.conf, /etc/hosts, the secret, and the directories of daemons."""
-    names = ["head", *(f"n{i}" for i in range(1, nodes + 1))]
-    lines = [f"NodeName={name} NodeAddr={address(name)} CPUs={cpus}" for name in names[1:]]
+def write_configuration(place: Place, shape: Shape) -> None:
+    """Write slurm.conf and what belongs to it, /etc/hosts, the secret, and the directories of daemons."""
+    topology = _topology(shape)
     (place.etc / "slurm.conf").write_text(
-        CONF.format(place=place, directory=place.directory, head=address("head"), port=PORT, nodes="\n".join(lines))
-    )
+        CONF.format(
+            place=place, directory=place.directory, head=address("head"), port=PORT, nodes="\n".join(_nodes(shape)),
+            topology="TopologyPlugin=topology/tree" if topology else "",
+        )
+    )  # fmt: skip
+    if topology:
+        (place.etc / "topology.conf").write_text("\n".join(topology) + "\n")
     unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     version = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n" if unified else "CgroupPlugin=cgroup/v1\n"
     (place.etc / "cgroup.conf").write_text(f"{version}CgroupAutomount=no\n")
-    hosts = ["127.0.0.1 localhost", *(f"{address(name)} {name}" for name in names)]
-    (place.directory / "hosts").write_text("\n".join(hosts) + "\n")
-    for name in names:
+    known = [f"{address(cable.host, cable.rail)} {cable.port}" for cable in cables(shape)]
+    (place.directory / "hosts").write_text("\n".join(["127.0.0.1 localhost", *known]) + "\n")
+    for name in ("head", *shape.workers, *shape.helpers):
         (place.directory / "spool" / name).mkdir()
         (place.directory / "tmp" / name).mkdir(mode=0o777)
         (place.directory / "tmp" / name).chmod(0o1777)
     key = place.directory / "munge" / "key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(1024))
+
+
+def _nodes(shape: Shape) -> Iterator[str]:
+    """Yield the lines of slurm.conf that say which nodes there are, and where jobs may ask for them."""
+    for feature, names in (("worker", shape.workers), ("aggregator", shape.helpers)):
+        for name in names:
+            yield f"NodeName={name} NodeAddr={address(name)} CPUs={shape.cpus} Feature={feature}"
+    yield f"PartitionName=work Nodes={','.join(shape.workers)} Default=YES MaxTime=INFINITE State=UP"
+    if shape.helpers:
+        yield "PartitionName=all Nodes=ALL MaxTime=INFINITE State=UP"
+
+
+def _topology(shape: Shape) -> list[str]:
+    """Return the lines of topology.conf, none where there are no racks.
+
+    A switch of Slurm's has either nodes or switches. The ports of the spine that aggregators are on count as a switch.
+    """
+    if not shape.rack:
+        return []
+    leaves = shape.rack | ({AGGREGATORS: shape.helpers} if shape.helpers else {})
+    lines = [f"SwitchName={leaf} Nodes={','.join(nodes)}" for leaf, nodes in leaves.items()]
+    return [*lines, f"SwitchName={SPINE} Switches={','.join(leaves)}"]
 
 
 def start(fabric: Host, head: Host, nodes: list[Host]) -> None:

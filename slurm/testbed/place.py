@@ -19,6 +19,8 @@ ROOT = Path("/run/hpccoll-testbed")
 """Where testbeds are; each has a directory of its name."""
 SERVICES = {"fabric": "munged", "head": "slurmctld"}
 """What a host runs; every other one runs slurmd."""
+KINDS = ("fabric", "head", "n", "a")
+"""Hosts in the order in which they are listed; workers and aggregators are numbered."""
 PATIENCE_S = 10
 """How long a killed host has for going."""
 
@@ -94,6 +96,11 @@ def _services(hosts: dict[str, Process]) -> dict[str, int]:
     return found
 
 
+def _rank(host: str) -> tuple[int, int, str]:
+    """Return where a host comes in a list."""
+    return KINDS.index(host.strip("0123456789")), len(host), host
+
+
 class Place:
     """The directory of a testbed; everything that it writes is in there."""
 
@@ -148,13 +155,13 @@ class Place:
         (self.directory / "pids" / host).write_text(f"{process.pid} {process.born}\n")
 
     def hosts(self) -> dict[str, Process]:
-        """Return the first process of every host that was written down: fabric, head, n1, n2..."""
+        """Return the first process of every host that was written down: fabric, head, n1, n2..., a1, a2..."""
         found = {}
         for file in (self.directory / "pids").glob("*"):
             words = file.read_text().split()
             if len(words) == 2:  # else whoever wrote it was killed, and the host with him
                 found[file.name] = Process(int(words[0]), int(words[1]))
-        return dict(sorted(found.items(), key=lambda item: (item[0].strip("0123456789"), len(item[0]), item[0])))
+        return {host: found[host] for host in sorted(found, key=_rank)}
 
     def marker(self) -> dict[str, Any] | None:
         """Return what `up` wrote when it had finished."""

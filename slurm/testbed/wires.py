@@ -1,10 +1,15 @@
-"""The wires: a bridge in the fabric, and from every host one metered cable to it."""
+"""The wires: bridges in the fabric, from every host a cable to one of them, and from every rack's one to the spine.
 
-import re
-from collections.abc import Sequence
+On each rail, a network of its own, there is a spine. Workers are below the bridge of their rack, or on the spine where
+there are no racks. The head and the aggregators are always on the spine: no uplink is theirs alone. Cables that have a
+meter have it at both ends, each for what leaves there; those of aggregators have none, as the ports inside a switch.
+"""
 
-from errors import RefusedError
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
 from host import Host
+from shape import Shape
 
 MTU = 9000
 """As fabrics for computing have it: TCP then carries 99.3 % of the rate, where 1500 would let it carry 95.6 %."""
@@ -12,26 +17,54 @@ CARRIED = (MTU - 52) / (MTU + 14)
 """The part of a wire's rate that is left for the payload of TCP: 52 bytes of headers inside the MTU, 14 around it."""
 PACKET = 9100
 """A whole packet, with room to spare."""
-SLOWEST, FASTEST = 10_000_000, 10_000_000_000
-"""The rates, in bit/s, at which the meters were seen to hold."""
-RATES = "choose none, or a rate from 10mbit to 10gbit, such as 100mbit or 2.5gbit"
-UNITS = {"mbit": 1_000_000, "gbit": 1_000_000_000}
+LAST_BYTE = {"n": 0, "a": 100}
+"""Where the addresses of hosts begin, by the letter of their names: n1 is 10.77.0.1, a1 is 10.77.0.101."""
+SPINE = "spine"
 
 
-def bits_per_second(rate: str) -> int | None:
-    """Read a rate; `none` is a wire without a meter."""
-    if rate == "none":
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(mbit|gbit)", rate)
-    bps = round(float(match[1]) * UNITS[match[2]]) if match else 0
-    if not SLOWEST <= bps <= FASTEST:
-        raise RefusedError(f"--rate: {rate!r} is not valid: {RATES}")
-    return bps
+@dataclass(frozen=True)
+class Cable:
+    """A cable from a host to a bridge; its end in the fabric is called as the host is on that rail."""
+
+    host: str
+    rail: int
+    bridge: str
+    bps: int | None
+
+    @property
+    def port(self) -> str:
+        """The end in the fabric."""
+        return on_rail(self.host, self.rail)
+
+    @property
+    def device(self) -> str:
+        """The end in the host."""
+        return "eth0" if self.rail == 1 else f"rail{self.rail}"
 
 
-def address(host: str) -> str:
-    """Return the address of a host."""
-    return "10.77.0.254" if host == "head" else f"10.77.0.{host.removeprefix('n')}"
+def on_rail(name: str, rail: int) -> str:
+    """Return the name of something on a rail: n1 is a host's, and its device's, on the first rail; n1-r2 follows."""
+    return name if rail == 1 else f"{name}-r{rail}"
+
+
+def address(host: str, rail: int = 1) -> str:
+    """Return the address of a host on a rail."""
+    last = 254 if host == "head" else LAST_BYTE[host[0]] + int(host[1:])
+    return f"10.{76 + rail}.0.{last}"
+
+
+def cables(shape: Shape) -> list[Cable]:
+    """Return the cable of every host; the head, which Slurm's daemon is on, needs only the first rail."""
+    rack_of = {worker: rack for rack, workers in shape.rack.items() for worker in workers}
+    bps = dict.fromkeys(shape.workers, shape.rate.bps)
+    return [
+        Cable("head", 1, SPINE, shape.rate.bps),
+        *(
+            Cable(host, rail, on_rail(rack_of.get(host, SPINE), rail), bps.get(host))
+            for rail in range(1, shape.rails + 1)
+            for host in (*shape.workers, *shape.helpers)
+        ),
+    ]
 
 
 def meter(bps: int) -> str:
@@ -47,22 +80,60 @@ def meter(bps: int) -> str:
     return f"tbf rate {bps}bit burst {burst} peakrate {bps * 102 // 100}bit mtu {peak} latency 100ms"
 
 
-def wire(fabric: Host, hosts: Sequence[Host], bps: int | None) -> None:
+def wire(fabric: Host, hosts: Mapping[str, Host], shape: Shape) -> None:
     """Lay the cables, from namespace to namespace; outside them nothing is seen."""
-    cables = [
-        line
-        for host in hosts
-        for line in (
-            f"link add name {host.name} mtu {MTU} type veth peer name eth0 mtu {MTU} netns {host.process.pid}",
-            f"link set dev {host.name} master br0 up",
-        )
-    ]
-    bridge = ["link add name br0 type bridge mcast_snooping 0", f"link set dev br0 mtu {MTU} up"]
-    fabric.call("ip", "-batch", "-", batch=["link set dev lo up", *bridge, *cables])
-    for host in hosts:
-        own = f"address add {address(host.name)}/24 dev eth0"
-        host.call("ip", "-batch", "-", batch=["link set dev lo up", own, "link set dev eth0 up"])
-    if bps is not None:
-        fabric.call("tc", "-batch", "-", batch=[f"qdisc add dev {host.name} root {meter(bps)}" for host in hosts])
-        for host in hosts:
-            host.call("tc", "-batch", "-", batch=[f"qdisc add dev eth0 root {meter(bps)}"])
+    laid = cables(shape)
+    _ip(
+        fabric,
+        [*_bridges(shape), *_uplinks(shape), *(line for cable in laid for line in _lay(cable, hosts[cable.host]))],
+    )
+    for host in hosts.values():
+        own = [cable for cable in laid if cable.host == host.name]
+        _ip(host, ["link set dev lo up", *(line for cable in own for line in _join(cable))])
+        _meter(host, {cable.device: cable.bps for cable in own})
+    _meter(fabric, {cable.port: cable.bps for cable in laid} | _uplink_ends(shape))
+
+
+def _bridges(shape: Shape) -> Iterable[str]:
+    yield "link set dev lo up"
+    for rail in range(1, shape.rails + 1):
+        for name in (SPINE, *shape.rack):
+            yield f"link add name {on_rail(name, rail)} type bridge mcast_snooping 0"
+            yield f"link set dev {on_rail(name, rail)} mtu {MTU} up"
+
+
+def _uplinks(shape: Shape) -> Iterable[str]:
+    for rail in range(1, shape.rails + 1):
+        for rack in shape.rack:
+            up, down = (on_rail(f"{rack}-{way}", rail) for way in ("up", "down"))
+            yield f"link add name {up} mtu {MTU} type veth peer name {down} mtu {MTU}"
+            yield f"link set dev {up} master {on_rail(rack, rail)} up"
+            yield f"link set dev {down} master {on_rail(SPINE, rail)} up"
+
+
+def _uplink_ends(shape: Shape) -> dict[str, int | None]:
+    ends = [f"{rack}-{way}" for rack in shape.rack for way in ("up", "down")]
+    bps = shape.uplink.bps if shape.uplink else None
+    return {on_rail(end, rail): bps for end in ends for rail in range(1, shape.rails + 1)}
+
+
+def _lay(cable: Cable, host: Host) -> Iterable[str]:
+    inside = f"{cable.device} mtu {MTU} netns {host.process.pid}"
+    yield f"link add name {cable.port} mtu {MTU} type veth peer name {inside}"
+    yield f"link set dev {cable.port} master {cable.bridge} up"
+
+
+def _join(cable: Cable) -> Iterable[str]:
+    yield f"address add {address(cable.host, cable.rail)}/24 dev {cable.device}"
+    yield f"link set dev {cable.device} up"
+
+
+def _ip(host: Host, lines: Iterable[str]) -> None:
+    host.call("ip", "-batch", "-", batch=list(lines))
+
+
+def _meter(host: Host, rates: Mapping[str, int | None]) -> None:
+    """Give the devices of a host that have a rate the bucket that holds them to it."""
+    lines = [f"qdisc add dev {device} root {meter(bps)}" for device, bps in rates.items() if bps is not None]
+    if lines:
+        host.call("tc", "-batch", "-", batch=lines)

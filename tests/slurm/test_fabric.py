@@ -1,0 +1,181 @@
+"""Racks, rails and aggregators of the testbed: bytes take the wires that are said, and Slurm knows where hosts are."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+WIRE = 12.5e6
+"""Bytes per second of the wires and uplinks here: slow ones, so that the processors are not what limits them."""
+SOME = 2 << 20
+"""Bytes: a sixth of a second on a wire."""
+SHAPE = ("--nodes", 4, "--rate", "100mbit", "--racks", 2, "--uplink", "100mbit", "--aggregators", 2, "--rails", 2)
+EACH = ("--ntasks-per-node=1", "--partition=all", "--exclusive")
+
+
+@pytest.fixture(scope="module")
+def fabric(new_bed):
+    """Have four workers in two racks, two aggregators, and two rails."""
+    bed = new_bed("fabric")
+    bed.up(*SHAPE)
+    return bed
+
+
+FLOWS = """
+import json, socket, sys, threading, time
+from pathlib import Path
+place, size, flows = Path(sys.argv[1]), int(sys.argv[2]), [word.split(":") for word in sys.argv[3:]]
+
+def wait(word, end):
+    (place / f"{word}-{end}").touch()
+    until = time.monotonic() + 20
+    while len(list(place.glob(f"{word}-*"))) < 2 * len(flows):
+        assert time.monotonic() < until, word
+        time.sleep(0.002)
+
+def receive(flow):
+    listening = socket.create_server(("", 9000 + flow))
+    wait("listens", f"{flow}-target")
+    receiver, _ = listening.accept()
+    wait("connected", f"{flow}-target")
+    missing = size
+    while missing:
+        missing -= len(receiver.recv(1 << 20))
+    sys.stdout.write(json.dumps([f"{flow} ended", time.monotonic()]) + "\\n")
+
+def send(flow):
+    wait("listens", f"{flow}-source")
+    sender = socket.create_connection((flows[flow][1], 9000 + flow))
+    wait("connected", f"{flow}-source")
+    time.sleep(0.05)  # a bucket that fills while the wire is idle would be full
+    sys.stdout.write(json.dumps([f"{flow} begun", time.monotonic()]) + "\\n")
+    sender.sendall(bytes(size))
+
+for flow, hosts in enumerate(flows):
+    for does, host in zip((send, receive), hosts):
+        if socket.gethostname() == host.split("-")[0]:
+            threading.Thread(target=does, args=[flow]).start()
+"""
+
+
+@pytest.fixture
+def flow(fabric, tmp_path):
+    """Send bytes from host to host, several pairs at once; return the bytes per second of each pair."""
+
+    def flow(*pairs, size=SOME):
+        place = tmp_path / str(len(list(tmp_path.iterdir())))
+        place.mkdir()
+        hosts = {host.split("-")[0] for pair in pairs for host in pair.split(":")}
+        step = ("srun", *EACH, "--nodes", len(hosts), "--nodelist", ",".join(hosts))
+        said = fabric.slurm(*step, sys.executable, "-c", FLOWS, place, size, *pairs)
+        at = dict(json.loads(line) for line in said.splitlines())
+        return [size / (at[f"{number} ended"] - at[f"{number} begun"]) for number in range(len(pairs))]
+
+    return flow
+
+
+def test_pairs_across_the_uplink_share_it_and_pairs_inside_racks_do_not(flow):
+    inside = flow("n1:n2", "n3:n4")
+    assert all(0.7 * WIRE < rate < 1.06 * WIRE for rate in inside)
+    for pairs in (("n1:n3", "n2:n4"), ("n1:a1", "n2:a2"), ("a1:n1", "a2:n2")):
+        assert 0.7 * WIRE < 2 * min(flow(*pairs)) < 1.06 * WIRE  # the slower pair has waited for all bytes of both
+
+
+def test_an_aggregator_has_no_meter_but_its_workers_do(flow):
+    (between,) = flow("a1:a2", size=4 * SOME)
+    assert between > 3 * WIRE
+    for pairs in (("n1:n2", "n1:a1"), ("n2:n1", "a1:n1")):  # each pair alone could fill its way but for n1's own wire
+        assert 0.7 * WIRE < 2 * min(flow(*pairs)) < 1.06 * WIRE
+
+
+def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flow):
+    read = "from hpccoll.measure.wire import *; print({p: v for (p, n), v in read(find()).items() if n == SENT})"
+
+    def sent():
+        return eval(fabric.slurm("srun", "--nodelist=n1", sys.executable, "-c", read))  # noqa: S307 - our own words
+
+    before = sent()
+    (rate,) = flow("n1:n2-r2")
+    after = sent()
+    assert set(before) == {"eth0", "rail2"}
+    assert SOME < after["rail2"] - before["rail2"] < 1.05 * SOME
+    assert after["eth0"] - before["eth0"] < SOME / 8  # what Slurm has to say
+    assert 0.7 * WIRE < rate < 1.06 * WIRE
+
+
+def test_a_step_is_told_the_place_of_every_node(fabric):
+    script = "echo $(hostname) $SLURM_TOPOLOGY_ADDR $SLURM_TOPOLOGY_ADDR_PATTERN"
+    told = dict(
+        line.split(" ", 1)
+        for line in fabric.slurm("srun", *EACH, "-N5", "-wn[1-4],a1", "sh", "-c", script).splitlines()
+    )
+    racks = {"n1": "rack1", "n2": "rack1", "n3": "rack2", "n4": "rack2", "a1": "aggregators"}
+    assert told == {host: f"spine.{rack}.{host} switch.switch.node" for host, rack in racks.items()}
+
+
+def test_aggregators_have_a_feature_and_are_in_a_partition_that_a_job_must_ask_for(fabric):
+    seen = fabric.slurm("sinfo", "--noheader", "--Node", "--format=%P %N %f").splitlines()
+    workers = [f"n{i} worker" for i in range(1, 5)]
+    assert {line for line in seen if line.startswith("work*")} == {f"work* {line}" for line in workers}
+    helpers = [f"a{i} aggregator" for i in (1, 2)]
+    assert {line for line in seen if line.startswith("all")} == {f"all {line}" for line in (*workers, *helpers)}
+    asked = fabric.slurm("srun", *EACH, "-N5", "--constraint=[worker*4&aggregator*1]", "hostname").split()
+    assert sorted(asked) == ["a1", "n1", "n2", "n3", "n4"]
+
+
+def test_the_last_ranks_are_on_the_aggregators_where_the_list_says_so(fabric):
+    hosts = "n1,n1,n2,n2,n3,n3,n4,n4,a1"
+    inner = ("srun", "-n9", "--mpi=pmi2", "--distribution=arbitrary", f"--nodelist={hosts}")
+    job = ("salloc", "--quiet", "--partition=all", "--exclusive", "-N5", "--constraint=[worker*4&aggregator*1]")
+    ranks = fabric.slurm(*job, *inner, "sh", "-c", "echo $PMI_RANK $(hostname)").splitlines()
+    assert sorted(ranks) == [f"{rank} {host}" for rank, host in enumerate(hosts.split(","))]
+
+
+def test_status_tells_racks_rails_aggregators_and_what_the_uplink_carries(fabric):
+    marker = fabric.status()["marker"]
+    assert (marker["aggregators"], marker["rails"]) == (2, 2)
+    assert marker["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3", "n4"]}
+    assert (marker["uplink"], marker["uplink_bps"]) == ("100mbit", 100_000_000)
+    assert marker["uplink_Bps"] == marker["uplink_calibration"][-1]["Bps"] == pytest.approx(0.993 * WIRE, rel=0.1)
+    assert marker["uplink_pairs"] == [["n1", "n3"]]
+    said = fabric.testbed("status").out
+    assert "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit" in said
+    assert [
+        line for line in ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3") if line not in said
+    ] == []
+
+
+def test_unequal_racks_go_when_the_fabric_has_crashed_and_leave_nothing(new_bed):
+    devices, bed = sorted(Path("/sys/class/net").iterdir()), new_bed("racks")
+    said = bed.up("--nodes", 3, "--rate", "100mbit", "--racks", 2, "--uplink", "200mbit")
+    assert "warning: the uplink is not calibrated" in said.out  # rack 2 has one worker
+    status = bed.status()
+    assert status["marker"]["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3"]}
+    assert (status["marker"]["uplink"], status["marker"]["uplink_Bps"]) == ("200mbit", None)
+    os.kill(status["hosts"]["fabric"]["init"], signal.SIGKILL)
+    assert bed.testbed("down").code == 0
+    assert bed.status()["state"] == "down"
+    assert not Path(status["directory"]).exists()
+    assert sorted(Path("/sys/class/net").iterdir()) == devices
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--aggregators", "17"], ["--aggregators", "'17'", "0 to 16"]),
+        (["--rails", "0"], ["--rails", "'0'", "1 to 4"]),
+        (["--racks", "two", "--uplink", "none"], ["--racks", "'two'"]),
+        (["--racks", "1", "--uplink", "100mbit"], ["--racks", "'1'", "2 up to"]),
+        (["--nodes", "3", "--racks", "4", "--uplink", "100mbit"], ["--racks", "'4'", "is 3"]),
+        (["--racks", "2"], ["--racks", "add --uplink"]),
+        (["--uplink", "1gbit"], ["--uplink", "add --racks"]),
+        (["--racks", "2", "--uplink", "fast"], ["--uplink", "'fast'", "10mbit to 10gbit"]),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused_in_one_line(fabric, options, words):
+    said = fabric.testbed("up", *options)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert [word for word in words if word not in said.err] == []
