@@ -51,7 +51,8 @@ class Case:
         words += [self.op] if self.op else []
         words += [f"{self.bytes}B", "in" if self.in_place else "out"]
         words += [] if self.root is None else [f"root{self.root}"]
-        words += [f"{name}={value}" for name, value in sorted(self.params.items())]
+        # Of a file its name will do: the id becomes part of file names.
+        words += [f"{name}={str(value).rpartition('/')[2]}" for name, value in sorted(self.params.items())]
         words += [] if self.ranks is None else [f"p{self.ranks}"]
         words += [] if self.nodes is None else [f"n{self.nodes}"]
         return ".".join(words)
@@ -143,6 +144,11 @@ class Job:
     def shape(self, case: Case) -> Shape:
         """Return what ``case`` runs on."""
         return Shape(case.nodes or self.nodes, case.ranks or self.ranks, self.aggregators)
+
+    @property
+    def largest(self) -> Shape:
+        """What its allocation has room for."""
+        return Shape(self.nodes, self.ranks, self.aggregators)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

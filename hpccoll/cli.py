@@ -120,7 +120,6 @@ def plan(
 
     Nothing is submitted.
     """
-    from hpccoll.case import Shape
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
     made = make_plan(config, profile, site, out)
@@ -132,7 +131,7 @@ def plan(
         return
     typer.echo(_summary(made))
     for job in made.jobs:
-        typer.echo(f"{job.name}: {len(job.cases)} cases on {Shape(job.nodes, job.ranks, job.aggregators).words}")
+        typer.echo(f"{job.name}: {len(job.cases)} cases on {job.largest.words}")
         for shape in job.shapes:
             typer.echo(f"  {made.launcher.line(shape)} run --job ...")
     for (job_name, reason), skips in groupby(made.skips, key=lambda skip: (skip.job, skip.reason)):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hpccoll.case import Case, Effort, Job, Shape
 from hpccoll.errors import BadInputError
-from hpccoll.units import format_size, parse_size
+from hpccoll.units import format_size, parse_parameter, parse_size
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -90,29 +90,38 @@ def job_of(arguments: argparse.Namespace, shape: Shape) -> Job:
         return Job.load(arguments.job)
     family = collective(arguments.collective)
     sizes = _sizes(arguments)[:1] if family.token else _sizes(arguments)  # a barrier's size is its own
-    op = arguments.op if family.reduces else None
+    op = arguments.op if family.has_op else None
     root = _whole("-r", arguments.root or "0", 0) if family.rooted or arguments.root else None
     aggregators = _whole("--aggregators", arguments.aggregators, 0)
     if aggregators >= shape.ranks:
-        raise BadInputError("--aggregators", aggregators, f"fewer than the {shape.ranks} ranks: the others work")
+        raise BadInputError("--aggregators", aggregators, f"at most {shape.ranks - 1}: at least one rank works")
     asked = arguments.algorithms
     if asked is None:
         asked = DEFAULT if arguments.collective == "all_reduce" else ALL
     algorithms = algorithms_of(family.name) if asked == ALL else asked.split(",")
+    if arguments.in_place and not family.in_place:
+        raise BadInputError("--in-place", family.name, "left out: its contribution and its result have a buffer each")
+    workers = shape.ranks - aggregators
     cases = (
         Case(
             collective=arguments.collective, algorithm=algorithm, transport=arguments.transport, dtype=arguments.dtype,
-            op=op, bytes=size, in_place=in_place, root=root, params=params,
+            op=op, bytes=size, in_place=in_place, root=root, params=_numbered(params, workers),
         )
-        for algorithm, params in shared(family.name, algorithms, dict(map(_parameter, arguments.param)))
+        for algorithm, params in shared(family.name, algorithms, dict(map(parse_parameter, arguments.param)))
         for size in sizes
         for in_place in placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
     )  # fmt: skip
     once = {case.id: case for case in cases}
     return Job(
-        name="run", ranks=shape.ranks - aggregators, nodes=shape.nodes, aggregators=aggregators,
+        name="run", ranks=workers, nodes=shape.nodes, aggregators=aggregators,
         seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), cases=tuple(once.values()),
     )  # fmt: skip
+
+
+def _numbered(params: dict[str, int | str], workers: int) -> dict[str, int | str]:
+    """Return parameters with the peer by its number: -1 is the last rank."""
+    peer = params.get("peer")
+    return {**params, "peer": peer % workers} if isinstance(peer, int) and -workers <= peer < 0 else params
 
 
 def _shape(text: str) -> Shape:
@@ -159,13 +168,6 @@ def _seconds(key: str, text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise BadInputError(key, text, "a number of seconds above 0")
     return seconds
-
-
-def _parameter(text: str) -> tuple[str, int | str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise BadInputError("--param", text, "a name and a value, such as channels=4")
-    return name, int(value) if value.removeprefix("-").isdecimal() else value
 
 
 def _rank() -> int:

@@ -21,6 +21,18 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
     return int(match["number"]) * prefix
 
 
+def parse_parameter(text: str) -> tuple[str, int | str]:
+    """Return the name and the value of ``channels=4`` or ``outer=ring``; what reads as a whole number is one.
+
+    Raises:
+        BadInputError: where ``text`` is not one of those.
+    """
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise BadInputError("--param", text, "a name and a value, such as channels=4")
+    return name, int(value) if re.fullmatch(r"-?\d+", value) else value
+
+
 def format_size(nbytes: int) -> str:
     """Return ``nbytes`` as people write it, exact: ``8 B``, ``64 KiB``, ``4 MiB``, ``1000 B``."""
     power = 0

@@ -11,5 +11,5 @@ ALL = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.a
 def case(name="all_reduce", algorithm="ring", **more):
     family = COLLECTIVES[name]
     in_place = placements(name, algorithm, BOTH)[0]
-    about = {"op": "sum" if family.reduces else None, "bytes": 4096, "in_place": in_place}
+    about = {"op": "sum" if family.has_op else None, "bytes": 4096, "in_place": in_place}
     return Case(collective=name, algorithm=algorithm, **{**about, **more})

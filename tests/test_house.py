@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "transports": "schedule errors numpy mpi4py",
     "store": "schedule case errors units numpy h5py",
     "report": "store schedule errors units numpy scipy altair vl_convert",
-    "draw": "schedule errors numpy vl_convert",
+    "draw": "units schedule errors numpy vl_convert",
     "measure": "algorithms transports schedule store case errors units numpy mpi4py",
     "sweep": "measure schedule store case errors units pydantic pydantic_core yaml rich snakemake",
     "run.py": "measure schedule store case errors units mpi4py",

@@ -11,6 +11,7 @@ from hpccoll.case import Effort, Job, Shape
 from hpccoll.measure.catalogue import NATIVE, algorithms_of, check_case, placements
 from hpccoll.run import _shape, job_of, parser
 from hpccoll.schedule import COLLECTIVES
+from hpccoll.store.results import read_results
 
 
 def job(*arguments, ranks=2, nodes=1):
@@ -52,7 +53,7 @@ def test_an_argument_of_a_collective_goes_to_the_library_too():
     assert len(cases) > 1
     assert [dict(case.params) for case in cases] == [{"traffic": "random"}] * len(cases)
     cases = one_size("-c", "send_recv", "--param", "peer=-2")
-    assert {case.params["peer"] for case in cases} == {-2}
+    assert {case.params["peer"] for case in cases} == {0}  # of two ranks, counted from the end
 
 
 def test_all_are_the_algorithms_of_the_collective_and_the_library_without_the_floor():
@@ -68,7 +69,7 @@ def test_every_collective_is_measured_with_all_it_has_and_no_case_twice(name):
     assert tuple(dict.fromkeys(case.algorithm for case in cases)) == algorithms_of(name)
     assert len({case.id for case in cases}) == len(cases)
     family = COLLECTIVES[name]
-    assert {case.op for case in cases} == {"sum" if family.reduces else None}
+    assert {case.op for case in cases} == {"sum" if family.has_op else None}
     assert {case.root for case in cases} == {0 if family.rooted else None}
     for case in cases:
         check_case(case)
@@ -149,7 +150,7 @@ BAD = {
     "unknown parameter": ([*SMALL, "--param", "chanels=2"], ["parameter", "'chanels'", "channels, window"]),
     "an unknown argument": (
         ["-c", "send_recv", "--param", "pear=1"],
-        ["parameter", "'pear'", "channels, peer, window"],
+        ["parameter", "'pear'", "choose from peer"],
     ),
     "unknown traffic": (
         ["-c", "all_to_all_v", "--param", "traffic=rush"],
@@ -158,7 +159,7 @@ BAD = {
     "a parameter of another algorithm": ([*SMALL, "--param", "radix=2"], ["parameter", "'radix'", "channels, window"]),
     "a root in words": (["-c", "broadcast", "-r", "last"], ["-r", "'last'", "from 0 up"]),
     "a negative root": (["-c", "broadcast", "-r", "-1"], ["-r"]),
-    "nothing but aggregators": ([*SMALL, "--aggregators", "1"], ["--aggregators", "1", "fewer than the 1 ranks"]),
+    "nothing but aggregators": ([*SMALL, "--aggregators", "1"], ["--aggregators", "1", "at most 0"]),
     "aggregators in words": ([*SMALL, "--aggregators", "x"], ["--aggregators", "'x'", "from 0 up"]),
     "fewer aggregators": ([*SMALL, "--shape", "1x1+1"], ["launch", "1 ranks: 1 on", "1 rank and 1 aggregator on 1"]),
     "no channels": ([*SMALL, "--param", "channels=0"], ["parameter channels", "0", "from 1 up"]),
@@ -256,7 +257,7 @@ def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp
     [
         (["-c", "broadcast", "-r", "7"], "root: 7 is not valid: a rank of 2"),
         (["-c", "send_recv", "--param", "peer=5"], "peer: 5 is not valid: a rank of 2 that is not the root, 0"),
-        (["-c", "bidirectional", "-r", "1"], "peer: -1 is not valid: a rank of 2 that is not the root, 1"),
+        (["-c", "bidirectional", "-r", "1"], "peer: 1 is not valid: a rank of 2 that is not the root, 1"),
         (["-a", "sharp_emulated"], "sharp_emulated needs an aggregator for every"),
     ],
 )
@@ -275,6 +276,17 @@ def test_a_broadcast_from_rank_1_is_measured():
     rows = [line for line in said.out.splitlines() if not line.startswith("#")]
     assert len(rows) == sum(len(placements("broadcast", own, (False, True))) for own in algorithms_of("broadcast"))
     assert not [row for row in rows if "skipped" in row or "wrong:" in row], said.out
+
+
+@pytest.mark.mpi
+def test_a_ping_pong_is_one_message_that_goes_and_comes_back_however_large(tmp_path):
+    raw = tmp_path / "a.h5"
+    arguments = "-c", "send_recv", "-a", "ping_pong", "-b", "16M", "-e", "16M", "-n", "1"
+    said = outside("run", *arguments, "--out", raw, launcher=["mpiexec", "-n", "2"])
+    assert (said.code, said.err) == (0, "")
+    (row,) = read_results([raw]).rows
+    assert "(channels=1, window=1, peer=1)" in row.evidence
+    assert row.busbw_Bps == pytest.approx(2 * row.bytes / row.median_s)
 
 
 @pytest.mark.mpi

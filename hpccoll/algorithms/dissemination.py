@@ -8,7 +8,7 @@ At p = 5, of whom a rank has heard:
     distance 2   2340    3401    4012    0123    1234
     distance 4   all     all     all     all     all       some are heard of twice, which does not matter
 
-Cost: ceil(log2 p) alpha; a message has p bytes.
+Cost: ceil(log2 p) alpha; a message has one element.
 
 D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, IJPP 17 (1988) 1-17.
 """

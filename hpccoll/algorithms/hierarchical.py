@@ -23,6 +23,7 @@ heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019).
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_reduce, nested, reduce_scatter
 
@@ -41,7 +42,13 @@ def _even(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
 
 
 @all_reduce("hierarchical", needs=[Need("as many ranks on every node, as many nodes in every rack", _even)])
-def hierarchical(layout: Layout, *, inner: str = "ring", outer: str = "ring", levels: int = 3) -> tuple[Schedule, ...]:
+def hierarchical(
+    layout: Layout,
+    *,
+    inner: Annotated[str, reduce_scatter] = "ring",
+    outer: Annotated[str, all_reduce] = "ring",
+    levels: Annotated[int, range(1, 4)] = 3,
+) -> tuple[Schedule, ...]:
     scatter, between = reduce_scatter.part(inner), all_reduce.part(outer)  # two algorithms
 
     def over(part: Layout, tiers: Sequence[str]) -> tuple[Schedule, ...]:

@@ -13,9 +13,16 @@ E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication:
 19 (2007) 1749-1783.
 """
 
+from typing import Annotated
+
 from hpccoll.schedule import Layout, Schedule, all_gather, all_reduce, reduce_scatter, then
 
 
 @all_reduce("reduce_scatter_all_gather")
-def reduce_scatter_all_gather(layout: Layout, *, scatter: str = "ring", gather: str = "bruck") -> Schedule:
+def reduce_scatter_all_gather(
+    layout: Layout,
+    *,
+    scatter: Annotated[str, reduce_scatter] = "ring",
+    gather: Annotated[str, all_gather] = "bruck",
+) -> Schedule:
     return then(reduce_scatter.part(scatter).schedule(layout), all_gather.part(gather).schedule(layout))

@@ -16,6 +16,8 @@ M. Barnett, L. Shuler, S. Gupta, D. G. Payne, R. van de Geijn, J. Watts: Buildin
 communication library, Supercomputing (1994).
 """
 
+from typing import Annotated
+
 from hpccoll.algorithms.binomial import binomial_scatter
 from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, then
 
@@ -24,5 +26,5 @@ from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, then
     "scatter_all_gather",
     cost=lambda p: Cost(rounds=(p - 1).bit_length() + p - 1, sent=2 * (p - 1) / p, reduced=0),
 )
-def scatter_all_gather(layout: Layout, *, gather: str = "ring") -> Schedule:
+def scatter_all_gather(layout: Layout, *, gather: Annotated[str, all_gather] = "ring") -> Schedule:
     return then(binomial_scatter.schedule(layout), all_gather.part(gather).schedule(layout))

@@ -23,6 +23,7 @@ reduction, COMHPC (2016) 1-10.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Annotated
 
 from hpccoll.schedule import NONE, Index, Layout, Need, Parameter, Receive, Reduce, Send, Step, all_reduce, dst
 
@@ -49,7 +50,9 @@ def _enough(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
     aggregates=True,
     pipelined=True,
 )
-def sharp_emulated(layout: Layout, me: Index, *, radix: int = 32, depth: int = 1) -> Iterator[Step]:
+def sharp_emulated(
+    layout: Layout, me: Index, *, radix: Annotated[int, range(2, 1 << 16)] = 32, depth: Annotated[int, range(1, 17)] = 1
+) -> Iterator[Step]:
     everything = dst[0 : layout.workers]
     levels = _levels(layout.workers, radix, depth)
     mine = next((number for number, level in enumerate(levels) if int(me) in level), None)

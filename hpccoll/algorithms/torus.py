@@ -20,6 +20,7 @@ architectures with wormhole routing, IPPS (1993).
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 
 from hpccoll.algorithms.ring import ring, ring_reduce_scatter
 from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_reduce, nested
@@ -36,7 +37,7 @@ def _divides(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
 
 
 @all_reduce("torus", needs=[Need("a number of workers that its rows divide", _divides)])
-def torus(layout: Layout, *, rows: int = 0) -> tuple[Schedule, ...]:
+def torus(layout: Layout, *, rows: Annotated[int, range(1 << 20)] = 0) -> tuple[Schedule, ...]:
     p = layout.workers
     columns = p // _rows(p, rows)
     along_rows = [list(range(first, first + columns)) for first in range(0, p, columns)]

@@ -16,13 +16,13 @@ from hpccoll.schedule import (
     Counts,
     Cut,
     Layout,
-    Parameter,
     Promise,
     Schedule,
     collective,
     count,
 )
 from hpccoll.schedule.collectives import Contribution
+from hpccoll.units import parse_parameter
 
 NATIVE = "native"
 MOST_WORKERS = 128
@@ -120,7 +120,7 @@ def ask(
     family = collective(collective_name) if collective_name and algorithm != NATIVE else _first_with(algorithm)
     found = family.algorithm(algorithm)
     layout = _layout(workers, ranks_per_node, racks, aggregators)
-    values = dict(map(_parameter, parameters))
+    values = dict(map(parse_parameter, parameters))
     promise = family.promise(workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
     declared = found.cost(workers) if found.cost and not parameters else None
     return Subject(promise, promise.slices(found, layout, **values), algorithm, _first_sentence(found), declared)
@@ -158,13 +158,6 @@ def _rack_of(number: int, aggregators: int, racks: int) -> int:
     if racks == 1:
         return 0
     return number if number < racks <= aggregators else racks + number
-
-
-def _parameter(text: str) -> tuple[str, Parameter]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise BadInputError("--param", text, "a name and a value, such as radix=4")
-    return name, int(value) if value.isdecimal() else value
 
 
 def _first_sentence(found: Algorithm) -> str:

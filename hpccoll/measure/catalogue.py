@@ -18,13 +18,11 @@ from hpccoll.schedule import (
     collective,
     traffic,
 )
+from hpccoll.schedule.collectives import check_parameters
 from hpccoll.units import format_size
 
 NATIVE = "native"
 """The name of the library's own collective among the algorithms."""
-
-ONE_BUFFER = ("broadcast", "barrier")
-"""Collectives that a library has in one placement: there is one buffer, or none."""
 
 TRANSPORTS = ("mpi",)
 DEVICES = ("cpu",)
@@ -45,13 +43,21 @@ def check_case(case: Case) -> None:
         "transport": (case.transport, TRANSPORTS),
         "device": (case.device, DEVICES),
         "dtype": (case.dtype, DTYPES),
-        "op": (case.op, tuple(REDUCTIONS) if family.reduces else (None,)),
+        "op": (case.op, tuple(REDUCTIONS) if family.has_op else (None,)),
     }
     for key, (word, valid) in choices.items():
         if word not in valid:
             raise BadInputError(key, word, valid)
+    _check_call(case)
+    _check_parameters(case)
+
+
+def _check_call(case: Case) -> None:
+    family = collective(case.collective)
     if case.root is not None and not family.rooted:
-        raise BadInputError("root", case.root, f"{case.collective} has no root")
+        raise BadInputError("root", case.root, f"none: {case.collective} has no root")
+    if not isinstance(case.root, int | None):
+        raise BadInputError("root", case.root, "a whole number")
     if case.in_place not in placements(case.collective, case.algorithm, (case.in_place,)):
         what = f"{case.collective} of {case.algorithm}"
         raise BadInputError("in_place", case.in_place, f"{not case.in_place}: {what} has no other placement")
@@ -59,12 +65,17 @@ def check_case(case: Case) -> None:
         raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, np.dtype(case.dtype).itemsize, 1) < 1:
         raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {np.dtype(case.dtype).itemsize} bytes")
+
+
+def _check_parameters(case: Case) -> None:
     for name, value in case.params.items():
         known = known_parameters(case.collective, case.algorithm)
         if name not in known:
-            raise BadInputError(f"parameter of {case.algorithm}", name, known or "it has no parameters")
+            raise BadInputError(f"parameter of {case.algorithm}", name, known or "none: it has no parameters")
         if name in PLAN_PARAMETERS and not (isinstance(value, int) and value > 0):
             raise BadInputError(f"parameter {name}", value, "a whole number from 1 up")
+    if case.algorithm != NATIVE:
+        check_parameters(collective(case.collective).algorithm(case.algorithm), own_parameters(case))
 
 
 def algorithms_of(name: str) -> tuple[str, ...]:
@@ -83,7 +94,7 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
         return (*family.arguments,)
     if algorithm not in family.algorithms:
         raise BadInputError("algorithm", algorithm, (*family.algorithms, NATIVE))
-    return (*family.arguments, *PLAN_PARAMETERS, *family.algorithms[algorithm].parameters)
+    return (*family.arguments, *(() if family.whole else PLAN_PARAMETERS), *family.algorithms[algorithm].parameters)
 
 
 def shared(
@@ -97,7 +108,8 @@ def shared(
     known = {algorithm: known_parameters(name, algorithm) for algorithm in algorithms}
     for parameter in parameters:
         if not any(parameter in names for names in known.values()):
-            raise BadInputError("parameter", parameter, sorted({own for names in known.values() for own in names}))
+            choices = sorted({own for names in known.values() for own in names})
+            raise BadInputError("parameter", parameter, choices or f"left out: {name} has none")
     values = {**collective(name).arguments, **parameters}
     if "traffic" in values:
         values["traffic"] = traffic.named(str(values["traffic"]))
@@ -108,10 +120,10 @@ def shared(
 def placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[bool]:
     """Return which of the values ``asked`` of in_place make a difference: where there is one placement, it is that."""
     family = collective(name)
-    if not family.in_place:
-        return (False,)
+    if not (family.in_place and family.out_of_place):
+        return (family.in_place,)
     if algorithm == NATIVE:
-        return (True,) if name in ONE_BUFFER else asked
+        return (True,) if family.one_buffer else asked
     return asked[:1] if family.algorithm(algorithm).floor else asked
 
 

@@ -97,7 +97,7 @@ class CaseSubject:
         if self.algorithm is None or self.floor:
             return dict(self.case.params)
         default = default_channels(self.bytes, self.layout, pipelined=self.algorithm.pipelined)
-        channels = int(self.case.params.get("channels", 1 if self.family.token else default))
+        channels = int(self.case.params.get("channels", 1 if self.family.whole else default))
         window = min(channels, default_window(pipelined=self.algorithm.pipelined))
         return {"channels": channels, "window": window, **self.algorithm.parameters, **self.case.params}
 

@@ -4,8 +4,6 @@ from hpccoll.schedule.collectives import COLLECTIVES
 from hpccoll.store.rows import Row
 
 NATIVE = "native"
-ONE_BUFFER = ("broadcast", "barrier")
-"""Collectives that a library has in one placement: there is one buffer, or none."""
 ON_ONE_NODE, BETWEEN_NODES = "on one node", "between nodes"
 
 
@@ -46,7 +44,8 @@ def sized(collective: str) -> bool:
 def placement(row: Row) -> str:
     """Return where the result was, in words; nothing where there is no choice."""
     known = COLLECTIVES.get(row.collective)
-    if known and (not known.in_place or (row.algorithm == NATIVE and row.collective in ONE_BUFFER)):
+    alone = known and not (known.in_place and known.out_of_place)
+    if known and (alone or (row.algorithm == NATIVE and known.one_buffer)):
         return ""
     return "in place" if row.in_place else "out of place"
 

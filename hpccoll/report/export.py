@@ -130,7 +130,7 @@ def _count(row: Row) -> int:
     """As nccl-tests counts: elements of the whole buffer, or of one rank's block where the blocks are owned."""
     itemsize = _ITEMSIZES.get(row.dtype) or np.dtype(row.dtype).itemsize
     collective = COLLECTIVES.get(row.collective)
-    return collective.elements(row.bytes, itemsize, row.ranks) if collective else row.bytes // itemsize
+    return collective.elements(row.requested_bytes, itemsize, row.ranks) if collective else row.bytes // itemsize
 
 
 def _timing(row: Row | None) -> tuple[str, ...]:

@@ -40,7 +40,8 @@ class Wire:
             return cls(mtu=mtu)
         rate, seen, mtu = bed["rate_bps"], bed["wire_Bps"], mtu or bed["mtu"]
         words = format_bits(rate) if rate else "unmetered wires"
-        if not rate or not seen or abs(seen / promised(rate, mtu) - 1) > TOLERANCE:
+        # What several rails carry together is not calibrated.
+        if not rate or not seen or bed.get("rails", 1) > 1 or abs(seen / promised(rate, mtu) - 1) > TOLERANCE:
             return cls(words, mtu)
         least = _least(bed["calibration"], seen)
         return cls(words, mtu) if least is None else cls(words, mtu, seen, least)
@@ -75,6 +76,8 @@ def share(row: Row, wire: Wire) -> float | None:
     """
     if wire.carried is None or not row.busbw_Bps or row.nodes < 2 or row.ranks != row.nodes or row.bytes < wire.least:
         return None
+    if row.collective == "all_to_all_v":  # its busbw is of the mean, and the busiest of unequal ranks sets the time
+        return None
     return row.busbw_Bps / wire.carried
 
 
@@ -92,8 +95,10 @@ def measured_to_counted(row: Row, wire: Wire) -> float | None:
 
 
 def per_node(row: Row, sent: int | None) -> float | None:
-    """Return bytes ``sent`` by all nodes as those of one node, in units of S."""
-    return None if sent is None or row.nodes < 2 or not row.bytes else sent / row.nodes / row.bytes
+    """Return bytes ``sent`` by all nodes as those of one node, in units of S; None where some only aggregate."""
+    if sent is None or row.nodes < 2 or not row.bytes or row.aggregators:
+        return None
+    return sent / row.nodes / row.bytes
 
 
 HEADER_MODEL = (

@@ -3,13 +3,15 @@
 A contribution is a pair (origin, unit): unit ``unit`` of the source buffer of rank ``origin``. An algorithm is written
 in place: dst begins with what src holds, and ends with what the collective promises; it has room for all units at every
 rank, and what is not promised of it is workspace. Sizes and busbw factors are those of nccl-tests (doc/PERFORMANCE.md
-there), so that curves can be laid over each other; it has no ping-pong: there S goes to and fro, and busbw is 2 S / t,
-what the wire carries in the direction that is in use (OSU halves the time instead).
+there), so that curves can be laid over each other, but for its rounding of blocks down to 16 bytes. It has no
+ping-pong: there S goes to and fro, and busbw is 2 S / t, what the wire carries in the direction that is in use (OSU
+halves the time instead).
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +40,13 @@ class Collective:
         busbw: the factor on algbw from p (1 rank: 0); None where a bandwidth means nothing.
         reduces: whether there is an op.
         idempotent: whether a contribution may be folded twice (to have heard twice is to have heard).
-        token: whether S is given: one byte a unit, so that no message is empty.
+        token: whether S is given: one element, so that no message is empty.
+        whole: whether its message is one, which is never cut into channels.
         rooted: whether a call names a root.
         arguments: what else a call names, with defaults.
         in_place: whether contribution and result can share a buffer.
+        out_of_place: whether they can have one each.
+        one_buffer: whether libraries have it in place only.
     """
 
     name: str
@@ -53,9 +58,12 @@ class Collective:
     reduces: bool = False
     idempotent: bool = False
     token: bool = False
+    whole: bool = False
     rooted: bool = False
     arguments: Mapping[str, Parameter] = field(default_factory=dict)
     in_place: bool = True
+    out_of_place: bool = True
+    one_buffer: bool = False
     algorithms: dict[str, Algorithm] = field(default_factory=dict)
 
     def __call__(
@@ -78,6 +86,11 @@ class Collective:
 
         return register
 
+    @property
+    def has_op(self) -> bool:
+        """Whether a call names a reduction: where hearing twice is hearing, there is but one."""
+        return self.reduces and not self.idempotent
+
     def algorithm(self, name: str) -> Algorithm:
         """Return the algorithm of that name.
 
@@ -94,10 +107,14 @@ class Collective:
         Raises:
             BadInputError: where there is none, or it does nothing.
         """
-        parts = {algorithm.name: algorithm for algorithm in self.algorithms.values() if not algorithm.floor}
-        if name not in parts:
-            raise BadInputError(f"{self.name} algorithm", name, sorted(parts))
-        return parts[name]
+        if name not in self.parts:
+            raise BadInputError(f"{self.name} algorithm", name, sorted(self.parts))
+        return self.parts[name]
+
+    @property
+    def parts(self) -> dict[str, Algorithm]:
+        """The algorithms that others can be composed of, by name: those that do something."""
+        return {algorithm.name: algorithm for algorithm in self.algorithms.values() if not algorithm.floor}
 
     def promise(self, p: int, root: int | None = None, **arguments: Parameter) -> "Promise":
         """Return what a call on ``p`` workers promises.
@@ -130,7 +147,7 @@ class Collective:
     def elements(self, nbytes: int, itemsize: int, p: int) -> int:
         """Return the elements of the whole buffer (free) or of one block (owned) for a size S of ``nbytes``."""
         if self.token:
-            return p
+            return 1
         return nbytes // itemsize // self.blocks(p)
 
     def blocks(self, p: int) -> int:
@@ -187,6 +204,7 @@ class Promise:
         Raises:
             BadInputError: for a parameter that the algorithm has not, or a layout that it cannot run on.
         """
+        check_parameters(algorithm, parameters)
         made = algorithm.slices(layout, **parameters)
         if self.peer is None:
             first = [(role + self.root) % self.p for role in range(self.p)]
@@ -197,6 +215,26 @@ class Promise:
             return made
         units = first if self.collective.units == "owned" else None
         return tuple(relabel(schedule, actual, units) for schedule in made)
+
+
+def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) -> None:
+    """See that the parameters of an algorithm are its own, with values that its text allows.
+
+    It annotates them: ``Annotated[int, range(1, 4)]``, or with the collective of whose algorithms one is named.
+
+    Raises:
+        BadInputError: names the parameter, the value and those that would do.
+    """
+    declared = inspect.signature(algorithm.program).parameters
+    for parameter, value in parameters.items():
+        if parameter not in algorithm.parameters:
+            choices = algorithm.parameters or "none: it has none"
+            raise BadInputError(f"parameter of {algorithm.name}", parameter, choices)
+        for valid in get_args(declared[parameter].annotation)[1:]:  # of Annotated
+            values = sorted(valid.parts) if isinstance(valid, Collective) else valid
+            said = f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range) else values
+            if value not in values:
+                raise BadInputError(f"parameter {parameter} of {algorithm.name}", value, said)
 
 
 def _all(_call: Promise, _me: int, units: int) -> range:
@@ -244,12 +282,10 @@ def _once(p: int) -> float:
     return float(p > 1)
 
 
-all_reduce = Collective(
-    "all_reduce", "free", _all, _all, _everyone, busbw=lambda p: 2 * (p - 1) / p, reduces=True
-)  # fmt: skip
+all_reduce = Collective("all_reduce", "free", _all, _all, _everyone, busbw=lambda p: 2 * (p - 1) / p, reduces=True)
 reduce_scatter = Collective("reduce_scatter", "owned", _all, _own, _everyone, busbw=_all_but_one, reduces=True)
 all_gather = Collective("all_gather", "owned", _own, _all, _owner, busbw=_all_but_one)
-broadcast = Collective("broadcast", "free", _at_root(_all), _all, _root, busbw=_once, rooted=True)
+broadcast = Collective("broadcast", "free", _at_root(_all), _all, _root, busbw=_once, rooted=True, one_buffer=True)
 reduce = Collective("reduce", "free", _all, _at_root(_all), _everyone, busbw=_once, reduces=True, rooted=True)
 gather = Collective("gather", "owned", _own, _at_root(_all), _owner, busbw=_all_but_one, rooted=True)
 scatter = Collective("scatter", "owned", _at_root(_all), _own, _root, busbw=_all_but_one, rooted=True)
@@ -257,14 +293,18 @@ all_to_all = Collective("all_to_all", "owned", _all, _all, _for_me, busbw=_all_b
 all_to_all_v = Collective(
     "all_to_all_v", "owned", _all, _all, _for_me, busbw=_all_but_one, arguments={"traffic": "zipf"}, in_place=False
 )
-barrier = Collective("barrier", "free", _all, _all, _everyone, busbw=None, reduces=True, idempotent=True, token=True)
+barrier = Collective(
+    "barrier", "free", _all, _all, _everyone, busbw=None, reduces=True, idempotent=True, token=True, whole=True,
+    out_of_place=False,
+)  # fmt: skip
 send_recv = Collective(
     "send_recv", "free", _of_two, _of_two, _other, busbw=lambda p: 2 * _once(p), rooted=True, arguments={"peer": -1},
-    in_place=False,
+    whole=True, in_place=False,
 )  # fmt: skip
 bidirectional = Collective(
-    "bidirectional", "free", _of_two, _of_two, _other, busbw=_once, rooted=True, arguments={"peer": -1}, in_place=False
-)
+    "bidirectional", "free", _of_two, _of_two, _other, busbw=_once, rooted=True, arguments={"peer": -1}, whole=True,
+    in_place=False,
+)  # fmt: skip
 
 COLLECTIVES = {
     collective.name: collective

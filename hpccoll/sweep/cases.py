@@ -18,9 +18,9 @@ def cases(sweep: Sweep, transport: str, p: int) -> Iterator[Case]:
     """
     for name, algorithms in _asked(sweep).items():
         family = collective(name)
-        ops = sweep.ops if family.reduces else [None]
-        sizes = sweep.sizes()[:1] if family.token else sweep.sizes()  # a barrier's size is its own
-        for algorithm, dtype, op, size in product(algorithms, sweep.dtypes, ops, sizes):
+        ops = sweep.ops if family.has_op else [None]
+        one = 1 if family.token else None  # a barrier has a size of its own, of whatever
+        for algorithm, dtype, op, size in product(algorithms, sweep.dtypes[:one], ops, sweep.sizes()[:one]):
             calls = product(placements(name, algorithm, sweep.in_place), _calls(sweep, family, p))
             for (in_place, (root, arguments)), params in product(calls, _params(sweep, algorithm)):
                 case = Case(
@@ -38,13 +38,13 @@ def _asked(sweep: Sweep) -> dict[str, list[str]]:
         BadInputError: for an algorithm that none of them has, or a collective that has none of them.
     """
     names = list(COLLECTIVES) if sweep.collectives == [ALL] else sweep.collectives
-    if sweep.algorithms == [ALL]:
-        return {name: list(algorithms_of(name)) for name in names}
     there = {name: {NATIVE, *collective(name).algorithms} for name in names}
     known = set().union(*there.values())
-    for algorithm in sweep.algorithms:
+    for algorithm in (*sweep.params, *(name for name in sweep.algorithms if name != ALL)):
         if algorithm not in known:
             raise BadInputError("algorithm", algorithm, sorted(known))
+    if sweep.algorithms == [ALL]:
+        return {name: list(algorithms_of(name)) for name in names}
     asked = {name: [algorithm for algorithm in sweep.algorithms if algorithm in there[name]] for name in names}
     for name, algorithms in asked.items():
         if not algorithms:

@@ -105,8 +105,7 @@ class Place:
         """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine."""
         if self.site is None:
             return {}
-        largest = Shape(job.nodes, job.ranks)
-        return self.site.request(largest.nodes, largest.ranks_per_node, math.ceil(2 * _seconds(job) / 60) + 5)
+        return self.site.request(job.nodes, job.largest.ranks_per_node, math.ceil(2 * _seconds(job) / 60) + 5)
 
     def check(self, job: Job) -> None:
         """See that this machine has room for the largest case; on a cluster that is found in the job.
@@ -218,7 +217,7 @@ def check_out(plan: Plan, out: Path) -> None:
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
         if path.exists() and Job.load(path) != job:
-            was = f"{job.name} was measured there for a sweep file that said something else"
+            was = f"{job.name} was measured there for a sweep file that said something else, or by an earlier version"
             raise BadInputError("--out", str(out), f"another directory: {was}, and results are never mixed")
 
 

@@ -113,7 +113,7 @@ def _all_to_all(a: _Arguments) -> Call:
 
 
 def _all_to_all_v(a: _Arguments) -> Call:
-    there, here = ((counts.astype("i"), (counts.cumsum() - counts).astype("i")) for counts in a.blocks())
+    there, here = ((counts, counts.cumsum() - counts) for counts in a.blocks())
     return partial(a.comm.Alltoallv, (a.contribution, there, a.datatype), (a.dst, here, a.datatype))
 
 

@@ -79,7 +79,7 @@ def test_the_last_node_may_have_fewer():
         (["ring", "-p", 4, "--racks", 2], ["--racks", "number of nodes, which is 1"]),
         (["ring", "-p", 4, "-r", 1], ["root", "all_reduce has no root"]),
         (["ring", "-p", 4, "--unit", 4], ["--unit", "from 0 to 3"]),
-        (["ring", "-p", 4, "--param", "radix"], ["--param", "'radix'", "radix=4"]),
+        (["ring", "-p", 4, "--param", "radix"], ["--param", "'radix'", "channels=4"]),
         (["ring", "-p", 4, "--param", "radix=4"], ["parameter of ring", "'radix'"]),
         (["ring", "-p", 4, "--out", "ring.jpg"], ["--out", "'ring.jpg'", ".svg or .png"]),
         (["ring", "-p", 4, "--out", "no/ring.svg"], ["--out", "No such file"]),

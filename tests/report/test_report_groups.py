@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure import catalogue
 from hpccoll.report import calls
 from hpccoll.report.colours import INK, PALETTE, colour
 from hpccoll.report.groups import groups
@@ -165,10 +164,6 @@ def test_the_buffers_of_a_library_that_has_one_are_no_placement(make_row):
     assert calls.placement(native) == ""
     assert calls.placement(make_row(collective="broadcast", in_place=True)) == "in place"
     assert calls.placement(make_row(collective="send_recv")) == ""
-
-
-def test_what_has_one_placement_is_what_can_be_asked_for_in_one():
-    assert calls.ONE_BUFFER == catalogue.ONE_BUFFER
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,18 @@ def test_a_per_cent_is_of_sizes_from_which_on_the_calibration_holds(row):
     assert share(replace(row, bytes=(1 << 20) - 4), CALIBRATED) is None
 
 
+def test_several_rails_have_no_per_cent_of_one(make_bed_run, row):
+    run = make_bed_run()
+    bed = {**run.provenance["testbed"], "rails": 2}
+    assert share(row, Wire.of(run)) is not None
+    assert share(row, Wire.of(replace(run, provenance={**run.provenance, "testbed": bed}))) is None
+
+
+def test_unequal_blocks_have_no_per_cent_of_the_wire(row):
+    assert share(row, CALIBRATED) is not None
+    assert share(replace(row, collective="all_to_all_v"), CALIBRATED) is None
+
+
 def test_ranks_that_share_a_node_have_no_per_cent_of_its_wire(row):
     assert share(replace(row, ranks=4, ranks_per_node=2), CALIBRATED) is None
     assert share(replace(row, ranks=2, nodes=1, ranks_per_node=2), CALIBRATED) is None
@@ -71,6 +83,7 @@ def test_what_a_node_sends_is_told_in_units_of_the_size(row):
     assert per_node(replace(row, bytes=100, nodes=4, ranks=8), 600) == 1.5
     assert per_node(row, None) is None
     assert per_node(replace(row, nodes=1), 600) is None
+    assert per_node(replace(row, bytes=100, nodes=4, aggregators=1), 800) is None  # one host more sent them
 
 
 def test_rates_are_written_as_people_name_them():

@@ -121,8 +121,8 @@ def test_what_nccl_tests_has_not():
     assert barrier.busbw is None
 
 
-def test_a_token_is_a_byte_for_each_rank_whatever_is_asked():
-    assert (barrier.elements(0, 1, 8), barrier.elements(1000, 4, 8), barrier.blocks(8)) == (8, 8, 1)
+def test_a_token_is_one_element_whatever_is_asked():
+    assert (barrier.elements(0, 1, 8), barrier.elements(1000, 4, 8), barrier.blocks(8)) == (1, 1, 1)
 
 
 def test_the_bytes_of_unequal_blocks_are_those_of_the_mean_rank():

@@ -175,6 +175,12 @@ def test_all_numbers_of_nodes_share_an_allocation_of_the_largest_that_can_be_had
     assert (asked["nodes"], asked["tasks"], asked["mpi"]) == (4, 4, "srun")
 
 
+def test_aggregators_are_asked_for_beside_the_workers(on_cluster):
+    (job,) = (plan := on_cluster("algorithms: [ring, sharp_emulated]\nbytes: 8\nranks: 2\naggregators: 1\n")).jobs
+    asked, (shape,) = plan.resources[job.name], job.shapes
+    assert (asked["tasks"], shape.processes, job.ranks, str(shape)) == (3, 3, 2, "1x2+1")
+
+
 def test_separate_scaling_is_a_job_for_each_number_of_nodes(on_cluster):
     plan = on_cluster(CLUSTER + "scaling: separate")
     assert [(job.name, job.shapes) for job in plan.jobs] == [

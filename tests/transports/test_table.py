@@ -97,7 +97,7 @@ def calls(family, algorithm, launch):
     """Yield cases of one algorithm with its defaults: sizes, types, roots, arguments and placements."""
     knows = known_parameters(family.name, algorithm)
     cut = {name: value for name, value in CUT.items() if name in knows}
-    ops = [*REDUCTIONS] if family.reduces else [None]
+    ops = [*REDUCTIONS] if family.has_op else [None]
     turn = count(len(family.name) + len(algorithm))  # so that all dtypes and ops come up
     for (size, in_channels), root in product(sizes(family, launch), roots(family, launch)):
         for told in arguments(family, root, launch.workers):
@@ -123,7 +123,7 @@ def variants(family, algorithm, layout):
     for chosen in product(*map(values, own.values())):
         params = dict(zip(own, chosen, strict=True))
         case = Case(
-            collective=family.name, algorithm=algorithm, dtype="int32", op="sum" if family.reduces else None,
+            collective=family.name, algorithm=algorithm, dtype="int32", op="sum" if family.has_op else None,
             bytes=LARGE, params=params,
         )  # fmt: skip
         try:
