@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import index
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule
@@ -16,11 +17,17 @@ def _rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], 
     def rewrite(action: Action) -> Action:
         if isinstance(action, Copy):
             return Copy(part(action.source), part(action.target))
+        here = part(action.part)
         if isinstance(action, Reduce):
-            return Reduce(peer(action.peer), part(action.part), part(action.own))
-        return type(action)(peer(action.peer), part(action.part))
+            return Reduce(peer(action.peer), here, here if action.own is action.part else part(action.own))
+        return type(action)(peer(action.peer), here)
 
     return Step(*map(rewrite, step.actions))
+
+
+def _by_ends(end: Callable[[Index], Index]) -> Callable[[Part], Part]:
+    """Return the function that replaces both ends of every range of a part."""
+    return lambda part: Part(part.buffer, tuple(Range(end(r.first), end(r.last)) for r in part.ranges))
 
 
 def then(first: Schedule, *others: Schedule) -> Schedule:
@@ -86,9 +93,11 @@ def within(
     units: int,
     groups: Sequence[Sequence[int]],
     inner: Callable[[Layout], Schedule],
-    place: Callable[[int, int], int] = lambda _group, unit: unit,
+    place: Callable[[int, Index], Index] = lambda _group, unit: unit,
 ) -> Schedule:
     """Return a schedule in which every group of ranks runs ``inner`` by itself, all groups at once.
+
+    It tells all ranks at once where every one of them is in a group, and the steps of all groups are alike.
 
     Args:
         layout: of all ranks; a rank in no group does nothing.
@@ -99,25 +108,61 @@ def within(
             unit u of the group is the range from place(group, u) to place(group, u + 1).
     """
     home = {me: (number, role) for number, group in enumerate(groups) for role, me in enumerate(group)}
-
+    ranks = [np.array(group) for group in groups]
     schedules = [inner(layout.among(group)) for group in groups]
 
-    def steps(me: Index) -> Iterator[Step]:
-        if me not in home:
-            return
-        number, role = home[int(me)]
-
+    def in_group(number: int, role: Index) -> Iterator[Step]:
         def peer(role_of_peer: Index) -> Index:
-            return NONE if role_of_peer == NONE else groups[number][index(role_of_peer)]
+            return only(role_of_peer != NONE, ranks[number][role_of_peer])
 
-        def part(old: Part) -> Part:
-            ends = ((place(number, index(r.first)), place(number, index(r.last))) for r in old.ranges)
-            return Part(old.buffer, tuple(Range(*end) for end in ends))
-
+        part = _by_ends(lambda unit: place(number, unit))
         for step in schedules[number].steps(role):
             yield _rewrite(step, peer, part)
 
+    def steps(me: Index) -> Iterator[Step]:
+        if not isinstance(me, np.ndarray):
+            yield from in_group(*home[int(me)]) if me in home else ()
+            return
+        if len(home) < layout.ranks or not np.array_equal(np.sort(me), np.arange(layout.ranks)):
+            raise ValueError("a rank in no group has no step where others have one: it is told by itself")
+        at = np.argsort(me)
+        places = [at[group] for group in ranks]
+        programs = (in_group(number, np.arange(len(group))) for number, group in enumerate(ranks))
+        for each in zip(*programs, strict=True):
+            yield _side_by_side(each, places)
+
     return Schedule(layout, units, steps)
+
+
+def _side_by_side(steps: Sequence[Step], places: Sequence[NDArray[np.intp]]) -> Step:
+    """Return the step of all ranks of which ``steps[i]`` is what the ranks at ``places[i]`` do.
+
+    Raises:
+        ValueError: where the steps differ in more than peers and units, so that no one step says it all.
+    """
+    forms, indices = zip(*map(_form, steps), strict=True)
+    if any(form != forms[0] for form in forms):
+        raise ValueError("groups whose steps are not alike are told one by one")
+
+    def joined(of_groups: tuple[Index, ...]) -> Index:
+        whole = np.empty(sum(map(len, places)), np.int64)
+        for at, found in zip(places, of_groups, strict=True):
+            whole[at] = found
+        return whole
+
+    everywhere = [joined(column) for column in zip(*indices, strict=True)]
+    return _rewrite(forms[0], lambda at: everywhere[index(at)], _by_ends(lambda at: everywhere[index(at)]))
+
+
+def _form(step: Step) -> tuple[Step, list[Index]]:
+    """Return ``step`` with every peer and end of a range replaced by its place in a list, and that list."""
+    found: list[Index] = []
+
+    def noted(old: Index) -> int:
+        found.append(old)
+        return len(found) - 1
+
+    return _rewrite(step, noted, _by_ends(noted)), found
 
 
 def nested(
@@ -141,10 +186,10 @@ def nested(
         """Return slice ``number``, in which a piece has ``each`` units."""
         units = each * len(peers)
 
-        def pieces(_group: int, piece: int) -> int:
+        def pieces(_group: int, piece: Index) -> Index:
             return piece * each
 
-        def within_piece(piece: int, unit: int) -> int:
+        def within_piece(piece: int, unit: Index) -> Index:
             return piece * each + unit
 
         inside = within(layout, units, groups, scatter, pieces)

@@ -99,7 +99,7 @@ class Reduce:
     def __init__(self, peer: Index, part: Part | Index, own: Part | None = None) -> None:
         object.__setattr__(self, "peer", peer)
         object.__setattr__(self, "part", _part(part))
-        object.__setattr__(self, "own", _part(part) if own is None else own)
+        object.__setattr__(self, "own", self.part if own is None else own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
-from schedules import SUBJECTS, case_of, cases
+from schedules import ALGORITHMS, SUBJECTS, case_of, cases
 
+from hpccoll.algorithms.binomial import binomial_tree
+from hpccoll.algorithms.ring import ring
 from hpccoll.schedule import (
     COLLECTIVES,
     NONE,
@@ -18,6 +20,7 @@ from hpccoll.schedule import (
     only,
     src,
     tmp,
+    within,
 )
 from hpccoll.schedule.prove import units_of
 
@@ -60,6 +63,40 @@ def test_all_ranks_at_once_and_rank_by_rank_find_the_same_messages(name, ranks):
     case = case_of(name, ranks)
     for schedule in case.slices if case else ():
         assert landings(schedule) == landings(one_by_one(schedule))
+
+
+NODES = {
+    "block": Layout.of(12, 3),
+    "cyclic": Layout(tuple(range(4)) * 3),
+    "racks": Layout(tuple(me // 2 for me in range(12)), tuple(me // 6 for me in range(12))),
+    "shuffled": Layout((2, 0, 1, 1, 2, 0, 0, 2, 1)),
+}
+
+
+@pytest.mark.parametrize("layout", NODES.values(), ids=NODES)
+@pytest.mark.parametrize("name", ["all_reduce-hierarchical", "all_reduce-torus"])
+def test_of_groups_that_do_the_same_all_ranks_are_told_at_once_what_each_is_told(name, layout):
+    collective, algorithm = ALGORITHMS[name]
+    for schedule in next(cases(collective, algorithm, layout)).slices:
+        assert landings(schedule) == landings(one_by_one(schedule))
+        assert all(len(moment.sent) == 1 for moment in match(schedule))
+
+
+@pytest.mark.parametrize("outer", ["double_binary_tree", "rabenseifner", "star"])
+@pytest.mark.parametrize("inner", ["ring", "recursive_halving"])
+def test_what_all_ranks_are_told_at_once_of_a_part_only_is_followed_rank_by_rank_from_there(inner, outer):
+    collective, algorithm = ALGORITHMS["all_reduce-hierarchical"]
+    for schedule in next(cases(collective, algorithm, Layout.of(12, 4), inner=inner, outer=outer)).slices:
+        assert landings(schedule) == landings(one_by_one(schedule))
+
+
+@pytest.mark.parametrize("groups", [[[0, 1], [2, 3, 4]], [[3, 1], [0, 4]], [[4, 0, 2], [1], [3]], [[0, 1, 2]]])
+def test_groups_of_different_sizes_and_ranks_in_none_are_followed_rank_by_rank(groups):
+    def schedule(inner):
+        return within(Layout.of(5), 5, groups, inner)
+
+    for inner in (ring.schedule, binomial_tree.schedule):
+        assert landings(schedule(inner)) == landings(one_by_one(schedule(inner)))
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
