@@ -1,5 +1,6 @@
 """Where the ranks are: which of them work, which aggregate, and on which node, rack and rail each one is."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -53,8 +54,10 @@ class Layout:
 
     def groups(self, tier: str) -> list[list[int]]:
         """Return the workers on each node, in each rack or on each rail, as ``tier`` says."""
-        places = getattr(self, tier)[: self.workers]
-        return [[me for me, place in enumerate(places) if place == one] for one in dict.fromkeys(places)]
+        groups: dict[int, list[int]] = {}
+        for me, place in enumerate(getattr(self, tier)[: self.workers]):
+            groups.setdefault(place, []).append(me)
+        return list(groups.values())
 
     @property
     def ranks(self) -> int:
@@ -72,7 +75,7 @@ class Layout:
     @property
     def ranks_per_node(self) -> int | None:
         """The workers on every node, or None where the nodes differ."""
-        counts = {self.node[: self.workers].count(node) for node in set(self.node[: self.workers])}
+        counts = set(Counter(self.node[: self.workers]).values())
         return counts.pop() if len(counts) == 1 else None
 
     @property

@@ -3,8 +3,9 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from operator import index
+from types import MappingProxyType
 from typing import TypeAlias, cast
 
 from hpccoll.errors import BadInputError
@@ -79,8 +80,7 @@ class Algorithm:
     @property
     def parameters(self) -> Mapping[str, Parameter]:
         """The algorithm's own parameters with their defaults: the keyword-only arguments of its text."""
-        signature = inspect.signature(self.program)
-        return {name: p.default for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
+        return _keywords(self.program)
 
     def unmet(self, layout: Layout, **parameters: Parameter) -> str | None:
         """Return why the algorithm cannot run on ``layout``, or None where it can."""
@@ -109,13 +109,7 @@ class Algorithm:
         return self._made(layout, **parameters)
 
     def _made(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
-        if layout.aggregators and not self.aggregates:
-            workers = self._made(layout.among(range(layout.workers)), **parameters)
-            return tuple(Schedule(layout, one.units, partial(_of_workers, one)) for one in workers)
-        if inspect.isgeneratorfunction(self.program):
-            return (Schedule.of(layout, partial(self.program, **parameters)),)
-        composed = cast("Schedule | tuple[Schedule, ...]", self.program(layout, **parameters))
-        return composed if isinstance(composed, tuple) else (composed,)
+        return _composed(self, layout, tuple(sorted(parameters.items())))
 
     def schedule(self, layout: Layout, **parameters: Parameter) -> Schedule:
         """Return the schedule of an algorithm that does not slice the buffer, to compose others of it.
@@ -127,6 +121,27 @@ class Algorithm:
         if len(made) > 1:
             raise BadInputError("algorithm", self.name, f"one that leaves the buffer in one piece, not in {len(made)}")
         return made[0]
+
+
+@lru_cache
+def _keywords(program: Program) -> Mapping[str, Parameter]:
+    """Return the keyword-only arguments of ``program`` with their defaults."""
+    parameters = inspect.signature(program).parameters
+    return MappingProxyType({name: p.default for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY})
+
+
+@lru_cache  # a case asks several times, and thousands of ranks in groups take seconds to compose
+def _composed(
+    algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
+) -> tuple[Schedule, ...]:
+    """Return the schedules of an algorithm, one for each slice of the buffer."""
+    if layout.aggregators and not algorithm.aggregates:
+        workers = _composed(algorithm, layout.among(range(layout.workers)), parameters)
+        return tuple(Schedule(layout, one.units, partial(_of_workers, one)) for one in workers)
+    if inspect.isgeneratorfunction(algorithm.program):
+        return (Schedule.of(layout, partial(algorithm.program, **dict(parameters))),)
+    composed = cast("Schedule | tuple[Schedule, ...]", algorithm.program(layout, **dict(parameters)))
+    return composed if isinstance(composed, tuple) else (composed,)
 
 
 def _of_workers(schedule: Schedule, me: Index) -> Iterator[Step]:

@@ -62,6 +62,22 @@ def test_every_worker_is_in_one_group(node):
     assert len(groups) == len(set(node))
 
 
+def test_thousands_of_nodes_are_told_apart_in_one_pass():
+    compared = []
+
+    class Node(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other):
+            compared.append(other)
+            return int(self) == int(other)
+
+    layout = Layout(tuple(Node(me // 2) for me in range(2000)))
+    assert layout.groups("node") == [[me, me + 1] for me in range(0, 2000, 2)]
+    assert layout.ranks_per_node == 2
+    assert len(compared) < 10 * 2000
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

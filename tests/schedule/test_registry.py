@@ -76,6 +76,23 @@ def test_a_need_may_ask_for_the_value_of_a_parameter():
 
 
 @pytest.mark.parametrize("aggregators", [0, 2])
+def test_what_is_asked_again_is_not_composed_again(aggregators):
+    asked = []
+
+    def text(layout, *, segments=1):
+        asked.append((layout.workers, segments))
+        return one(layout)
+
+    algorithm = Algorithm("text", "c", text)
+    for _ in range(2):
+        for workers, own in ((3, {}), (4, {}), (4, {"segments": 2})):
+            layout = Layout.of(workers, aggregators=aggregators)
+            assert algorithm.unmet(layout, **own) is None
+            assert algorithm.schedule(layout, **own).layout == layout
+    assert asked == [(3, 1), (4, 1), (4, 2)]
+
+
+@pytest.mark.parametrize("aggregators", [0, 2])
 def test_a_composition_cannot_run_where_a_part_of_it_cannot(aggregators):
     picky = Algorithm("picky", "c", fold, needs=(at_least(4),))
     composed_of_it = Algorithm("whole", "c", lambda layout: (picky.schedule(layout),))
