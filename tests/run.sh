@@ -23,4 +23,9 @@ python3 -m ruff check
 python3 -m ruff format --check
 python3 -m mypy
 python3 -m snakefmt --check workflows
-exec python3 -m pytest "$@"
+
+# What only computes takes all cores at once; what starts ranks, sweeps and clusters needs them for itself.
+ranks='mpi or slurm or sweep'
+none=5 # the exit code where the arguments select no test of a half
+python3 -m pytest -n auto --dist loadfile -m "not ($ranks)" "$@" || [ $? = $none ]
+python3 -m pytest -m "$ranks" "$@" || [ $? = $none ]

@@ -36,6 +36,7 @@ from hpccoll.schedule import (
     then,
     within,
 )
+from hpccoll.schedule.collectives import check_parameters
 from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.transports.operation import Operation
 
@@ -139,6 +140,7 @@ def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Para
     for chosen in product(*values.values()):
         parameters = dict(zip(values, chosen, strict=True))
         try:
+            check_parameters(algorithm, parameters)
             reason = algorithm.unmet(layout, **parameters)
         except BadInputError:
             continue
