@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Promise, Reduction
+from hpccoll.schedule import Promise, Reduction, traffic
 from hpccoll.units import format_size
 
 PERIOD = 65521
@@ -183,7 +183,8 @@ class Payload:
 
     def _position(self, unit: int) -> int:
         """Return the position at which a unit begins; units are so far apart that no turn of one is another."""
-        longest = self.count if self._blocks is None else int(self._blocks.max())
+        pattern = self.promise.traffic
+        longest = self.count if pattern is None else traffic.longest(pattern, self.p, self.count)
         return unit * (longest + TURNS) + self.turn
 
     def _contributed(self, origin: int, unit: int, extra: int) -> Array:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +15,22 @@ GRAIN = 128
 """Bounds are multiples of this many bytes where the size allows: two cache lines, and a full NVLink packet."""
 
 
-def bounds(count: int | NDArray[np.int64], pieces: int, grain: int) -> NDArray[np.int64]:
-    """Cut ``count`` elements into ``pieces`` as equal as whole grains allow; returns pieces + 1 bounds, on a last axis.
+Numbers: TypeAlias = int | NDArray[np.int64]
+
+
+def edge(number: Numbers, count: Numbers, pieces: int, grain: int) -> NDArray[np.int64]:
+    """Return where piece ``number`` begins of ``count`` elements in pieces as equal as whole grains allow.
 
     With fewer than one grain a piece, the cut is by element. The odd elements at the end go to the last piece.
     """
-    counts = np.asarray(count, np.int64)[..., np.newaxis]
+    counts = np.asarray(count, np.int64)
     grains = np.where(counts < pieces * grain, 1, grain)
-    edges = np.arange(pieces + 1, dtype=np.int64) * (counts // grains) // pieces * grains
-    edges[..., -1:] = counts
-    return edges
+    return np.where(number == np.int64(pieces), counts, number * (counts // grains) // pieces * grains)
+
+
+def bounds(count: Numbers, pieces: int, grain: int) -> NDArray[np.int64]:
+    """Return where every piece begins and the last one ends, see ``edge``: pieces + 1 bounds, on a last axis."""
+    return edge(np.arange(pieces + 1, dtype=np.int64), np.asarray(count, np.int64)[..., np.newaxis], pieces, grain)
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,8 @@ class Cut:
     itemsize: int
 
     @property
-    def _grain(self) -> int:
+    def grain(self) -> int:
+        """Elements of a grain."""
         return max(1, GRAIN // self.itemsize)
 
     @property
@@ -57,19 +65,13 @@ class Cut:
 
     @cached_property
     def _lanes(self) -> NDArray[np.int64]:
-        return bounds(self.count, self.lanes, self._grain)
-
-    @cached_property
-    def _unequal(self) -> NDArray[np.int64] | None:
-        """The bounds of the lanes in every block, [from, to, lane + 1]; None where blocks are equal."""
-        blocks = self.promise.blocks(self.count)
-        return None if blocks is None else bounds(blocks, self.lanes, self._grain)
+        return bounds(self.count, self.lanes, self.grain)
 
     @cached_property
     def _edges(self) -> list[NDArray[np.int64]]:
         sizes = [int(size) for size in np.diff(self._lanes)]
         if self._free:
-            return [bounds(size, self.units, self._grain) for size in sizes]
+            return [bounds(size, self.units, self.grain) for size in sizes]
         return [np.arange(self.units + 1, dtype=np.int64) * size for size in sizes]
 
     def edges(self, lane: int) -> NDArray[np.int64]:
@@ -80,29 +82,28 @@ class Cut:
         """Return the elements that ``part``, whose ranges are arrays over the ranks ``at``, has there in ``lane``."""
         total = np.zeros(len(at), np.int64)
         for r in part.ranges:
-            if self._unequal is None:
-                edges = self.edges(lane)
-                total += edges[r.last] - edges[r.first]
+            first, last = (np.broadcast_to(np.asarray(end, np.int64), len(at)) for end in r)
+            if self.promise.traffic is None:
+                total += self.edges(lane)[last] - self.edges(lane)[first]
             else:
-                spread = (np.broadcast_to(units, len(at)) for units in r)
-                found = [self._of_blocks(lane, part.buffer, *places) for places in zip(at, *spread, strict=True)]
-                total += np.array(found, np.int64)  # of no ranks, too
+                which, units = _each(first, last)
+                sizes = self.sizes(part.buffer, at[which], units)
+                begin, end = (edge(number, sizes, self.lanes, self.grain) for number in (lane, lane + 1))
+                np.add.at(total, which, end - begin)
         return total
 
-    def _of_blocks(self, lane: int, buffer: str, me: int, first: int, last: int) -> int:
-        blocks = self._blocks(buffer, me)[first:last]
-        return int((blocks[:, lane + 1] - blocks[:, lane]).sum())
-
-    def _blocks(self, buffer: str, me: int) -> NDArray[np.int64]:
-        """Return the bounds of the lanes in the unequal blocks of ``buffer`` at rank ``me``, [unit, lane + 1]."""
-        if self._unequal is None or buffer == "tmp":
+    def sizes(self, buffer: str, me: Numbers, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the elements of unequal blocks: of ``units`` of ``buffer`` at one rank, or at a rank for each."""
+        blocks = self.promise.blocks(self.count)
+        if blocks is None or buffer == "tmp":
             raise ValueError(f"{buffer} has no unequal blocks")
-        return self._unequal[me] if buffer == "src" else self._unequal[:, me]
+        found: NDArray[np.int64] = blocks[me, units] if buffer == "src" else blocks[units, me]
+        return found
 
     def elements(self, buffer: str, me: int) -> int:
         """Return the elements that src or dst has at rank ``me``, dst with all units."""
-        if self._unequal is not None:
-            return int(self._blocks(buffer, me)[:, -1].sum()) if me < self.promise.p else 0
+        if self.promise.traffic is not None:
+            return int(self.sizes(buffer, me, np.arange(self.promise.p)).sum()) if me < self.promise.p else 0
         held = len(self.promise.source(me, self.units)) if buffer == "src" else self.units
         return self.count if self._free and held else held * self.count
 
@@ -122,12 +123,25 @@ class Cut:
             yield from ((int(edges[r.first]), int(edges[r.last])) for r in part.ranges)
             return
         units = [unit for r in part.ranges for unit in range(int(r.first), int(r.last))]
-        if self._unequal is None:
+        if self.promise.traffic is None:
             first, last = int(self._lanes[lane]), int(self._lanes[lane + 1])
             source = self.promise.source(me, self.units) if part.buffer == "src" else ()
             base = source[0] if source else 0
             yield from (((unit - base) * self.count + first, (unit - base) * self.count + last) for unit in units)
         else:
-            blocks = self._blocks(part.buffer, me)
-            begins = np.concatenate([[0], blocks[:, -1].cumsum()])
-            yield from ((int(begins[u] + blocks[u, lane]), int(begins[u] + blocks[u, lane + 1])) for u in units)
+            places = _places(self, part.buffer, me)
+            yield from ((int(places[unit, lane]), int(places[unit, lane + 1])) for unit in units)
+
+
+@lru_cache(maxsize=64)  # of a rank: what all ranks have is too much for each of them to keep
+def _places(cut: Cut, buffer: str, me: int) -> NDArray[np.int64]:
+    """Return where the lanes of unequal blocks lie in ``buffer`` at rank ``me``, [unit, lane + 1]."""
+    sizes = cut.sizes(buffer, me, np.arange(cut.promise.p))
+    return bounds(sizes, cut.lanes, cut.grain) + (sizes.cumsum() - sizes)[:, np.newaxis]
+
+
+def _each(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the units of the ranges [first[i], last[i]), one after the other, and the i of each."""
+    lengths = last - first
+    which = np.repeat(np.arange(len(lengths)), lengths)
+    return which, np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths) + first[which]

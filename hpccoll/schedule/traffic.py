@@ -40,7 +40,7 @@ def named(traffic: str) -> str:
     return f"{path}#{found}"
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)  # p x p numbers at each of p ranks
 def blocks(traffic: str, p: int, count: int) -> NDArray[np.int64]:
     """Return the elements [from, to] of every block, which are ``count`` on average, rounded down.
 
@@ -52,6 +52,19 @@ def blocks(traffic: str, p: int, count: int) -> NDArray[np.int64]:
     Raises:
         BadInputError: where ``named`` does, or the file has no p x p weights from 0 up.
     """
+    elements: NDArray[np.int64] = np.floor(_weights(traffic, p) * count * (1 + 1e-12)).astype(np.int64)
+    return elements
+
+
+@lru_cache
+def longest(traffic: str, p: int, count: int) -> int:
+    """Return the elements of the longest of ``blocks``."""
+    return int(blocks(traffic, p, count).max())
+
+
+@lru_cache(maxsize=1)  # a file is read once for all sizes
+def _weights(traffic: str, p: int) -> NDArray[np.float64]:
+    """Return the weights [from, to], which are 1 on average."""
     name = named(traffic)
     if name in PATTERNS:
         weights = PATTERNS[name](p)
@@ -63,5 +76,5 @@ def blocks(traffic: str, p: int, count: int) -> NDArray[np.int64]:
             raise BadInputError("traffic", path, f"numbers with commas between them ({error})") from None
         if weights.shape != (p, p) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
             raise BadInputError("traffic", path, f"{p} lines of {p} numbers from 0 up, a line for each sending rank")
-    elements: NDArray[np.int64] = np.floor(weights / weights.mean() * count * (1 + 1e-12)).astype(np.int64)
-    return elements
+    relative: NDArray[np.float64] = weights / weights.mean()
+    return relative

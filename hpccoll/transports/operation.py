@@ -1,6 +1,7 @@
 """What a transport is given to compile, and what it gives back."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from hpccoll.schedule.words import Range
 Array = NDArray[np.generic]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # with no slots, so that a cut is made once
 class Operation:
     """One collective call: its promise, its schedules, and the shape of its buffers.
 
@@ -52,11 +53,11 @@ class Operation:
     def lanes(self) -> int:
         return len(self.schedules) * self.channels
 
-    @property
+    @cached_property
     def cut(self) -> Cut:
         return Cut(self.promise, self.count, self.schedules[0].units, self.lanes, self.dtype.itemsize)
 
-    @property
+    @cached_property
     def whole(self) -> Cut:
         """The cut that callers know: one unit, or the block of each rank."""
         units = 1 if self.collective.units == "free" else self.layout.workers

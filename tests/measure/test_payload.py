@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import PERIOD, TURNS, Payload, bits, contribution, joined
-from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, collective
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, all_to_all_v, collective, traffic
 
 RANKS = (1, 2, 3, 4, 7, 16, 300, 3000)
 N = 8192
@@ -270,3 +270,18 @@ def test_a_diagnosis_over_1000_ranks_takes_no_longer_than_a_measurement():
     dst = expected(one)
     dst -= source(replace(one, me=777))
     assert "the contribution of rank 777 is missing" in one.diagnose(dst, in_place=False)
+
+
+def test_the_longest_of_all_blocks_is_sought_once_for_all_units_and_turns(monkeypatch):
+    sought, promise = [], all_to_all_v.promise(5)
+    found = traffic.blocks(promise.traffic, 5, 77)
+
+    class Blocks(np.ndarray):
+        def max(self, *more, **most):
+            sought.append(self.shape)
+            return super().max(*more, **most)
+
+    monkeypatch.setattr(traffic, "blocks", lambda *_: found.view(Blocks))
+    for turn in range(TURNS):
+        Payload(promise, REDUCTIONS["sum"], np.dtype("float32"), 77, 2, turn=turn).expected(in_place=False)
+    assert sought == [(5, 5)]

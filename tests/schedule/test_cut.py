@@ -174,6 +174,16 @@ def test_several_unequal_blocks_are_as_long_as_all_of_them():
     assert [cut.elements("dst", me) for me in range(5)] == [368, 184, 120, 92, 0]
 
 
+@pytest.mark.parametrize("name", ["src", "dst"])
+def test_lengths_of_unequal_blocks_are_those_of_their_spans_whatever_a_range_holds(name):
+    cut, ranks = Cut(all_to_all_v.promise(5, traffic="random"), 300, 5, 3, 4), np.arange(5)
+    part = Part(name, (Range(ranks, ranks + 1), Range(ranks // 2, np.full(5, 5)), Range(ranks, ranks), Range(2, 4)))
+    for lane in range(3):
+        alone = [Part(name, tuple(Range(*(np.broadcast_to(n, 5)[me] for n in r)) for r in part.ranges)) for me in ranks]
+        lengths = [sum(b - a for a, b in cut.spans(lane, me, alone[me])) for me in ranks]
+        assert cut.lengths(lane, part, ranks).tolist() == lengths
+
+
 def test_there_is_no_workspace_of_unequal_blocks():
     cut = Cut(all_to_all_v.promise(4), 48, 4, 1, 4)
     with pytest.raises(ValueError, match="tmp has no unequal blocks"):

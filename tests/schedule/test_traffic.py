@@ -66,6 +66,16 @@ def test_a_file_goes_by_its_digest_and_is_refused_when_it_has_changed(weights):
         traffic.named(name)
 
 
+def test_a_file_is_read_once_for_all_sizes(weights, monkeypatch):
+    name, read = traffic.named(weights("0,3\n1,0\n")), []
+    parse = np.loadtxt
+    monkeypatch.setattr(np, "loadtxt", lambda path, **more: read.append(path) or parse(path, **more))
+    for count in range(1, 9):
+        assert blocks(name, 2, count).tolist() == [[0, 3 * count], [count, 0]]
+        assert traffic.longest(name, 2, count) == 3 * count
+    assert len(read) == 1
+
+
 def test_a_pattern_goes_by_its_name():
     assert [traffic.named(pattern) for pattern in PATTERNS] == list(PATTERNS)
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from schedules import EXAMPLES, Case, buffers, of, promised, result
+from schedules import EXAMPLES, Case, buffers, case_of, of, promised, result
 
 from hpccoll.algorithms.dissemination import dissemination
 from hpccoll.algorithms.ring import ring
@@ -179,3 +179,9 @@ def test_unequal_blocks_lie_one_after_the_other():
     ]
     assert asked.span("dst", range(1, 3), 1) == slice(9, 27)
     assert asked.span("dst", range(2, 2), 1) == slice(0, 0)
+
+
+def test_an_operation_is_cut_once():
+    asked = case_of("all_reduce-ring", 4).operation(100)
+    assert asked.cut is asked.cut
+    assert asked.whole is asked.whole
