@@ -4,10 +4,11 @@ Arrivals that are to be folded, or that land on what their own step still needs,
 is sent and received through a derived datatype.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -24,6 +25,11 @@ TAGS_PER_LANE = 32
 
 LANES = 32768 // TAGS_PER_LANE
 """The most lanes of a plan: MPI promises tags up to 32767."""
+
+Place: TypeAlias = tuple[str, int]
+"""An element of a buffer."""
+
+Piece: TypeAlias = tuple[Place, Place]
 
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 
@@ -78,8 +84,10 @@ class Compiler:
     """Turns the steps of this rank into calls and messages on its buffers."""
 
     def __init__(self, me: int, operation: Operation, src: Array, dst: Array) -> None:
-        self.me, self.operation, self.cut = me, operation, operation.cut
-        self.steps = [[live(step) for step in operation.lane(lane).steps(self.me)] for lane in range(operation.lanes)]
+        self.me, self.operation = me, operation
+        self.slices = [[*map(live, operation.lane(number).steps(me))] for number in range(len(operation.schedules))]
+        self.steps = [self.slices[lane % len(self.slices)] for lane in range(operation.lanes)]
+        self.spans = cache(operation.cut.spans)
         self.buffers = {"src": src, "dst": dst, "tmp": self._tmp()}
         self.datatypes: list[MPI.Datatype] = []
 
@@ -99,7 +107,7 @@ class Compiler:
 
     def _tmp(self) -> Array:
         """Return the algorithm's own buffer: like dst for free units, else as many blocks as it names."""
-        parts = [part for steps in self.steps for step in steps for part in _parts(step) if part.buffer == "tmp"]
+        parts = [part for steps in self.slices for step in steps for part in _parts(step) if part.buffer == "tmp"]
         if parts and self.operation.collective.units == "free":
             return aligned_empty(self.operation.count, self.operation.dtype)
         blocks = max((int(r.last) for part in parts for r in part.ranges), default=0)
@@ -109,18 +117,18 @@ class Compiler:
         """Return the elements that the arrivals and copies of a step could need of scratch."""
         arrivals = [action for action in step.actions if not isinstance(action, Send)]
         landing = [action.target if isinstance(action, Copy) else action.part for action in arrivals]
-        return sum(b - a for part in landing for a, b in self.cut.spans(lane, self.me, part))
+        return sum(b - a for part in landing for a, b in self.spans(lane, self.me, part))
 
     def _step(self, lane: int, step: Step, scratch: Array) -> CompiledStep:
         compiled = CompiledStep()
         ordinal: dict[tuple[bool, int], int] = defaultdict(int)
-        used = 0
+        used, touched = 0, self._touched(lane, step)
         for place, action in enumerate(step.actions):
             target = self._spans(lane, action.target if isinstance(action, Copy) else action.part)
             length = sum(len(view) for view in target)
             room = scratch[used : used + length]
             if isinstance(action, Copy):
-                used += self._copy(compiled, lane, action, room, touched=self._touched(lane, step, place))
+                used += self._copy(compiled, lane, action, room, touched=place in touched)
                 continue
             sends, peer = isinstance(action, Send), int(action.peer)
             tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
@@ -134,7 +142,7 @@ class Compiler:
                 data = [room]
                 own, fold = self._spans(lane, action.own), self.operation.reduction.fold
                 compiled.after += [(partial(fold, out=out), (a, b)) for a, b, out in _align(own, [room], target)]
-            elif isinstance(action, Receive) and self._touched(lane, step, place):
+            elif isinstance(action, Receive) and place in touched:
                 used += length
                 data = [room]
                 compiled.after += [(np.copyto, views) for views in _align(target, [room])]
@@ -153,15 +161,19 @@ class Compiler:
         compiled.after += [(np.copyto, views) for views in _align(target, [room])]
         return len(room)
 
-    def _touched(self, lane: int, step: Step, place: int) -> bool:
-        """Return whether another action of the step touches the buffers of this one, so that it must be staged."""
-        mine = [view for part in _parts(Step(step.actions[place])) for view in self._spans(lane, part)]
-        others = Step(*step.actions[:place], *step.actions[place + 1 :])
-        theirs = [view for part in _parts(others) for view in self._spans(lane, part)]
-        return _overlap(mine, theirs)
+    def _touched(self, lane: int, step: Step) -> set[int]:
+        """Return the places of actions whose buffers another action of the step touches, so that they are staged."""
+        pieces = [[*self._pieces(lane, Step(action))] for action in step.actions]
+        everyone = _ends(piece for mine in pieces for piece in mine)
+        return {at for at, mine in enumerate(pieces) if _meetings(mine, *everyone) > _meetings(mine, *_ends(mine))}
+
+    def _pieces(self, lane: int, step: Step) -> Iterator[Piece]:
+        """Yield where the buffers lie that a step touches."""
+        for part in _parts(step):
+            yield from (((part.buffer, a), (part.buffer, b)) for a, b in self.spans(lane, self.me, part))
 
     def _spans(self, lane: int, part: Part) -> list[Array]:
-        return [self.buffers[part.buffer][a:b] for a, b in self.cut.spans(lane, self.me, part)]
+        return [self.buffers[part.buffer][a:b] for a, b in self.spans(lane, self.me, part)]
 
     def _data(self, views: list[Array]) -> tuple[NDArray[np.uint8], int, MPI.Datatype]:
         """Describe the bytes of ``views``: as they are where they are one piece, else by a derived datatype."""
@@ -177,7 +189,7 @@ class Compiler:
         """Return the last step of an average: the lane's sum over p."""
         if not self.operation.reduction.averages or self.me >= self.operation.layout.workers:
             return []
-        units = self.operation.promise.target(self.me, self.cut.units)
+        units = self.operation.promise.target(self.me, self.operation.cut.units)
         views = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
         scale = self.operation.reduction.scale
         return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]
@@ -192,6 +204,17 @@ def _parts(step: Step) -> Iterator[Part]:
             yield action.part
             if isinstance(action, Reduce):
                 yield action.own
+
+
+def _ends(pieces: Iterable[Piece]) -> tuple[list[Place], list[Place]]:
+    """Return where pieces start, and where they stop, each in order."""
+    both = [*pieces]
+    return sorted(start for start, _ in both), sorted(stop for _, stop in both)
+
+
+def _meetings(pieces: list[Piece], starts: list[Place], stops: list[Place]) -> int:
+    """Return how often ``pieces`` overlap those that have the ``starts`` and ``stops``."""
+    return sum(bisect_left(starts, stop) - bisect_right(stops, start) for start, stop in pieces)
 
 
 def _overlap(some: list[Array], others: list[Array]) -> bool:

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from schedules import Case
 
-from hpccoll.schedule import Layout
+from hpccoll.schedule import Copy, Layout, Part, Receive, Reduce, Schedule, Send, Step, all_reduce
+from hpccoll.schedule.words import Range
 from hpccoll.transports.mpi import default_channels, default_window
 
 CONTRACT = Path(__file__).parent / "contract.py"
@@ -52,6 +56,53 @@ def test_views_are_cut_into_pieces_that_are_one_in_each(lengths, pieces):
     for side, start in enumerate((0, 100)):
         joined = np.concatenate([pair[side] for pair in cut])
         assert joined.tolist() == list(range(start, start + len(joined)))
+
+
+def compiler(steps, channels=1):
+    """Return the compiler of rank 0 of four for a schedule of these steps, an all-reduce in place in 16 units."""
+    from hpccoll.transports.mpi_compile import Compiler  # where there is an MPI
+
+    schedule = Schedule(Layout.of(4), 16, lambda _me: iter(steps()))
+    asked = Case(all_reduce.promise(4), (schedule,)).operation(64, channels=channels, window=2)
+    return Compiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype))
+
+
+PARTS = st.builds(
+    lambda buffer, ranges: Part(buffer, tuple(Range(first, first + units) for first, units in ranges)),
+    st.sampled_from(["dst", "tmp"]),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=2),
+)
+ACTIONS = st.one_of(
+    st.builds(Send, st.just(1), PARTS),
+    st.builds(Receive, st.just(1), PARTS),
+    st.builds(Reduce, st.just(1), PARTS),
+    st.builds(Copy, PARTS, PARTS),
+)
+
+
+@given(st.lists(ACTIONS, max_size=5))
+@pytest.mark.usefixtures("mpiexec")
+def test_an_action_is_touched_where_another_of_its_step_has_an_element_in_common_with_it(actions):
+    one = compiler(list)
+    elements = [{(at, e) for (at, a), (_, b) in one._pieces(0, Step(x)) for e in range(a, b)} for x in actions]
+    touched = {
+        place
+        for place, mine in enumerate(elements)
+        if any(mine & theirs for other, theirs in enumerate(elements) if other != place)
+    }
+    assert one._touched(0, Step(*actions)) == touched
+
+
+@pytest.mark.usefixtures("mpiexec")
+def test_the_steps_of_a_slice_are_found_once_for_all_its_channels():
+    told = []
+
+    def steps():
+        told.append("once")
+        yield Step(Send(1, 0), Receive(1, 1))
+
+    assert [len(sequence) for sequence in compiler(steps, channels=8).sequences()] == [4, 4]
+    assert told == ["once"]
 
 
 def test_a_wire_has_more_channels_by_default_than_a_node_and_small_messages_have_one():
