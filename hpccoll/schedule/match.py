@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,8 +71,7 @@ def match(schedule: Schedule) -> Iterator[Round]:
         # It branches on the rank; a true error comes again, rank by rank.
         except (TypeError, ValueError, AttributeError):
             break
-        messages = _pair_aligned(schedule, step, everyone)
-        if messages is None:
+        if (messages := _pair_aligned(schedule, step, everyone)) is None:
             break
         yield Round(messages, messages, everyone)
         aligned += 1
@@ -128,29 +127,39 @@ def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
 
 
 def _pair_aligned(schedule: Schedule, step: Step, everyone: Ranks) -> tuple[Messages, ...] | None:
-    """Pair the j-th send of a step of all ranks with its j-th receive; None where they are not partners."""
-    sends = [action for action in step.actions if isinstance(action, Send)]
-    arrivals = [action for action in step.actions if isinstance(action, (Receive, Reduce))]
-    if len(sends) != len(arrivals):
-        return None
-    partner = dict(zip(map(id, arrivals), sends, strict=True))
+    """Pair the messages of a step of all ranks; None where one has no partner in the same step."""
+    source, target, sent_in = _ends(step, everyone, sends=True)
+    origin, landed_at, landed_in = _ends(step, everyone, sends=False)
+    strange = (target < 0) | (target >= len(everyone)) | (source == target)
+    if strange.any() or not (np.array_equal(source, origin) and np.array_equal(target, landed_at)):
+        return None  # one by one finds the words for what is wrong
     paired = []
-    for action in step.actions:
-        if isinstance(action, Send):
-            continue
+    for place, action in enumerate(step.actions):
         if isinstance(action, Copy):
             paired.append(_pair(schedule, everyone, everyone, action.source, action))
-            continue
-        send = partner[id(action)]
-        to, from_ = _spread(send.peer, everyone), _spread(action.peer, everyone)
-        source = everyone[to != NONE]
-        target = to[source]
-        if (target < 0).any() or (target >= len(everyone)).any() or (source == target).any():
-            return None  # one by one finds the words for it
-        if len(source) != np.count_nonzero(from_ != NONE) or (from_[target] != source).any():
-            return None
-        paired.append(_pair(schedule, source, target, send.part, action))
+        elif not isinstance(action, Send):
+            here = np.flatnonzero(landed_in == place)
+            for number in np.unique(sent_in[here]):
+                send, among = cast("Send", step.actions[number]), here[sent_in[here] == number]
+                paired.append(_pair(schedule, source[among], target[among], send.part, action))
     return tuple(paired)
+
+
+def _ends(step: Step, everyone: Ranks, *, sends: bool) -> tuple[Ranks, Ranks, Ranks]:
+    """Return source, target and place in the step of all that is sent, or arrives, between two ranks in listed order.
+
+    Both are in one order of source and target, so that what is k-th in one is the partner of what is k-th in the other.
+    """
+    ends = [(everyone[:0],) * 3]
+    for place, action in enumerate(step.actions):
+        if not isinstance(action, Copy) and isinstance(action, Send) == sends:
+            peers = _spread(action.peer, everyone)
+            here = everyone[peers != NONE]
+            ends.append((here, peers[here], np.full(len(here), place)))
+    rank, peer, places = (np.concatenate(column) for column in zip(*ends, strict=True))
+    source, target = (rank, peer) if sends else (peer, rank)
+    order = np.argsort(source * len(everyone) + target, kind="stable")
+    return source[order], target[order], places[order]
 
 
 @dataclass(slots=True)
@@ -167,10 +176,11 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
     ranks = range(schedule.layout.ranks)
     programs = [[_Place(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
     _pair_all(schedule, programs, skip)
-    at = [0 for _ in ranks]
-    going = started = [me for me in ranks if programs[me]]
-    while going:
-        ended = [me for me in going if all(at[peer] >= number for peer, number in programs[me][at[me]].partners)]
+    at, left = [0 for _ in ranks], sum(map(len, programs))
+    started = [me for me in ranks if programs[me]]
+    while left:
+        met = {peer for me in started for peer, n in programs[me][at[me]].partners if at[peer] == n}
+        ended = [me for me in sorted(met.union(started)) if all(at[to] >= n for to, n in programs[me][at[me]].partners)]
         if not ended:
             raise ScheduleError(_deadlock(programs, at, skip))
         sent = [m for me in started for m in programs[me][at[me]].sent]
@@ -178,7 +188,7 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
         yield Round(tuple(sent), tuple(landed), np.array(ended))
         for me in ended:
             at[me] += 1
-        going = [me for me in ranks if at[me] < len(programs[me])]
+        left -= len(ended)
         started = [me for me in ended if at[me] < len(programs[me])]
 
 
