@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -154,7 +154,8 @@ class Compiler:
     def _copy(self, compiled: CompiledStep, lane: int, action: Copy, room: Array, *, touched: bool) -> int:
         """Compile a copy, through scratch where the step writes what it reads; return the scratch it takes."""
         source, target = self._spans(lane, action.source), self._spans(lane, action.target)
-        if not (touched or _overlap(source, target)):
+        pieces = self._pieces(lane, action.source)
+        if not (touched or _meetings(pieces, *_ends(self._pieces(lane, action.target)))):
             compiled.after += [(np.copyto, views) for views in _align(target, source)]
             return 0
         compiled.before += [(np.copyto, views) for views in _align([room], source)]
@@ -163,14 +164,13 @@ class Compiler:
 
     def _touched(self, lane: int, step: Step) -> set[int]:
         """Return the places of actions whose buffers another action of the step touches, so that they are staged."""
-        pieces = [[*self._pieces(lane, Step(action))] for action in step.actions]
-        everyone = _ends(piece for mine in pieces for piece in mine)
+        pieces = [self._pieces(lane, *_parts(Step(action))) for action in step.actions]
+        everyone = _ends(chain.from_iterable(pieces))
         return {at for at, mine in enumerate(pieces) if _meetings(mine, *everyone) > _meetings(mine, *_ends(mine))}
 
-    def _pieces(self, lane: int, step: Step) -> Iterator[Piece]:
-        """Yield where the buffers lie that a step touches."""
-        for part in _parts(step):
-            yield from (((part.buffer, a), (part.buffer, b)) for a, b in self.spans(lane, self.me, part))
+    def _pieces(self, lane: int, *parts: Part) -> list[Piece]:
+        """Return where parts lie in their buffers."""
+        return [((part.buffer, a), (part.buffer, b)) for part in parts for a, b in self.spans(lane, self.me, part)]
 
     def _spans(self, lane: int, part: Part) -> list[Array]:
         return [self.buffers[part.buffer][a:b] for a, b in self.spans(lane, self.me, part)]
@@ -217,21 +217,15 @@ def _meetings(pieces: list[Piece], starts: list[Place], stops: list[Place]) -> i
     return sum(bisect_left(starts, stop) - bisect_right(stops, start) for start, stop in pieces)
 
 
-def _overlap(some: list[Array], others: list[Array]) -> bool:
-    return any(np.shares_memory(a, b) for a in some for b in others)
-
-
 def _align(*lists: list[Array]) -> Iterator[tuple[Array, ...]]:
     """Cut lists of views that describe equally many elements into pieces that are one view in each list."""
-    edges = sorted({int(edge) for views in lists for edge in np.cumsum([0, *(len(view) for view in views)])})
-    for start, stop in pairwise(edges):
-        yield tuple(_piece(views, start, stop) for views in lists)
+    ends = [list(accumulate(map(len, views))) for views in lists]
+    for start, stop in pairwise(sorted({0, *chain.from_iterable(ends)})):
+        yield tuple(_piece(views, of, start, stop) for views, of in zip(lists, ends, strict=True))
 
 
-def _piece(views: list[Array], start: int, stop: int) -> Array:
-    """Return the elements [start, stop) of ``views`` joined, which lie in one of them."""
-    for view in views:
-        if start < len(view):
-            return view[start:stop]
-        start, stop = start - len(view), stop - len(view)
-    raise IndexError(f"views end {start} elements before the piece")
+def _piece(views: list[Array], ends: list[int], start: int, stop: int) -> Array:
+    """Return the elements [start, stop) of ``views`` joined, which lie in the one of them that ends behind start."""
+    at = bisect_right(ends, start)
+    begin = ends[at] - len(views[at])
+    return views[at][start - begin : stop - begin]

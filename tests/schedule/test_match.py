@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from schedules import ALGORITHMS, SUBJECTS, case_of, cases
@@ -80,6 +82,16 @@ def test_of_groups_that_do_the_same_all_ranks_are_told_at_once_what_each_is_told
     for schedule in next(cases(collective, algorithm, layout)).slices:
         assert landings(schedule) == landings(one_by_one(schedule))
         assert all(len(moment.sent) == 1 for moment in match(schedule))
+
+
+@pytest.mark.parametrize("name", ["reduce-direct", "scatter-direct", "gather-direct", "all_reduce-star", "all_at_once"])
+def test_of_messages_of_one_rank_with_all_others_all_ranks_are_told_at_once(name):
+    (schedule,) = case_of(name, 7).slices
+    traced = []
+    noted = replace(schedule, steps=lambda me: traced.append(me) or schedule.steps(me))
+    assert landings(noted) == landings(one_by_one(schedule))
+    assert len(traced) == 1
+    assert all(len(moment.ended) == 7 for moment in match(schedule))
 
 
 @pytest.mark.parametrize("outer", ["double_binary_tree", "rabenseifner", "star"])
