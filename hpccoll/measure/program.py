@@ -206,7 +206,7 @@ class Program:
             params=subject.params,
             wrong=wrong if subject.checked else None,
             converged=samples.converged,
-            wire_bytes_predicted=subject.wire_bytes(),
+            wire_bytes_predicted=subject.wire_bytes,
             wire_bytes_measured=traffic.sent if traffic else None,
             wire_sent=traffic.each(wire.SENT) if traffic else (),
             wire_received=traffic.each(wire.RECEIVED) if traffic else (),

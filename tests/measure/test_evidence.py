@@ -1,0 +1,58 @@
+"""What a subject can tell of the algorithm that ran, without ranks: its transport does nothing."""
+
+from types import SimpleNamespace
+
+import pytest
+from cases import case
+
+from hpccoll.schedule import Layout
+from hpccoll.transports.operation import aligned_empty
+
+
+class Still:
+    """A transport that moves nothing."""
+
+    empty = staticmethod(aligned_empty)
+
+    def __init__(self, comm):
+        self.comm = comm
+
+    def plan(self, operation, _src, dst):
+        return SimpleNamespace(result=operation.result(dst, self.comm.rank), run=lambda: None, close=lambda: None)
+
+
+@pytest.fixture
+def subject(mpiexec, monkeypatch):  # noqa: ARG001  where there is an MPI
+    from hpccoll.measure import subject
+
+    monkeypatch.setattr(subject, "Mpi", Still)
+    monkeypatch.setattr(subject, "VendorMpi", Still)
+    return subject
+
+
+def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_be_counted_in_seconds(
+    subject, monkeypatch
+):
+    def words(ranks):
+        native = subject.CaseSubject(SimpleNamespace(rank=0), Layout.of(ranks, 2), case(algorithm="native", bytes=8192))
+        return native.evidence(2 * 8192)
+
+    monkeypatch.setattr(subject, "COMPARED", 4)
+    assert words(4) == ("unknown", "the ports sent 1.000 S a node, as much as binomial_tree or hierarchical")
+    monkeypatch.setattr(subject, "_crossings", lambda *_: 1 / 0)
+    assert words(6) == (
+        "unknown",
+        "the ports sent 0.667 S a node; for over 4 ranks it is not sought which algorithms send as much",
+    )
+
+
+@pytest.mark.parametrize(("name", "algorithm"), [("all_reduce", "ring"), ("all_to_all_v", "pairwise")])
+def test_what_a_case_sends_is_counted_once(subject, monkeypatch, name, algorithm):
+    counted = []
+    for way in ("count", "_crossings"):
+        once = getattr(subject, way)
+        monkeypatch.setattr(subject, way, lambda *what, once=once: counted.append(what) or once(*what))
+    ours = subject.CaseSubject(SimpleNamespace(rank=0), Layout.of(4, 2), case(name, algorithm))
+    sent = ours.wire_bytes
+    assert ours.evidence(sent)[1].endswith("the ports sent 1.000 times the bytes it counts")
+    assert len(counted) == 1
