@@ -21,8 +21,8 @@ from hpccoll.schedule import (
     Layout,
     Promise,
     collective,
-    count,
     crossings,
+    unequal_wire_bytes,
     wire_bytes,
 )
 from hpccoll.transports.mpi import Mpi, default_channels, default_window
@@ -34,8 +34,8 @@ ALIKE = 0.98, 1.1
 (hpccoll/store/wire.py), and little else does where messages are large."""
 
 COMPARED = 1024
-"""The most ranks whose library's bytes are compared with those of our algorithms, which takes an all-reduce 3 s (for 4096
-ranks 13 s) while all ranks wait."""
+"""The most ranks for which the library's bytes are compared with those of our algorithms: to count all of an all-reduce
+takes 3 s, for 4096 ranks 13 s, while all ranks wait."""
 
 NAMED = 3
 """The most algorithms that are named as those that send as much as the library."""
@@ -118,7 +118,7 @@ class CaseSubject:
             return 0
         of = self.operation
         if of.promise.traffic:
-            return count(of.schedules, of.cut).wire_bytes
+            return unequal_wire_bytes(of.schedules, of.cut)
         return wire_bytes(_crossings(of.promise, self.algorithm, self.layout, tuple(self.own.items())), of.cut)
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:

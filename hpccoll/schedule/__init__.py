@@ -19,7 +19,7 @@ from hpccoll.schedule.collectives import (
     send_recv,
 )
 from hpccoll.schedule.compose import nested, on_power_of_two, relabel, reverse, then, within
-from hpccoll.schedule.count import Counts, count, crossings, wire_bytes
+from hpccoll.schedule.count import Counts, count, crossings, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
@@ -102,6 +102,7 @@ __all__ = [
     "src",
     "then",
     "tmp",
+    "unequal_wire_bytes",
     "wire_bytes",
     "within",
 ]

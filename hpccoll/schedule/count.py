@@ -10,6 +10,7 @@ from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.layout import TIERS
 from hpccoll.schedule.match import Messages, match
 from hpccoll.schedule.schedule import Schedule
+from hpccoll.schedule.words import Part, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,23 @@ def crossings(schedule: Schedule) -> NDArray[np.int64]:
 def wire_bytes(crossings: Sequence[NDArray[np.int64]], cut: Cut) -> int:
     """Return the bytes that cross between nodes, all ranks together, from the ``crossings`` of each slice.
 
-    It holds for equal units; where blocks are unequal, ``count`` tells.
+    It holds for equal units; where blocks are unequal, ``unequal_wire_bytes`` tells.
     """
     lanes = [crossings[lane % len(crossings)] @ np.diff(cut.edges(lane)) for lane in range(cut.lanes)]
     return int(sum(lanes)) * cut.itemsize
+
+
+def unequal_wire_bytes(schedules: Sequence[Schedule], cut: Cut) -> int:
+    """Return what ``wire_bytes`` does, where blocks are unequal, for one size; each slice is matched once."""
+    elements = 0
+    for number, schedule in enumerate(schedules):
+        node = np.array(schedule.layout.node)
+        for m in (messages for moment in match(schedule) for messages in moment.sent):
+            away = node[m.source] != node[m.target]
+            ranges = tuple(Range(np.asarray(r.first)[away], np.asarray(r.last)[away]) for r in m.sent.ranges)
+            for lane in range(number, cut.lanes, len(schedules)):
+                elements += int(cut.lengths(lane, Part(m.sent.buffer, ranges), m.source[away]).sum())
+    return elements * cut.itemsize
 
 
 def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:

@@ -49,7 +49,7 @@ def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_
 @pytest.mark.parametrize(("name", "algorithm"), [("all_reduce", "ring"), ("all_to_all_v", "pairwise")])
 def test_what_a_case_sends_is_counted_once(subject, monkeypatch, name, algorithm):
     counted = []
-    for way in ("count", "_crossings"):
+    for way in ("unequal_wire_bytes", "_crossings"):
         once = getattr(subject, way)
         monkeypatch.setattr(subject, way, lambda *what, once=once: counted.append(what) or once(*what))
     ours = subject.CaseSubject(SimpleNamespace(rank=0), Layout.of(4, 2), case(name, algorithm))

@@ -25,8 +25,11 @@ from hpccoll.schedule import (
     dst,
     match,
     out_of_place,
+    reverse,
+    unequal_wire_bytes,
     wire_bytes,
 )
+from hpccoll.schedule.traffic import PATTERNS
 
 GRAINS = 32  # elements of four bytes in a grain
 
@@ -125,6 +128,18 @@ def test_unequal_blocks_are_counted_by_their_own_sizes(tmp_path):
     assert found.sent.tolist() == [[64, 128, 448, 0], [0, 0, 320, 0], [64, 0, 384, 0], [0, 0, 0, 0]]
     assert found.messages.tolist() == [[1, 1, 2, 0], [0, 0, 1, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
     assert found.wire_bytes == 448 + 320 + 384
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5])
+@pytest.mark.parametrize("per_node", [1, 2, 3])
+def test_unequal_bytes_between_nodes_are_those_that_are_counted(per_node, lanes):
+    layout = Layout.of(7, per_node)
+    slices = all_to_all_v.algorithm("pairwise").slices(layout)
+    for traffic in PATTERNS:
+        promise = all_to_all_v.promise(7, traffic=traffic)
+        for each in (slices, [out_of_place(promise, one) for one in slices], [*slices, reverse(*slices)]):
+            cut = Cut(promise, 1000, 7, lanes * len(each), 4)
+            assert unequal_wire_bytes(each, cut) == count(each, cut).wire_bytes
 
 
 def test_empty_messages_are_not_counted():
