@@ -18,9 +18,10 @@ from hpccoll.schedule.collectives import (
     scatter,
     send_recv,
 )
-from hpccoll.schedule.compose import nested, on_power_of_two, relabel, reverse, then, within
+from hpccoll.schedule.compose import relabel, reverse, then
 from hpccoll.schedule.count import Counts, count, crossings, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.cut import Cut
+from hpccoll.schedule.groups import nested, on_power_of_two, within
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.placement import out_of_place

@@ -1,17 +1,29 @@
 """Composition: functions that make schedules of schedules."""
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import index
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step, dst, only
+from hpccoll.schedule.words import (
+    NONE,
+    Action,
+    Copy,
+    Index,
+    Part,
+    Range,
+    Receive,
+    Reduce,
+    Send,
+    Step,
+    maximum,
+    minimum,
+    only,
+)
 
 
-def _rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], Part]) -> Step:
+def rewritten(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], Part]) -> Step:
     """Return ``step`` with every peer and every part replaced."""
 
     def rewrite(action: Action) -> Action:
@@ -25,7 +37,7 @@ def _rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], 
     return Step(*map(rewrite, step.actions))
 
 
-def _by_ends(end: Callable[[Index], Index]) -> Callable[[Part], Part]:
+def by_ends(end: Callable[[Index], Index]) -> Callable[[Part], Part]:
     """Return the function that replaces both ends of every range of a part."""
     return lambda part: Part(part.buffer, tuple(Range(end(r.first), end(r.last)) for r in part.ranges))
 
@@ -71,6 +83,7 @@ def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | No
     """
     rank = np.asarray(actual)
     role = np.argsort(rank)
+    runs = _runs(units or ())
 
     def peer(role_of_peer: Index) -> Index:
         return only(role_of_peer != NONE, rank[role_of_peer])
@@ -78,149 +91,24 @@ def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | No
     def part(old: Part) -> Part:
         if units is None:
             return old
-        named = [units[unit] for r in old.ranges for unit in range(index(r.first), index(r.last))]
-        return Part(old.buffer, tuple(Range(unit, unit + 1) for unit in named))
+        pieces = (Range(*_inside(run, r)) for r in old.ranges for run in runs)
+        return Part(old.buffer, tuple(piece for piece in pieces if np.any(piece.first < piece.last)))
 
     def steps(me: Index) -> Iterator[Step]:
         for step in schedule.steps(role[me] if isinstance(me, np.ndarray) else int(role[me])):
-            yield _rewrite(step, peer, part)
+            yield rewritten(step, peer, part)
 
     return Schedule(schedule.layout, schedule.units, steps)
 
 
-def within(
-    layout: Layout,
-    units: int,
-    groups: Sequence[Sequence[int]],
-    inner: Callable[[Layout], Schedule],
-    place: Callable[[int, Index], Index] = lambda _group, unit: unit,
-) -> Schedule:
-    """Return a schedule in which every group of ranks runs ``inner`` by itself, all groups at once.
-
-    It tells all ranks at once where every one of them is in a group, and the steps of all groups are alike.
-
-    Args:
-        layout: of all ranks; a rank in no group does nothing.
-        units: of the whole.
-        groups: disjoint groups of ranks, workers before aggregators; the i-th of a group has the role i in ``inner``.
-        inner: makes the schedule of a group from its own layout.
-        place: where unit ``unit`` of the schedule of group ``group`` begins among the units of the whole, so that
-            unit u of the group is the range from place(group, u) to place(group, u + 1).
-    """
-    home = {me: (number, role) for number, group in enumerate(groups) for role, me in enumerate(group)}
-    ranks = [np.array(group) for group in groups]
-    schedules = [inner(layout.among(group)) for group in groups]
-
-    def in_group(number: int, role: Index) -> Iterator[Step]:
-        def peer(role_of_peer: Index) -> Index:
-            return only(role_of_peer != NONE, ranks[number][role_of_peer])
-
-        part = _by_ends(lambda unit: place(number, unit))
-        for step in schedules[number].steps(role):
-            yield _rewrite(step, peer, part)
-
-    def steps(me: Index) -> Iterator[Step]:
-        if not isinstance(me, np.ndarray):
-            yield from in_group(*home[int(me)]) if me in home else ()
-            return
-        if len(home) < layout.ranks or not np.array_equal(np.sort(me), np.arange(layout.ranks)):
-            raise ValueError("a rank in no group has no step where others have one: it is told by itself")
-        at = np.argsort(me)
-        places = [at[group] for group in ranks]
-        programs = (in_group(number, np.arange(len(group))) for number, group in enumerate(ranks))
-        for each in zip(*programs, strict=True):
-            yield _side_by_side(each, places)
-
-    return Schedule(layout, units, steps)
+def _runs(units: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Return the stretches [first, last) of units with neighbouring names, and how far the names are from there."""
+    edges = [0, *(u for u in range(1, len(units)) if units[u] != units[u - 1] + 1), len(units)]
+    return [(first, last, units[first] - first) for first, last in pairwise(edges) if first < last]
 
 
-def _side_by_side(steps: Sequence[Step], places: Sequence[NDArray[np.intp]]) -> Step:
-    """Return the step of all ranks of which ``steps[i]`` is what the ranks at ``places[i]`` do.
-
-    Raises:
-        ValueError: where the steps differ in more than peers and units, so that no one step says it all.
-    """
-    forms, indices = zip(*map(_form, steps), strict=True)
-    if any(form != forms[0] for form in forms):
-        raise ValueError("groups whose steps are not alike are told one by one")
-
-    def joined(of_groups: tuple[Index, ...]) -> Index:
-        whole = np.empty(sum(map(len, places)), np.int64)
-        for at, found in zip(places, of_groups, strict=True):
-            whole[at] = found
-        return whole
-
-    everywhere = [joined(column) for column in zip(*indices, strict=True)]
-    return _rewrite(forms[0], lambda at: everywhere[index(at)], _by_ends(lambda at: everywhere[index(at)]))
-
-
-def _form(step: Step) -> tuple[Step, list[Index]]:
-    """Return ``step`` with every peer and end of a range replaced by its place in a list, and that list."""
-    found: list[Index] = []
-
-    def noted(old: Index) -> int:
-        found.append(old)
-        return len(found) - 1
-
-    return _rewrite(step, noted, _by_ends(noted)), found
-
-
-def nested(
-    layout: Layout,
-    groups: Sequence[Sequence[int]],
-    scatter: Callable[[Layout], Schedule],
-    across: Callable[[Layout], tuple[Schedule, ...]],
-) -> tuple[Schedule, ...]:
-    """Return an all-reduce in two levels: inside groups of m ranks, and among the i-th ranks of all groups.
-
-    Args:
-        layout: of all ranks.
-        groups: of one size.
-        scatter: makes the reduce-scatter of a group, after which its i-th rank has piece i of m; backwards it is the
-            all-gather at the end.
-        across: makes the all-reduce of the i-th ranks, which share piece i; the result has as many slices.
-    """
-    peers = [list(ranks) for ranks in zip(*groups, strict=True)]
-
-    def one(number: int, each: int) -> Schedule:
-        """Return slice ``number``, in which a piece has ``each`` units."""
-        units = each * len(peers)
-
-        def pieces(_group: int, piece: Index) -> Index:
-            return piece * each
-
-        def within_piece(piece: int, unit: Index) -> Index:
-            return piece * each + unit
-
-        inside = within(layout, units, groups, scatter, pieces)
-        between = within(layout, units, peers, lambda ranks: across(ranks)[number], within_piece)
-        return then(inside, between, reverse(inside))
-
-    return tuple(one(number, made.units) for number, made in enumerate(across(layout.among(peers[0]))))
-
-
-def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Schedule:
-    """Return an all-reduce for any number of workers from one for the powers of two.
-
-    The ranks beyond the largest power of two hand their vectors in before, and are given the sum after.
-
-    Args:
-        layout: of all ranks.
-        inner: makes the all-reduce of a power of two of them, which only sends, receives and reduces.
-    """
-    p = layout.workers
-    core = 1 << (p.bit_length() - 1)
-    schedule = inner(layout.among(range(core)))
-    everything = dst[0 : schedule.units]
-
-    def steps(me: Index) -> Iterator[Step]:
-        hands_in, takes_in = (me >= core) & (me < p), me < p - core
-        if core < p:
-            yield Step(Send(only(hands_in, me - core), everything), Reduce(only(takes_in, me + core), everything))
-        if isinstance(me, np.ndarray) or me < core:
-            for step in schedule.steps(me):
-                yield _rewrite(step, lambda peer: only(me < core, peer), lambda part: part)
-        if core < p:
-            yield Step(Send(only(takes_in, me + core), everything), Receive(only(hands_in, me - core), everything))
-
-    return Schedule(layout, schedule.units, steps)
+def _inside(run: tuple[int, int, int], old: Range) -> tuple[Index, Index]:
+    """Return the names of those units of a range that are in a run."""
+    first, last, away = run
+    begin = minimum(maximum(old.first, first), last)
+    return begin + away, maximum(minimum(old.last, last), begin) + away

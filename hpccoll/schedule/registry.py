@@ -4,14 +4,14 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from operator import index
 from types import MappingProxyType
 from typing import TypeAlias, cast
 
 from hpccoll.errors import BadInputError
+from hpccoll.schedule.groups import beside_aggregators
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import Index, Step
+from hpccoll.schedule.words import Step
 
 Parameter: TypeAlias = int | str
 
@@ -137,14 +137,8 @@ def _composed(
     """Return the schedules of an algorithm, one for each slice of the buffer."""
     if layout.aggregators and not algorithm.aggregates:
         workers = _composed(algorithm, layout.among(range(layout.workers)), parameters)
-        return tuple(Schedule(layout, one.units, partial(_of_workers, one)) for one in workers)
+        return tuple(beside_aggregators(layout, one) for one in workers)
     if inspect.isgeneratorfunction(algorithm.program):
         return (Schedule.of(layout, partial(algorithm.program, **dict(parameters))),)
     composed = cast("Schedule | tuple[Schedule, ...]", algorithm.program(layout, **dict(parameters)))
     return composed if isinstance(composed, tuple) else (composed,)
-
-
-def _of_workers(schedule: Schedule, me: Index) -> Iterator[Step]:
-    """Yield the steps of a rank of a schedule for workers alone, none for an aggregator."""
-    if index(me) < schedule.layout.workers:
-        yield from schedule.steps(me)

@@ -94,6 +94,27 @@ def test_of_messages_of_one_rank_with_all_others_all_ranks_are_told_at_once(name
     assert all(len(moment.ended) == 7 for moment in match(schedule))
 
 
+ALIGNED = ["all_reduce-ring", "all_reduce-hierarchical", "all_reduce-star", "gather-direct", "all_gather-bruck"]
+
+
+@pytest.mark.parametrize("name", ALIGNED)
+def test_beside_aggregators_all_workers_are_told_at_once(name):
+    for schedule in next(cases(*ALGORITHMS[name], Layout.of(6, 2, aggregators=2))).slices:
+        assert landings(schedule) == landings(one_by_one(schedule))
+        assert all(len(moment.ended) == 8 for moment in match(schedule))
+
+
+@pytest.mark.parametrize("name", ["gather-direct", "scatter-direct", "gather-binomial", "scatter-binomial"])
+@pytest.mark.parametrize("root", range(5))
+def test_to_any_root_all_ranks_are_told_at_once(name, root):
+    collective, algorithm = ALGORITHMS[name]
+    (schedule,) = collective.promise(5, root).slices(algorithm, Layout.of(5))
+    traced = []
+    noted = replace(schedule, steps=lambda me: traced.append(me) or schedule.steps(me))
+    assert landings(noted) == landings(one_by_one(schedule))
+    assert len(traced) == 1
+
+
 @pytest.mark.parametrize("outer", ["double_binary_tree", "rabenseifner", "star"])
 @pytest.mark.parametrize("inner", ["ring", "recursive_halving"])
 def test_what_all_ranks_are_told_at_once_of_a_part_only_is_followed_rank_by_rank_from_there(inner, outer):
