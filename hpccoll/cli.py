@@ -267,7 +267,9 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
     for algorithm in found["algorithms"]:
         needs = f" (needs {', '.join(algorithm['needs'])})" if algorithm["needs"] else ""
         missing = "" if algorithm["available"] else f": {algorithm['reason']}"
-        typer.echo(f"{algorithm['collective']} {algorithm['name']}{needs}{missing}")
+        parameters = found["collectives"][algorithm["collective"]]["parameters"].get(algorithm["name"], {})
+        values = "".join(f" {name}={value}" for name, value in parameters.items())
+        typer.echo(f"{algorithm['collective']} {algorithm['name']}{values}{needs}{missing}")
 
 
 @app.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")
@@ -286,7 +288,7 @@ def show(
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the algorithm.", metavar="K=V")] = None,
     unit: Annotated[int | None, typer.Option(help="Whose way the table follows [chosen to say most].")] = None,
     out: Annotated[Path | None, typer.Option(help="Draw it there.", metavar="F.svg|F.png")] = None,
-) -> None:
+) -> int:
     """Say what an algorithm does, round by round, and draw it.
 
     Who talks to whom, what happens when, and who holds what.
@@ -302,6 +304,7 @@ def show(
     if out:
         draw(subject, out, unit)
     typer.echo(words)
+    return INCOMPLETE if subject.fault() else 0
 
 
 @app.command(epilog="Example: hpccoll doctor")

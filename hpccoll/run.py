@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpccoll.measure.ranks import Ranks
+    from hpccoll.schedule import Layout
 
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
@@ -263,7 +264,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         # Rank 0 alone reads the job: a complaint is then every rank's, and the file may lie on its node alone.
         job = ranks.at_root(lambda: job_of(arguments, Shape(ranks.nodes, comm.size)))
         if not arguments.job:
-            _check_room(comm, job)
+            _check_room(comm, job, ranks.layout(job.aggregators))
         program = Program(ranks, job, arguments.out, table.show, lambda: told.signal)
         code = 0 if program.run() or arguments.exit_zero else 3
     except BadInputError:
@@ -289,20 +290,26 @@ def _checked(ranks: "Ranks") -> int:
     return 0
 
 
-def _check_room(comm: "MPI.Intracomm", job: Job) -> None:
-    """See that every node has room for the largest case: who has just typed a size is told, where a sweep goes on.
+def _check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
+    """See that something can run, and every node has room for the largest case.
+
+    Who has just typed a size or a root is told, where a sweep goes on.
 
     Raises:
-        BadInputError: on all ranks, where a node has not, or a word of a case is not known.
+        BadInputError: on all ranks, where a node has not, nothing can run, or a word of a case is not known.
     """
     from mpi4py import MPI
 
-    from hpccoll.measure.catalogue import check_case
+    from hpccoll.measure.catalogue import check_case, unmet
     from hpccoll.measure.machine import available_memory
     from hpccoll.measure.memory import check_memory
 
     for case in job.cases:
         check_case(case)
+    reasons = list(dict.fromkeys(unmet(case, layout) for case in job.cases))
+    if all(reasons):
+        why = "; ".join(filter(None, reasons))
+        raise BadInputError("hpccoll run", f"{len(job.cases)} cases", f"something that can run here: {why}")
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     complaint = None
     try:

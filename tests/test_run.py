@@ -255,18 +255,25 @@ def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["-c", "broadcast", "-r", "7"], "root: 7 is not valid: a rank of 2"),
-        (["-c", "send_recv", "--param", "peer=5"], "peer: 5 is not valid: a rank of 2 that is not the root, 0"),
-        (["-c", "bidirectional", "-r", "1"], "peer: 1 is not valid: a rank of 2 that is not the root, 1"),
+        (["-c", "broadcast", "-r", "7"], "root: 7 is not valid: a rank from 0 to 1"),
+        (["-c", "send_recv", "--param", "peer=5"], "peer: 5 is not valid: another rank of 2 than the root, 0"),
+        (["-c", "bidirectional", "-r", "1"], "peer: 1 is not valid: another rank of 2 than the root, 1"),
         (["-a", "sharp_emulated"], "sharp_emulated needs an aggregator for every"),
     ],
 )
-def test_what_does_not_fit_the_ranks_is_a_skipped_row_with_the_reason(arguments, reason):
+def test_where_nothing_fits_the_ranks_it_takes_one_line(arguments, reason):
     said = outside("run", *SMALL[2:], *arguments, launcher=["mpiexec", "-n", "2"])
+    assert said.complains_of("something that can run here", reason)
+
+
+@pytest.mark.mpi
+def test_what_does_not_fit_the_ranks_beside_what_does_is_a_skipped_row_with_the_reason():
+    said = outside("run", *SMALL[2:], "-a", "ring,sharp_emulated", launcher=["mpiexec", "-n", "2"])
     assert (said.code, said.err) == (0, "")
-    rows = [line for line in said.out.splitlines() if not line.startswith("#")]
-    assert rows
-    assert not [row for row in rows if f"skipped: {reason}" not in row], said.out
+    (*_, skipped) = sorted(
+        (line for line in said.out.splitlines() if not line.startswith("#")), key=lambda r: "skipped" in r
+    )
+    assert "skipped: sharp_emulated needs an aggregator for every" in skipped
 
 
 @pytest.mark.mpi
@@ -276,6 +283,15 @@ def test_a_broadcast_from_rank_1_is_measured():
     rows = [line for line in said.out.splitlines() if not line.startswith("#")]
     assert len(rows) == sum(len(placements("broadcast", own, (False, True))) for own in algorithms_of("broadcast"))
     assert not [row for row in rows if "skipped" in row or "wrong:" in row], said.out
+
+
+@pytest.mark.mpi
+def test_what_all_rows_share_is_said_above_them():
+    said = outside("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
+    assert "\n# all: channels=2\n" in said.out
+    said = outside("run", "-a", "ring,native", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
+    assert "# all:" not in said.out
+    assert "ring channels=2 " in said.out
 
 
 @pytest.mark.mpi

@@ -1,11 +1,11 @@
-"""Binomial tree: in every round, each rank that has something passes it on to one that has not, where there is one.
+"""Binomial tree: who has something passes it on over distances that halve, so that twice as many have it every round.
 
 At p = 6, broadcast, who has what the root has:
 
     rank         0       1       2       3       4       5
     start        x       .       .       .       .       .
     distance 4   x       .       .       .       x       .         0 -> 4
-    distance 2   x       .       x       .       x       .         0 -> 2, 4 -> nobody
+    distance 2   x       .       x       .       x       .         0 -> 2; 6 would be beyond 4, and is not there
     distance 1   x       x       x       x       x       x         0 -> 1, 2 -> 3, 4 -> 5
 
 Scatter goes down the same tree with the blocks of a whole subtree; reduce and gather are the two backwards; an

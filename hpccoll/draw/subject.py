@@ -18,10 +18,13 @@ from hpccoll.schedule import (
     Layout,
     Promise,
     Schedule,
+    ScheduleError,
     collective,
     count,
+    out_of_place,
+    prove,
 )
-from hpccoll.schedule.collectives import Contribution
+from hpccoll.schedule.collectives import Contribution, parameter_words
 from hpccoll.units import parse_parameter
 
 NATIVE = "native"
@@ -74,6 +77,26 @@ class Subject:
     def title(self) -> str:
         """The collective and the algorithm in words: ``all_reduce by ring``."""
         return f"{self.collective.name} by {self.name}"
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters of the algorithm, with their defaults and what else they can be: ``levels=3 (1 to 3)``."""
+        found = self.collective.algorithms.get(self.name)
+        words = parameter_words(found) if found else {}
+        return [f"{name}={found.parameters[name]} ({values})" for name, values in words.items()] if found else []
+
+    def fault(self) -> str | None:
+        """Return why the schedule does not keep the promise of its collective, or None where it does."""
+        found = self.collective.algorithms.get(self.name)
+        if found and found.floor:
+            return None
+        in_place = self.collective.in_place
+        placed = self.slices if in_place else [out_of_place(self.promise, schedule) for schedule in self.slices]
+        try:
+            prove(self.promise, placed, in_place=in_place)
+        except ScheduleError as error:
+            return str(error)
+        return None
 
     def contributed(self, me: int, units: int) -> range:
         """Return the units that rank ``me`` contributes."""

@@ -28,9 +28,14 @@ def _lines(subject: Subject, unit: int | None) -> Iterator[str]:
     yield f"{subject.title} on {layout_words(subject.layout)}"
     if subject.sentence:
         yield subject.sentence
-    yield f"cost: {cost_words(subject)}"
+    yield f"cost, on the critical path: {cost_words(subject)}"
     slices, units = subject.slices, counted(subject.slices[0].units, "unit")
     yield f"{units} in one slice" if len(slices) == 1 else f"{units} in each of {len(slices)} slices"
+    fault = subject.fault()
+    name = subject.collective.name
+    yield f"WRONG, {name} promises something else: {fault}" if fault else f"proven: it does what {name} promises"
+    if subject.parameters:
+        yield from wrap("parameters: " + "; ".join(subject.parameters), WIDTH, subsequent_indent="  ")
     if subject.namesakes:
         yield f"{subject.name} is one of {', '.join(subject.namesakes)}, too: -c {subject.namesakes[0]}"
     for number, schedule in enumerate(slices):
@@ -73,7 +78,7 @@ def cost_words(subject: Subject) -> str:
     rounds = Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size)
     words = _cost(rounds, bytes_too=not subject.collective.token)
     if subject.declared is None:
-        return f"{words} (counted)"
+        return f"{words} (counted{', one slice after the other' if len(subject.slices) > 1 else ''})"
     declared = _cost(subject.declared, bytes_too=not subject.collective.token)
     return f"{words} (declared and counted)" if declared == words else f"{words} (counted), {declared} (declared)"
 

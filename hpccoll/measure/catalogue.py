@@ -174,7 +174,12 @@ def listing() -> dict[str, Any]:
     reason = None if mpi else "mpi4py is not installed"
     return {
         "collectives": {
-            name: {"units": row.units, "reduces": row.reduces, "algorithms": [*_names(name)]}
+            name: {
+                "units": row.units,
+                "reduces": row.reduces,
+                "algorithms": [*_names(name)],
+                "parameters": {a.name: dict(a.parameters) for a in row.algorithms.values() if a.parameters},
+            }
             for name, row in COLLECTIVES.items()
         },
         "algorithms": [

@@ -12,6 +12,7 @@ from hpccoll.case import Shape
 from hpccoll.errors import BadInputError
 from hpccoll.measure.environment import boot_id, mpi_library, node_name
 from hpccoll.measure.loop import Times
+from hpccoll.schedule import Layout
 
 Answer = TypeVar("Answer")
 
@@ -31,10 +32,16 @@ class Ranks:
         self.barrier = comm.Barrier
         homes: list[tuple[str, str]] = comm.allgather((node_name(), boot_id()))
         self.crowds = Counter(homes)  # ranks on each node, in order of its first rank
+        self._homes = homes
 
     @property
     def nodes(self) -> int:
         return len(self.crowds)
+
+    def layout(self, aggregators: int) -> Layout:
+        """Return where the ranks are, of which the last ones aggregate."""
+        numbers = {home: number for number, home in enumerate(self.crowds)}
+        return Layout(tuple(numbers[home] for home in self._homes), aggregators=aggregators)
 
     def gather(self, local: Times) -> Times | None:
         everyone = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None

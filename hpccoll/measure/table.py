@@ -58,6 +58,13 @@ class Table:
         told = {"collective": case.collective, "root": root, "params": " ".join(params)}
         return " ".join(filter(None, (case.algorithm, *(told[what] for what in self._told))))
 
+    def _common(self, job: Job) -> str:
+        """Return what all cases share of what else they are told by, and is not said in each row."""
+        case = job.cases[0]
+        root = "" if case.root is None or "root" in self._told else f"root {case.root}"
+        params = () if "params" in self._told else (f"{name}={value}" for name, value in case.params.items())
+        return " ".join(filter(None, (root, *params)))
+
     def _begin(self, job: Job, attempt: Attempt, cases: int) -> None:
         self.empty = False
         several = {
@@ -76,5 +83,7 @@ class Table:
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
         print("# time: the median over iterations of the longest duration over ranks, +- half its 95 % interval")
+        if common := self._common(job):
+            print(f"# all: {common}")
         header = f"{'algorithm':>{self._width}} {_HEADER}"
         print(f"#{header[1:]}", flush=True)

@@ -1,10 +1,13 @@
 """The overview of several collectives: a line for each, with what is fastest at both ends of its sizes."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
+from hpccoll.report.calls import BETWEEN_NODES, ON_ONE_NODE, tier
 from hpccoll.report.compare import Contest, contests, seconds
-from hpccoll.report.groups import SOFTWARE, Group
+from hpccoll.report.groups import SOFTWARE, Group, Point
+from hpccoll.report.pairs import middles
 from hpccoll.report.tables import plain_table
 from hpccoll.report.wires import format_rate
 from hpccoll.schedule.collectives import COLLECTIVES
@@ -20,7 +23,7 @@ BAD = ("wrong", "missing")
 NOTE = (
     "Fastest on the most ranks that were measured, by its median; a tie: the 95 % intervals touch. Over native's: its "
     "time over the library's own of the same run. Of several settings, that with the most points; of pairs of ranks, "
-    "the median pair."
+    "the median pair, between nodes where there are several."
 )
 
 
@@ -51,7 +54,7 @@ def _bad(results: Results, collective: str, groups: Iterable[Group]) -> tuple[in
 def _line(groups: Sequence[Group]) -> list[str]:
     rows = [point.row for group in groups for point in group.points]
     best = max(groups, key=lambda group: len(group.usable))
-    found = contests(best.points)
+    found = contests(_middles(best) if best.many_pairs else best.points)
     least, most = (_end(found, choose) for choose in (min, max))
     other = f" ({best.words_beside(groups)})" if len(groups) > 1 else ""
     return [
@@ -64,13 +67,20 @@ def _line(groups: Sequence[Group]) -> list[str]:
     ]
 
 
+def _middles(group: Group) -> list[Point]:
+    """Return the median pair of every line, as if all were of one pair: lines are compared by it, the far ones."""
+    far = max((tier(point.row) for point in group.usable), key=(ON_ONE_NODE, BETWEEN_NODES).index, default="")
+    points = (middle.point for middle in middles(group.usable) if tier(middle.point.row) == far)
+    return [replace(point, row=replace(point.row, root=0, params={**point.row.params, "peer": -1})) for point in points]
+
+
 def _ends(sizes: Iterable[int]) -> list[str]:
     sizes = list(sizes)
     return [format_size(min(sizes)), format_size(max(sizes))]
 
 
 def _end(found: Sequence[Contest], choose: Callable[[Iterable[int]], int]) -> Contest | None:
-    """Return the contest at one end of the sizes on the most ranks; of several, the one in the middle."""
+    """Return the contest at one end of the sizes on the most ranks; of several machines, the one in the middle."""
     if not found:
         return None
     ranks = max(contest.ranks for contest in found)

@@ -9,7 +9,7 @@ halves the time instead).
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -131,14 +131,15 @@ class Collective:
             raise BadInputError("root", root, f"{self.name} has no root")
         root = root or 0
         if not 0 <= root < p:
-            raise BadInputError("root", root, f"a rank of {p}")
+            raise BadInputError("root", root, f"a rank from 0 to {p - 1}")
         for name in arguments:
             if name not in self.arguments:
                 raise BadInputError(f"argument of {self.name}", name, self.arguments or "it has none")
         values = {**self.arguments, **arguments}
         peer = values.get("peer")
         if peer is not None and (p < 2 or not isinstance(peer, int) or not -p <= peer < p or peer % p == root):
-            raise BadInputError("peer", peer, f"a rank of {p} that is not the root, {root}")
+            last = " (unless given, it is the last one)" if "peer" not in arguments else ""
+            raise BadInputError("peer", peer, f"another rank of {p} than the root, {root}{last}")
         pattern = str(values["traffic"]) if "traffic" in values else None
         if pattern is not None:
             traffic.blocks(pattern, p, 1)
@@ -217,21 +218,36 @@ class Promise:
         return tuple(relabel(schedule, actual, units) for schedule in made)
 
 
+def parameter_words(algorithm: Algorithm) -> dict[str, str]:
+    """Return the values that each parameter of an algorithm can have, in words: ``1 to 3``, ``ring, bruck``."""
+    return {
+        name: f"{values[0]} to {values[-1]}" if isinstance(values, range) else ", ".join(values)
+        for name in algorithm.parameters
+        for values in _values(algorithm, name)
+    }
+
+
+def _values(algorithm: Algorithm, parameter: str) -> Iterator[range | list[str]]:
+    """Yield the values of a parameter, if its text annotates them.
+
+    It does as ``Annotated[int, range(1, 4)]``, or with the collective of whose algorithms one is named.
+    """
+    annotation = inspect.signature(algorithm.program).parameters[parameter].annotation
+    for valid in get_args(annotation)[1:]:  # of Annotated
+        yield sorted(valid.parts) if isinstance(valid, Collective) else valid
+
+
 def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) -> None:
     """See that the parameters of an algorithm are its own, with values that its text allows.
-
-    It annotates them: ``Annotated[int, range(1, 4)]``, or with the collective of whose algorithms one is named.
 
     Raises:
         BadInputError: names the parameter, the value and those that would do.
     """
-    declared = inspect.signature(algorithm.program).parameters
     for parameter, value in parameters.items():
         if parameter not in algorithm.parameters:
-            choices = algorithm.parameters or "none: it has none"
+            choices = algorithm.parameters or "it has none of its own; channels and window belong to runs"
             raise BadInputError(f"parameter of {algorithm.name}", parameter, choices)
-        for valid in get_args(declared[parameter].annotation)[1:]:  # of Annotated
-            values = sorted(valid.parts) if isinstance(valid, Collective) else valid
+        for values in _values(algorithm, parameter):
             said = f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range) else values
             if value not in values:
                 raise BadInputError(f"parameter {parameter} of {algorithm.name}", value, said)

@@ -86,19 +86,18 @@ def test_the_head_says_what_it_is_and_what_it_takes():
     title, sentence, cost, units, *_ = describe(ask("recursive_doubling", "all_reduce", 6)).splitlines()
     assert title == "all_reduce by recursive_doubling on 6 workers on 1 node"
     assert sentence.startswith("Recursive doubling: in round k every rank exchanges all")
-    assert cost == "cost: 4 rounds, 4 S sent, 3 S reduced (declared and counted)"
+    assert cost == "cost, on the critical path: 4 rounds, 4 S sent, 3 S reduced (declared and counted)"
     assert units == "4 units in one slice"
 
 
 def test_a_cost_that_is_not_what_is_declared_is_said():
     lying = replace(ask("ring", "all_reduce", 2), declared=Cost(rounds=1, sent=1, reduced=0.5))
-    assert "cost: 2 rounds, 1 S sent, 0.5 S reduced (counted), 1 round, 1 S sent, 0.5 S reduced (declared)" in describe(
-        lying
-    )
+    words = "2 rounds, 1 S sent, 0.5 S reduced (counted), 1 round, 1 S sent, 0.5 S reduced (declared)"
+    assert f"cost, on the critical path: {words}" in describe(lying)
 
 
 def test_a_barrier_has_no_bytes_to_speak_of():
-    assert "cost: 2 rounds (counted)" in describe(subject("barrier-dissemination", 4))
+    assert "cost, on the critical path: 2 rounds (counted)" in describe(subject("barrier-dissemination", 4))
 
 
 def test_each_slice_is_told():

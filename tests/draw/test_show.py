@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from commands import inside
 
+from hpccoll.algorithms.null import null
 from hpccoll.draw.subject import MOST_WORKERS
 from hpccoll.schedule import all_reduce, power_of_two
 
@@ -53,6 +54,25 @@ def test_it_draws_where_it_is_told(tmp_path):
     words = inside("show", "ring", "-p", 6, "--ranks-per-node", 2, "--racks", 3, "--out", out).out
     assert words.startswith("all_reduce by ring on 6 workers on 3 nodes of 2, 3 racks")
     assert "rack 2" in out.read_text()
+
+
+def test_it_says_that_the_schedule_is_proven_or_why_it_is_wrong(monkeypatch):
+    assert "\nproven: it does what all_reduce promises\n" in inside("show", "ring", "-p", 4).out
+    assert (
+        inside("show", "ping_pong", "-p", 3).code == inside("show", "pairwise", "-c", "all_to_all_v", "-p", 3).code == 0
+    )
+    lazy = replace(all_reduce.algorithm("ring"), name="lazy", program=null.program)
+    monkeypatch.setitem(all_reduce.algorithms, "lazy", lazy)
+    said = inside("show", "lazy", "-p", 2)
+    assert said.code == 3
+    assert "\nWRONG, all_reduce promises something else: rank 0 ends without rank 1's unit 0 in unit 0\n" in said.out
+
+
+def test_it_names_the_parameters_with_what_they_can_be():
+    assert (
+        "parameters: radix=32 (2 to 65535); depth=1 (1 to 16)"
+        in inside("show", "sharp_emulated", "-p", 2, "--aggregators", 1).out
+    )
 
 
 def test_the_unit_that_is_followed_can_be_chosen():

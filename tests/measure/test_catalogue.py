@@ -66,10 +66,10 @@ def test_parameters_go_to_the_algorithms_that_know_them():
 @pytest.mark.parametrize(
     ("asked", "p", "reason"),
     [
-        (case("broadcast", "binomial", root=4), 4, "root: 4 is not valid: a rank of 4"),
-        (case("send_recv", NATIVE, params={"peer": 2}), 2, "peer: 2 is not valid: a rank of 2 that is not the root, 0"),
+        (case("broadcast", "binomial", root=4), 4, "root: 4 is not valid: a rank from 0 to 3"),
+        (case("send_recv", NATIVE, params={"peer": 2}), 2, "peer: 2 is not valid: another rank of 2 than the root, 0"),
         (case("send_recv", NATIVE), 1, "peer: -1 is not valid"),
-        (case("send_recv", NATIVE, root=2), 3, "peer: -1 is not valid: a rank of 3 that is not the root, 2"),
+        (case("send_recv", NATIVE, root=2), 3, "peer: -1 is not valid: another rank of 3 than the root, 2"),
         (case("send_recv", NATIVE, params={"peer": "last"}), 3, "peer: 'last' is not valid"),
         (case("all_to_all_v", "pairwise", params={"traffic": "rush"}), 3, "traffic: 'rush' is not valid"),
         (case("reduce_scatter", "recursive_halving"), 6, "recursive_halving needs a power-of-two number of workers"),

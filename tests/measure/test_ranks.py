@@ -114,7 +114,7 @@ def test_a_case_is_asked_for_once(launch):
 
 
 def test_the_library_has_a_barrier_and_an_all_gather_and_they_are_right(launch):
-    barrier = raws.case(8, collective="barrier", algorithm="native", in_place=True)
+    barrier = raws.case(8, collective="barrier", algorithm="native", op=None, in_place=True)
     gather = [
         raws.case(size, collective="all_gather", algorithm="native", op=None, in_place=in_place)
         for size in (8, 4096) for in_place in (False, True)

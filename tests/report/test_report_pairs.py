@@ -5,6 +5,7 @@ import json
 import pytest
 import vl_convert
 
+from hpccoll.report import overview
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.compare import contests, native_ratios
 from hpccoll.report.findings import findings
@@ -59,6 +60,24 @@ def test_pairs_are_no_series_and_those_of_a_node_have_their_own(group):
     assert {point.series for point in group.points} == {
         f"{name} {tier}" for name in ("ping_pong", "native") for tier in ("on one node", "between nodes")
     }
+
+
+def test_the_overview_compares_the_median_pairs_of_lines_that_go_as_far(group):
+    (line,) = (overview._line([group]),)
+    assert line[4].startswith("8 B: ping_pong between nodes, 6 us")
+    assert (line[5], line[7]) == ("0.67x", "0.67x")  # whichever pair happens to be the slowest of either
+
+
+def test_the_overview_takes_each_line_by_its_own_median(make_pair, of_rows):
+    times = {"ping_pong": (1, 5, 6), "native": (4, 4.5, 9)}  # by pair the library wins once; by the median it wins
+    rows = [
+        make_pair(0, peer, name, seconds=us * 1e-6)
+        for name, each in times.items()
+        for peer, us in zip((1, 2, 3), each, strict=True)
+    ]
+    (found,) = groups(of_rows(*rows))
+    line = overview._line([found])
+    assert line[4].startswith("8 B: native, 4.5 us") or "native, 4.5 us" in line[4]
 
 
 def test_a_line_is_the_median_pair_with_the_range_of_all(group):
