@@ -31,6 +31,7 @@ from hpccoll.schedule import (
     Step,
     all_reduce,
     broadcast,
+    doublings,
     dst,
     gather,
     minimum,
@@ -42,29 +43,25 @@ from hpccoll.schedule import (
 )
 
 
-def _rounds(p: int) -> int:
-    return (p - 1).bit_length()
-
-
-@broadcast("binomial", cost=lambda p: Cost(rounds=_rounds(p), sent=_rounds(p), reduced=0))
+@broadcast("binomial", cost=lambda p: Cost(rounds=doublings(p), sent=doublings(p), reduced=0))
 def binomial_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     everything = dst[0:p]
-    for k in reversed(range(_rounds(p))):
+    for k in reversed(range(doublings(p))):
         distance = 1 << k
         gives, gets = (me % (2 * distance) == 0) & (me + distance < p), me % (2 * distance) == distance
         yield Step(Send(only(gives, me + distance), everything), Receive(only(gets, me - distance), everything))
 
 
-@reduce("binomial", cost=lambda p: Cost(rounds=_rounds(p), sent=_rounds(p), reduced=_rounds(p)))
+@reduce("binomial", cost=lambda p: Cost(rounds=doublings(p), sent=doublings(p), reduced=doublings(p)))
 def binomial_reduce(layout: Layout) -> Schedule:
     return reverse(binomial_broadcast.schedule(layout), Reduce)
 
 
-@scatter("binomial", cost=lambda p: Cost(rounds=_rounds(p), sent=(p - 1) / p, reduced=0))
+@scatter("binomial", cost=lambda p: Cost(rounds=doublings(p), sent=(p - 1) / p, reduced=0))
 def binomial_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-    for k in reversed(range(_rounds(p))):
+    for k in reversed(range(doublings(p))):
         distance = 1 << k
         gives, gets = (me % (2 * distance) == 0) & (me + distance < p), me % (2 * distance) == distance
         yield Step(
@@ -78,6 +75,6 @@ def binomial_gather(layout: Layout) -> Schedule:
     return reverse(binomial_scatter.schedule(layout))
 
 
-@all_reduce("binomial_tree", cost=lambda p: Cost(rounds=2 * _rounds(p), sent=2 * _rounds(p), reduced=_rounds(p)))
+@all_reduce("binomial_tree", cost=lambda p: Cost(rounds=2 * doublings(p), sent=2 * doublings(p), reduced=doublings(p)))
 def binomial_tree(layout: Layout) -> Schedule:
     return then(binomial_reduce.schedule(layout), binomial_broadcast.schedule(layout))

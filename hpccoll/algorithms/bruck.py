@@ -36,6 +36,7 @@ from hpccoll.schedule import (
     Step,
     all_gather,
     all_to_all,
+    doublings,
     dst,
     maximum,
     minimum,
@@ -43,11 +44,7 @@ from hpccoll.schedule import (
 )
 
 
-def _rounds(p: int) -> int:
-    return (p - 1).bit_length()
-
-
-@all_gather("bruck", cost=lambda p: Cost(rounds=_rounds(p), sent=(p - 1) / p, reduced=0))
+@all_gather("bruck", cost=lambda p: Cost(rounds=doublings(p), sent=(p - 1) / p, reduced=0))
 def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
 
@@ -56,21 +53,21 @@ def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
         first = first % p
         return dst[first : minimum(first + n, p)] + dst[0 : maximum(first + n - p, 0)]
 
-    for k in range(_rounds(p)):
+    for k in range(doublings(p)):
         distance = 1 << k
         n = min(distance, p - distance)
         yield Step(Send((me - distance) % p, blocks(me, n)), Receive((me + distance) % p, blocks(me + distance, n)))
 
 
 def _all_to_all_cost(p: int) -> Cost:
-    return Cost(rounds=_rounds(p), sent=sum(j.bit_count() for j in range(p)) / p, reduced=0)
+    return Cost(rounds=doublings(p), sent=sum(j.bit_count() for j in range(p)) / p, reduced=0)
 
 
 @all_to_all("bruck", cost=_all_to_all_cost)
 def bruck_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     yield Step(Copy(dst[me:p] + dst[0:me], tmp[0:p]))
-    for k in range(_rounds(p)):
+    for k in range(doublings(p)):
         moving = Part("tmp", tuple(r for j in range(p) if j >> k & 1 for r in tmp[j].ranges))
         yield Step(Send((me + (1 << k)) % p, moving), Receive((me - (1 << k)) % p, moving))
     arrived = Part("tmp", tuple(r for origin in range(p) for r in tmp[(me - origin) % p].ranges))

@@ -15,17 +15,12 @@ D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, IJ
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, Reduce, Send, Step, barrier, dst
+from hpccoll.schedule import Cost, Index, Layout, Reduce, Send, Step, barrier, doublings, dst
 
 
-def _cost(p: int) -> Cost:
-    rounds = (p - 1).bit_length()
-    return Cost(rounds=rounds, sent=rounds, reduced=rounds)
-
-
-@barrier("dissemination", cost=_cost)
+@barrier("dissemination", cost=lambda p: Cost(rounds=doublings(p), sent=doublings(p), reduced=doublings(p)))
 def dissemination(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     token = dst[0:p]
-    for k in range((p - 1).bit_length()):
+    for k in range(doublings(p)):
         yield Step(Send((me + (1 << k)) % p, token), Reduce((me - (1 << k)) % p, token))

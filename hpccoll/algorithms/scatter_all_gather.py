@@ -19,12 +19,12 @@ communication library, Supercomputing (1994).
 from typing import Annotated
 
 from hpccoll.algorithms.binomial import binomial_scatter
-from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, then
+from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, doublings, then
 
 
 @broadcast(
     "scatter_all_gather",
-    cost=lambda p: Cost(rounds=(p - 1).bit_length() + p - 1, sent=2 * (p - 1) / p, reduced=0),
+    cost=lambda p: Cost(rounds=doublings(p) + p - 1, sent=2 * (p - 1) / p, reduced=0),
 )
 def scatter_all_gather(layout: Layout, *, gather: Annotated[str, all_gather] = "ring") -> Schedule:
     return then(binomial_scatter.schedule(layout), all_gather.part(gather).schedule(layout))

@@ -24,10 +24,9 @@ from hpccoll.schedule import (
     out_of_place,
     prove,
 )
-from hpccoll.schedule.collectives import Contribution, parameter_words
+from hpccoll.schedule.collectives import NATIVE, Contribution, parameter_words
 from hpccoll.units import parse_parameter
 
-NATIVE = "native"
 MOST_WORKERS = 128
 """Lines, arrows and cells grow with the square of the workers, and are too small to see long before that."""
 

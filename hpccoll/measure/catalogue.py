@@ -18,11 +18,8 @@ from hpccoll.schedule import (
     collective,
     traffic,
 )
-from hpccoll.schedule.collectives import check_parameters
+from hpccoll.schedule.collectives import NATIVE, check_parameters
 from hpccoll.units import format_size
-
-NATIVE = "native"
-"""The name of the library's own collective among the algorithms."""
 
 TRANSPORTS = ("mpi",)
 DEVICES = ("cpu",)

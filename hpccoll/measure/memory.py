@@ -8,8 +8,9 @@ import numpy as np
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import NATIVE, own_parameters, promise_of
+from hpccoll.measure.catalogue import own_parameters, promise_of
 from hpccoll.schedule import Algorithm, Copy, Layout, Send, collective
+from hpccoll.schedule.collectives import NATIVE
 from hpccoll.schedule.words import live
 from hpccoll.units import format_size
 

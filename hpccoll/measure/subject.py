@@ -10,7 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.case import Case, Parameter
-from hpccoll.measure.catalogue import NATIVE, own_parameters, promise_of
+from hpccoll.measure.catalogue import own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload
 from hpccoll.schedule import (
@@ -25,6 +25,7 @@ from hpccoll.schedule import (
     unequal_wire_bytes,
     wire_bytes,
 )
+from hpccoll.schedule.collectives import NATIVE
 from hpccoll.transports.mpi import Mpi, default_channels, default_window
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi

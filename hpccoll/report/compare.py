@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from hpccoll.report.calls import NATIVE, own_params, pair
+from hpccoll.report.calls import own_params, pair
 from hpccoll.report.groups import Point, usable
+from hpccoll.schedule.collectives import NATIVE
 
 
 def seconds(point: Point) -> float:

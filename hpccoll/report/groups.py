@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hpccoll.report import calls
-from hpccoll.report.calls import NATIVE
 from hpccoll.report.colours import FLOOR_GREY, INK, assigned, colour, shape
 from hpccoll.report.naming import counted, file_names, namer, settings
 from hpccoll.report.wires import Wire
-from hpccoll.schedule.collectives import COLLECTIVES
+from hpccoll.schedule.collectives import COLLECTIVES, NATIVE
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.units import format_size
 

@@ -18,11 +18,20 @@ def grouped(gaps: Iterable[Missing]) -> Iterator[tuple[Missing, str]]:
         yield cases[0], cases[0].case if len(cases) == 1 else f"{len(cases)} cases"
 
 
+def _alike(gap: Missing) -> tuple[str, str]:
+    """Bring together what was skipped for one reason: cases of one reason need not be neighbours."""
+    return gap.job, gap.reason
+
+
 def outcome_lines(results: Results) -> Iterator[str]:
-    """Yield how much of what was planned is there, and why the rest is not; what failed before what was not run."""
-    missing = len(results.missing)
-    yield f"{results.planned - missing} of {results.planned} cases" + (f", {missing} missing" if missing else "")
-    reasons = list(grouped(sorted(results.missing, key=lambda gap: gap.status == "not run")))
+    """Yield how much of what was planned is there, and why the rest is not: what failed, was not run, was skipped."""
+    missing, skipped = len(results.missing), len(results.skipped)
+    counts = (f"{missing} missing" * bool(missing), f"{skipped} skipped on purpose" * bool(skipped))
+    yield ", ".join(filter(None, (f"{results.planned - missing} of {results.planned} cases", *counts)))
+    reasons = [
+        *grouped(sorted(results.missing, key=lambda gap: gap.status == "not run")),
+        *grouped(sorted(results.skipped, key=_alike)),
+    ]
     for gap, cases in reasons[:WHY]:
         yield f"  {gap.status} in {gap.job}: {cases}: {gap.reason}"
     if len(reasons) > WHY:
@@ -39,4 +48,7 @@ def status_lines(results: Results, directory: Path) -> Iterator[str]:
         yield from (f"  {scheduled.words}" for scheduled in results.scheduled if scheduled.job == job)
         if (log := directory / "logs" / f"{job}.log").exists():
             yield f"  what its ranks printed: {log}"
-        yield from (f"  {gap.status}: {cases}: {gap.reason}" for gap, cases in grouped(gaps))
+        skips = [gap for gap in results.skipped if gap.job == job]
+        yield from (
+            f"  {gap.status}: {cases}: {gap.reason}" for gap, cases in grouped([*gaps, *sorted(skips, key=_alike)])
+        )

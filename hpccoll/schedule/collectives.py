@@ -23,6 +23,9 @@ from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, Program
 from hpccoll.schedule.schedule import Schedule
 
+NATIVE = "native"
+"""The name of a library's own collective among the algorithms."""
+
 Contribution = tuple[int, int]
 Held: TypeAlias = Callable[["Promise", int, int], range]
 

@@ -134,6 +134,11 @@ minimum, maximum = np.minimum, np.maximum
 """The lesser and the greater of two indices, of ints or of arrays alike."""
 
 
+def doublings(p: int) -> int:
+    """Return how often one has to be doubled to be ``p`` at least: ceil(log2 p)."""
+    return (p - 1).bit_length()
+
+
 def live(step: Step) -> Step:
     """Return a step of one rank without its messages to and from nobody, whose parts mean nothing."""
     return Step(*(action for action in step.actions if isinstance(action, Copy) or action.peer != NONE))

@@ -27,6 +27,8 @@ def fabric(new_bed):
 FLOWS = """
 import json, socket, sys, threading, time
 from pathlib import Path
+
+pytestmark = pytest.mark.slurm
 place, size, flows = Path(sys.argv[1]), int(sys.argv[2]), [word.split(":") for word in sys.argv[3:]]
 
 def wait(word, end):

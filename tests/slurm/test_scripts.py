@@ -10,6 +10,8 @@ import pytest
 
 from hpccoll.store.results import read_results
 
+pytestmark = pytest.mark.slurm
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 SMALL = ("-a", "ring,native", "-b", "1K", "-e", "2K", "-n", 5, "-w", 1)  # 8 cases
