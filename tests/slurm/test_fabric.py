@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slurm
+
 WIRE = 12.5e6
 """Bytes per second of the wires and uplinks here: slow ones, so that the processors are not what limits them."""
 SOME = 2 << 20
@@ -27,8 +29,6 @@ def fabric(new_bed):
 FLOWS = """
 import json, socket, sys, threading, time
 from pathlib import Path
-
-pytestmark = pytest.mark.slurm
 place, size, flows = Path(sys.argv[1]), int(sys.argv[2]), [word.split(":") for word in sys.argv[3:]]
 
 def wait(word, end):

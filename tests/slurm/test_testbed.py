@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from commands import ENVIRONMENT
 
+pytestmark = pytest.mark.slurm
+
 ROOT = Path("/run/hpccoll-testbed")
 
 
@@ -40,8 +42,6 @@ RANK = """
 import os, socket, time
 from pathlib import Path
 from mpi4py import MPI
-
-pytestmark = pytest.mark.slurm
 world, size = MPI.COMM_WORLD, 1 << 20
 host, device = socket.gethostname(), Path("/sys/class/net/eth0")
 Path("/dev/shm", host).touch()
