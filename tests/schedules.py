@@ -36,7 +36,7 @@ from hpccoll.schedule import (
     then,
     within,
 )
-from hpccoll.schedule.collectives import check_parameters
+from hpccoll.schedule.promise import check_parameters
 from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.transports.operation import Operation
 

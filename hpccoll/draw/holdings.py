@@ -12,7 +12,7 @@ from string import ascii_lowercase
 from hpccoll.draw.story import Message, Story
 from hpccoll.draw.subject import Subject
 from hpccoll.errors import BadInputError
-from hpccoll.schedule.collectives import Contribution
+from hpccoll.schedule.promise import Contribution
 
 Cells = dict[tuple[str, int], frozenset[Contribution]]
 """What is folded in each unit, by (buffer, unit), of one rank."""

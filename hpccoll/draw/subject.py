@@ -24,7 +24,7 @@ from hpccoll.schedule import (
     out_of_place,
     prove,
 )
-from hpccoll.schedule.collectives import NATIVE, Contribution, parameter_words
+from hpccoll.schedule.promise import NATIVE, Contribution, parameter_words
 from hpccoll.units import parse_parameter
 
 MOST_WORKERS = 128

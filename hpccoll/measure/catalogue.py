@@ -18,7 +18,7 @@ from hpccoll.schedule import (
     collective,
     traffic,
 )
-from hpccoll.schedule.collectives import NATIVE, check_parameters
+from hpccoll.schedule.promise import NATIVE, check_parameters
 from hpccoll.units import format_size
 
 TRANSPORTS = ("mpi",)

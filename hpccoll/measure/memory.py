@@ -10,7 +10,7 @@ from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import own_parameters, promise_of
 from hpccoll.schedule import Algorithm, Copy, Layout, Send, collective
-from hpccoll.schedule.collectives import NATIVE
+from hpccoll.schedule.promise import NATIVE
 from hpccoll.schedule.words import live
 from hpccoll.units import format_size
 

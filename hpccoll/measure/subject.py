@@ -25,7 +25,7 @@ from hpccoll.schedule import (
     unequal_wire_bytes,
     wire_bytes,
 )
-from hpccoll.schedule.collectives import NATIVE
+from hpccoll.schedule.promise import NATIVE
 from hpccoll.transports.mpi import Mpi, default_channels, default_window
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi

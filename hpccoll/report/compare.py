@@ -11,7 +11,7 @@ from itertools import groupby
 
 from hpccoll.report.calls import own_params, pair
 from hpccoll.report.groups import Point, usable
-from hpccoll.schedule.collectives import NATIVE
+from hpccoll.schedule.promise import NATIVE
 
 
 def seconds(point: Point) -> float:

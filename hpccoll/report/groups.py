@@ -12,7 +12,8 @@ from hpccoll.report import calls
 from hpccoll.report.colours import FLOOR_GREY, INK, assigned, colour, shape
 from hpccoll.report.naming import counted, file_names, namer, settings
 from hpccoll.report.wires import Wire
-from hpccoll.schedule.collectives import COLLECTIVES, NATIVE
+from hpccoll.schedule.collectives import COLLECTIVES
+from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.units import format_size
 

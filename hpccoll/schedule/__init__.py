@@ -2,8 +2,6 @@
 
 from hpccoll.schedule.collectives import (
     COLLECTIVES,
-    Collective,
-    Promise,
     all_gather,
     all_reduce,
     all_to_all,
@@ -25,6 +23,7 @@ from hpccoll.schedule.groups import nested, on_power_of_two, within
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.placement import out_of_place
+from hpccoll.schedule.promise import Collective, Promise
 from hpccoll.schedule.prove import prove
 from hpccoll.schedule.reduction import DTYPES, REDUCTIONS, Reduction
 from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, at_least, power_of_two

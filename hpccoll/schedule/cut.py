@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule.collectives import Promise
+from hpccoll.schedule.promise import Promise
 from hpccoll.schedule.words import Part
 
 GRAIN = 128

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from operator import index
 
-from hpccoll.schedule.collectives import Promise
+from hpccoll.schedule.promise import Promise
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.words import Action, Copy, Index, Part, Range, Reduce, Send, Step, live
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule.collectives import Contribution, Promise
 from hpccoll.schedule.match import Messages, ScheduleError, match
+from hpccoll.schedule.promise import Contribution, Promise
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.words import Part
 

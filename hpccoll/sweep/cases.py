@@ -7,7 +7,7 @@ from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import algorithms_of, check_case, placements
 from hpccoll.schedule import COLLECTIVES, Collective, collective, traffic
-from hpccoll.schedule.collectives import NATIVE
+from hpccoll.schedule.promise import NATIVE
 from hpccoll.sweep.config import ALL, Sweep
 
 

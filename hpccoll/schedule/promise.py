@@ -1,0 +1,248 @@
+"""What a collective is, and what one call of it promises: who contributes what, and what every rank is to end with."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.errors import BadInputError
+from hpccoll.schedule import traffic
+from hpccoll.schedule.compose import relabel
+from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, Program
+from hpccoll.schedule.schedule import Schedule
+
+NATIVE = "native"
+"""The name of a library's own collective among the algorithms."""
+
+Contribution = tuple[int, int]
+Held: TypeAlias = Callable[["Promise", int, int], range]
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # a row is itself: calls of it are keys of caches
+class Collective:
+    """A row of the table, and the decorator that registers an algorithm for it.
+
+    Args:
+        name: the field's name.
+        units: ``free`` where any cut of the buffer will do, ``owned`` where unit i is the block of rank i.
+        source: the units that a rank contributes, from (promise, me, units).
+        target: the units of dst that are defined at a rank in the end.
+        result: the contributions folded in such a unit, from (promise, me, unit).
+        busbw: the factor on algbw from p (1 rank: 0); None where a bandwidth means nothing.
+        reduces: whether there is an op.
+        idempotent: whether a contribution may be folded twice (to have heard twice is to have heard).
+        token: whether S is given: one element, so that no message is empty.
+        whole: whether its message is one, which is never cut into channels.
+        rooted: whether a call names a root.
+        arguments: what else a call names, with defaults.
+        in_place: whether contribution and result can share a buffer.
+        out_of_place: whether they can have one each.
+        one_buffer: whether libraries have it in place only.
+    """
+
+    name: str
+    units: Literal["free", "owned"]
+    source: Held
+    target: Held
+    result: Callable[["Promise", int, int], set[Contribution]]
+    busbw: Callable[[int], float] | None
+    reduces: bool = False
+    idempotent: bool = False
+    token: bool = False
+    whole: bool = False
+    rooted: bool = False
+    arguments: Mapping[str, Parameter] = field(default_factory=dict)
+    in_place: bool = True
+    out_of_place: bool = True
+    one_buffer: bool = False
+    algorithms: dict[str, Algorithm] = field(default_factory=dict)
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        cost: Callable[[int], Cost] | None = None,
+        needs: Iterable[Need] = (),
+        floor: bool = False,
+        aggregates: bool = False,
+        pipelined: bool = False,
+    ) -> Callable[[Program], Algorithm]:
+        """Register the function below as algorithm ``name``, with what it declares of itself."""
+
+        def register(program: Program) -> Algorithm:
+            algorithm = Algorithm(name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined)
+            if self.algorithms.setdefault(name, algorithm) is not algorithm:
+                raise ValueError(f"{self.name} has an algorithm {name} already")
+            return algorithm
+
+        return register
+
+    @property
+    def has_op(self) -> bool:
+        """Whether a call names a reduction: where hearing twice is hearing, there is but one."""
+        return self.reduces and not self.idempotent
+
+    def algorithm(self, name: str) -> Algorithm:
+        """Return the algorithm of that name.
+
+        Raises:
+            BadInputError: where there is none.
+        """
+        if name not in self.algorithms:
+            raise BadInputError("algorithm", name, sorted(self.algorithms))
+        return self.algorithms[name]
+
+    def part(self, name: str) -> Algorithm:
+        """Return the algorithm of that name, to compose others of it.
+
+        Raises:
+            BadInputError: where there is none, or it does nothing.
+        """
+        if name not in self.parts:
+            raise BadInputError(f"{self.name} algorithm", name, sorted(self.parts))
+        return self.parts[name]
+
+    @property
+    def parts(self) -> dict[str, Algorithm]:
+        """The algorithms that others can be composed of, by name: those that do something."""
+        return {algorithm.name: algorithm for algorithm in self.algorithms.values() if not algorithm.floor}
+
+    def promise(self, p: int, root: int | None = None, **arguments: Parameter) -> "Promise":
+        """Return what a call on ``p`` workers promises.
+
+        Args:
+            p: workers.
+            root: of a rooted collective, 0 unless given.
+            arguments: those of this collective that differ from their defaults.
+
+        Raises:
+            BadInputError: for a root or an argument that this collective has not, or that does not fit p.
+        """
+        if root is not None and not self.rooted:
+            raise BadInputError("root", root, f"{self.name} has no root")
+        root = root or 0
+        if not 0 <= root < p:
+            raise BadInputError("root", root, f"a rank from 0 to {p - 1}")
+        for name in arguments:
+            if name not in self.arguments:
+                raise BadInputError(f"argument of {self.name}", name, self.arguments or "it has none")
+        values = {**self.arguments, **arguments}
+        peer = values.get("peer")
+        if peer is not None and (p < 2 or not isinstance(peer, int) or not -p <= peer < p or peer % p == root):
+            last = " (unless given, it is the last one)" if "peer" not in arguments else ""
+            raise BadInputError("peer", peer, f"another rank of {p} than the root, {root}{last}")
+        pattern = str(values["traffic"]) if "traffic" in values else None
+        if pattern is not None:
+            traffic.blocks(pattern, p, 1)
+        return Promise(self, p, root, None if peer is None else int(peer) % p, pattern)
+
+    def elements(self, nbytes: int, itemsize: int, p: int) -> int:
+        """Return the elements of the whole buffer (free) or of one block (owned) for a size S of ``nbytes``."""
+        if self.token:
+            return 1
+        return nbytes // itemsize // self.blocks(p)
+
+    def blocks(self, p: int) -> int:
+        """Return how many times S holds what ``elements`` returns."""
+        return 1 if self.units == "free" else p
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One call of a collective: who contributes what, and what every rank is to end with.
+
+    Args:
+        collective: its row of the table.
+        p: workers.
+        root: the root, or the first of two ranks that exchange messages.
+        peer: the second of them.
+        traffic: how unequal the blocks are, None where they are equal.
+    """
+
+    collective: Collective
+    p: int
+    root: int = 0
+    peer: int | None = None
+    traffic: str | None = None
+
+    def source(self, me: int, units: int) -> range:
+        """Return which of the ``units`` rank ``me`` contributes."""
+        return self.collective.source(self, me, units) if me < self.p else range(0)
+
+    def target(self, me: int, units: int) -> range:
+        """Return which of the ``units`` of dst are defined at rank ``me`` in the end."""
+        return self.collective.target(self, me, units) if me < self.p else range(0)
+
+    def result(self, me: int, unit: int) -> set[Contribution]:
+        """Return the contributions that are folded in a unit of ``target``."""
+        return self.collective.result(self, me, unit)
+
+    def blocks(self, count: int) -> NDArray[np.int64] | None:
+        """Return the elements [from, to] of unequal blocks, ``count`` on average; None where all have ``count``."""
+        return None if self.traffic is None else traffic.blocks(self.traffic, self.p, count)
+
+    def bytes(self, count: int, itemsize: int) -> int:
+        """Return S for ``count`` elements of the whole buffer, or of a block."""
+        unequal = self.blocks(count)
+        if unequal is not None:
+            return int(unequal.sum()) * itemsize // self.p
+        return count * self.collective.blocks(self.p) * itemsize
+
+    def slices(self, algorithm: Algorithm, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
+        """Return the schedules of an algorithm, one for each slice of the buffer, for the root of this call.
+
+        Algorithms know root 0 and, between two, peer 1: other ranks play those roles.
+
+        Raises:
+            BadInputError: for a parameter that the algorithm has not, or a layout that it cannot run on.
+        """
+        check_parameters(algorithm, parameters)
+        made = algorithm.slices(layout, **parameters)
+        if self.peer is None:
+            first = [(role + self.root) % self.p for role in range(self.p)]
+        else:
+            first = [self.root, self.peer, *(me for me in range(self.p) if me not in (self.root, self.peer))]
+        actual = [*first, *range(self.p, layout.ranks)]
+        if actual == list(range(layout.ranks)):
+            return made
+        units = first if self.collective.units == "owned" else None
+        return tuple(relabel(schedule, actual, units) for schedule in made)
+
+
+def parameter_words(algorithm: Algorithm) -> dict[str, str]:
+    """Return the values that each parameter of an algorithm can have, in words: ``1 to 3``, ``ring, bruck``."""
+    return {
+        name: f"{values[0]} to {values[-1]}" if isinstance(values, range) else ", ".join(values)
+        for name in algorithm.parameters
+        for values in _values(algorithm, name)
+    }
+
+
+def _values(algorithm: Algorithm, parameter: str) -> Iterator[range | list[str]]:
+    """Yield the values of a parameter, if its text annotates them.
+
+    It does as ``Annotated[int, range(1, 4)]``, or with the collective of whose algorithms one is named.
+    """
+    annotation = inspect.signature(algorithm.program).parameters[parameter].annotation
+    for valid in get_args(annotation)[1:]:  # of Annotated
+        yield sorted(valid.parts) if isinstance(valid, Collective) else valid
+
+
+def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) -> None:
+    """See that the parameters of an algorithm are its own, with values that its text allows.
+
+    Raises:
+        BadInputError: names the parameter, the value and those that would do.
+    """
+    for parameter, value in parameters.items():
+        if parameter not in algorithm.parameters:
+            choices = algorithm.parameters or "it has none of its own; channels and window belong to runs"
+            raise BadInputError(f"parameter of {algorithm.name}", parameter, choices)
+        for values in _values(algorithm, parameter):
+            said = f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range) else values
+            if value not in values:
+                raise BadInputError(f"parameter {parameter} of {algorithm.name}", value, said)
