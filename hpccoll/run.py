@@ -194,7 +194,20 @@ def main(argv: Sequence[str]) -> int:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
         elif not _connected():
             time.sleep(FIRST_WORD_S)
-        return 2
+        return _end_in_turn() if _connected() else 2
+
+
+LAST_END_S = 0.3
+"""How long rank 0 leaves the others to end: srun kills who is left when one ends badly, and has a code for that."""
+
+
+def _end_in_turn() -> int:
+    """Part from the other ranks, which is done together, and return this one's exit code: rank 0 speaks for all."""
+    sys.modules["mpi4py.MPI"].Finalize()
+    if _rank():
+        return 0
+    time.sleep(LAST_END_S)
+    return 2
 
 
 def _connected() -> bool:
