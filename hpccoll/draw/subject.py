@@ -84,10 +84,15 @@ class Subject:
         words = parameter_words(found) if found else {}
         return [f"{name}={found.parameters[name]} ({values})" for name, values in words.items()] if found else []
 
-    def fault(self) -> str | None:
-        """Return why the schedule does not keep the promise of its collective, or None where it does."""
+    @property
+    def floor(self) -> bool:
+        """Whether it is an empty schedule, which promises nothing."""
         found = self.collective.algorithms.get(self.name)
-        if found and found.floor:
+        return found is not None and found.floor
+
+    def fault(self) -> str | None:
+        """Return why the schedule does not keep the promise of its collective; None where it does, or is a floor."""
+        if self.floor:
             return None
         in_place = self.collective.in_place
         placed = self.slices if in_place else [out_of_place(self.promise, schedule) for schedule in self.slices]

@@ -33,7 +33,10 @@ def _lines(subject: Subject, unit: int | None) -> Iterator[str]:
     yield f"{units} in one slice" if len(slices) == 1 else f"{units} in each of {len(slices)} slices"
     fault = subject.fault()
     name = subject.collective.name
-    yield f"WRONG, {name} promises something else: {fault}" if fault else f"proven: it does what {name} promises"
+    if subject.floor:
+        yield f"a floor: it does nothing, and not what {name} promises"
+    else:
+        yield f"WRONG, {name} promises something else: {fault}" if fault else f"proven: it does what {name} promises"
     if subject.parameters:
         yield from wrap("parameters: " + "; ".join(subject.parameters), WIDTH, subsequent_indent="  ")
     if subject.namesakes:

@@ -153,16 +153,14 @@ def unmet(case: Case, layout: Layout) -> str | None:
     if family.elements(case.bytes, np.dtype(case.dtype).itemsize, layout.workers) < 1:
         return f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
     try:
-        promise = promise_of(case, layout.workers)
+        promise_of(case, layout.workers)
     except BadInputError as error:
         return str(error)
     if case.algorithm == NATIVE:
         return None
     algorithm, own = family.algorithm(case.algorithm), own_parameters(case)
-    if reason := algorithm.unmet(layout, **own):
-        return reason
-    promise.slices(algorithm, layout, **own)
-    return None
+    check_parameters(algorithm, own)
+    return algorithm.unmet(layout, **own)
 
 
 def listing() -> dict[str, Any]:

@@ -61,6 +61,7 @@ def test_it_says_that_the_schedule_is_proven_or_why_it_is_wrong(monkeypatch):
     assert (
         inside("show", "ping_pong", "-p", 3).code == inside("show", "pairwise", "-c", "all_to_all_v", "-p", 3).code == 0
     )
+    assert "\na floor: it does nothing, and not what all_reduce promises\n" in inside("show", "null", "-p", 2).out
     lazy = replace(all_reduce.algorithm("ring"), name="lazy", program=null.program)
     monkeypatch.setitem(all_reduce.algorithms, "lazy", lazy)
     said = inside("show", "lazy", "-p", 2)
