@@ -147,7 +147,7 @@ BAD = {
     "a seed in words": (["--seed", "x"], ["--seed", "'x'"]),
     "a root where there is none": ([*SMALL, "-r", "0"], ["root", "0", "all_reduce has no root"]),
     "a parameter without a value": (["--param", "channels"], ["--param", "'channels'", "channels=4"]),
-    "unknown parameter": ([*SMALL, "--param", "chanels=2"], ["parameter", "'chanels'", "channels, window"]),
+    "unknown parameter": ([*SMALL, "--param", "chanels=2"], ["parameter", "'chanels'", "channels, segment, window"]),
     "an unknown argument": (
         ["-c", "send_recv", "--param", "pear=1"],
         ["parameter", "'pear'", "choose from peer"],
@@ -156,7 +156,10 @@ BAD = {
         ["-c", "all_to_all_v", "--param", "traffic=rush"],
         ["traffic", "'rush'", "uniform, zipf, random", "*.csv"],
     ),
-    "a parameter of another algorithm": ([*SMALL, "--param", "radix=2"], ["parameter", "'radix'", "channels, window"]),
+    "a parameter of another algorithm": (
+        [*SMALL, "--param", "radix=2"],
+        ["parameter", "'radix'", "channels, segment, window"],
+    ),
     "a root in words": (["-c", "broadcast", "-r", "last"], ["-r", "'last'", "from 0 up"]),
     "a negative root": (["-c", "broadcast", "-r", "-1"], ["-r"]),
     "nothing but aggregators": ([*SMALL, "--aggregators", "1"], ["--aggregators", "1", "at most 0"]),

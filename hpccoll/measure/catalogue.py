@@ -19,13 +19,14 @@ from hpccoll.schedule import (
     traffic,
 )
 from hpccoll.schedule.promise import NATIVE, check_parameters
-from hpccoll.units import format_size
+from hpccoll.units import format_size, parse_size
 
 TRANSPORTS = ("mpi",)
 DEVICES = ("cpu",)
 
-PLAN_PARAMETERS = ("channels", "window")
-"""Parameters of every scheduled case: the pieces that advance independently, and how many of them at once."""
+PLAN_PARAMETERS = ("channels", "window", "segment")
+"""Parameters of every scheduled case: the pieces that advance independently, how many of them at once, and, instead of
+how many pieces, how large one is at most: of a unit, or, in a pipeline, of all that it moves."""
 
 
 def check_case(case: Case) -> None:
@@ -65,6 +66,10 @@ def _check_call(case: Case) -> None:
 
 
 def _check_parameters(case: Case) -> None:
+    if "segment" in case.params and "channels" in case.params:
+        raise BadInputError(
+            "parameter segment", case.params["segment"], "one of the two: channels follow from the segment"
+        )
     for name, value in case.params.items():
         known = known_parameters(case.collective, case.algorithm)
         if name not in known:
@@ -110,8 +115,20 @@ def shared(
     values = {**collective(name).arguments, **parameters}
     if "traffic" in values:
         values["traffic"] = traffic.named(str(values["traffic"]))
+    values = exact(values)
     for algorithm, names in known.items():
         yield algorithm, {own: value for own, value in values.items() if own in names}
+
+
+def exact(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Return parameters as cases have them: a size such as 128K is its bytes.
+
+    Raises:
+        BadInputError: for a segment that is no size.
+    """
+    if "segment" not in parameters:
+        return dict(parameters)
+    return {**parameters, "segment": parse_size(parameters["segment"], "parameter segment")}
 
 
 def placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[bool]:

@@ -20,13 +20,14 @@ from hpccoll.schedule import (
     Cut,
     Layout,
     Promise,
+    Schedule,
     collective,
     crossings,
     unequal_wire_bytes,
     wire_bytes,
 )
 from hpccoll.schedule.promise import NATIVE
-from hpccoll.transports.mpi import Mpi, default_channels, default_window
+from hpccoll.transports.mpi import Mpi, default_channels, default_window, segmented
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
 
@@ -64,12 +65,13 @@ class CaseSubject:
         self.bytes = promise.bytes(elements, dtype.itemsize)
         # To hear twice that a rank has come must not matter, whatever op a barrier is asked with.
         reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
-        self.params = self._parameters()
         self.own = own = {} if self.algorithm is None else own_parameters(case)
+        schedules = promise.slices(self.algorithm, layout, **own) if self.algorithm else ()
+        self.params = self._parameters(schedules)
         self.operation = Operation(
             promise=promise,
             layout=layout,
-            schedules=promise.slices(self.algorithm, layout, **own) if self.algorithm else (),
+            schedules=schedules,
             count=elements,
             dtype=dtype,
             reduction=reduction,
@@ -97,11 +99,16 @@ class CaseSubject:
             self.plan.close,
         )
 
-    def _parameters(self) -> Mapping[str, Parameter]:
+    def _parameters(self, schedules: tuple[Schedule, ...]) -> Mapping[str, Parameter]:
         """Return all parameters with their values, defaults included."""
         if self.algorithm is None or self.floor:
             return dict(self.case.params)
-        default = default_channels(self.bytes, self.layout, pipelined=self.algorithm.pipelined)
+        segment, pipelined = self.case.params.get("segment"), self.algorithm.pipelined
+        default = (
+            segmented(self.bytes, schedules, int(segment), pipelined=pipelined)
+            if segment
+            else default_channels(self.bytes, self.layout, pipelined=pipelined)
+        )
         channels = int(self.case.params.get("channels", 1 if self.family.whole else default))
         window = min(channels, default_window(pipelined=self.algorithm.pipelined))
         return {"channels": channels, "window": window, **self.algorithm.parameters, **self.case.params}

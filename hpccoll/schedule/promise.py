@@ -240,7 +240,7 @@ def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) 
     """
     for parameter, value in parameters.items():
         if parameter not in algorithm.parameters:
-            choices = algorithm.parameters or "it has none of its own; channels and window belong to runs"
+            choices = algorithm.parameters or "it has none of its own; channels, window and segment belong to runs"
             raise BadInputError(f"parameter of {algorithm.name}", parameter, choices)
         for values in _values(algorithm, parameter):
             said = f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range) else values

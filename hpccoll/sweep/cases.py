@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import algorithms_of, check_case, placements
+from hpccoll.measure.catalogue import algorithms_of, check_case, exact, placements
 from hpccoll.schedule import COLLECTIVES, Collective, collective, traffic
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.sweep.config import ALL, Sweep
@@ -69,5 +69,6 @@ def _calls(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[int | Non
 
 def _params(sweep: Sweep, algorithm: str) -> Iterator[dict[str, Parameter]]:
     choices = sweep.params.get(algorithm, {})
-    for values in product(*choices.values()):
-        yield dict(zip(choices, values, strict=True))
+    asked = (exact(dict(zip(choices, values, strict=True))) for values in product(*choices.values()))
+    once = {tuple(params.items()): params for params in asked}  # 64K and 65536 are one segment
+    yield from once.values()

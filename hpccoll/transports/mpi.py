@@ -8,12 +8,13 @@ messages come, so that one folds while another transfers.
 import hashlib
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import Layout
+from hpccoll.schedule import Layout, Schedule
 from hpccoll.transports.mpi_compile import LANES, CompiledStep, Compiler
 from hpccoll.transports.operation import Array, Operation, Plan, PlanMismatchError, aligned_empty
 
@@ -47,6 +48,12 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) ->
     unit = nbytes // layout.workers
     between = min(WIRE_CHANNELS, unit // WIRE_UNIT) if layout.nodes > 1 else 1
     return max(1, min(64, unit // LANE_UNIT), between)
+
+
+def segmented(nbytes: int, schedules: Sequence[Schedule], segment: int, *, pipelined: bool = False) -> int:
+    """Return the channels in which no piece is larger than ``segment`` bytes: of a unit, in a pipeline of a slice."""
+    pieces = len(schedules) * (1 if pipelined else schedules[0].units)
+    return max(1, -(-nbytes // (pieces * segment)))
 
 
 def default_window(*, pipelined: bool = False) -> int:

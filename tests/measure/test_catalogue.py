@@ -47,7 +47,7 @@ def test_the_library_takes_the_arguments_of_a_call_and_nothing_of_a_schedule(nam
     assert known_parameters(name, NATIVE) == (*family.arguments,)
     for algorithm in algorithms_of(name)[:-1]:
         own = {*family.algorithm(algorithm).parameters}
-        plan = () if family.whole else ("channels", "window")
+        plan = () if family.whole else ("channels", "window", "segment")
         assert {*known_parameters(name, algorithm)} == {*family.arguments, *plan, *own}
 
 
@@ -59,8 +59,15 @@ def test_an_algorithm_that_there_is_not_is_told_all_that_there_are():
 def test_parameters_go_to_the_algorithms_that_know_them():
     asked = dict(shared("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2}))
     assert asked == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
-    with pytest.raises(BadInputError, match="parameter: 'radix' is not valid: choose from channels, window"):
+    with pytest.raises(BadInputError, match="parameter: 'radix' is not valid: choose from channels, segment, window"):
         dict(shared("all_reduce", ["ring", NATIVE], {"radix": 2}))
+
+
+def test_a_segment_is_a_size_in_bytes_or_in_words():
+    asked = dict(shared("all_reduce", ["ring", NATIVE], {"segment": "128K"}))
+    assert asked == {"ring": {"segment": 131072}, NATIVE: {}}
+    with pytest.raises(BadInputError, match="parameter segment: 'short' is not valid: a number of bytes such as"):
+        dict(shared("all_reduce", ["ring"], {"segment": "short"}))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +104,8 @@ def test_a_call_that_fits_runs_from_any_root_or_needs_what_the_algorithm_says(na
         (case(params={"chanels": 2}), "parameter of ring: 'chanels' is not valid: choose from channels, window"),
         (case(params={"channels": 0}), "parameter channels: 0 is not valid"),
         (case(params={"channels": "many"}), "parameter channels: 'many' is not valid"),
+        (case(params={"segment": 0}), "parameter segment: 0 is not valid"),
+        (case(params={"segment": 64, "channels": 2}), "parameter segment: 64 is not valid: one of the two"),
         (case(algorithm=NATIVE, params={"channels": 2}), "parameter of native: 'channels' is not valid"),
         (case(params={"traffic": "zipf"}), "parameter of ring: 'traffic' is not valid"),
         (case(root=0), "root: 0 is not valid: none: all_reduce has no root"),

@@ -46,6 +46,23 @@ def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "algorithm", "segment", "channels"),
+    [
+        ("all_reduce", "ring", 1 << 20, 1),  # a unit is a quarter
+        ("all_reduce", "ring", 100 << 10, 3),
+        ("all_reduce", "ring", 64 << 10, 4),
+        ("all_reduce", "double_binary_tree", 64 << 10, 8),  # each of two trees moves a half
+        ("all_gather", "ring", 64 << 10, 4),
+    ],
+)
+def test_no_piece_is_larger_than_the_segment_that_is_asked(subject, name, algorithm, segment, channels):
+    asked = case(name, algorithm, bytes=1 << 20, params={"segment": segment})
+    made = subject.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), asked)
+    assert made.params["channels"] == made.operation.channels == channels
+    assert made.params["segment"] == segment
+
+
 @pytest.mark.parametrize(("name", "algorithm"), [("all_reduce", "ring"), ("all_to_all_v", "pairwise")])
 def test_what_a_case_sends_is_counted_once(subject, monkeypatch, name, algorithm):
     counted = []

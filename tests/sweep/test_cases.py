@@ -80,3 +80,8 @@ def test_parameters_are_of_the_algorithm_in_whichever_collective():
         collectives=["all_reduce", "broadcast"], algorithms=["ring", "chain"], params={"chain": {"channels": [1, 4]}}
     )
     assert [dict(case.params) for case in found if not case.in_place] == [{}, {"channels": 1}, {"channels": 4}]
+
+
+def test_a_segment_that_is_named_twice_is_tried_once():
+    found = swept(algorithms=["ring"], params={"ring": {"segment": ["64K", 65536, "1M"]}}, in_place=[False])
+    assert [dict(case.params) for case in found] == [{"segment": 65536}, {"segment": 1 << 20}]
