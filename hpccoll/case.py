@@ -95,11 +95,14 @@ class Shape:
         nodes: that the ranks are spread over.
         ranks: the workers.
         aggregators: ranks that come after them and only aggregate: ``1x4+1``.
+        apart: whether each of those has a host of its own, beside the nodes; that is how a shape is launched, and two
+            that differ in it alone are equal.
     """
 
     nodes: int
     ranks: int
     aggregators: int = 0
+    apart: bool = field(default=False, compare=False)
 
     @property
     def processes(self) -> int:
@@ -107,9 +110,14 @@ class Shape:
         return self.ranks + self.aggregators
 
     @property
+    def hosts(self) -> int:
+        """What it is launched on: the nodes, and the hosts of aggregators that are apart."""
+        return self.nodes + self.aggregators * self.apart
+
+    @property
     def ranks_per_node(self) -> int:
-        """The most processes on a node."""
-        return -(-self.processes // self.nodes)
+        """The most processes on a node, aggregators that are apart left out."""
+        return -(-(self.ranks if self.apart else self.processes) // self.nodes)
 
     def __str__(self) -> str:
         even = self.ranks % self.nodes == 0
@@ -120,7 +128,7 @@ class Shape:
     def words(self) -> str:
         ranks, nodes = (f"{n} {word}{'s' * (n > 1)}" for n, word in ((self.ranks, "rank"), (self.nodes, "node")))
         beside = f" and {self.aggregators} aggregator{'s' * (self.aggregators > 1)}" if self.aggregators else ""
-        return f"{ranks}{beside} on {nodes}"
+        return f"{ranks} on {nodes}{beside} apart" if self.apart else f"{ranks}{beside} on {nodes}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +143,7 @@ class Job:
     ranks: int
     nodes: int = 1
     aggregators: int = 0  # ranks beside the workers, which come after them
+    apart: bool = False  # whether each of those has a host of its own
     variant: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)  # variables of the variant
     seed: int = 1
@@ -143,12 +152,12 @@ class Job:
 
     def shape(self, case: Case) -> Shape:
         """Return what ``case`` runs on."""
-        return Shape(case.nodes or self.nodes, case.ranks or self.ranks, self.aggregators)
+        return Shape(case.nodes or self.nodes, case.ranks or self.ranks, self.aggregators, self.apart)
 
     @property
     def largest(self) -> Shape:
         """What its allocation has room for."""
-        return Shape(self.nodes, self.ranks, self.aggregators)
+        return Shape(self.nodes, self.ranks, self.aggregators, self.apart)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -198,13 +207,14 @@ class Launcher:
     """How the ranks of a job are started.
 
     Args:
-        command: the launcher and its options, with ``{nodes}``, ``{ranks}``, ``{ranks_per_node}`` and ``{hosts}`` where
-            a launch puts its shape and its hosts.
+        command: the launcher and its options, with ``{nodes}``, ``{ranks}``, ``{ranks_per_node}``, ``{hosts}`` and
+            ``{order}`` where a launch puts its shape, its hosts, and how ranks are dealt out to them.
         program: what each rank executes, inside a container where there is one.
         setup: lines of shell that come first, such as ``module load openmpi``.
         slurm: whether it runs inside a Slurm job.
         patience_s: seconds that two ranks have to find each other; those of an MPI that speaks another PMI may never.
         slurm_conf: where Slurm's configuration is, if its commands have to be told; Snakemake keeps it from jobs.
+        aggregator: the feature by which Slurm knows the hosts of aggregators, where there are some.
     """
 
     command: str
@@ -213,11 +223,20 @@ class Launcher:
     slurm: bool = False
     patience_s: float = 60.0
     slurm_conf: str | None = None
+    aggregator: str | None = None
 
     def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
-        """Return the command line that starts ``shape``, up to the arguments of the program."""
-        numbers = {"nodes": shape.nodes, "ranks": shape.processes, "ranks_per_node": shape.ranks_per_node}
-        return f"{self.command.format(**numbers, hosts=','.join(hosts) or '...')} {self.program}"
+        """Return the command line that starts ``shape``, up to the arguments of the program.
+
+        Slurm sorts the hosts of a step by name, wherever aggregators come in that. Where those are apart, the ranks
+        go to the hosts in the order given, and each host is named as often as it has ranks.
+        """
+        each = shape.ranks_per_node
+        order = "--distribution=arbitrary" if shape.apart else f"--ntasks-per-node={each} --distribution=block"
+        if shape.apart:
+            hosts = [*(host for host in hosts[: shape.nodes] for _ in range(each)), *hosts[shape.nodes :]]
+        numbers = {"nodes": shape.hosts, "ranks": shape.processes, "ranks_per_node": each}
+        return f"{self.command.format(**numbers, hosts=','.join(hosts) or '...', order=order)} {self.program}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     add("--timeout", default="120", help="seconds without progress until a rank is stuck [120]")
     add("--seed", default="1", help="of the order of the cases [1]")
     add("--job", type=Path, help="run a job that 'hpccoll plan' wrote, instead of all the above")
-    add("--shape", metavar="NxK", help="fail unless there are N nodes with K ranks on each [whatever there is]")
+    add("--shape", metavar="NxK[+A]", help="fail unless K ranks work on each of N nodes [whatever there is]")
     add("--hosts", metavar="A,B", help="with --shape: fail unless the nodes are these")
     add("--exit-zero", action="store_true", help="exit with 0 although a result is wrong or missing: the file says it")
     add("--check", action="store_true", help="only see that the ranks know of each other and are where they should be")
@@ -78,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     return parse
 
 
-def job_of(arguments: argparse.Namespace, shape: Shape) -> Job:
+def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     """Return the job that the command line describes, for ranks that are there already.
 
     Raises:
@@ -94,19 +95,19 @@ def job_of(arguments: argparse.Namespace, shape: Shape) -> Job:
     op = arguments.op if family.has_op else None
     root = _whole("-r", arguments.root or "0", 0) if family.rooted or arguments.root else None
     aggregators = _whole("--aggregators", arguments.aggregators, 0)
-    if aggregators >= shape.ranks:
-        raise BadInputError("--aggregators", aggregators, f"at most {shape.ranks - 1}: at least one rank works")
+    if aggregators >= there.ranks:
+        raise BadInputError("--aggregators", aggregators, f"at most {there.ranks - 1}: at least one rank works")
     asked = arguments.algorithms
     if asked is None:
         asked = DEFAULT if arguments.collective == "all_reduce" else ALL
     algorithms = algorithms_of(family.name) if asked == ALL else asked.split(",")
     if arguments.in_place and not family.in_place:
         raise BadInputError("--in-place", family.name, "left out: its contribution and its result have a buffer each")
-    workers = shape.ranks - aggregators
+    layout = replace(there, aggregators=aggregators)
     cases = (
         Case(
             collective=arguments.collective, algorithm=algorithm, transport=arguments.transport, dtype=arguments.dtype,
-            op=op, bytes=size, in_place=in_place, root=root, params=_numbered(params, workers),
+            op=op, bytes=size, in_place=in_place, root=root, params=_numbered(params, layout.workers),
         )
         for algorithm, params in shared(family.name, algorithms, dict(map(parse_parameter, arguments.param)))
         for size in sizes
@@ -114,7 +115,7 @@ def job_of(arguments: argparse.Namespace, shape: Shape) -> Job:
     )  # fmt: skip
     once = {case.id: case for case in cases}
     return Job(
-        name="run", ranks=workers, nodes=shape.nodes, aggregators=aggregators,
+        name="run", ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
         seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), cases=tuple(once.values()),
     )  # fmt: skip
 
@@ -275,7 +276,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         if arguments.check:
             return _checked(ranks)
         # Rank 0 alone reads the job: a complaint is then every rank's, and the file may lie on its node alone.
-        job = ranks.at_root(lambda: job_of(arguments, Shape(ranks.nodes, comm.size)))
+        job = ranks.at_root(lambda: job_of(arguments, ranks.layout(0)))
         if not arguments.job:
             _check_room(comm, job, ranks.layout(job.aggregators))
         program = Program(ranks, job, arguments.out, table.show, lambda: told.signal)

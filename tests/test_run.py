@@ -10,12 +10,12 @@ from commands import inside, outside
 from hpccoll.case import Effort, Job, Shape
 from hpccoll.measure.catalogue import NATIVE, algorithms_of, check_case, placements
 from hpccoll.run import _shape, job_of, parser
-from hpccoll.schedule import COLLECTIVES
+from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.store.results import read_results
 
 
 def job(*arguments, ranks=2, nodes=1):
-    return job_of(parser().parse_args(arguments), Shape(nodes, ranks))
+    return job_of(parser().parse_args(arguments), Layout.of(ranks, ranks // nodes))
 
 
 def one_size(*arguments, **more):
@@ -86,6 +86,7 @@ def test_a_barrier_has_one_size():
 def test_aggregators_are_the_last_of_the_ranks():
     with_one = job("--aggregators", "1", ranks=4)
     assert (with_one.ranks, with_one.aggregators, with_one.shapes) == (3, 1, (Shape(1, 3, 1),))
+    assert job("--aggregators", "1", ranks=4, nodes=4).shapes == (Shape(3, 3, 1),)  # its host is no node of theirs
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,13 @@ def test_a_shape_says_nodes_ranks_on_each_and_aggregators(text, shape, words):
     assert (str(shape), shape.words) == (text, words)
     assert shape.processes == shape.ranks + shape.aggregators
     assert shape.ranks_per_node * shape.nodes == shape.processes
+
+
+def test_aggregators_that_are_apart_have_hosts_of_their_own():
+    apart = Shape(2, 6, 3, apart=True)
+    assert (apart.hosts, apart.processes, apart.ranks_per_node) == (5, 9, 3)
+    assert apart.words == "6 ranks on 2 nodes and 3 aggregators apart"
+    assert apart == Shape(2, 6, 3) == _shape("2x3+3")
 
 
 def test_a_number_of_iterations_is_exact_and_a_time_is_not():

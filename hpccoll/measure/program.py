@@ -91,7 +91,8 @@ class Program:
             BadInputError: on all ranks, where the job cannot be run as it is asked; nothing is lost.
         """
         _check_cases(self.job)
-        shape = Shape(self.ranks.nodes, self.comm.size - self.job.aggregators, self.job.aggregators)
+        layout = self.ranks.layout(self.job.aggregators)
+        shape = Shape(layout.nodes, layout.workers, self.job.aggregators)
         if shape not in self.job.shapes:
             planned = " or ".join(shape.words for shape in self.job.shapes)
             raise BadInputError("launch", shape.words, f"what job {self.job.name} is for: {planned}")

@@ -93,16 +93,18 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
 
     Args:
         ranks: as they are.
-        shape: nodes, and the processes spread evenly over them.
-        hosts: the names of the nodes, where particular ones were asked for.
+        shape: nodes, and the workers, the first ranks, spread evenly over them.
+        hosts: the names of the nodes, where particular ones were asked for, aggregators' among them.
 
     Raises:
         BadInputError: on all ranks, with what was asked and what is there.
     """
     names = [name for name, _ in ranks.crowds]
-    even = set(ranks.crowds.values()) == {shape.ranks_per_node}
-    if len(names) == shape.nodes and even and (not hosts or sorted(hosts) == sorted(names)):
-        return
-    there = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.crowds.items())
-    asked = f"{shape.words}, {shape.ranks_per_node} on each" + (f" of {', '.join(hosts)}" if hosts else "")
-    raise BadInputError("launch", f"{ranks.comm.size} ranks: {there}", f"asked for were {asked}")
+    each = shape.ranks // shape.nodes
+    if ranks.comm.size == shape.processes:
+        there = ranks.layout(shape.aggregators)
+        if (there.nodes, there.ranks_per_node) == (shape.nodes, each) and (not hosts or sorted(hosts) == sorted(names)):
+            return
+    seen = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.crowds.items())
+    asked = f"{shape.words}, {each} on each" + (f" of {', '.join(hosts)}" if hosts else "")
+    raise BadInputError("launch", f"{ranks.comm.size} ranks: {seen}", f"asked for were {asked}")

@@ -78,7 +78,8 @@ class Table:
         print(f"# job {job.name}, attempt {attempt.number}: {cases} cases in shuffled order (seed {job.seed})")
         if attempt.ranks == 1:
             print("# 1 rank exchanges nothing: start more with mpiexec -n 2 hpccoll run ...")
-        shape = Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators)
+        apart = len({place.node for place in attempt.places}) > attempt.nodes
+        shape = Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, apart)
         print(f"# {shape.words}{crowd}: {attempt.machine}")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")

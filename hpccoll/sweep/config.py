@@ -122,7 +122,7 @@ class Sweep(Section):
         ["zipf"], description="unequal blocks of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights"
     )
     aggregators: int = Field(
-        0, ge=0, description="ranks beside the workers that only aggregate, for sharp_emulated; goes with 'ranks'"
+        0, ge=0, description="ranks beside the workers that only aggregate; with 'nodes', each on a host of its own"
     )
     params: dict[str, dict[str, OneOrMore[Parameter]]] = Field(
         {}, description="parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
@@ -145,8 +145,6 @@ class Sweep(Section):
             raise BadInputError("ranks", self.ranks, "either 'ranks' (on one node) or 'nodes', and one of them")
         if self.ranks is not None and "ranks_per_node" in self.model_fields_set:
             raise BadInputError("ranks_per_node", self.ranks_per_node, "a key that goes with 'nodes', not with 'ranks'")
-        if self.nodes is not None and self.aggregators:
-            raise BadInputError("aggregators", self.aggregators, "a key that goes with 'ranks', not with 'nodes'")
         return self
 
     @model_validator(mode="after")
@@ -165,7 +163,16 @@ class Sweep(Section):
         """Return what is launched, the smallest first."""
         if self.nodes is None:
             return sorted(Shape(1, ranks, self.aggregators) for ranks in self.ranks or ())
-        return sorted(Shape(nodes, nodes * k) for nodes in self.nodes for k in self.ranks_per_node)
+        return sorted(
+            Shape(nodes, nodes * each, self.aggregators, self.apart)
+            for nodes in self.nodes
+            for each in self.ranks_per_node
+        )
+
+    @property
+    def apart(self) -> bool:
+        """Whether aggregators have hosts of their own."""
+        return self.nodes is not None and self.aggregators > 0
 
     @property
     def nested(self) -> bool:

@@ -39,7 +39,8 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
         hosts = slurm.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
-        start = Start(plan.launcher, job, hosts)
+        helpers = slurm.having(plan.launcher.aggregator, hosts) if job.apart and plan.launcher.aggregator else ()
+        start = Start(plan.launcher, job, [host for host in hosts if host not in helpers], helpers)
         if left and plan.launcher.slurm and job.ranks > 1:
             start.check()
         for shape in left:
@@ -102,6 +103,7 @@ class Start:
     launcher: Launcher
     job: Job
     hosts: Sequence[str]  # none where the launcher knows them
+    helpers: Sequence[str] = ()  # those of aggregators that are apart
 
     def check(self) -> None:
         """See that two ranks, on two nodes where there are, know of each other.
@@ -126,7 +128,7 @@ class Start:
         return _run(self._command(line))
 
     def _line(self, shape: Shape, *arguments: str) -> str:
-        hosts = self.hosts[: shape.nodes]
+        hosts = [*self.hosts[: shape.nodes], *self.helpers[: shape.aggregators]]
         asked = ["--shape", str(shape), *(["--hosts", ",".join(hosts)] if hosts else [])]
         return f"{self.launcher.line(shape, hosts)} run {shlex.join([*asked, *arguments])}"
 

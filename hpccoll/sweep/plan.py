@@ -82,6 +82,7 @@ class Place:
     launcher: Launcher
     site: Site | None = None
     partition: slurm.Partition | None = None
+    beside: tuple[slurm.Partition, slurm.Partition] | None = None  # where aggregators are apart: of workers, and theirs
 
     @classmethod
     def local(cls) -> "Place":
@@ -92,20 +93,31 @@ class Place:
         partition = slurm.partition(site.partition)
         slurm.check_account(site.account, partition)
         variables = (name for variant in sweep.variants.values() for name in variant)
-        return cls(site.launcher_of_ranks(variables), site, partition)
+        beside = None
+        if sweep.apart and (asked := site.aggregators):
+            beside = slurm.partition(asked.partition, asked.worker), slurm.partition(asked.partition, asked.aggregator)
+        return cls(site.launcher_of_ranks(variables), site, partition, beside)
 
     def lack(self, shape: Shape) -> str | None:
         """Return why ``shape`` cannot be had here, None where it can."""
         if self.site is None or self.partition is None:
             return None
-        reason = self.partition.lack(shape.nodes, shape.ranks_per_node * (self.site.cpus_per_task or 1))
+        each = self.site.cpus_per_task or 1
+        cpus = shape.ranks_per_node * each
+        if not shape.apart:
+            reason = self.partition.lack(shape.nodes, cpus)
+        elif self.beside is None:
+            reason = "the site file does not say where aggregators go: key aggregators"
+        else:
+            workers, helpers = self.beside
+            reason = workers.lack(shape.nodes, cpus, shape.aggregators) or helpers.lack(shape.aggregators, each)
         return f"{shape.words}: {reason}" if reason else None
 
     def request(self, job: Job) -> dict[str, int | str]:
         """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine."""
         if self.site is None:
             return {}
-        return self.site.request(job.nodes, job.largest.ranks_per_node, math.ceil(2 * _seconds(job) / 60) + 5)
+        return self.site.request(job.largest, math.ceil(2 * _seconds(job) / 60) + 5)
 
     def check(self, job: Job) -> None:
         """See that this machine has room for the largest case; on a cluster that is found in the job.
@@ -180,7 +192,7 @@ class _Allocation:
 
     def job(self, shapes: Iterable[Shape], largest: Shape) -> tuple[Job, list[Skip]]:
         """Return the job of ``shapes``, named by the largest, and the cases that an algorithm cannot run."""
-        size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{largest}"
+        size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{replace(largest, aggregators=0)}"
         name = ".".join(filter(None, (self.transport, size, self.variant)))
         cases, skips = [], []
         for shape in shapes:
@@ -192,7 +204,7 @@ class _Allocation:
                     cases.append(case)
         environment = self.sweep.variants[self.variant] if self.variant else {}
         return Job(
-            name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=self.sweep.aggregators,
+            name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators, apart=largest.apart,
             variant=self.variant, environment=environment, seed=self.sweep.seed,
             effort=self.sweep.effort.effort(), cases=tuple(cases),
         ), skips  # fmt: skip

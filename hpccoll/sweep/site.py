@@ -9,19 +9,16 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from string import Formatter
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hpccoll.case import Launcher
+from hpccoll.case import Launcher, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.sweep.document import OneOrMore, Section, Variables, load
 from hpccoll.sweep.locate import site_files
 
-GEOMETRY = (
-    "-N {nodes} -n {ranks} --ntasks-per-node={ranks_per_node} --nodelist={hosts} --distribution=block "
-    "--kill-on-bad-exit=1"
-)
+GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
 """Repeated on every srun: Snakemake's job step removes Slurm's variables; a bare srun would start a rank per node."""
 
 _GEOMETRY = "nodes and ranks_per_node of the sweep file"
@@ -55,6 +52,21 @@ class Container(Section):
     mounts: list[str] = Field([], description="SOURCE:TARGET, also where results go")
 
 
+Feature = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+
+
+class Aggregators(Section):
+    """How hosts for aggregators are asked for, beside the nodes that work; each kind has a feature of its own."""
+
+    partition: str = Field(description="one that has both the nodes that work and the hosts for aggregators")
+    worker: Feature = Field("worker", description="the feature of nodes that work")
+    aggregator: Feature = Field("aggregator", description="the feature of hosts for aggregators")
+
+    def constraint(self, shape: Shape) -> str:
+        """Return the features that the nodes of a job must have, and how many of each."""
+        return f"[{self.worker}*{shape.nodes}&{self.aggregator}*{shape.aggregators}]"
+
+
 class Site(Section):
     """How Slurm jobs are asked for and ranks are started."""
 
@@ -78,6 +90,9 @@ class Site(Section):
     modules: OneOrMore[str] | None = Field(None, description="environment modules to load before ranks start")
     environment: Variables = Field({}, description="variables for the ranks")
     container: Container | None = Field(None, description="an image that ranks run in")
+    aggregators: Aggregators | None = Field(
+        None, description="hosts for aggregators; a job with some takes partition and features from here"
+    )
 
     @field_validator("launcher")
     @classmethod
@@ -143,29 +158,30 @@ class Site(Section):
         return Launcher(
             command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
             patience_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
+            aggregator=self.aggregators.aggregator if self.aggregators else None,
         )  # fmt: skip
 
-    def request(self, nodes: int, ranks_per_node: int, minutes: int) -> dict[str, int | str]:
-        """Return what a job asks for, by the names of Snakemake's Slurm plugin.
+    def request(self, shape: Shape, minutes: int) -> dict[str, int | str]:
+        """Return what a job of ``shape`` asks for, by the names of Snakemake's Slurm plugin.
 
         The plugin wants ``mpi`` for the rule to run once, outside of srun, and refuses it for one task; its own words
         for GPUs would ask for a task each.
         """
-        tasks = nodes * ranks_per_node
-        extra = [f"--ntasks-per-node={ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
+        beside = self.aggregators if shape.apart else None
+        extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
         extra += ["--exclusive"] if self.exclusive else []
         extra += [f"--gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
         asked: dict[str, int | str | None] = {
-            "mpi": "srun" if tasks > 1 else "",
-            "nodes": nodes,
-            "tasks": tasks,
+            "mpi": "srun" if shape.processes > 1 else "",
+            "nodes": shape.hosts,
+            "tasks": shape.processes,
             "runtime": self.minutes or minutes,
             "cpus_per_task": self.cpus_per_task or -1,  # which says nothing to sbatch
             "mem_mb": self.memory_mb or 0,
-            "slurm_partition": self.partition,
+            "slurm_partition": beside.partition if beside else self.partition,
             "slurm_account": self.account,
             "qos": self.qos,
-            "constraint": self.constraint,
+            "constraint": beside.constraint(shape) if beside else self.constraint,
             "slurm_extra": shlex.join([*extra, *(self.sbatch or ())]),
         }
         return {name: value for name, value in asked.items() if value is not None}

@@ -70,6 +70,7 @@ class Partition:
         cpus: of each of them that is not down or drained.
         largest: the most nodes that a job may have, None without such a limit.
         accounts: those that may use it, None for all.
+        feature: of the nodes that are meant, None for all of them.
     """
 
     name: str
@@ -77,29 +78,37 @@ class Partition:
     cpus: tuple[int, ...]
     largest: int | None
     accounts: tuple[str, ...] | None
+    feature: str | None = None
 
     @property
     def usable(self) -> int:
         return len(self.cpus)
 
-    def lack(self, nodes: int, cpus: int) -> str | None:
-        """Return why a job cannot have so many nodes with so many CPUs each, None where it can."""
-        if self.largest is not None and nodes > self.largest:
+    def lack(self, nodes: int, cpus: int, beside: int = 0) -> str | None:
+        """Return why a job cannot have so many nodes with so many CPUs each, None where it can.
+
+        Args:
+            nodes: that the job is to have.
+            cpus: of each of them.
+            beside: nodes that it has from this partition, too.
+        """
+        kind = f"nodes with feature {self.feature}" if self.feature else "nodes"
+        if self.largest is not None and nodes + beside > self.largest:
             return f"partition {self.name} gives a job at most {self.largest} nodes"
         if nodes > self.usable:
             gone = self.nodes - self.usable
             lost = f", {gone} of them down or drained" if gone else ""
-            return f"partition {self.name} has {self.nodes} nodes{lost}"
+            return f"partition {self.name} has {self.nodes or 'no'} {kind}{lost}"
         fit = sum(has >= cpus for has in self.cpus)
-        return None if nodes <= fit else f"{fit or 'no'} nodes of partition {self.name} have {cpus} CPUs"
+        return None if nodes <= fit else f"{fit or 'no'} {kind} of partition {self.name} have {cpus} CPUs"
 
 
 UNUSABLE = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "POWERED_DOWN_BAD")
 """States, as sinfo prints them, of nodes on which no job can start."""
 
 
-def partition(name: str | None) -> Partition:
-    """Return a partition, the cluster's default one where ``name`` is None.
+def partition(name: str | None, feature: str | None = None) -> Partition:
+    """Return a partition, the cluster's default one where ``name`` is None, or its nodes that have a ``feature``.
 
     Raises:
         BadInputError: where there is none of that name, or Slurm does not answer.
@@ -110,9 +119,9 @@ def partition(name: str | None) -> Partition:
     if chosen is None or chosen not in found:
         raise BadInputError("partition", chosen, found)
     record = found[chosen]
-    nodes = dict(_nodes(chosen))
+    nodes = {node for node in _nodes(chosen) if feature is None or feature in node.features}
     up = record.get("State", "UP") == "UP"
-    usable = tuple(cpus for state, cpus in nodes.values() if up and not _unusable(state))
+    usable = tuple(node.cpus for node in sorted(nodes, key=lambda node: node.name) if up and not _unusable(node.state))
     limit, allowed = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
     return Partition(
         name=chosen,
@@ -120,14 +129,25 @@ def partition(name: str | None) -> Partition:
         cpus=usable,
         largest=int(limit) if limit.isdecimal() else None,
         accounts=None if allowed == "ALL" else tuple(allowed.split(",")),
+        feature=feature,
     )
 
 
-def _nodes(name: str) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield the nodes of a partition, which may be a hidden one, each with its state and its CPUs."""
-    for line in ask("sinfo", "-h", "-N", "--noconvert", "-p", name, "-o", "%N|%T|%c").splitlines():
-        node, state, cpus = line.split("|")
-        yield node, (state, int(cpus))
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, as sinfo tells of it."""
+
+    name: str
+    state: str
+    cpus: int
+    features: frozenset[str]
+
+
+def _nodes(name: str) -> Iterator[Node]:
+    """Yield the nodes of a partition, which may be a hidden one."""
+    for line in ask("sinfo", "-h", "-N", "--noconvert", "-p", name, "-o", "%N|%T|%c|%b").splitlines():
+        node, state, cpus, features = line.split("|")
+        yield Node(node, state, int(cpus), frozenset(features.split(",")))
 
 
 def _unusable(state: str) -> bool:
@@ -268,6 +288,17 @@ def allocated_hosts(number: str) -> tuple[str, ...]:
     """
     nodes = next(_records(ask("scontrol", "-o", "show", "job", number)))["NodeList"]
     return tuple(ask("scontrol", "show", "hostnames", nodes).split())
+
+
+def having(feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
+    """Return those of ``hosts`` that have a feature, in their order.
+
+    Raises:
+        BadInputError: where Slurm does not answer.
+    """
+    said = ask("sinfo", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b")
+    features = dict(line.split("|") for line in said.splitlines())  # a node of two partitions is there twice
+    return tuple(host for host in hosts if feature in features.get(host, "").split(","))
 
 
 def mpi_types() -> list[str]:

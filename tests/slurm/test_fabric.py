@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.store import hdf5
+from hpccoll.store.results import read_results
+
 pytestmark = pytest.mark.slurm
 
 WIRE = 12.5e6
@@ -134,6 +137,24 @@ def test_the_last_ranks_are_on_the_aggregators_where_the_list_says_so(fabric):
     job = ("salloc", "--quiet", "--partition=all", "--exclusive", "-N5", "--constraint=[worker*4&aggregator*1]")
     ranks = fabric.slurm(*job, *inner, "sh", "-c", "echo $PMI_RANK $(hostname)").splitlines()
     assert sorted(ranks) == [f"{rank} {host}" for rank, host in enumerate(hosts.split(","))]
+
+
+@pytest.mark.sweep
+def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
+    (tmp_path / "beside.yaml").write_text(
+        "algorithms: [ring, sharp_emulated]\nbytes: 64K\nin_place: true\nnodes: [2, 4]\nranks_per_node: 2\n"
+        "aggregators: 2\neffort: {warmup: 0, min_iterations: 2, max_iterations: 2}\n"
+    )
+    options = ("--profile", "testbed", "--out", tmp_path / "out")
+    said = fabric.run(sys.executable, "-m", "hpccoll", "sweep", tmp_path / "beside.yaml", *options, timeout=120)
+    assert said.code == 0, said.out + said.err
+    rows = read_results([tmp_path / "out"]).rows
+    seen = {(row.nodes, row.ranks, row.aggregators, row.algorithm, row.status) for row in rows}
+    assert seen == {(n, 2 * n, 2, name, "ok") for n in (2, 4) for name in ("ring", "sharp_emulated")}
+    (raw,) = (tmp_path / "out" / "raw").glob("*.h5")
+    for attempt, _ in hdf5.read(raw).attempts:
+        workers = [f"n{1 + me // 2}" for me in range(2 * attempt.nodes)]
+        assert [place.host for place in attempt.places] == [*workers, "a1", "a2"]
 
 
 def test_status_tells_racks_rails_aggregators_and_what_the_uplink_carries(fabric):

@@ -52,7 +52,7 @@ def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there i
         programs("scontrol", {"show config": settings(**changed), "show partition": partition})
 
     programs("sbatch")
-    programs("sinfo", {"%P": "work*\n", "%N": "n1|idle|2\nn2|idle|2\n"})
+    programs("sinfo", {"%P": "work*\n", "%N": "n1|idle|2|worker\nn2|idle|2|worker\n"})
     programs("sacct", code=1, err="Slurm accounting storage is disabled\n")
     programs(
         "srun", "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"
@@ -179,11 +179,11 @@ def test_of_an_unknown_library_nothing_is_claimed(library):
 
 def test_partitions_are_told_with_their_usable_nodes_and_limits(programs, cluster):
     cluster(partition=WORK + PARTITION.format("debug", 1))
-    programs("sinfo", {"%P": "work*\ndebug\n", "%N": "n1|idle|2\nn2|drained|2\n"})
+    programs("sinfo", {"%P": "work*\ndebug\n", "%N": "n1|idle|2|worker\nn2|drained|2|worker\n"})
     assert findings()["partitions"].state == (
         "work* 1 of 2 nodes usable; debug 1 of 2 nodes usable, at most 1 for a job (* is the default)"
     )
-    programs("sinfo", {"%P": "work*\n", "%N": "n1|down*|2\nn2|drained|2\n"})
+    programs("sinfo", {"%P": "work*\n", "%N": "n1|down*|2|worker\nn2|drained|2|worker\n"})
     assert findings()["partitions"].remedy == "see sinfo -R"
     assert wrong() == {"partitions"}
 
@@ -193,7 +193,7 @@ def test_mpiexec_matters_where_there_is_no_slurm(programs, library):
     assert wrong() == {"launcher"}
     programs("sbatch")
     programs("scontrol", {"show config": settings(), "show partition": WORK})
-    programs("sinfo", {"%P": "work*\n", "%N": "n1|idle|2\n"})
+    programs("sinfo", {"%P": "work*\n", "%N": "n1|idle|2|worker\n"})
     programs("srun", "MPI plugin types are...\n\tpmi2\n")
     assert not wrong()
     assert findings()["launcher"].remedy.startswith("for profile local only: ")

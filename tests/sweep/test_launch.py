@@ -188,3 +188,9 @@ def test_a_launch_names_the_hosts_that_it_is_for():
     launcher = Launcher(command="srun -N {nodes} --nodelist={hosts}", slurm=True)
     line = module.Start(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
     assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1,n2 --check"
+
+
+def test_smaller_shapes_have_the_first_nodes_and_all_aggregators():
+    start = module.Start(Launcher(command="srun --nodelist={hosts}", slurm=True), JOB, ("n1", "n2", "n3"), ("a1", "a2"))
+    line = start._line(Shape(2, 4, 2, apart=True), "--check")
+    assert line == "srun --nodelist=n1,n1,n2,n2,a1,a2 hpccoll run --shape 2x2+2 --hosts n1,n2,a1,a2 --check"

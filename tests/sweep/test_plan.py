@@ -143,7 +143,8 @@ def test_an_unknown_profile_takes_one_line(planned, tmp_path):
 
 
 PARTITION = "PartitionName=work AllowAccounts=ALL Default=YES MaxNodes=UNLIMITED Nodes=n[1-6] State=UP\n"
-NODES = "n1|idle|4\nn2|mixed|4\nn3|idle|4\nn4|idle|4\nn5|drained|4\nn6|down*|4\n"
+STATES = {"n1": "idle", "n2": "mixed", "n3": "idle", "n4": "idle", "n5": "drained", "n6": "down*"}
+NODES = "".join(f"{node}|{state}|4|worker\n" for node, state in STATES.items())
 CLUSTER = "algorithms: [ring, native]\nbytes: [8, 1K]\nin_place: false\nnodes: [1, 2, 4, 6]\n"
 
 
@@ -179,6 +180,40 @@ def test_aggregators_are_asked_for_beside_the_workers(on_cluster):
     (job,) = (plan := on_cluster("algorithms: [ring, sharp_emulated]\nbytes: 8\nranks: 2\naggregators: 1\n")).jobs
     asked, (shape,) = plan.resources[job.name], job.shapes
     assert (asked["tasks"], shape.processes, job.ranks, str(shape)) == (3, 3, 2, "1x2+1")
+
+
+BESIDE = "launcher: srun\naggregators: {partition: all}\n"
+
+
+@pytest.fixture
+def with_helpers(on_cluster, programs):
+    """The same with a partition that has two hosts for aggregators, too."""
+    programs("scontrol", PARTITION + PARTITION.replace("work", "all").replace("YES", "NO"))
+    programs("sinfo", {"-p work": NODES, "-p all": f"a1|idle|1|aggregator\n{NODES}a2|idle|1|aggregator\n"})
+    return on_cluster
+
+
+def test_aggregators_beside_nodes_are_on_hosts_of_their_own(with_helpers):
+    plan = with_helpers(CLUSTER + "ranks_per_node: 2\naggregators: 2", BESIDE)
+    (job,) = plan.jobs
+    assert (job.name, job.largest, job.apart) == ("mpi.n4x2", Shape(4, 8, 2), True)
+    asked = plan.resources[job.name]
+    assert (asked["nodes"], asked["tasks"], asked["slurm_partition"]) == (6, 10, "all")
+    assert asked["constraint"] == "[worker*4&aggregator*2]"
+    assert plan.launcher.aggregator == "aggregator"
+    assert job.shapes[1].words == "4 ranks on 2 nodes and 2 aggregators apart"
+    lost = "12 ranks on 6 nodes and 2 aggregators apart: partition all has 6 nodes with feature worker, 2 of them down"
+    assert {skip.reason for skip in plan.skips} == {f"{lost} or drained"}
+
+
+def test_more_aggregators_than_there_are_hosts_for_are_refused_with_the_reason(with_helpers):
+    with pytest.raises(BadInputError, match="2 nodes and 3 aggregators apart: partition all has 2 nodes with feature"):
+        with_helpers(CLUSTER.replace("[1, 2, 4, 6]", "2") + "aggregators: 3", BESIDE)
+
+
+def test_a_site_that_does_not_say_where_aggregators_go_is_told_the_key(on_cluster):
+    with pytest.raises(BadInputError, match="the site file does not say where aggregators go: key aggregators"):
+        on_cluster(CLUSTER + "aggregators: 1")
 
 
 def test_separate_scaling_is_a_job_for_each_number_of_nodes(on_cluster):

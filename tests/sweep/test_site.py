@@ -14,10 +14,10 @@ from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_optio
 from hpccoll.case import Shape
 from hpccoll.errors import BadInputError
 from hpccoll.sweep.locate import site_files
-from hpccoll.sweep.site import Container, Site, load_site
+from hpccoll.sweep.site import Aggregators, Container, Site, load_site
 
 GUIDE = Path(__file__).parents[2] / "slurm" / "README.md"
-GEOMETRY = "-N 2 -n 8 --ntasks-per-node=4 --nodelist=n1,n2 --distribution=block --kill-on-bad-exit=1"
+GEOMETRY = "-N 2 -n 8 --ntasks-per-node=4 --distribution=block --nodelist=n1,n2 --kill-on-bad-exit=1"
 
 
 @pytest.fixture
@@ -66,7 +66,8 @@ def test_the_guide_explains_every_key():
     table = GUIDE.read_text().partition("| key | meaning [if left out] |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*?) \|$", table, re.MULTILINE))
     keys = {name: field.description for name, field in Site.model_fields.items()}
-    keys |= {f"container.{name}": field.description for name, field in Container.model_fields.items()}
+    for name, section in {"container": Container, "aggregators": Aggregators}.items():
+        keys |= {f"{name}.{key}": field.description for key, field in section.model_fields.items()}
     assert rows == keys
 
 
@@ -88,6 +89,8 @@ BAD = {
     "an option in two words": ("sbatch: --reservation mine", ["sbatch", "in one word"]),
     "a variable that is a list": ("environment: {A: [1]}", ["environment.A", "string"]),
     "a variable that is no name": ("environment: {A B: 1}", ["environment", "'A B'", "letters, digits"]),
+    "aggregators without a partition": ("aggregators: {}", ["aggregators.partition", "it must be there"]),
+    "two features": ("aggregators: {partition: all, worker: a&b}", ["aggregators.worker", "'a&b'", "match pattern"]),
     "no keys": ("- partition", ["a YAML file of keys and values", "partition, account"]),
 }
 
@@ -139,7 +142,7 @@ def test_srun_gets_the_cpus_that_it_does_not_inherit(site):
 def test_every_rank_sees_all_gpus_of_its_node(site):
     found = site("gpus_per_node: 8")
     assert line(found) == f"srun {GEOMETRY} --gpu-bind=none hpccoll"
-    assert "--gpus-per-node=8" in found.request(2, 4, 9)["slurm_extra"].split()
+    assert "--gpus-per-node=8" in found.request(Shape(2, 8), 9)["slurm_extra"].split()
 
 
 def test_a_launcher_with_places_is_taken_as_it_is(site):
@@ -206,7 +209,7 @@ def submitted(request):
 
 
 def test_snakemake_submits_what_a_site_asks_for(site):
-    words = submitted(site(FULL).request(2, 4, 9))
+    words = submitted(site(FULL).request(Shape(2, 8), 9))
     assert words[words.index("--comment") + 2 :] == [
         "-t", "30", "-C", "hdr&big", "--qos=high", "--mem", "1000", "--nodes=2", "--ntasks=8", "--cpus-per-task=4",
         "--ntasks-per-node=4", "--signal=USR1@90", "--exclusive", "--gpus-per-node=8", "--switches=1@10:00",
@@ -214,8 +217,28 @@ def test_snakemake_submits_what_a_site_asks_for(site):
     ]  # fmt: skip
 
 
+BESIDE = "partition: work\nconstraint: hdr\naggregators: {partition: all, aggregator: switch}\n"
+
+
+def test_a_job_with_aggregators_takes_partition_and_features_from_their_key(site):
+    words = submitted(site(BESIDE).request(Shape(2, 8, 3, apart=True), 9))
+    assert words[words.index("--comment") + 2 :] == [
+        "-t", "9", "-C", "[worker*2&switch*3]", "--nodes=5", "--ntasks=11", "--ntasks-per-node=4",
+        "--signal=USR1@60", "--exclusive",
+    ]  # fmt: skip
+    assert site(BESIDE).request(Shape(2, 8, 3, apart=True), 9)["slurm_partition"] == "all"
+    assert site(BESIDE).request(Shape(2, 8), 9)["constraint"] == "hdr"
+
+
+def test_ranks_go_to_hosts_in_the_order_of_a_list_where_aggregators_are_apart(site):
+    hosts = ["n1", "n2", "a1", "a2"]
+    text = site(BESIDE).launcher_of_ranks().line(Shape(2, 4, 2, apart=True), hosts)
+    nodelist = "n1,n1,n2,n2,a1,a2"
+    assert text == f"srun -N 4 -n 6 --distribution=arbitrary --nodelist={nodelist} --kill-on-bad-exit=1 hpccoll"
+
+
 def test_snakemake_submits_what_no_site_asks_for_as_slurm_has_it(site):
-    words = submitted(site("exclusive: false").request(2, 4, 9))
+    words = submitted(site("exclusive: false").request(Shape(2, 8), 9))
     assert words[words.index("--comment") + 2 :] == [
         "-t", "9", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--signal=USR1@60",
     ]  # fmt: skip
@@ -223,13 +246,13 @@ def test_snakemake_submits_what_no_site_asks_for_as_slurm_has_it(site):
 
 @pytest.mark.parametrize(("nodes", "each", "tasks"), [(1, 1, 1), (4, 1, 4), (1, 4, 4)])
 def test_snakemake_takes_every_shape(site, nodes, each, tasks):
-    request = site("{}").request(nodes, each, 9)
+    request = site("{}").request(Shape(nodes, tasks), 9)
     assert "mpi" in request, "without it the rule itself would run under srun"
     words = submitted(request)
     assert {f"--nodes={nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={each}"} <= set(words)
 
 
 def test_partition_and_account_go_by_the_names_of_the_plugin(site):
-    request = site("partition: work\naccount: me").request(2, 4, 9)
+    request = site("partition: work\naccount: me").request(Shape(2, 8), 9)
     assert (request["slurm_partition"], request["slurm_account"]) == ("work", "me")
-    assert not {"slurm_partition", "slurm_account", "qos", "constraint"} & set(site("{}").request(2, 4, 9))
+    assert not {"slurm_partition", "slurm_account", "qos", "constraint"} & set(site("{}").request(Shape(2, 8), 9))

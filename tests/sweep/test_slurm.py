@@ -20,7 +20,7 @@ MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED Nodes=n[1-4] PriorityJobFactor=1 Prio
 OverSubscribe=NO OverTimeLimit=NONE PreemptMode=OFF State=UP TotalCPUs=8 TotalNodes=4 SelectTypeParameters=NONE \
 JobDefaults=(null) DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED TRES=cpu=8,mem=4M,node=4,billing=8
 """
-NODES = "n1|idle|2\nn2|idle|2\nn3|idle|2\nn4|idle|2\n"
+NODES = "n1|idle|2|(null)\nn2|idle|2|worker,hdr\nn3|idle|2|aggregator\nn4|idle|2|worker\n"
 DISABLED = """\
 Slurm accounting storage is disabled
 You are not running a supported accounting_storage plugin
@@ -57,7 +57,17 @@ def test_a_job_goes_to_the_default_partition_unless_it_says_another():
 
 def test_a_partition_is_asked_for_its_own_nodes(cluster):
     slurm.partition("debug")
-    assert "sinfo -h -N --noconvert -p debug -o %N|%T|%c" in cluster.calls()
+    assert "sinfo -h -N --noconvert -p debug -o %N|%T|%c|%b" in cluster.calls()
+
+
+def test_nodes_with_a_feature_are_counted_by_themselves(cluster):
+    workers, helpers = slurm.partition("debug", "worker"), slurm.partition("debug", "aggregator")
+    assert (workers.usable, helpers.usable, slurm.partition("debug", "hdr").usable) == (2, 1, 1)
+    assert helpers.lack(2, 1) == "partition debug has 1 nodes with feature aggregator"
+    assert slurm.partition("debug", "gpu").lack(1, 1) == "partition debug has no nodes with feature gpu"
+    assert (workers.lack(2, 1), workers.lack(2, 1, 1)) == (None, "partition debug gives a job at most 2 nodes")
+    cluster("sinfo", "n1|worker\nn1|worker\na1|aggregator,x\n")
+    assert slurm.having("aggregator", ["a1", "n1"]) == ("a1",)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -74,7 +84,7 @@ def test_without_a_default_partition_one_has_to_be_named(cluster):
 
 @pytest.mark.parametrize("state", ["down", "down*", "idle*", "drained", "draining", "drained*", "fail"])
 def test_nodes_on_which_no_job_can_start_are_counted_out(cluster, state):
-    cluster("sinfo", f"n1|idle|8\nn2|{state}|2\nn3|allocated|4\nn4|mixed-|8\n")
+    cluster("sinfo", f"n1|idle|8|x\nn2|{state}|2|x\nn3|allocated|4|x\nn4|mixed-|8|x\n")
     found = slurm.partition("work")
     assert (found.nodes, found.usable, found.cpus) == (4, 3, (8, 4, 8))
     assert found.lack(3, 4) is None
@@ -85,7 +95,7 @@ def test_nodes_on_which_no_job_can_start_are_counted_out(cluster, state):
 
 @pytest.mark.parametrize("state", ["idle", "idle~", "idle#", "mixed", "allocated+", "completing", "reserved", "maint"])
 def test_nodes_that_are_busy_or_asleep_are_counted(cluster, state):
-    cluster("sinfo", f"n1|{state}|2\n")
+    cluster("sinfo", f"n1|{state}|2|x\n")
     assert slurm.partition("work").usable == 1
 
 

@@ -83,7 +83,6 @@ BAD = {
         LEAST + "collectives: all_to_all_v\nalgorithms: native\ntraffic: hot", ["traffic", "'hot'", "zipf", "*.csv"],
     ),
     "a root before the first": (LEAST + "roots: -1", ["roots.0", "-1", "greater than or equal to 0"]),
-    "aggregators on nodes": ("algorithms: ring\nbytes: 8\nnodes: 2\naggregators: 1", ["aggregators", "1", "'ranks'"]),
     "a collective without its algorithms": (
         LEAST + "collectives: [all_reduce, broadcast]", ["algorithms", "broadcast", "binomial", "chain"],
     ),
