@@ -29,6 +29,7 @@ class Case:
             that differ from their defaults.
         ranks: the workers; None for all that its job has.
         nodes: that the workers are spread over; None for all that its job has.
+        mapping: how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None, as the launcher did.
     """
 
     collective: str
@@ -43,6 +44,7 @@ class Case:
     params: Mapping[str, Parameter] = field(default_factory=dict)
     ranks: int | None = None
     nodes: int | None = None
+    mapping: str | None = None
 
     @property
     def id(self) -> str:
@@ -55,6 +57,7 @@ class Case:
         words += [f"{name}={str(value).rpartition('/')[2]}" for name, value in sorted(self.params.items())]
         words += [] if self.ranks is None else [f"p{self.ranks}"]
         words += [] if self.nodes is None else [f"n{self.nodes}"]
+        words += [self.mapping] if self.mapping else []
         return ".".join(words)
 
 

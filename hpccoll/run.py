@@ -65,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     add("-w", "--warmup", default="5", help="iterations thrown away for each case [5]")
     add("-r", "--root", help="the root of a rooted collective, the first of two ranks [0]")
     add("--aggregators", default="0", metavar="A", help="the last A ranks only aggregate (sharp_emulated) [0]")
+    add("--mapping", help="number ranks anew, well and badly: block,cyclic [as launched]")
     add("--in-place", action="store_true", help="in place only [both placements]")
     add("--param", action="append", default=[], metavar="K=V", help="a parameter, such as channels=4")
     add("--seconds", default="1", help="for a case, once it has its least iterations [1]")
@@ -85,7 +86,7 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     Raises:
         BadInputError: for sizes and numbers that make no sense.
     """
-    from hpccoll.measure.catalogue import algorithms_of, placements, shared
+    from hpccoll.measure.catalogue import algorithms_of, mappings, placements, shared
     from hpccoll.schedule import collective
 
     if arguments.job:
@@ -107,11 +108,12 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     cases = (
         Case(
             collective=arguments.collective, algorithm=algorithm, transport=arguments.transport, dtype=arguments.dtype,
-            op=op, bytes=size, in_place=in_place, root=root, params=_numbered(params, layout.workers),
+            op=op, bytes=size, in_place=in_place, root=root, params=_numbered(params, layout.workers), mapping=mapping,
         )
         for algorithm, params in shared(family.name, algorithms, dict(map(parse_parameter, arguments.param)))
         for size in sizes
         for in_place in placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
+        for mapping in mappings(family.name, algorithm, arguments.mapping.split(",") if arguments.mapping else (None,))
     )  # fmt: skip
     once = {case.id: case for case in cases}
     return Job(
@@ -314,13 +316,13 @@ def _check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     """
     from mpi4py import MPI
 
-    from hpccoll.measure.catalogue import check_case, unmet
+    from hpccoll.measure.catalogue import check_case, idle, unmet
     from hpccoll.measure.machine import available_memory
     from hpccoll.measure.memory import check_memory
 
     for case in job.cases:
         check_case(case)
-    reasons = list(dict.fromkeys(unmet(case, layout) for case in job.cases))
+    reasons = list(dict.fromkeys(unmet(case, layout) or idle(case, layout) for case in job.cases))
     if all(reasons):
         why = "; ".join(filter(None, reasons))
         raise BadInputError("hpccoll run", f"{len(job.cases)} cases", f"something that can run here: {why}")

@@ -93,6 +93,7 @@ def outcomes(draw, of, ranks):
         bytes=draw(st.integers(0, 2**40)), params=draw(params), wrong=draw(st.integers(0, 2**40)),
         converged=draw(st.booleans()), wire_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
         wire_bytes_measured=draw(st.none() | st.integers(0, 2**50)), wire_sent=wire[0], wire_received=wire[-1],
+        rack_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
         counters=draw(st.none() | counters), executed=draw(words.filter(bool)), evidence=draw(some_words),
         floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s),
     )  # fmt: skip
@@ -103,6 +104,7 @@ def raw_results(draw):
     """Any results of a job: several attempts of different shapes, with subsampled ranks and cases left out."""
     sizes = draw(st.lists(st.integers(1, 2**40), unique=True, min_size=1, max_size=5))
     choices = {"op": st.sampled_from(["sum", None]), "in_place": st.booleans(), "root": st.none() | st.integers(0, 9)}
+    choices["mapping"] = st.sampled_from([None, "block", "cyclic"])
     cases = [case(size, params=draw(params), **draw(st.fixed_dictionaries(choices))) for size in sizes]
     attempts, left = [], list(cases)
     for number in range(1, draw(st.integers(1, 3)) + 1):

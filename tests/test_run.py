@@ -111,6 +111,12 @@ def test_aggregators_that_are_apart_have_hosts_of_their_own():
     assert apart == Shape(2, 6, 3) == _shape("2x3+3")
 
 
+def test_mappings_are_cases_and_without_them_ranks_are_as_launched():
+    assert {case.mapping for case in one_size("-a", "ring,native", "--mapping", "block,cyclic")} == {"block", "cyclic"}
+    assert {case.mapping for case in one_size("-a", "ring")} == {None}
+    assert {case.mapping for case in one_size("-c", "send_recv", "--mapping", "cyclic")} == {None}
+
+
 def test_a_number_of_iterations_is_exact_and_a_time_is_not():
     assert job("-n", "7", "-w", "2").effort == Effort(warmup=2, min_iterations=7, max_iterations=7)
     assert job("--seconds", "0.5").effort == Effort(seconds=0.5)
@@ -156,6 +162,8 @@ BAD = {
     "a root where there is none": ([*SMALL, "-r", "0"], ["root", "0", "all_reduce has no root"]),
     "a parameter without a value": (["--param", "channels"], ["--param", "'channels'", "channels=4"]),
     "unknown parameter": ([*SMALL, "--param", "chanels=2"], ["parameter", "'chanels'", "channels, segment, window"]),
+    "unknown mapping": ([*SMALL, "--mapping", "plane"], ["mapping", "'plane'", "block, cyclic"]),
+    "a mapping that changes nothing": ([*SMALL, "--mapping", "cyclic"], ["2 cases", "as block does: all on one node"]),
     "an unknown argument": (
         ["-c", "send_recv", "--param", "pear=1"],
         ["parameter", "'pear'", "choose from peer"],

@@ -12,10 +12,12 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import (
     COLLECTIVES,
     DTYPES,
+    MAPPINGS,
     REDUCTIONS,
     Layout,
     Promise,
     collective,
+    numbering,
     traffic,
 )
 from hpccoll.schedule.promise import NATIVE, check_parameters
@@ -27,6 +29,10 @@ DEVICES = ("cpu",)
 PLAN_PARAMETERS = ("channels", "window", "segment")
 """Parameters of every scheduled case: the pieces that advance independently, how many of them at once, and, instead of
 how many pieces, how large one is at most: of a unit, or, in a pipeline, of all that it moves."""
+
+
+FIRST = next(iter(MAPPINGS))
+"""The mapping that is measured where others give the same."""
 
 
 def check_case(case: Case) -> None:
@@ -56,6 +62,10 @@ def _check_call(case: Case) -> None:
         raise BadInputError("root", case.root, f"none: {case.collective} has no root")
     if not isinstance(case.root, int | None):
         raise BadInputError("root", case.root, "a whole number")
+    if case.mapping not in (None, *MAPPINGS):
+        raise BadInputError("mapping", case.mapping, MAPPINGS)
+    if case.mapping not in mappings(case.collective, case.algorithm, (case.mapping,)):
+        raise BadInputError("mapping", case.mapping, f"none: the ranks of {case.collective} are named one by one")
     if case.in_place not in placements(case.collective, case.algorithm, (case.in_place,)):
         what = f"{case.collective} of {case.algorithm}"
         raise BadInputError("in_place", case.in_place, f"{not case.in_place}: {what} has no other placement")
@@ -141,6 +151,14 @@ def placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[boo
     return asked[:1] if family.algorithm(algorithm).floor else asked
 
 
+def mappings(name: str, algorithm: str, asked: Sequence[str | None]) -> Sequence[str | None]:
+    """Return which of the mappings ``asked`` make a difference: to two ranks that are named none does."""
+    family = collective(name)
+    if "peer" in family.arguments:
+        return (None,)
+    return asked[:1] if algorithm != NATIVE and family.algorithm(algorithm).floor else asked
+
+
 def own_parameters(case: Case) -> dict[str, Parameter]:
     """Return the parameters that are the algorithm's own."""
     others = {*PLAN_PARAMETERS, *collective(case.collective).arguments}
@@ -178,6 +196,21 @@ def unmet(case: Case, layout: Layout) -> str | None:
     algorithm, own = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, own)
     return algorithm.unmet(layout, **own)
+
+
+def idle(case: Case, layout: Layout) -> str | None:
+    """Return why the mapping of ``case`` gives what another one does, which is measured instead, or None.
+
+    Args:
+        case: to be measured.
+        layout: of the ranks as the launcher numbered them, racks among them.
+    """
+    if case.mapping in (None, FIRST) or numbering(layout, case.mapping) != numbering(layout, FIRST):
+        return None
+    racks = len(layout.groups("rack"))
+    where = f"{layout.workers} on {layout.nodes} nodes" if layout.nodes > 1 else "all on one node"
+    beside = f" in {racks} racks" if racks > 1 else ""
+    return f"mapping {case.mapping} numbers these ranks as {FIRST} does: {where}{beside}"
 
 
 def listing() -> dict[str, Any]:

@@ -15,11 +15,11 @@ import numpy as np
 from hpccoll.case import Case, Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.measure import environment, wire
-from hpccoll.measure.catalogue import check_case, unmet
+from hpccoll.measure.catalogue import check_case, idle, unmet
 from hpccoll.measure.loop import Progress, Samples, measure
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
-from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.ranks import Numbered, Ranks
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.watchdog import watched
 from hpccoll.store.journal import Journal, check_same_job, journal_path, leave_word
@@ -79,6 +79,7 @@ class Program:
     ) -> None:
         self.ranks, self.job, self.out, self.show, self.told = ranks, job, out, show, told
         self.comm = ranks.comm
+        self.numbered = Numbered(ranks.comm, ranks.layout(job.aggregators))
         self.number = 0  # of this attempt
         self.progress = Progress()
         self.subject: CaseSubject | None = None
@@ -114,6 +115,7 @@ class Program:
                 fine &= outcome.status != "wrong"
                 if self.comm.rank == 0:
                     self.show(self.job, attempt, outcome, place, len(left))
+            self.numbered.close()
         if told and self.journal:
             self.journal.end(f"{signal.Signals(told).name} told it to end, as Slurm does before a time limit")
         self.ranks.at_root(self._close)
@@ -162,12 +164,12 @@ class Program:
         return sorted(left, key=lambda case: case.id in earlier.started)
 
     def _outcome(self, case: Case, attempt: Attempt) -> Outcome:
-        layout = attempt.layout
-        if reason := unmet(case, layout) or self._too_large(case, attempt):
+        comm, layout = self.numbered.by(case.mapping)
+        if reason := unmet(case, layout) or idle(case, attempt.layout) or self._too_large(case, attempt):
             return Outcome(case=case, status="skipped", reason=reason)
         self.progress.enter("compiling")
         try:
-            self.subject = subject = CaseSubject(self.comm, layout, case)
+            self.subject = subject = CaseSubject(comm, layout, case)
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
             return Outcome(case=case, status="skipped", reason=str(error))
         samples = measure(subject, self.ranks, self.job.effort, self.progress)
@@ -208,6 +210,7 @@ class Program:
             wrong=wrong if subject.checked else None,
             converged=samples.converged,
             wire_bytes_predicted=subject.wire_bytes,
+            rack_bytes_predicted=subject.rack_bytes,
             wire_bytes_measured=traffic.sent if traffic else None,
             wire_sent=traffic.each(wire.SENT) if traffic else (),
             wire_received=traffic.each(wire.RECEIVED) if traffic else (),
@@ -239,7 +242,7 @@ class Program:
         return wire.Traffic(operations, tuple(moved for _, moved in sorted(filter(None, everyone), key=itemgetter(0))))
 
     def _where(self) -> str:
-        return self.subject.plan.where() if self.subject else "no plan yet"
+        return self.subject.where() if self.subject else "no plan yet"
 
     def last_words(self, message: str) -> None:
         """Print, and put into the journal, what this rank has to say before the job ends; from any thread."""

@@ -10,9 +10,9 @@ from mpi4py import MPI
 
 from hpccoll.case import Shape
 from hpccoll.errors import BadInputError
-from hpccoll.measure.environment import boot_id, mpi_library, node_name
+from hpccoll.measure.environment import boot_id, mpi_library, node_name, rack_name
 from hpccoll.measure.loop import Times
-from hpccoll.schedule import Layout
+from hpccoll.schedule import Layout, numbering
 
 Answer = TypeVar("Answer")
 
@@ -30,9 +30,9 @@ class Ranks:
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
         self.barrier = comm.Barrier
-        homes: list[tuple[str, str]] = comm.allgather((node_name(), boot_id()))
-        self.crowds = Counter(homes)  # ranks on each node, in order of its first rank
-        self._homes = homes
+        told: list[tuple[tuple[str, str], str]] = comm.allgather(((node_name(), boot_id()), rack_name()))
+        self._homes, self._racks = zip(*told, strict=True)
+        self.crowds = Counter(self._homes)  # ranks on each node, in order of its first rank
 
     @property
     def nodes(self) -> int:
@@ -40,8 +40,11 @@ class Ranks:
 
     def layout(self, aggregators: int) -> Layout:
         """Return where the ranks are, of which the last ones aggregate."""
-        numbers = {home: number for number, home in enumerate(self.crowds)}
-        return Layout(tuple(numbers[home] for home in self._homes), aggregators=aggregators)
+        node, rack = (
+            tuple(map({place: number for number, place in enumerate(dict.fromkeys(places))}.__getitem__, places))
+            for places in (self._homes, self._racks)
+        )
+        return Layout(node, rack, aggregators=aggregators)
 
     def gather(self, local: Times) -> Times | None:
         everyone = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None
@@ -68,6 +71,32 @@ class Ranks:
         if complaint is not None:
             raise complaint
         return cast("Answer", answer)  # rank 0 answered, or complained
+
+
+class Numbered:
+    """The ranks by the numbers of every mapping, each a communicator and a layout; made on all ranks together.
+
+    Args:
+        comm: of the ranks as the launcher numbered them.
+        layout: of the same.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, layout: Layout) -> None:
+        self._made = {cast("str | None", None): (comm, layout)}
+
+    def by(self, mapping: str | None) -> tuple[MPI.Intracomm, Layout]:
+        """Return the ranks as ``mapping`` numbers them, None as the launcher did; made at the first time."""
+        if mapping is not None and mapping not in self._made:
+            comm, layout = self._made[None]
+            order = numbering(layout, mapping)
+            renumbered = cast("MPI.Intracomm", comm.Split(key=order.index(comm.rank)))
+            self._made[mapping] = renumbered, layout.among(order)
+        return self._made[mapping]
+
+    def close(self) -> None:
+        for mapping in [mapping for mapping in self._made if mapping is not None]:
+            comm, _ = self._made.pop(mapping)
+            comm.Free()
 
 
 def check_launch(comm: MPI.Intracomm) -> None:

@@ -45,17 +45,17 @@ NAMED = 3
 
 @lru_cache
 def _crossings(
-    promise: Promise, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
+    promise: Promise, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...], tier: str
 ) -> tuple[NDArray[np.int64], ...]:
     """Return the crossings of each slice, found once for all sizes of a job: 4096 ranks take seconds."""
-    return tuple(crossings(schedule) for schedule in promise.slices(algorithm, layout, **dict(parameters)))
+    return tuple(crossings(schedule, tier) for schedule in promise.slices(algorithm, layout, **dict(parameters)))
 
 
 class CaseSubject:
     """A case compiled for the ranks of ``comm``, with its buffers; close it when it is measured."""
 
     def __init__(self, comm: MPI.Intracomm, layout: Layout, case: Case) -> None:
-        self.case, self.layout = case, layout
+        self.case, self.layout, self.rank = case, layout, comm.rank
         self.family: Collective = collective(case.collective)
         self.algorithm: Algorithm | None = None if case.algorithm == NATIVE else self.family.algorithm(case.algorithm)
         self.floor = self.algorithm is not None and self.algorithm.floor
@@ -122,12 +122,25 @@ class CaseSubject:
         """Return the bytes between nodes per operation by count; None for a library's own algorithm."""
         if self.algorithm is None:
             return None
-        if self.layout.nodes == 1:
-            return 0
+        return 0 if self.layout.nodes == 1 else self._crossing(self.algorithm, "node")
+
+    @cached_property
+    def rack_bytes(self) -> int | None:
+        """Return the bytes between racks likewise; None also where there is one rack."""
+        if self.algorithm is None or len(set(self.layout.rack)) == 1:
+            return None
+        return self._crossing(self.algorithm, "rack")
+
+    def _crossing(self, algorithm: Algorithm, tier: str) -> int:
         of = self.operation
         if of.promise.traffic:
-            return unequal_wire_bytes(of.schedules, of.cut)
-        return wire_bytes(_crossings(of.promise, self.algorithm, self.layout, tuple(self.own.items())), of.cut)
+            return unequal_wire_bytes(of.schedules, of.cut, tier)
+        return wire_bytes(_crossings(of.promise, algorithm, self.layout, tuple(self.own.items()), tier), of.cut)
+
+    def where(self) -> str:
+        """Return how far a run has come, and the number of this rank in it where a mapping gave it another."""
+        number = f"numbered {self.rank} by mapping {self.case.mapping}, " if self.case.mapping else ""
+        return number + self.plan.where()
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
         """Return the algorithm that ran, as far as can be told, and how it can be told.
@@ -165,7 +178,7 @@ class CaseSubject:
         of = self.operation
         if of.promise.traffic:
             return False  # bytes alone do not tell unequal blocks apart
-        slices = _crossings(of.promise, algorithm, self.layout, ())
+        slices = _crossings(of.promise, algorithm, self.layout, (), "node")
         counted = wire_bytes(slices, Cut(of.promise, of.count, len(slices[0]), len(slices), of.dtype.itemsize))
         least, most = ALIKE
         return least * counted <= sent <= most * counted

@@ -55,7 +55,9 @@ class Table:
         """Return the algorithm, and what else the case has to be told by."""
         root = "" if case.root is None else f"root {case.root}"
         params = (f"{name}={value}" for name, value in case.params.items())
-        told = {"collective": case.collective, "root": root, "params": " ".join(params)}
+        told = {
+            "collective": case.collective, "root": root, "params": " ".join(params), "mapping": case.mapping or "",
+        }  # fmt: skip
         return " ".join(filter(None, (case.algorithm, *(told[what] for what in self._told))))
 
     def _common(self, job: Job) -> str:
@@ -63,7 +65,8 @@ class Table:
         case = job.cases[0]
         root = "" if case.root is None or "root" in self._told else f"root {case.root}"
         params = () if "params" in self._told else (f"{name}={value}" for name, value in case.params.items())
-        return " ".join(filter(None, (root, *params)))
+        mapping = "" if case.mapping is None or "mapping" in self._told else f"mapping {case.mapping}"
+        return " ".join(filter(None, (root, *params, mapping)))
 
     def _begin(self, job: Job, attempt: Attempt, cases: int) -> None:
         self.empty = False
@@ -71,6 +74,7 @@ class Table:
             "collective": len({case.collective for case in job.cases}) > 1,
             "root": any(case.root for case in job.cases),
             "params": len({tuple(case.params.items()) for case in job.cases}) > 1,
+            "mapping": len({case.mapping for case in job.cases}) > 1,
         }
         self._told = tuple(name for name, differs in several.items() if differs)
         self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))

@@ -21,6 +21,7 @@ from hpccoll.schedule.count import Counts, count, crossings, unequal_wire_bytes,
 from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.groups import nested, on_power_of_two, within
 from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.mapping import MAPPINGS, numbering
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.placement import out_of_place
 from hpccoll.schedule.promise import Collective, Promise
@@ -49,6 +50,7 @@ from hpccoll.schedule.words import (
 __all__ = [
     "COLLECTIVES",
     "DTYPES",
+    "MAPPINGS",
     "NONE",
     "REDUCTIONS",
     "Algorithm",
@@ -90,6 +92,7 @@ __all__ = [
     "maximum",
     "minimum",
     "nested",
+    "numbering",
     "on_power_of_two",
     "only",
     "out_of_place",

@@ -52,16 +52,17 @@ def count(schedules: Sequence[Schedule], cut: Cut) -> Counts:
     )
 
 
-def crossings(schedule: Schedule) -> NDArray[np.int64]:
+def crossings(schedule: Schedule, tier: str = "node") -> NDArray[np.int64]:
     """Return how often each unit is sent from one node to another, over all ranks and steps, [unit].
 
-    It takes as long as there are steps, and holds for every size and number of lanes: see ``wire_bytes``.
+    It takes as long as there are steps, and holds for every size and number of lanes: see ``wire_bytes``. ``tier`` may
+    be ``rack``: how often it is sent from one rack to another.
     """
-    node = np.array(schedule.layout.node)
+    place = np.array(getattr(schedule.layout, tier))
     edges = np.zeros(schedule.units + 1, np.int64)  # 1 where a range that crosses begins, -1 where it ends
     for moment in match(schedule):
         for m in moment.sent:
-            away = node[m.source] != node[m.target]
+            away = place[m.source] != place[m.target]
             for r in m.sent.ranges:
                 np.add.at(edges, np.asarray(r.first)[away], 1)
                 np.add.at(edges, np.asarray(r.last)[away], -1)
@@ -69,7 +70,7 @@ def crossings(schedule: Schedule) -> NDArray[np.int64]:
 
 
 def wire_bytes(crossings: Sequence[NDArray[np.int64]], cut: Cut) -> int:
-    """Return the bytes that cross between nodes, all ranks together, from the ``crossings`` of each slice.
+    """Return the bytes that cross, all ranks together, from the ``crossings`` of each slice.
 
     It holds for equal units; where blocks are unequal, ``unequal_wire_bytes`` tells.
     """
@@ -77,13 +78,13 @@ def wire_bytes(crossings: Sequence[NDArray[np.int64]], cut: Cut) -> int:
     return int(sum(lanes)) * cut.itemsize
 
 
-def unequal_wire_bytes(schedules: Sequence[Schedule], cut: Cut) -> int:
+def unequal_wire_bytes(schedules: Sequence[Schedule], cut: Cut, tier: str = "node") -> int:
     """Return what ``wire_bytes`` does, where blocks are unequal, for one size; each slice is matched once."""
     elements = 0
     for number, schedule in enumerate(schedules):
-        node = np.array(schedule.layout.node)
+        place = np.array(getattr(schedule.layout, tier))
         for m in (messages for moment in match(schedule) for messages in moment.sent):
-            away = node[m.source] != node[m.target]
+            away = place[m.source] != place[m.target]
             ranges = tuple(Range(np.asarray(r.first)[away], np.asarray(r.last)[away]) for r in m.sent.ranges)
             for lane in range(number, cut.lanes, len(schedules)):
                 elements += int(cut.lengths(lane, Part(m.sent.buffer, ranges), m.source[away]).sum())

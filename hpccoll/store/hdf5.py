@@ -130,6 +130,7 @@ def _cells(outcome: Outcome) -> dict[str, object]:
         "requested_bytes": case.bytes,
         "requested_ranks": case.ranks,
         "requested_nodes": case.nodes,
+        "requested_mapping": case.mapping,
         "requested_params": json.dumps(dict(case.params), sort_keys=True),
         "params": json.dumps(dict(outcome.params), sort_keys=True),
         "counters": None if outcome.counters is None else json.dumps(dict(outcome.counters)),
@@ -231,7 +232,7 @@ def _outcome(columns: dict[str, Any], number: int) -> Outcome:
         if column.dims == ("case",)
     }
     case = {field.name: row[field.name] for field in fields(Case) if field.name in row}
-    case |= {name: row[f"requested_{name}"] for name in ("bytes", "ranks", "nodes")}
+    case |= {name: row[f"requested_{name}"] for name in ("bytes", "ranks", "nodes", "mapping")}
     case["params"] = json.loads(row["requested_params"])
     own = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
     own["params"] = json.loads(row["params"])

@@ -88,6 +88,7 @@ class Outcome:
     converged: bool | None = None
     wire_bytes_predicted: int | None = None
     wire_bytes_measured: int | None = None
+    rack_bytes_predicted: int | None = None
     wire_sent: Sequence[float | None] = ()  # bytes per operation by the counters of each node's ports, [node]
     wire_received: Sequence[float | None] = ()
     counters: Mapping[str, int | None] | None = None  # of congestion, over all nodes and ``operations`` of them

@@ -25,7 +25,7 @@ class Row:
     dtype: str
     op: str | None
     in_place: bool
-    mapping: str
+    mapping: str  # of ranks to nodes: block, cyclic or mixed
     root: int | None
     params: Mapping[str, int | str]  # as asked; what was used by default is in the raw file and the evidence
     variant: str | None
@@ -46,6 +46,7 @@ class Row:
     cpu_s: float | None  # CPU seconds of a rank per operation, the largest over ranks
     wire_bytes_predicted: int | None  # between nodes, all ranks together, per operation
     wire_bytes_measured: int | None
+    rack_bytes_predicted: int | None  # between racks likewise; None where there is one rack
     wrong: int | None  # elements, over ranks and timed iterations
     status: str  # ok, wrong, failed, skipped, partial
     reason: str | None  # why it is not ok

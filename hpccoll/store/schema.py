@@ -8,10 +8,11 @@ without prefixes.
 from dataclasses import dataclass
 
 SCHEMA = "hpccoll-raw"
-VERSION = "1.2"
+VERSION = "1.3"
 """A reader refuses another major version; a minor one only adds.
 
 1.0: the first. 1.1: what crossed the wire, and cases of several numbers of ranks in a file. 1.2: racks.
+1.3: mapping of the ranks of a case, and bytes between racks.
 """
 
 
@@ -60,6 +61,7 @@ COLUMNS = (
     _case("root", "int64", "the root of a rooted collective", "", -1),
     _case("requested_ranks", "int64", "the workers that were asked for, absent: all of the job", "", -1, since=1),
     _case("requested_nodes", "int64", "the nodes that they were to be spread over", "", -1, since=1),
+    _case("requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched", since=3),
     _case("requested_params", "str", "JSON: parameters that were asked"),
     _case("params", "str", "JSON: parameters that were used, defaults included"),
     _case("status", "str", "ok, wrong or skipped"),
@@ -68,6 +70,7 @@ COLUMNS = (
     _case("converged", "int8", "1 where the interval of the median became tight in time", "", -1),
     _case("wire_bytes_predicted", "int64", "bytes between nodes per operation, all ranks, as counted", "B", -1),
     _case("wire_bytes_measured", "int64", "the same by the counters of the ports: headers, too", "B", -1),
+    _case("rack_bytes_predicted", "int64", "bytes between racks per operation, all ranks, as counted", "B", -1, 3),
     _case("counters", "str", "JSON: what else ports counted: over all nodes, in so many operations", since=1),
     _case("executed", "str", "the algorithm that ran, as far as the evidence goes"),
     _case("evidence", "str", "how that is known"),

@@ -74,7 +74,7 @@ def row(job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max") -> Ro
     return Row(
         case_id=case.id, run_id=attempt.run_id, job=job.name, attempt=attempt.number,
         collective=case.collective, algorithm=case.algorithm, transport=case.transport, device=case.device,
-        dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=attempt.mapping, root=case.root,
+        dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=case.mapping or attempt.mapping, root=case.root,
         params=case.params, variant=job.variant,
         bytes=case.bytes if outcome.bytes is None else outcome.bytes, requested_bytes=case.bytes,
         ranks=attempt.ranks - attempt.aggregators, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
@@ -83,6 +83,7 @@ def row(job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max") -> Ro
         median_s=median, p99_s=p99, ci_low_s=low, ci_high_s=high, algbw_Bps=algbw, busbw_Bps=busbw,
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         wire_bytes_predicted=outcome.wire_bytes_predicted, wire_bytes_measured=outcome.wire_bytes_measured,
+        rack_bytes_predicted=outcome.rack_bytes_predicted,
         wrong=outcome.wrong, status=outcome.status, reason=outcome.reason, converged=outcome.converged,
         oversubscribed=attempt.oversubscribed, executed=outcome.executed, evidence=outcome.evidence,
         kind=attempt.kind, floor=outcome.floor,

@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import algorithms_of, check_case, exact, placements
+from hpccoll.measure.catalogue import algorithms_of, check_case, exact, mappings, placements
 from hpccoll.schedule import COLLECTIVES, Collective, collective, traffic
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.sweep.config import ALL, Sweep
@@ -23,10 +23,11 @@ def cases(sweep: Sweep, transport: str, p: int) -> Iterator[Case]:
         one = 1 if family.token else None  # a barrier has a size of its own, of whatever
         for algorithm, dtype, op, size in product(algorithms, sweep.dtypes[:one], ops, sweep.sizes()[:one]):
             calls = product(placements(name, algorithm, sweep.in_place), _calls(sweep, family, p))
-            for (in_place, (root, arguments)), params in product(calls, _params(sweep, algorithm)):
+            ways = product(_params(sweep, algorithm), mappings(name, algorithm, sweep.mapping or [None]))
+            for (in_place, (root, arguments)), (params, mapping) in product(calls, ways):
                 case = Case(
                     collective=name, algorithm=algorithm, transport=transport, dtype=dtype, op=op, bytes=size,
-                    in_place=in_place, root=root, params={**arguments, **params},
+                    in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping,
                 )  # fmt: skip
                 check_case(case)
                 yield case

@@ -114,6 +114,10 @@ class Sweep(Section):
         "nested",
         description="with 'nodes': all on the first nodes of one allocation, or separate ones",
     )
+    mapping: OneOrMore[Literal["block", "cyclic"]] | None = Field(
+        None,
+        description="numbers ranks anew over racks and nodes, well (block) and badly (cyclic); left out: as launched",
+    )
     roots: OneOrMore[Rank] = Field([0], description="the roots of rooted collectives")
     pairs: Pairs = Field(
         "ends", description="who exchanges messages point to point: the first and the last rank, all pairs, or [[0, 1]]"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hpccoll.case import Case, Job, Launcher, Plan, Shape, Skip
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import unmet
+from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
 from hpccoll.schedule import Layout
@@ -198,7 +198,8 @@ class _Allocation:
         for shape in shapes:
             layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)
             for case in self.cases(shape):
-                if reason := unmet(case, layout):
+                # Which nodes share a rack is known in the job.
+                if reason := unmet(case, layout) or (idle(case, layout) if shape.nodes == 1 else None):
                     skips.append(Skip(case=case.id, job=name, reason=reason))
                 else:
                     cases.append(case)

@@ -10,7 +10,9 @@ from hpccoll.measure.catalogue import (
     NATIVE,
     algorithms_of,
     check_case,
+    idle,
     known_parameters,
+    mappings,
     placements,
     promise_of,
     shared,
@@ -111,6 +113,8 @@ def test_a_call_that_fits_runs_from_any_root_or_needs_what_the_algorithm_says(na
         (case(root=0), "root: 0 is not valid: none: all_reduce has no root"),
         (case(op="xor"), "op: 'xor' is not valid"),
         (case("all_gather", op="sum"), "op: 'sum' is not valid"),
+        (case(mapping="plane"), "mapping: 'plane' is not valid: choose from block, cyclic"),
+        (case("send_recv", NATIVE, mapping="block"), "mapping: 'block' is not valid: none: the ranks of send_recv"),
     ],
 )
 def test_a_word_that_means_nothing_anywhere_is_bad_input(asked, words):
@@ -121,6 +125,32 @@ def test_a_word_that_means_nothing_anywhere_is_bad_input(asked, words):
 def test_a_value_that_makes_sense_nowhere_is_bad_input_when_it_is_to_run():
     with pytest.raises(BadInputError, match="'rin'"):
         unmet(case(algorithm="hierarchical", params={"inner": "rin"}), Layout.of(4))
+
+
+@pytest.mark.parametrize(
+    ("layout", "where"),
+    [
+        (Layout.of(4), "all on one node"),
+        (Layout.of(4, 1), "4 on 4 nodes"),
+        (Layout((0, 1), (0, 1)), "2 on 2 nodes in 2 racks"),
+        (Layout((0, 1), (0, 0)), "2 on 2 nodes"),
+    ],
+)
+def test_of_mappings_that_give_the_same_numbers_one_is_measured(layout, where):
+    assert [idle(case(mapping=mapping), layout) for mapping in (None, "block")] == [None, None]
+    assert idle(case(mapping="cyclic"), layout) == f"mapping cyclic numbers these ranks as block does: {where}"
+
+
+@pytest.mark.parametrize("layout", [Layout.of(4, 2), Layout((0, 1, 2, 3), (0, 0, 1, 1))])
+def test_mappings_that_differ_are_all_measured(layout):
+    assert {idle(case(mapping=mapping), layout) for mapping in (None, "block", "cyclic")} == {None}
+
+
+def test_two_ranks_that_are_named_and_a_floor_have_one_mapping():
+    both = ("block", "cyclic")
+    assert mappings("all_reduce", "ring", both) == mappings("all_reduce", NATIVE, both) == both
+    assert mappings("all_reduce", "null", both) == ("block",)
+    assert mappings("send_recv", NATIVE, both) == (None,)
 
 
 def test_a_promise_is_that_of_the_case():

@@ -72,6 +72,7 @@ def make_row():
             cpu_s=seconds,
             wire_bytes_predicted=0,
             wire_bytes_measured=None,
+            rack_bytes_predicted=None,
             wrong=0,
             status="ok",
             reason=None,

@@ -29,8 +29,10 @@ from hpccoll.schedule import (
     unequal_wire_bytes,
     wire_bytes,
 )
+from hpccoll.schedule.layout import TIERS
 from hpccoll.schedule.traffic import PATTERNS
 
+FABRIC = TIERS.index("fabric")
 GRAINS = 32  # elements of four bytes in a grain
 
 
@@ -104,11 +106,14 @@ def test_bytes_between_nodes_follow_from_the_units_that_cross_for_every_size_and
     if case is None or case.promise.blocks(1) is not None:  # which has no equal units
         return
     slices = [
-        replace(schedule, layout=replace(schedule.layout, node=tuple(me // per_node for me in range(ranks))))
+        replace(schedule, layout=replace(schedule.layout, node=node, rack=tuple(n // 2 for n in node)))
         for schedule in case.slices
+        for node in [tuple(me // per_node for me in range(ranks))]
     ]
     cut = Cut(case.promise, elements, slices[0].units, channels * len(slices), itemsize)
-    assert wire_bytes([crossings(schedule) for schedule in slices], cut) == count(slices, cut).wire_bytes
+    found = count(slices, cut)
+    assert wire_bytes([crossings(schedule) for schedule in slices], cut) == found.wire_bytes
+    assert wire_bytes([crossings(schedule, "rack") for schedule in slices], cut) == found.sent[:, FABRIC].sum()
 
 
 def test_a_copy_is_bytes_that_go_nowhere():
@@ -133,13 +138,16 @@ def test_unequal_blocks_are_counted_by_their_own_sizes(tmp_path):
 @pytest.mark.parametrize("lanes", [1, 2, 5])
 @pytest.mark.parametrize("per_node", [1, 2, 3])
 def test_unequal_bytes_between_nodes_are_those_that_are_counted(per_node, lanes):
-    layout = Layout.of(7, per_node)
+    node = Layout.of(7, per_node).node
+    layout = Layout(node, tuple(n // 2 for n in node))
     slices = all_to_all_v.algorithm("pairwise").slices(layout)
     for traffic in PATTERNS:
         promise = all_to_all_v.promise(7, traffic=traffic)
         for each in (slices, [out_of_place(promise, one) for one in slices], [*slices, reverse(*slices)]):
             cut = Cut(promise, 1000, 7, lanes * len(each), 4)
-            assert unequal_wire_bytes(each, cut) == count(each, cut).wire_bytes
+            found = count(each, cut)
+            assert unequal_wire_bytes(each, cut) == found.wire_bytes
+            assert unequal_wire_bytes(each, cut, "rack") == found.sent[:, FABRIC].sum()
 
 
 def test_empty_messages_are_not_counted():

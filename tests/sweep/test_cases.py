@@ -57,6 +57,17 @@ def test_pairs_are_the_ends_or_all_of_them_or_those_that_are_named(pairs, expect
     assert [(case.root, case.params["peer"]) for case in found] == expected
 
 
+def test_mappings_are_those_of_collectives_in_which_all_ranks_take_part():
+    found = swept(
+        collectives=["all_reduce", "send_recv"], algorithms=["ring", "ping_pong"], mapping=["cyclic", "block"]
+    )
+    assert {(case.algorithm, case.mapping) for case in found} == {
+        ("ring", "cyclic"), ("ring", "block"), ("ping_pong", None),
+    }  # fmt: skip
+    assert len({case.id for case in found}) == len(found)
+    assert {case.mapping for case in swept()} == {None}
+
+
 def test_traffic_is_named_with_what_a_file_held(tmp_path):
     file = tmp_path / "experts.csv"
     file.write_text("0,1\n3,0\n")

@@ -73,6 +73,14 @@ def test_a_case_that_cannot_run_is_skipped_with_the_reason(planned):
     assert [len(job.cases) for job in plan.jobs] == [2, 1]
 
 
+def test_on_one_node_there_is_one_mapping_and_between_nodes_the_job_sees(planned, on_cluster):
+    plan = planned("algorithms: ring\nbytes: 8\nin_place: false\nranks: 2\nmapping: [block, cyclic]")
+    assert [case.mapping for case in plan.jobs[0].cases] == ["block"]
+    assert [skip.reason for skip in plan.skips] == ["mapping cyclic numbers these ranks as block does: all on one node"]
+    plan = on_cluster("algorithms: ring\nbytes: 8\nin_place: false\nnodes: [1, 2]\nmapping: [block, cyclic]")
+    assert [(case.nodes, case.mapping) for case in plan.jobs[0].cases] == [(1, "block"), (2, "block"), (2, "cyclic")]
+
+
 @pytest.mark.usefixtures("picky")
 def test_a_job_without_cases_is_not_started(planned):
     plan = planned("algorithms: picky\nbytes: 8\nranks: [2, 3]")

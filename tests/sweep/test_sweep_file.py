@@ -54,6 +54,7 @@ BAD = {
     "unknown collective": (LEAST + "collectives: all_redus", ["collective", "'all_redus'", "all_gather"]),
     "unknown algorithm": (LEAST + "algorithms: rin", ["algorithm", "'rin'", "recursive_doubling", "native"]),
     "unknown transport": (LEAST + "transports: ucx", ["transport", "'ucx'", "mpi"]),
+    "unknown mapping": (LEAST + "mapping: plane", ["mapping", "'plane'", "block", "cyclic"]),
     "unknown dtype": (LEAST + "dtypes: [float33]", ["dtype", "'float33'", "float16"]),
     "unknown op": (LEAST + "ops: xor", ["op", "'xor'", "sum", "max"]),
     "unknown unit": (LEAST + "bytes: [8, 9Q]", ["bytes.1", "'9Q'", "64K"]),

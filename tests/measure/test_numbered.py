@@ -1,0 +1,103 @@
+"""Mappings of a case, on real ranks that take themselves for those of several nodes and racks."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import raws
+from cases import case
+
+from hpccoll.case import Effort
+from hpccoll.measure.catalogue import NATIVE
+from hpccoll.schedule import Cut, Layout, all_reduce, count, numbering
+from hpccoll.store import hdf5
+from hpccoll.store.results import read_results
+
+RACKED = Path(__file__).with_name("racked_ranks.py")
+PLACES = Layout((0, 0, 1, 1, 2, 2, 3, 3, 4), (0, 0, 0, 0, 1, 1, 1, 1, 2), aggregators=1)
+MAPPINGS = (None, "block", "cyclic")
+EACH = """
+from mpi4py import MPI
+from hpccoll.measure.ranks import Numbered
+from hpccoll.schedule import Layout, numbering
+world = MPI.COMM_WORLD
+layout = Layout(tuple(me // 2 for me in range(5)), (0, 0, 0, 0, 1), aggregators=1)
+numbered = Numbered(world, layout)
+assert numbered.by(None) == (world, layout)
+for mapping in ("block", "cyclic"):
+    comm, renumbered = numbered.by(mapping)
+    assert tuple(comm.allgather(world.rank)) == numbering(layout, mapping)
+    assert renumbered.node[comm.rank] == layout.node[world.rank]
+    assert numbered.by(mapping)[0] is comm
+numbered.close()
+assert comm == MPI.COMM_NULL != world
+"""
+pytestmark = pytest.mark.mpi
+
+
+def test_a_mapping_is_a_communicator_of_ranks_that_are_where_its_layout_says_made_once_and_freed(mpiexec):
+    ended = mpiexec(5, "-c", EACH)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.fixture(scope="module")
+def measured(mpiexec, tmp_path_factory):
+    """Results by collective, algorithm and mapping, on eight ranks in two racks and an aggregator in another."""
+    asked = [
+        case(name, algorithm, mapping=mapping, root=3 if name == "gather" else None)
+        for name, algorithms in (
+            ("all_reduce", ("ring", "hierarchical", "sharp_emulated", NATIVE)),
+            ("reduce_scatter", ("ring", NATIVE)),
+            ("gather", ("binomial", NATIVE)),
+        )
+        for algorithm in algorithms
+        for mapping in MAPPINGS
+    ]
+    here = tmp_path_factory.mktemp("racked")
+    effort = Effort(warmup=0, min_iterations=2, max_iterations=2)
+    job = raws.job(*asked, ranks=8, nodes=4, aggregators=1, effort=effort)
+    (here / "job.json").write_text(job.to_json())
+    ended = mpiexec(9, RACKED, "--job", here / "job.json", "--out", here / "F.h5", timeout=120)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ((attempt, outcomes),) = hdf5.read(here / "F.h5").attempts
+    assert attempt.layout == PLACES
+    assert not read_results([here]).missing
+    return {(o.case.collective, o.case.algorithm, o.case.mapping): o for o in outcomes}
+
+
+def test_whoever_has_which_number_results_are_right(measured):
+    assert len(measured) == 8 * len(MAPPINGS)
+    assert {outcome.status for outcome in measured.values()} == {"ok"}
+    assert all(outcome.wrong == 0 for outcome in measured.values())
+
+
+def test_the_bytes_that_cross_are_those_of_the_ranks_as_they_are_numbered(measured):
+    for mapping in ("block", "cyclic"):
+        layout = PLACES.among(numbering(PLACES, mapping))
+        outcome = measured["all_reduce", "ring", mapping]
+        slices = all_reduce.algorithm("ring").slices(layout)
+        cut = Cut(all_reduce.promise(8), 1024, slices[0].units, outcome.params["channels"], 4)
+        counted = count(slices, cut)
+        assert outcome.wire_bytes_predicted == counted.wire_bytes
+        assert outcome.rack_bytes_predicted == counted.sent[:, 3].sum()
+    launched, block, cyclic = (measured["all_reduce", "ring", mapping].rack_bytes_predicted for mapping in MAPPINGS)
+    assert (launched, cyclic) == (block, 4 * block)
+    assert len({measured["all_reduce", "hierarchical", mapping].rack_bytes_predicted for mapping in MAPPINGS}) == 1
+    assert measured["all_reduce", NATIVE, "cyclic"].rack_bytes_predicted is None
+
+
+def test_times_stay_in_the_columns_of_the_ranks_as_they_were_launched(measured):
+    for outcome in measured.values():
+        assert outcome.times.start_ns.shape == (2, 9)
+        assert (outcome.times.max_ns == (outcome.times.end_ns - outcome.times.start_ns)[:, :8].max(axis=1)).all()
+    assert np.ndim(measured["gather", NATIVE, "cyclic"].cpu_s) == 1
+
+
+def test_a_mapping_that_changes_nothing_is_skipped_with_the_reason_and_measured_by_the_other_word(mpiexec):
+    small = ["-a", "ring", "-b", "1K", "-e", "1K", "-n", "2", "--in-place"]
+    ended = mpiexec(2, "-m", "hpccoll", "run", *small, "--mapping", "block,cyclic")
+    assert ended.returncode == 0, ended.stderr
+    (skipped,) = [line for line in ended.stdout.splitlines() if "skipped" in line]
+    assert skipped.split()[:2] == ["ring", "cyclic"]
+    assert "mapping cyclic numbers these ranks as block does: all on one node" in skipped
+    assert [line.split()[:2] for line in ended.stdout.splitlines() if " in " in line][-1:] == [["ring", "block"]]
