@@ -43,7 +43,7 @@ def inside(*arguments):
     raise AssertionError("a command ends with an exit code")
 
 
-def outside(*arguments, cwd=None, launcher=(), timeout=100, **variables):
+def outside(*arguments, cwd=None, launcher=(), timeout=300, **variables):
     """Run a command as a process, or as the processes that ``launcher`` starts."""
     command = [*launcher, sys.executable, "-m", "hpccoll", *map(str, arguments)]
     environment = {**ENVIRONMENT, **variables}

@@ -47,7 +47,7 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
 
-    def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 60) -> CompletedProcess[str]:
+    def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 240) -> CompletedProcess[str]:
         command = [launcher, "-n", str(ranks), sys.executable, "-W", "error", *map(str, arguments)]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
 

@@ -30,7 +30,7 @@ def memory_cases():
 def test_no_rank_takes_more_memory_than_is_said(mpiexec, tmp_path):
     (tmp_path / "cases.json").write_text(json.dumps([asdict(asked) for asked in memory_cases()]))
     script = __file__.replace("test_memory", "measured_memory")
-    ended = mpiexec(4, script, tmp_path / "cases.json", timeout=150)
+    ended = mpiexec(4, script, tmp_path / "cases.json")
     assert ended.returncode == 0, ended.stderr
     shares = json.loads(ended.stdout)
     assert len(shares) > 20

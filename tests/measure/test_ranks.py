@@ -1,6 +1,5 @@
 """Real ranks under a real mpiexec: what happens when things go wrong, and what ranks carry with them."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from hpccoll.store.results import read_results
 
 SECRETS = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
 FAULTY = Path(__file__).with_name("faulty_ranks.py")
-EFFORT = Effort(warmup=2, min_iterations=20, max_iterations=20, timeout=1.0)
 pytestmark = pytest.mark.mpi
 
 
@@ -21,36 +19,33 @@ pytestmark = pytest.mark.mpi
 def launch(mpiexec, tmp_path):
     """Run a job on two ranks with a fault; returns what the process left, and the raw file that was to be."""
 
-    def launch(fault, *cases, ranks=2):
-        job = raws.job(*cases, ranks=ranks, effort=EFFORT)
+    def launch(fault, *cases, ranks=2, timeout=120.0):
+        effort = Effort(warmup=2, min_iterations=20, max_iterations=20, timeout=timeout)
+        job = raws.job(*cases, ranks=ranks, effort=effort)
         (tmp_path / "job.json").write_text(job.to_json())
         out = tmp_path / "F.h5"
-        return mpiexec(ranks, FAULTY, fault, "--job", tmp_path / "job.json", "--out", out, timeout=30), out
+        return mpiexec(ranks, FAULTY, fault, "--job", tmp_path / "job.json", "--out", out), out
 
     return launch
 
 
 def test_a_rank_that_hangs_ends_the_job_and_every_rank_says_where_it_is(launch):
-    began = time.monotonic()
-    ended, out = launch("sleeps", raws.case(4096))
-    assert time.monotonic() - began < 15
+    ended, out = launch("sleeps", raws.case(4096), timeout=2.0)
     assert ended.returncode != 0
     case = "case all_reduce.ring.mpi.cpu.float32.sum.4096B.out, iteration 13, in the operation"
-    assert f"r0 | stuck for 1 s: {case}: sequence 0, step 1 of 2 (to rank 1, from rank 1)" in ended.stderr
-    assert f"r1 | stuck for 1 s: {case}" in ended.stderr
+    assert f"r0 | stuck for 2 s: {case}: sequence 0, step 1 of 2 (to rank 1, from rank 1)" in ended.stderr
+    assert f"r1 | stuck for 2 s: {case}" in ended.stderr
     assert not out.exists()
     read = read_journal(journal_path(out))
     assert {failure.rank for failure in read.failures} == {0, 1}
-    assert all(failure.message.startswith("stuck for 1 s: case") for failure in read.failures)
+    assert all(failure.message.startswith("stuck for 2 s: case") for failure in read.failures)
     results = read_results([out.parent])
     assert [(row.status, row.case_id) for row in results.rows] == [("failed", raws.case(4096).id)]
     assert [gap.status for gap in results.missing] == ["failed"]
 
 
 def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(launch):
-    began = time.monotonic()
     ended, out = launch("raises", raws.case(4096))
-    assert time.monotonic() - began < 15
     assert ended.returncode not in (0, 2, 3)
     assert 'raise RuntimeError("the moon is in the wrong house")' in ended.stderr
     assert "r1 | RuntimeError: the moon is in the wrong house (case all_reduce.ring" in ended.stderr
@@ -162,5 +157,5 @@ def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
         "job = sys.argv[1] if os.environ['PMI_RANK'] == '0' else '/nowhere'\n"
         "sys.exit(main(['--job', job]))\n"
     )
-    ended = mpiexec(2, tmp_path / "one.py", tmp_path / "job.json", timeout=30)
+    ended = mpiexec(2, tmp_path / "one.py", tmp_path / "job.json")
     assert ended.returncode == 0, ended.stderr

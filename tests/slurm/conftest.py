@@ -18,7 +18,7 @@ class Bed:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def testbed(self, command, *arguments, timeout=60):
+    def testbed(self, command, *arguments, timeout=240):
         """Call the testbed's command line."""
         ended = subprocess.run(
             [self.program, command, "--name", self.name, *map(str, arguments)],
@@ -32,7 +32,7 @@ class Bed:
         assert said.code == 0, f"{said.code}\n{said.out}\n{said.err}"
         return said
 
-    def run(self, *command, cwd=None, timeout=60, stdin="", **variables):
+    def run(self, *command, cwd=None, timeout=240, stdin="", **variables):
         """Run a command on the head host."""
         ended = subprocess.run(
             [self.program, "run", "--name", self.name, *map(str, command)], cwd=cwd, env={**ENVIRONMENT, **variables},

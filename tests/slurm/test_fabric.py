@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,7 +38,7 @@ place, size, flows = Path(sys.argv[1]), int(sys.argv[2]), [word.split(":") for w
 
 def wait(word, end):
     (place / f"{word}-{end}").touch()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while len(list(place.glob(f"{word}-*"))) < 2 * len(flows):
         assert time.monotonic() < until, word
         time.sleep(0.002)
@@ -68,32 +70,63 @@ for flow, hosts in enumerate(flows):
 
 @pytest.fixture
 def flow(fabric, tmp_path):
-    """Send bytes from host to host, several pairs at once; return the bytes per second of each pair."""
+    """Send bytes from host to host, several pairs at once; return the bytes per second of all from begin to end.
 
-    def flow(*pairs, size=SOME):
+    It has no lower bound: processors may be busy. But what shares a wire is never faster than the wire.
+    """
+
+    def flow(*pairs):
         place = tmp_path / str(len(list(tmp_path.iterdir())))
         place.mkdir()
         hosts = {host.split("-")[0] for pair in pairs for host in pair.split(":")}
         step = ("srun", *EACH, "--nodes", len(hosts), "--nodelist", ",".join(hosts))
-        said = fabric.slurm(*step, sys.executable, "-c", FLOWS, place, size, *pairs)
-        at = dict(json.loads(line) for line in said.splitlines())
-        return [size / (at[f"{number} ended"] - at[f"{number} begun"]) for number in range(len(pairs))]
+        said = fabric.slurm(*step, sys.executable, "-c", FLOWS, place, SOME, *pairs)
+        at = [json.loads(line) for line in said.splitlines()]
+        begun, ended = ([when for what, when in at if what.endswith(word)] for word in ("begun", "ended"))
+        assert len(begun) == len(ended) == len(pairs)
+        return len(pairs) * SOME / (max(ended) - min(begun))
 
     return flow
 
 
-def test_pairs_across_the_uplink_share_it_and_pairs_inside_racks_do_not(flow):
-    inside = flow("n1:n2", "n3:n4")
-    assert all(0.7 * WIRE < rate < 1.06 * WIRE for rate in inside)
-    for pairs in (("n1:n3", "n2:n4"), ("n1:a1", "n2:a2"), ("a1:n1", "a2:n2")):
-        assert 0.7 * WIRE < 2 * min(flow(*pairs)) < 1.06 * WIRE  # the slower pair has waited for all bytes of both
+@pytest.fixture
+def carried(fabric):
+    """Return the bytes that the devices of a host, or of the fabric, have sent."""
+
+    def carried(host):
+        init = fabric.status()["hosts"][host]["init"]
+        lines = Path(f"/proc/{init}/net/dev").read_text().splitlines()[2:]
+        return {name.strip(): int(facts.split()[8]) for name, _, facts in (line.partition(":") for line in lines)}
+
+    return carried
 
 
-def test_an_aggregator_has_no_meter_but_its_workers_do(flow):
-    (between,) = flow("a1:a2", size=4 * SOME)
-    assert between > 3 * WIRE
+def test_pairs_across_the_uplink_share_it_and_pairs_inside_racks_do_not(flow, carried):
+    for pairs, shared in (
+        (("n1:n2", "n3:n4"), {"rack1-up": 0, "rack2-up": 0}),
+        (("n1:n3", "n2:n4"), {"rack1-up": 2, "rack2-up": 0}),
+        (("n1:a1", "n2:a2"), {"rack1-up": 2, "rack2-up": 0}),
+        (("a1:n1", "a2:n2"), {"rack1-down": 2, "rack2-down": 0}),
+    ):
+        before = carried("fabric")
+        rate = flow(*pairs)
+        after = carried("fabric")
+        assert {port: round((after[port] - before[port]) / SOME) for port in shared} == shared
+        if any(shared.values()):
+            assert rate < 1.06 * WIRE
+
+
+def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
+    for host in ("n1", "n2", "n3", "n4", "a1", "a2"):
+        init = fabric.status()["hosts"][host]["init"]
+        command = ["nsenter", f"--target={init}", "--net", "tc", "qdisc", "show"]
+        seen = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        metered = [
+            device for device in ("eth0", "rail2") if re.search(rf"tbf .* dev {device} root .*rate 100Mbit", seen)
+        ]
+        assert metered == (["eth0", "rail2"] if host.startswith("n") else []), seen
     for pairs in (("n1:n2", "n1:a1"), ("n2:n1", "a1:n1")):  # each pair alone could fill its way but for n1's own wire
-        assert 0.7 * WIRE < 2 * min(flow(*pairs)) < 1.06 * WIRE
+        assert flow(*pairs) < 1.06 * WIRE
 
 
 def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flow):
@@ -103,12 +136,12 @@ def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flo
         return eval(fabric.slurm("srun", "--nodelist=n1", sys.executable, "-c", read))  # noqa: S307 - our own words
 
     before = sent()
-    (rate,) = flow("n1:n2-r2")
+    rate = flow("n1:n2-r2")
     after = sent()
     assert set(before) == {"eth0", "rail2"}
     assert SOME < after["rail2"] - before["rail2"] < 1.05 * SOME
     assert after["eth0"] - before["eth0"] < SOME / 8  # what Slurm has to say
-    assert 0.7 * WIRE < rate < 1.06 * WIRE
+    assert rate < 1.06 * WIRE
 
 
 def test_a_step_is_told_the_place_of_every_node(fabric):
@@ -162,7 +195,7 @@ def test_status_tells_racks_rails_aggregators_and_what_the_uplink_carries(fabric
     assert (marker["aggregators"], marker["rails"]) == (2, 2)
     assert marker["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3", "n4"]}
     assert (marker["uplink"], marker["uplink_bps"]) == ("100mbit", 100_000_000)
-    assert marker["uplink_Bps"] == marker["uplink_calibration"][-1]["Bps"] == pytest.approx(0.993 * WIRE, rel=0.1)
+    assert 0 < marker["uplink_Bps"] == marker["uplink_calibration"][-1]["Bps"] < 1.02 * WIRE
     assert marker["uplink_pairs"] == [["n1", "n3"]]
     said = fabric.testbed("status").out
     assert "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit" in said

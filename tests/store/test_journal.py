@@ -4,7 +4,6 @@ import errno
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -244,8 +243,6 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path):
 
 
 def test_events_are_on_disk_before_the_next_case_begins(out):
-    begun_at = time.monotonic()
     journal = begin(out, done=2)
     assert len(read_journal(journal_path(out)).done) == 2  # read through another descriptor, nothing flushed here
-    assert time.monotonic() - begun_at < 10
     journal.close(remove=True)

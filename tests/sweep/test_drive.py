@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from commands import inside
 from hpccoll.errors import BadInputError
 from hpccoll.sweep import drive
 
+LONG_S = 120.0
+"""What takes a moment has this long: processors may be busy."""
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
 RESTLESS = """
 import signal, subprocess, sys
@@ -28,6 +29,16 @@ def marked(out, *command):
     if command[0] == sys.executable:
         child.stdout.readline()  # it has set its signals
     return child
+
+
+def interrupts(out, number):
+    """Return what to show while something is driven: a signal to ourselves, when it says that it has set its own."""
+
+    def show():
+        if "\non\n" in (out / "logs" / "snakemake.log").read_text():
+            os.kill(os.getpid(), number)
+
+    return show
 
 
 def test_a_sweep_is_alone_in_its_directory(tmp_path):
@@ -47,7 +58,7 @@ def test_a_directory_that_cannot_be_written_is_refused():
 def test_leftovers_end_and_others_do_not(tmp_path):
     with marked(tmp_path, "sleep", "60") as ours, marked(tmp_path / "else", "sleep", "61") as another:
         assert drive.end_leftovers(tmp_path) == [f"sleep 60  (process {ours.pid})"]
-        assert ours.wait(5) == -signal.SIGTERM
+        assert ours.wait(LONG_S) == -signal.SIGTERM
         assert another.poll() is None
         another.kill()
     assert drive.end_leftovers(tmp_path) == []
@@ -56,13 +67,13 @@ def test_leftovers_end_and_others_do_not(tmp_path):
 def test_a_leftover_that_does_not_listen_is_killed(tmp_path):
     with marked(tmp_path, sys.executable, "-c", STUBBORN) as child:
         drive.end_leftovers(tmp_path, grace=0.3)
-        assert child.wait(5) == -signal.SIGKILL
+        assert child.wait(LONG_S) == -signal.SIGKILL
 
 
 def test_what_a_leftover_starts_as_it_ends_is_ended_too(tmp_path):
     with marked(tmp_path, sys.executable, "-c", RESTLESS) as child:
-        assert len(drive.end_leftovers(tmp_path, grace=3)) == 2
-        assert child.wait(5) == 1
+        assert len(drive.end_leftovers(tmp_path, grace=LONG_S)) == 2
+        assert child.wait(LONG_S) == 1
 
 
 def test_the_command_is_snakemakes_with_what_it_is_given():
@@ -73,11 +84,10 @@ def test_the_command_is_snakemakes_with_what_it_is_given():
 
 
 def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_path):
-    shown = []
-    code = drive.drive(["sh", "-c", "echo hello; sleep 0.7; exit 5"], tmp_path, lambda: shown.append(1))
+    script = f"echo hello; while [ ! -e {tmp_path}/shown ]; do sleep 0.02; done; exit 5"
+    code = drive.drive(["sh", "-c", script], tmp_path, (tmp_path / "shown").touch)
     assert code == 5
-    assert shown
-    assert (tmp_path / "logs" / "snakemake.log").read_text() == "\n$ sh -c 'echo hello; sleep 0.7; exit 5'\nhello\n"
+    assert (tmp_path / "logs" / "snakemake.log").read_text() == f"\n$ sh -c '{script}'\nhello\n"
 
 
 def test_what_is_driven_leaves_nothing_running(tmp_path):
@@ -87,11 +97,8 @@ def test_what_is_driven_leaves_nothing_running(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_is_passed_on_once_to_all_that_is_driven(tmp_path, number):
-    count = "trap 'echo interrupted; exit 7' INT; sleep 63 & wait; wait"
-    begun = time.monotonic()
-    threading.Timer(0.6, os.kill, (os.getpid(), number)).start()
-    assert drive.drive(["bash", "-c", count], tmp_path, lambda: None) != 0
-    assert time.monotonic() - begun < 10
+    count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
+    assert drive.drive(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) != 0
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
     assert not [pid for pid, _ in drive._marked(tmp_path)]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -100,10 +107,8 @@ def test_an_interrupt_is_passed_on_once_to_all_that_is_driven(tmp_path, number):
 def test_what_ignores_an_interrupt_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(drive, "INTERRUPT_S", 0.2)
     monkeypatch.setattr(drive.end_leftovers, "__defaults__", (1.0,))  # seconds of grace
-    threading.Timer(0.6, os.kill, (os.getpid(), signal.SIGINT)).start()
-    assert (
-        drive.drive(["bash", "-c", "trap '' INT TERM; sleep 64; sleep 64"], tmp_path, lambda: None) == -signal.SIGKILL
-    )
+    ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
+    assert drive.drive(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT)) == -signal.SIGKILL
 
 
 def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_path):
@@ -111,7 +116,7 @@ def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_p
     code = "import sys; from pathlib import Path; from hpccoll.sweep import drive; "
     code += f"drive.drive(['bash', '-c', sys.argv[1]], Path({str(tmp_path)!r}), lambda: None)"
     sweep = subprocess.Popen([sys.executable, "-c", code, waits])
-    until = time.monotonic() + 20
+    until = time.monotonic() + LONG_S
     while not (tmp_path / "on").exists():
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -124,7 +129,5 @@ def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_p
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_lost_connection_ends_a_sweep_in_good_order(tmp_path, number):
-    timer = threading.Timer(0.7, os.kill, (os.getpid(), number))
-    timer.start()
-    assert drive.drive(["sleep", "30"], tmp_path, lambda: None) == -signal.SIGINT
-    timer.join()
+    waits = ["sh", "-c", "echo on; exec sleep 1000"]
+    assert drive.drive(waits, tmp_path, interrupts(tmp_path, number)) == -signal.SIGINT

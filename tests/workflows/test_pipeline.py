@@ -19,7 +19,7 @@ pytestmark = pytest.mark.sweep
 def snakemake(*arguments, cwd, profile=True):
     where = ["--workflow-profile", workflows() / "profiles" / "local"] if profile else []
     command = [sys.executable, "-m", "snakemake", "-s", workflows() / "Snakefile", *where, *arguments]
-    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
 
 
 def raw_files(out):
@@ -147,7 +147,7 @@ def test_another_workflow_imports_this_one_as_a_module(swept, tmp_path):
     (tmp_path / "theirs.yaml").write_text("hpccoll: {sweep: tiny.yaml, out: theirs}\nmore: 1\n")
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "--nolock"]
     ended = subprocess.run(
-        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
     )
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "theirs" / "report" / "index.html").exists()
