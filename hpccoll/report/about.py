@@ -43,17 +43,21 @@ DEFINITIONS = {
     "traffic": "How unequal the blocks of an all_to_all_v are: uniform, all equal; zipf, rank j as popular as 1/(j + "
     "1); random, each pair its own; or weights from a file, with the first digits of its digest.",
     "native": "The library's own collective at its default settings: the faster of its in-place and out-of-place call "
-    "in the same run, and so of the same variant.",
+    "in the same run, and so of the same variant; it is compared with those whose ranks are numbered as its own.",
     "sharp_emulated": "Software: ranks that play the switches of a reduction tree, one process each. It says what the "
     "algorithm does, and nothing of what a switch would take.",
     "aggregators": "Ranks beside the workers that only aggregate; algorithms without a use for them leave them idle. "
     "They are in no number of ranks.",
+    "mapping": "How ranks are numbered. block: ranks of a node follow one another, and so do the nodes of a rack; "
+    "cyclic: dealt one by one over the racks, and in each over its nodes; mixed: neither. A case that asks for one is "
+    "renumbered inside its job, so that both are measured on the same hosts; the root goes by these numbers, too.",
     "variant": "An environment that the sweep file names. Each is a job of its own, and compared within itself.",
     "of the wire": "busbw over what a wire between two nodes was calibrated to carry: on a testbed whose wires were "
     "calibrated within 2 % of what TCP carries of their rate, with one rank on each node, from the size on from which "
     "the calibration comes to it; less may pass faster, as a burst. Of nothing else is there a per cent.",
     "counted, sent": "Bytes of one operation that all nodes send to each other: counted from the schedule that we ran; "
-    "sent, as the counters of their ports saw it, with headers. " + HEADER_MODEL,
+    "sent, as the counters of their ports saw it, with headers. Between racks: those of the counted that leave a rack. "
+    + HEADER_MODEL,
     "floor": "An empty schedule: what the harness itself costs. It is in no map, efficiency or ratio.",
     "oversubscribed": "More ranks than cores: the ranks wait for each other's time slices.",
     "status": "Only ok rows are drawn or compared. wrong: the buffer that was timed held wrong elements; failed, "

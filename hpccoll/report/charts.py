@@ -150,7 +150,8 @@ def fastest(group: Group) -> Chart | None:
 def _advantage(group: Group, contest: Contest) -> Datum:
     """What the map says in a cell; its words keep their contrast where ink and paper change places in the dark."""
     machine = group.machine(contest.winner) if len(group.machines) > 1 else ""
-    panel = {"panel": ", ".join(filter(None, (machine, contest.variant)))}
+    mapping = contest.mapping if group.several_mappings else ""
+    panel = {"panel": ", ".join(filter(None, (machine, contest.variant, mapping)))}
     if contest.lead is None:
         return panel | {"lead": "alone", "second": "none", "clear": False, "words": INK}
     second = contest.entries[1]

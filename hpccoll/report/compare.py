@@ -68,6 +68,11 @@ class Contest:
         return next(iter(self.variants)) if len(self.variants) == 1 else None
 
     @property
+    def mapping(self) -> str:
+        """How the ranks of all entries are numbered."""
+        return self.winner.row.mapping
+
+    @property
     def native(self) -> Point | None:
         """The library's own collective at its default settings; where all share a variant, in that."""
         natives = [e for e in self.entries if e.row.algorithm == NATIVE and not own_params(e.row)]
@@ -104,14 +109,15 @@ def best_placements(points: Iterable[Point]) -> tuple[Point, ...]:
 
 
 def contests(points: Iterable[Point]) -> tuple[Contest, ...]:
-    """Return one contest for each machine, variant, ranks, size and pair of ranks, by ranks and then size.
+    """Return one contest for each machine, variant, mapping, ranks, size and pair of ranks, by ranks and then size.
 
     Where several runs did the same work, the one with the most series counts, the later of equals.
     """
     by_run: dict[tuple[object, ...], list[Point]] = defaultdict(list)
     for point in best_placements(points):
         row = point.row
-        by_run[row.run_id, point.machine, pair(row), row.ranks, row.nodes, row.requested_bytes].append(point)
+        at = row.ranks, row.nodes, row.requested_bytes
+        by_run[row.run_id, point.machine, pair(row), row.mapping, *at].append(point)
     chosen: dict[tuple[object, ...], Contest] = {}
     for (_, *work), entries in by_run.items():
         contest = Contest(tuple(sorted(entries, key=seconds)))

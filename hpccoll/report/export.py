@@ -103,6 +103,7 @@ def _table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
     what = (first.collective, first.algorithm, first.variant or "", _call(first), f"over {first.transport}")
     beside = f"and {counted(first.aggregators, 'aggregator')} " if first.aggregators else ""
     where = f"{counted(first.ranks, 'rank')} {beside}on {counted(first.nodes, 'node')}"
+    where += f", mapping {first.mapping}" if first.nodes > 1 else ""
     how = f"{first.kind}, timing {first.timing}, run {first.run_id}"
     return [
         f"#\n# {' '.join(filter(None, what))}: {where}, {how}",

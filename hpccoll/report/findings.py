@@ -18,6 +18,7 @@ from hpccoll.report.compare import (
 )
 from hpccoll.report.groups import Group, Point, usable
 from hpccoll.report.hosts import host_words
+from hpccoll.report.mappings import mapping_findings
 from hpccoll.report.naming import counted
 from hpccoll.report.pairs import pair_findings, pair_words
 from hpccoll.report.wires import format_rate, measured_to_counted, per_node, share
@@ -34,8 +35,8 @@ class Finding(NamedTuple):
 def findings(group: Group) -> list[Finding]:
     """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about."""
     found = [] if group.many_pairs else contests(group.points)
-    pairs = (Finding(*said) for said in pair_findings(group))
-    return [*_fastest(group, found), *pairs, *_highest(group), *_shares(group), *_between(group), *_cautions(group)]
+    more = (Finding(*said) for said in (*mapping_findings(group), *pair_findings(group)))
+    return [*_fastest(group, found), *more, *_highest(group), *_shares(group), *_between(group), *_cautions(group)]
 
 
 def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
@@ -88,7 +89,8 @@ def _fastest(group: Group, found: Sequence[Contest]) -> Iterator[Finding]:
     def place(contest: Contest) -> tuple[int, str]:
         machine = f" on {group.machine(contest.winner)}" if len(group.machines) > 1 else ""
         variant = f", {contest.variant}" if contest.variant else ""
-        return contest.ranks, group.place(contest.winner.row) + machine + variant
+        mapping = f", {contest.mapping}" if group.several_mappings else ""
+        return contest.ranks, group.place(contest.winner.row) + machine + variant + mapping
 
     for (_, about), run in groupby(sorted(found, key=place), key=place):
         if said := list(_by_leader(group, list(run))):

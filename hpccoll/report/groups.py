@@ -99,6 +99,11 @@ class Group:
         return tuple(point for point in self.points if usable(point.row))
 
     @property
+    def several_mappings(self) -> bool:
+        """Whether ranks were numbered in several ways."""
+        return len({point.row.mapping for point in self.usable}) > 1
+
+    @property
     def machines(self) -> tuple[str, ...]:
         """The machines, in order of first use."""
         return tuple(dict.fromkeys(point.machine for point in self.points))

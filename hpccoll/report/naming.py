@@ -20,6 +20,7 @@ _DETAILS: Mapping[str, Callable[[Row], str]] = {
     "transport": lambda row: row.transport,
     "variant": lambda row: row.variant or "",
     "params": lambda row: " ".join(f"{name}={value}" for name, value in sorted(calls.own_params(row).items())),
+    "mapping": lambda row: row.mapping,
     "tier": calls.tier,
 }
 
@@ -57,6 +58,8 @@ def settings(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
         pattern, root = calls.traffic(row), calls.root(row)
         call = f"traffic {pattern}" if pattern else "", f"root {root}" if row.collective in rooted else ""
         silent = () if calls.sized(row.collective) else _OF_ELEMENTS
+        if len({other.mapping for other in by_collective[row.collective]}) > 1:
+            silent = (*silent, "mapping")  # it is said in the names of lines: placements are compared
         values = {field: None if field in silent else getattr(row, field) for field in _SETTING}
         words = [_SETTING[field](value) if value is not None else "" for field, value in values.items()]
         return (row.collective, *call, *words, *places[row.collective](row), kind)

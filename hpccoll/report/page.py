@@ -15,6 +15,7 @@ from hpccoll.report.about import DEFINITIONS, about
 from hpccoll.report.charts import Figure
 from hpccoll.report.findings import findings, ratio_table, wire_table
 from hpccoll.report.groups import Group
+from hpccoll.report.mappings import mapping_table
 from hpccoll.report.naming import counted
 from hpccoll.report.overview import NOTE, missing_of, overview
 from hpccoll.report.tables import missing_table, plain_table, provenance, rows_table, scheduled_table
@@ -156,13 +157,19 @@ def _findings(group: Group) -> str:
     items = "".join(f"<li><b>{escape(found.about)}:</b> {escape(found.says)}</li>" for found in findings(group))
     head, body = ratio_table(group)
     ratios = (plain_table(head, body) if body else "") + f'<p class="note">{AHEAD}</p>'
+    head, body = mapping_table(group)
+    placed = plain_table(head, body) + f'<p class="note">{escape(PLACED)}</p>' if body else ""
     head, body = wire_table(group)
     sent = plain_table(head, body) + f'<p class="note">{HEADER_MODEL}</p>' if body else ""
-    return f'<ul class="findings">{items}</ul>{ratios}{sent}'
+    return f'<ul class="findings">{items}</ul>{ratios}{placed}{sent}'
 
 
 AHEAD = (
     "1.20x ahead: the runner-up takes 1.20 times as long. A time of 0.80x is faster than native, one of 2x is slower."
+)
+PLACED = (
+    "block: ranks of a node follow one another, and so do the nodes of a rack; cyclic: neighbours are in different "
+    "racks, or on different nodes of one. Between racks: what all ranks send there in one operation, as counted."
 )
 
 

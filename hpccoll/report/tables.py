@@ -118,6 +118,7 @@ def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
         _scaled(f"busbw ({unit})", "busbw_Bps", scale, 3),
         _number("of the wire", lambda p: share(p.row, p.wire), lambda value: f"{value:.1%}"),
         _number("counted (B)", _sent("wire_bytes_predicted"), lambda value: f"{value:.0f}"),
+        _number("between racks (B)", _sent("rack_bytes_predicted"), lambda value: f"{value:.0f}"),
         _number("sent (B)", _sent("wire_bytes_measured"), lambda value: f"{value:.0f}"),
         _number(
             "sent by a node (S)", lambda p: per_node(p.row, p.row.wire_bytes_measured), lambda value: f"{value:.3f}"

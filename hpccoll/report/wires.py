@@ -40,6 +40,8 @@ class Wire:
             return cls(mtu=mtu)
         rate, seen, mtu = bed["rate_bps"], bed["wire_Bps"], mtu or bed["mtu"]
         words = format_bits(rate) if rate else "unmetered wires"
+        if uplink := bed.get("uplink_bps"):
+            words = f"{words}, {format_bits(uplink)} from each rack"
         # What several rails carry together is not calibrated.
         if not rate or not seen or bed.get("rails", 1) > 1 or abs(seen / promised(rate, mtu) - 1) > TOLERANCE:
             return cls(words, mtu)

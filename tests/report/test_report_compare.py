@@ -179,6 +179,15 @@ def test_only_what_several_runs_measured_is_a_repeat(make_row, make_run, points)
     assert not close.disagrees
 
 
+def test_what_is_fastest_is_asked_for_each_mapping_with_its_own_native(make_row, points):
+    times = {("ring", "block"): 2e-5, ("native", "block"): 4e-5, ("ring", "cyclic"): 9e-5, ("native", "cyclic"): 6e-5}
+    found = contests(points(*(make_row(a, mapping=mapping, seconds=t) for (a, mapping), t in times.items())))
+    assert {contest.mapping: contest.winner.row.algorithm for contest in found} == {"block": "ring", "cyclic": "native"}
+    assert native_ratios(found) == {
+        ("ring block", 2): [(1024, pytest.approx(0.5))], ("ring cyclic", 2): [(1024, pytest.approx(1.5))],
+    }  # fmt: skip
+
+
 def test_the_traffic_of_a_call_does_not_make_native_another_variant(make_row, points):
     call = {"collective": "all_to_all_v", "op": None, "params": {"traffic": "random"}}
     found = points(make_row("pairwise", seconds=2e-5, **call), make_row("native", **call))

@@ -74,6 +74,12 @@ def test_the_nccl_tests_table_says_na_for_what_was_not_measured(make_row, of_row
     assert "# 1024 B: failed: out of memory" in text
 
 
+def test_the_nccl_tests_tables_of_two_mappings_say_which_is_which(make_node_row, of_rows):
+    text = export(of_rows(make_node_row(), make_node_row(mapping="cyclic")), "nccl-tests")
+    heads = [line for line in text.splitlines() if line.startswith("# all_reduce ring")]
+    assert [head.split("on 2 nodes, ")[1].split(",")[0] for head in heads] == ["mapping block", "mapping cyclic"]
+
+
 def test_every_series_has_its_own_nccl_tests_table(results):
     text = export(results, "nccl-tests")
     assert text.count("#wrong") == 2 * 11

@@ -33,7 +33,7 @@ def test_the_same_ranks_on_more_nodes_are_another_group(make_row, of_rows):
 
 
 def test_group_names_are_unique_even_where_their_letters_are_not(make_row, of_rows):
-    found = names(of_rows(make_row(mapping="a/b"), make_row(mapping="a b"), make_row(mapping="../b")))
+    found = names(of_rows(make_row(device="a/b"), make_row(device="a b"), make_row(device="../b")))
     assert len(set(found)) == 3
     assert not any("/" in name for name in found)
 
@@ -42,6 +42,17 @@ def test_a_line_is_named_by_the_algorithm_and_only_by_what_differs_in_it(make_ro
     rows = make_row(), make_row(params={"channels": 2}), make_row("native", transport="vendor")
     (group,) = groups(of_rows(*rows))
     assert [point.series for point in group.points] == ["ring", "ring channels=2", "native"]
+
+
+def test_mappings_share_charts_and_are_named_where_they_differ(make_row, of_rows):
+    rows = make_row(), make_row(mapping="cyclic"), make_row("hierarchical", mapping="cyclic")
+    (group,) = groups(of_rows(*rows))
+    assert [point.series for point in group.points] == ["ring block", "ring cyclic", "hierarchical"]
+    assert group.several_mappings
+    assert "mapping" not in group.setting
+    (alone,) = groups(of_rows(make_row(mapping="cyclic")))
+    assert not alone.several_mappings
+    assert "mapping cyclic" in alone.setting
 
 
 def test_colours_are_the_same_in_all_groups_and_different_in_one(make_row, of_rows):
