@@ -116,6 +116,22 @@ def test_pairs_across_the_uplink_share_it_and_pairs_inside_racks_do_not(flow, ca
             assert rate < 1.06 * WIRE
 
 
+@pytest.mark.usefixtures("mpiexec")  # which sees that there is an MPI library
+def test_an_uplink_carries_what_is_counted_between_racks_whichever_way_ranks_are_numbered(fabric, carried, tmp_path):
+    hpccoll = (sys.executable, "-m", "hpccoll", "run", "-a", "ring", "-b", SOME, "-e", SOME, "-n1", "-w0", "--in-place")
+    for mapping, racks in (("block", (0, 0, 1, 1)), ("cyclic", (0, 1, 0, 1))):
+        step = ("env", "UCX_NET_DEVICES=eth0", "srun", "--mpi=pmi2", *EACH, "-N4", "-wn[1-4]")
+        before = carried("fabric")["rack1-up"]
+        fabric.slurm(*step, *hpccoll, "--mapping", mapping, "--out", tmp_path / f"{mapping}.h5")
+        sent = carried("fabric")["rack1-up"] - before
+        ((attempt, (outcome,)),) = hdf5.read(tmp_path / f"{mapping}.h5").attempts
+        assert attempt.layout.rack == (0, 0, 1, 1)
+        crossing = sum(a != b for a, b in zip(racks, (*racks[1:], racks[0]), strict=True))
+        assert outcome.rack_bytes_predicted == 6 * crossing * SOME / 4  # six steps, in each a quarter from every rank
+        operations = 1 + outcome.counters["operations"]  # timed, and those whose bytes are counted
+        assert 1 <= 2 * sent / operations / outcome.rack_bytes_predicted < 1.1
+
+
 def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
     for host in ("n1", "n2", "n3", "n4", "a1", "a2"):
         init = fabric.status()["hosts"][host]["init"]
