@@ -22,7 +22,12 @@ from collections.abc import Iterator
 from hpccoll.schedule import Cost, Index, Layout, Receive, Send, Step, broadcast, dst, only
 
 
-@broadcast("chain", cost=lambda p: Cost(rounds=p - 1, sent=p - 1, reduced=0), pipelined=True)
+def _cost(p: int, channels: int = 1) -> Cost:
+    steps = channels + p - 2 if p > 1 else 0
+    return Cost(rounds=steps, sent=steps / channels, reduced=0)
+
+
+@broadcast("chain", cost=_cost, pipelined=True)
 def chain(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     everything = dst[0:p]

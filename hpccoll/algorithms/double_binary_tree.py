@@ -13,20 +13,37 @@ on, or missing. Sums go up to the root, the result comes down. Tree 1 is the mir
 rank r) where p is even, and tree 0 shifted by one rank where p is odd: who has children in one is a leaf of the other,
 with bandwidth to spare there.
 
-Cost: 2 floor(log2 p) rounds. A rank sends and receives 2 S at most and folds S at most, whatever p is. With c channels,
-segments of S/(2 c) that follow each other up and down both trees, about 2 S beta + S gamma in up to 4 c messages a
-rank, and 2 floor(log2 p) (alpha + S/c beta) until the trees are full.
+Cost: in c channels a segment is S/(2 c) in each tree. With d = floor(log2 p) the first one goes d levels up and d down,
+at two children a level: 2 d alpha + 2 d S/c beta + d S/c gamma, and S/c beta less where p is a power of two, because
+the root has one child. Each further one follows after what its busiest rank has to do for it as inner node of one tree
+(two come and one leaves on the way up, one comes and two leave on the way down) and leaf of the other: 3 alpha +
+2 S/c beta + S/c gamma, less with few ranks. Many channels so take about 2 S beta + S gamma whatever p is, as long as
+the window holds those that fill the trees: of w, one follows no sooner than after a w-th of what the first one takes.
 
 P. Sanders, J. Speck, J. L. Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and scan, Parallel
 Computing 35 (2009) 581-594. S. Jeaugey: Massively scale your deep learning training with NCCL 2.4, NVIDIA (2019).
 """
 
 from collections.abc import Iterator
+from dataclasses import astuple
 
-from hpccoll.schedule import NONE, Index, Layout, Receive, Reduce, Schedule, Send, Step, all_reduce, dst, relabel
+from hpccoll.schedule import NONE, Cost, Index, Layout, Receive, Reduce, Schedule, Send, Step, all_reduce, dst, relabel
 
 
-@all_reduce("double_binary_tree", pipelined=True)
+def _cost(p: int, channels: int = 1, window: int = 1 << 20) -> Cost:
+    depth, even = p.bit_length() - 1, p.bit_count() == 1 < p
+    first = Cost(rounds=2 * depth, sent=2 * depth - even, reduced=depth - even / 2)
+    busiest = Cost(rounds=2 + (p > 3), sent=min(p / 2, 2), reduced=min((p - 1) / 2, 1)) if p > 1 else first
+    each = Cost(*(max(busy, way / window) for busy, way in zip(astuple(busiest), astuple(first), strict=True)))
+    more = channels - 1
+    return Cost(
+        rounds=first.rounds + more * each.rounds,
+        sent=(first.sent + more * each.sent) / channels,
+        reduced=(first.reduced + more * each.reduced) / channels,
+    )
+
+
+@all_reduce("double_binary_tree", cost=_cost, pipelined=True)
 def double_binary_tree(layout: Layout) -> tuple[Schedule, ...]:
     p = layout.workers
     tree = Schedule.of(layout, _tree)  # each of the two is a slice: half of the vector

@@ -15,10 +15,14 @@ E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication:
 
 from typing import Annotated
 
-from hpccoll.schedule import Layout, Schedule, all_gather, all_reduce, reduce_scatter, then
+from hpccoll.schedule import Cost, Layout, Schedule, all_gather, all_reduce, reduce_scatter, summed, then
 
 
-@all_reduce("reduce_scatter_all_gather")
+def _cost(p: int, scatter: str = "ring", gather: str = "bruck") -> Cost | None:
+    return summed(p, reduce_scatter.part(scatter), all_gather.part(gather))
+
+
+@all_reduce("reduce_scatter_all_gather", cost=_cost)
 def reduce_scatter_all_gather(
     layout: Layout,
     *,

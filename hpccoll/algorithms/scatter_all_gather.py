@@ -9,7 +9,7 @@ At p = 4, which units a rank has:
 
 Any all-gather will do; ``gather`` names it.
 
-Cost: with the ring, (ceil(log2 p) + p - 1) alpha + 2 (p - 1)/p S beta, where a binomial tree sends
+Cost: the sum of the two; with the ring, (ceil(log2 p) + p - 1) alpha + 2 (p - 1)/p S beta, where a binomial tree sends
 all of S ceil(log2 p) times.
 
 M. Barnett, L. Shuler, S. Gupta, D. G. Payne, R. van de Geijn, J. Watts: Building a high-performance collective
@@ -19,12 +19,13 @@ communication library, Supercomputing (1994).
 from typing import Annotated
 
 from hpccoll.algorithms.binomial import binomial_scatter
-from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, doublings, then
+from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, summed, then
 
 
-@broadcast(
-    "scatter_all_gather",
-    cost=lambda p: Cost(rounds=doublings(p) + p - 1, sent=2 * (p - 1) / p, reduced=0),
-)
+def _cost(p: int, gather: str = "ring") -> Cost | None:
+    return summed(p, binomial_scatter, all_gather.part(gather))
+
+
+@broadcast("scatter_all_gather", cost=_cost)
 def scatter_all_gather(layout: Layout, *, gather: Annotated[str, all_gather] = "ring") -> Schedule:
     return then(binomial_scatter.schedule(layout), all_gather.part(gather).schedule(layout))

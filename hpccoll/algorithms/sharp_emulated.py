@@ -16,7 +16,10 @@ This is software: the ranks that play switches are processes with ports of their
 network does to the bytes; it is no measurement of switches that do it.
 
 Cost: with L levels 2 L alpha and, where a switch has the bandwidth for its radix, 2 L S beta in one piece, about S beta
-up and down at once in many segments. Emulated, a switch is a rank with one port: radix times the beta.
+up and down at once in many segments. Emulated, a switch is a rank with one port, which takes in k vectors below the
+level of k: 2 L alpha + 2 (sum of k) S/c beta + (sum of k - 1) S/c gamma for the first of c segments, and for each
+further one what the busiest switch has to do for it: 2 alpha + (k + 1) S/c beta + (k - 1) S/c gamma, at the top 1 alpha
+and k S/c beta.
 
 R. L. Graham et al.: Scalable hierarchical aggregation protocol (SHArP): a hardware architecture for efficient data
 reduction, COMHPC (2016) 1-10.
@@ -25,7 +28,7 @@ reduction, COMHPC (2016) 1-10.
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from hpccoll.schedule import NONE, Index, Layout, Need, Parameter, Receive, Reduce, Send, Step, all_reduce, dst
+from hpccoll.schedule import NONE, Cost, Index, Layout, Need, Parameter, Receive, Reduce, Send, Step, all_reduce, dst
 
 
 def _levels(workers: int, radix: int, depth: int) -> list[range]:
@@ -42,8 +45,20 @@ def _enough(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
     return radix > 1 and _levels(layout.workers, radix, depth)[-1].stop <= layout.ranks
 
 
+def _cost(p: int, channels: int = 1, radix: int = 32, depth: int = 1) -> Cost:
+    taken = [min(radix, len(level)) for level in _levels(p, radix, depth)[:-1]]  # vectors, by a switch of each level
+    top = len(taken) - 1
+    more = channels - 1
+    return Cost(
+        rounds=2 * len(taken) + more * (1 + (top > 0)),
+        sent=(2 * sum(taken) + more * max(k + (level < top) for level, k in enumerate(taken))) / channels,
+        reduced=sum((k - 1) for k in taken) / channels + more / channels * (max(taken) - 1),
+    )
+
+
 @all_reduce(
     "sharp_emulated",
+    cost=_cost,
     needs=[
         Need("an aggregator for every `radix` (2 or more) workers, and for every `radix` of those, up to one", _enough)
     ],

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from hpccoll.algorithms.ring import ring, ring_reduce_scatter
-from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_reduce, nested
+from hpccoll.schedule import Cost, Layout, Need, Parameter, Schedule, all_reduce, nested
 
 
 def _rows(p: int, rows: Parameter) -> int:
@@ -36,7 +36,13 @@ def _divides(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
     return rows > 0 and layout.workers % rows == 0
 
 
-@all_reduce("torus", needs=[Need("a number of workers that its rows divide", _divides)])
+def _cost(p: int, rows: int = 0) -> Cost:
+    r = _rows(p, rows)
+    c = p // r
+    return Cost(rounds=2 * (r + c - 2), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
+
+
+@all_reduce("torus", cost=_cost, needs=[Need("a number of workers that its rows divide", _divides)])
 def torus(layout: Layout, *, rows: Annotated[int, range(1 << 20)] = 0) -> tuple[Schedule, ...]:
     p = layout.workers
     columns = p // _rows(p, rows)

@@ -149,7 +149,7 @@ def ask(
     layout = _layout(workers, ranks_per_node, racks, aggregators)
     values = dict(map(parse_parameter, parameters))
     promise = family.promise(workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
-    declared = found.cost(workers) if found.cost and not parameters else None
+    declared = found.declared(workers, **values)
     return Subject(promise, promise.slices(found, layout, **values), algorithm, _first_sentence(found), declared)
 
 

@@ -27,7 +27,7 @@ from hpccoll.schedule.placement import out_of_place
 from hpccoll.schedule.promise import Collective, Promise
 from hpccoll.schedule.prove import prove
 from hpccoll.schedule.reduction import DTYPES, REDUCTIONS, Reduction
-from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, at_least, power_of_two
+from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, at_least, power_of_two, summed
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.words import (
     NONE,
@@ -105,6 +105,7 @@ __all__ = [
     "scatter",
     "send_recv",
     "src",
+    "summed",
     "then",
     "tmp",
     "unequal_wire_bytes",

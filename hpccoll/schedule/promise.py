@@ -65,7 +65,7 @@ class Collective:
         self,
         name: str,
         *,
-        cost: Callable[[int], Cost] | None = None,
+        cost: Callable[..., Cost | None] | None = None,
         needs: Iterable[Need] = (),
         floor: bool = False,
         aggregates: bool = False,

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TypeAlias, cast
@@ -49,6 +49,14 @@ def at_least(workers: int) -> Need:
 power_of_two = Need("a power-of-two number of workers", lambda layout, _: layout.workers.bit_count() == 1)
 
 
+def summed(p: int, *parts: "Algorithm") -> Cost | None:
+    """Return the declared cost of algorithms one after the other at their defaults; None where one declares none."""
+    costs = [part.declared(p) for part in parts]
+    return (
+        None if None in costs else Cost(*(sum(each) for each in zip(*map(astuple, filter(None, costs)), strict=True)))
+    )
+
+
 class UnmetError(BadInputError):
     """A layout on which an algorithm cannot run; a planner skips it."""
 
@@ -61,7 +69,8 @@ class Algorithm:
         name: the bare name, such as ``ring``.
         collective: the name of its collective.
         program: its text.
-        cost: its cost from p, tested against what ``count`` finds; None where it is not a formula of p alone.
+        cost: its cost from p and those parameters that it names, each with a default: the algorithm's own, ``channels``
+            and ``window``. Tested against what ``count`` and ``simulate`` find; None where it takes more than these.
         needs: restrictions; a planner skips a layout that does not meet them, with the reason.
         floor: whether it is an empty schedule that only measures the harness.
         aggregates: whether its text speaks for aggregators too; else they have nothing to do.
@@ -71,7 +80,7 @@ class Algorithm:
     name: str
     collective: str
     program: Program
-    cost: Callable[[int], Cost] | None = None
+    cost: Callable[..., Cost | None] | None = None
     needs: tuple[Need, ...] = ()
     floor: bool = False
     aggregates: bool = False
@@ -81,6 +90,25 @@ class Algorithm:
     def parameters(self) -> Mapping[str, Parameter]:
         """The algorithm's own parameters with their defaults: the keyword-only arguments of its text."""
         return _keywords(self.program)
+
+    def declared(self, p: int, **parameters: Parameter) -> Cost | None:
+        """Return the declared cost of a case, where one is declared.
+
+        Where ``channels`` do not follow one another as in a pipeline, each is a collective of its own on the same
+        ports, for its share of the bytes: what they send adds up to the same, and what their messages cost adds up.
+
+        Args:
+            p: workers.
+            parameters: of the case.
+        """
+        if self.cost is None:
+            return None
+        named = inspect.signature(self.cost).parameters
+        cost = self.cost(p, **{name: value for name, value in parameters.items() if name in named})
+        if cost is None:
+            return None
+        apart = 1 if "channels" in named else int(parameters.get("channels", 1))
+        return Cost(cost.rounds * apart, cost.sent, cost.reduced)
 
     def unmet(self, layout: Layout, **parameters: Parameter) -> str | None:
         """Return why the algorithm cannot run on ``layout``, or None where it can."""

@@ -1,8 +1,8 @@
 """MPI: a schedule compiled once per buffer into persistent requests, in lanes that advance independently.
 
 The messages of a step start together; when all have ended, the arrivals are folded in the listed order. Lanes are dealt
-to ``window`` sequences: lanes of a sequence follow one another and share its scratch; sequences advance as their
-messages come, so that one folds while another transfers.
+to sequences, one for each slice of ``window`` channels: lanes of a sequence follow one another and share its scratch;
+sequences advance as their messages come, so that one folds while another transfers.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ SEGMENT, SEGMENTS = 1 << 17, 64
 """Bytes of a segment of a pipeline, and how many there are at most.
 
 4 MiB on 4 nodes with wires of 100 Mbit/s, in one piece and in 32 segments: a chain takes 1025 ms and 362 (at the wire
-341), a double binary tree 1549 and 717 (682); with a window of 2 the tree takes 1217 ms, with 8 as long as with 4.
+341), a double binary tree 1549 and 717 (682); with a window of 1 the tree takes 1217 ms, with 4 as long as with 2.
 """
 
 
@@ -57,7 +57,7 @@ def segmented(nbytes: int, schedules: Sequence[Schedule], segment: int, *, pipel
 
 
 def default_window(*, pipelined: bool = False) -> int:
-    """Return how many lanes are in flight at once unless a case says otherwise."""
+    """Return how many channels are in flight at once unless a case says otherwise."""
     return 4 if pipelined else 2
 
 

@@ -93,7 +93,7 @@ class Compiler:
 
     def sequences(self) -> list[list[CompiledStep]]:
         """Return the steps of each sequence, lane after lane; ``datatypes`` are then what is to be freed."""
-        window = max(1, min(self.operation.window, self.operation.lanes))
+        window = max(1, min(self.operation.window * len(self.slices), self.operation.lanes))
         return [self._sequence(range(first, self.operation.lanes, window)) for first in range(window)]
 
     def _sequence(self, lanes: range) -> list[CompiledStep]:

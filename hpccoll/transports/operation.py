@@ -26,7 +26,7 @@ class Operation:
         reduction: folds two arrays.
         in_place: whether dst begins with the contribution; else it is in src, and dst begins undefined.
         channels: pieces of each slice that advance independently.
-        window: how many lanes (slices times channels) are in flight at once.
+        window: how many channels, each with a lane for every slice, are in flight at once.
     """
 
     promise: Promise

@@ -31,9 +31,9 @@ def test_a_parameter_goes_to_the_call_or_to_the_algorithm():
     assert len(ask("torus", "all_reduce", 6, parameters=["rows=3"]).slices) == 2
 
 
-def test_what_is_declared_is_not_said_of_parameters_that_may_change_it():
-    assert ask("ring", "all_reduce", 4).declared is not None
-    assert ask("torus", "all_reduce", 6, parameters=["rows=3"]).declared is None
+def test_what_is_declared_is_that_of_the_parameters():
+    assert [ask("torus", "all_reduce", 8, parameters=[f"rows={r}"]).declared.rounds for r in (1, 2)] == [14, 8]
+    assert ask("hierarchical", "all_reduce", 4).declared is None
 
 
 def test_the_first_sentence_of_the_page_is_what_it_says():

@@ -5,6 +5,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import (
     Algorithm,
     Copy,
+    Cost,
     Layout,
     Need,
     Schedule,
@@ -14,6 +15,7 @@ from hpccoll.schedule import (
     dst,
     power_of_two,
     prove,
+    summed,
     tmp,
 )
 from hpccoll.schedule.registry import UnmetError
@@ -47,6 +49,24 @@ def test_parameters_are_the_keywords_of_the_text():
     assert Algorithm("fold", "c", fold).parameters == {"segments": 4}
     (schedule,) = Algorithm("fold", "c", fold).slices(Layout.of(2), segments=1)
     assert len(list(schedule.steps(0))) == 1
+
+
+def cost(p, segments=4):
+    return Cost(rounds=p, sent=segments, reduced=0)
+
+
+def test_a_declared_cost_is_that_of_the_parameters_it_names_and_channels_each_cost_their_rounds():
+    declared = Algorithm("fold", "c", fold, cost).declared
+    assert declared(3) == Cost(3, 4, 0)
+    assert declared(3, segments=2, channels=5, window=2, radix=9) == Cost(15, 2, 0)
+    assert Algorithm("fold", "c", fold, lambda _p, channels=1: Cost(channels, 1, 0)).declared(3, channels=5).rounds == 5
+    assert Algorithm("fold", "c", fold).declared(3) is None
+
+
+def test_costs_add_up_where_all_are_declared():
+    known, unknown = Algorithm("known", "c", fold, cost), Algorithm("unknown", "c", fold)
+    assert summed(3, known, known) == Cost(6, 8, 0)
+    assert summed(3, known, unknown) is None
 
 
 def test_an_unknown_parameter_is_answered_with_the_choices():

@@ -67,6 +67,16 @@ def compiler(steps, channels=1):
     return Compiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype))
 
 
+def test_the_slices_of_a_channel_are_in_flight_together_and_as_many_channels_as_the_window_says():
+    from hpccoll.transports.mpi_compile import Compiler  # where there is an MPI
+
+    for slices, channels, window, sequences in ((1, 4, 2, 2), (2, 4, 2, 4), (2, 1, 1, 2), (2, 3, 9, 6)):
+        case = Case(all_reduce.promise(4), (Schedule(Layout.of(4), 4, lambda _me: iter(())),) * slices)
+        asked = case.operation(64, channels=channels, window=window)
+        made = Compiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype)).sequences()
+        assert len(made) == sequences
+
+
 PARTS = st.builds(
     lambda buffer, ranges: Part(buffer, tuple(Range(first, first + units) for first, units in ranges)),
     st.sampled_from(["dst", "tmp"]),
