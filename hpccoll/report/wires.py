@@ -24,12 +24,14 @@ class Wire:
         mtu: the same on every port, None where it is not, or where a port is not Ethernet's.
         carried: bytes per second of one of them, None unless it is calibrated and keeps what its rate promises.
         least: bytes from which on the calibration gives ``carried``; less may pass as a burst.
+        kept: the part of what TCP carries of its rate that it was seen to carry, where that is not nearly all.
     """
 
     words: str = ""
     mtu: int | None = None
     carried: float | None = None
     least: int = 0
+    kept: float | None = None
 
     @classmethod
     def of(cls, run: Run | None) -> "Wire":
@@ -43,8 +45,10 @@ class Wire:
         if uplink := bed.get("uplink_bps"):
             words = f"{words}, {format_bits(uplink)} from each rack"
         # What several rails carry together is not calibrated.
-        if not rate or not seen or bed.get("rails", 1) > 1 or abs(seen / promised(rate, mtu) - 1) > TOLERANCE:
+        if not rate or not seen or bed.get("rails", 1) > 1:
             return cls(words, mtu)
+        if abs((kept := seen / promised(rate, mtu)) - 1) > TOLERANCE:
+            return cls(words, mtu, kept=kept)
         least = _least(bed["calibration"], seen)
         return cls(words, mtu) if least is None else cls(words, mtu, seen, least)
 

@@ -22,10 +22,11 @@ def test_jumbo_frames_carry_993_in_1000_of_the_rate():
     assert promised(100_000_000, 9000) == pytest.approx(0.993 * 12_500_000, rel=1e-3)
 
 
-@pytest.mark.parametrize("seen", [12_100_000, 12_700_000, None])
-def test_a_wire_that_does_not_keep_its_rate_has_no_per_cent(make_bed_run, row, seen):
+@pytest.mark.parametrize(("seen", "kept"), [(12_100_000, 0.975), (9_829_694, 0.792), (12_700_000, 1.023), (None, None)])
+def test_a_wire_that_does_not_keep_its_rate_has_no_per_cent(make_bed_run, row, seen, kept):
     wire = Wire.of(make_bed_run(wire_Bps=seen))
-    assert wire == Wire("100 Mbit/s", 9000)
+    assert wire == Wire("100 Mbit/s", 9000, kept=wire.kept)
+    assert wire.kept == (kept and pytest.approx(kept, abs=1e-3))
     assert share(row, wire) is None
 
 

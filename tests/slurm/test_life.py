@@ -36,7 +36,7 @@ AT_ONCE = 11
 """Drills that run at the same time."""
 ENDS_S = 60
 """How long what was killed has for ending."""
-LONG_S = 240
+LONG_S = 600
 """How long a drill has for what should take a fraction of it: two cores may be busy."""
 
 TINY = """
