@@ -163,7 +163,8 @@ def _shares(group: Group) -> Iterator[Finding]:
     ]
     if clauses:
         yield Finding("Per cent of wire", "; ".join(clauses) + ".")
-    for words, kept in sorted({(wire.words, wire.kept) for wire in (p.wire for p in group.usable if p.row.nodes > 1) if wire.kept}):
+    wires = [point.wire for point in group.usable if point.row.nodes > 1]
+    for words, kept in sorted({(wire.words, wire.kept) for wire in wires if wire.kept}):
         seen = f"a wire carried {100 * kept:.1f} % of what TCP should get of {words}"
         yield Finding("No per cent of wire", f"{seen} when the testbed came up: bring it up while the machine is idle.")
 
