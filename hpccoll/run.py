@@ -264,7 +264,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
     comm = _world()  # --help and a misspelt option need no MPI
     from hpccoll.measure.program import Program
-    from hpccoll.measure.ranks import Ranks, check_launch, check_shape
+    from hpccoll.measure.ranks import Ranks, abort, check_launch, check_shape
     from hpccoll.measure.table import Table
 
     table = Table()
@@ -290,8 +290,7 @@ def _measure(arguments: argparse.Namespace) -> int:
             what = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
             program.last_words(f"{what} (case {program.progress.case})")
         traceback.print_exc()
-        sys.stderr.flush()
-        comm.Abort(1)
+        abort(comm)
     if comm.rank == 0 and told.signal:
         print(f"# told to end by {signal.Signals(told.signal).name}: the same command measures what is left")
     elif comm.rank == 0 and table.empty:

@@ -1,6 +1,12 @@
 """The ranks of a job: whether they are those that were asked for, and what the loop needs of them."""
 
+import fcntl
 import os
+import stat
+import struct
+import sys
+import termios
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
@@ -22,6 +28,8 @@ LAUNCHERS = {
     "SLURM_STEP_NUM_TASKS": "srun",
 }
 """The variables by which a launcher tells a rank how many it has started."""
+HEARD_S = 5.0
+"""How long a launcher has for reading what a rank has said before it aborts."""
 
 
 class Ranks:
@@ -97,6 +105,31 @@ class Numbered:
         for mapping in [mapping for mapping in self._made if mapping is not None]:
             comm, _ = self._made.pop(mapping)
             comm.Free()
+
+
+def abort(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2)) -> None:
+    """End the job, as soon as the launcher has read what this rank has said.
+
+    Launchers that hear of an abort drop what is still in the pipes from the ranks, and nobody would learn the reason.
+
+    Args:
+        comm: whose ranks end.
+        streams: descriptors that the rank has written to; those that are no pipes are not waited for.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    until = time.monotonic() + HEARD_S
+    while any(map(_unread, streams)) and time.monotonic() < until:
+        time.sleep(0.01)
+    comm.Abort(1)
+
+
+def _unread(stream: int) -> int:
+    """Return how many bytes are in a pipe, 0 where it is something else."""
+    if not stat.S_ISFIFO(os.fstat(stream).st_mode):
+        return 0
+    (unread,) = struct.unpack("i", fcntl.ioctl(stream, termios.FIONREAD, bytes(4)))
+    return int(unread)
 
 
 def check_launch(comm: MPI.Intracomm) -> None:

@@ -54,6 +54,30 @@ def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(launch):
     assert "the moon" in failure.message
 
 
+ABORTS = """
+import os, threading, time
+from hpccoll.measure.ranks import _unread, abort
+
+class World:
+    def Abort(self, code):
+        print(code, _unread(end), flush=True)
+
+def read():
+    time.sleep(0.2)
+    os.read(begin, 100)
+
+begin, end = os.pipe()
+os.write(end, b"the reason")
+threading.Thread(target=read).start()
+abort(World(), [end, os.open(os.devnull, os.O_WRONLY)])
+"""
+
+
+def test_an_abort_waits_until_the_launcher_has_read_the_reason(mpiexec):
+    ended = mpiexec(1, "-c", ABORTS)
+    assert (ended.returncode, ended.stdout) == (0, "1 0\n"), ended.stderr
+
+
 def test_ranks_that_disagree_on_the_schedule_end_the_job_before_it_hangs(launch):
     ended, out = launch("none", raws.case(4096, algorithm="unpaired"))
     assert ended.returncode not in (0, 2, 3)

@@ -16,6 +16,7 @@ from mpi4py import MPI
 from schedules import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, of, promised, promises, result
 
 from hpccoll.measure.catalogue import NATIVE, placements
+from hpccoll.measure.ranks import abort
 from hpccoll.schedule import (
     COLLECTIVES,
     DTYPES,
@@ -359,7 +360,7 @@ def main() -> None:
             check()
         except BaseException:  # noqa: BLE001  whatever it is, the other ranks wait for this one
             print(f"r{ME} | {check.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
-            COMM.Abort(1)
+            abort(COMM)
         COMM.Barrier()
         if ME == 0:
             print(f"{check.__name__} {time.monotonic() - started:.2f} s", flush=True)
