@@ -53,8 +53,9 @@ DEFINITIONS = {
     "renumbered inside its job, so that both are measured on the same hosts; the root goes by these numbers, too.",
     "variant": "An environment that the sweep file names. Each is a job of its own, and compared within itself.",
     "of the wire": "busbw over what a wire between two nodes was calibrated to carry: on a testbed whose wires were "
-    "calibrated within 2 % of what TCP carries of their rate, with one rank on each node, from the size on from which "
-    "the calibration comes to it; less may pass faster, as a burst. Of nothing else is there a per cent.",
+    "calibrated within 2 % of what TCP carries of their rate, and no rack shares a wire, with one rank on each node, "
+    "from the size on from which the calibration comes to it; less may pass faster, as a burst. Of nothing else is "
+    "there a per cent.",
     "counted, sent": "Bytes of one operation that all nodes send to each other: counted from the schedule that we ran; "
     "sent, as the counters of their ports saw it, with headers. Between racks: those of the counted that leave a rack. "
     + HEADER_MODEL,

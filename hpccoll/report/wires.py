@@ -43,7 +43,8 @@ class Wire:
         rate, seen, mtu = bed["rate_bps"], bed["wire_Bps"], mtu or bed["mtu"]
         words = format_bits(rate) if rate else "unmetered wires"
         if uplink := bed.get("uplink_bps"):
-            words = f"{words}, {format_bits(uplink)} from each rack"
+            # What leaves a rack shares one wire: that of a node says little.
+            return cls(f"{words}, {format_bits(uplink)} from each rack", mtu)
         # What several rails carry together is not calibrated.
         if not rate or not seen or bed.get("rails", 1) > 1:
             return cls(words, mtu)

@@ -30,8 +30,10 @@ def test_a_wire_that_does_not_keep_its_rate_has_no_per_cent(make_bed_run, row, s
     assert share(row, wire) is None
 
 
-def test_racks_that_share_an_uplink_say_its_rate(make_bed_run):
-    assert Wire.of(make_bed_run(uplink_bps=25_000_000)).words == "100 Mbit/s, 25 Mbit/s from each rack"
+def test_racks_that_share_an_uplink_say_its_rate_and_have_no_per_cent(make_bed_run, row):
+    wire = Wire.of(make_bed_run(uplink_bps=25_000_000))
+    assert wire == Wire("100 Mbit/s, 25 Mbit/s from each rack", 9000)
+    assert share(row, wire) is None
 
 
 def test_a_wire_without_a_meter_says_so_and_has_no_per_cent(make_bed_run, row):
