@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hpccoll.errors import BadInputError
 
@@ -17,7 +18,7 @@ class Case:
 
     Args:
         collective: by name, such as ``all_reduce``.
-        algorithm: the bare registered name, or ``native`` for the library's own.
+        algorithm: the bare registered name, ``native`` for the library's own, or ``auto``: by the job's table.
         transport: how bytes move: ``mpi``.
         device: where buffers lie: ``cpu``.
         dtype: of the elements, by NumPy's name.
@@ -151,6 +152,7 @@ class Job:
     environment: Mapping[str, str] = field(default_factory=dict)  # variables of the variant
     seed: int = 1
     effort: Effort = field(default_factory=Effort)
+    table: Mapping[str, Any] | None = None  # of 'hpccoll tune', where a case is auto: its JSON
     cases: tuple[Case, ...]
 
     def shape(self, case: Case) -> Shape:

@@ -212,6 +212,37 @@ def export(
     typer.echo(write(read_results(paths, timing), format_))
 
 
+@app.command(epilog="Example: hpccoll tune results/default --out table.json")
+def tune(
+    paths: PATHS,
+    out: Annotated[Path | None, typer.Option(help="Write the table there.", metavar="TABLE.json")] = None,
+    judge: Annotated[
+        Path | None, typer.Option(help="Say what this table loses in PATHS, over the best there.", metavar="TABLE.json")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="With --judge: print JSON.")] = False,
+) -> None:
+    """Make a table of what to choose for which size, for the algorithm auto.
+
+    Or judge one by other results.
+    """
+    from hpccoll.choices.table import TuneTable, load_table
+    from hpccoll.store.results import read_results
+    from hpccoll.tune.judge import judge as judged
+    from hpccoll.tune.make import make, write
+
+    if (out is None) == (judge is None):
+        raise BadInputError(
+            "hpccoll tune", None if out is None else str(out), "either --out or --judge, a table's file"
+        )
+    results = read_results(paths)
+    if judge:
+        judgement = judged(TuneTable.from_json(load_table(judge, "--judge")), results)
+        typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement.lines()))
+    elif out:
+        typer.echo("\n".join(write(make(results), out)))
+
+
 @app.command(epilog="Example: hpccoll validate results/default")
 def validate(paths: PATHS) -> int:
     """See that raw files are whole, and say what they hold."""
@@ -270,6 +301,8 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
         parameters = found["collectives"][algorithm["collective"]]["parameters"].get(algorithm["name"], {})
         values = "".join(f" {name}={value}" for name, value in parameters.items())
         typer.echo(f"{algorithm['collective']} {algorithm['name']}{values}{needs}{missing}")
+    for policy in found["policies"]:
+        typer.echo(f"any {policy['name']} (needs {', '.join(policy['needs'])})")
 
 
 @app.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")

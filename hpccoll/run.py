@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     add("--aggregators", default="0", metavar="A", help="the last A ranks only aggregate (sharp_emulated) [0]")
     add("--mapping", help="number ranks anew, well and badly: block,cyclic [as launched]")
     add("--in-place", action="store_true", help="in place only [both placements]")
+    add("--table", type=Path, metavar="T.json", help="what the algorithm auto chooses by; hpccoll tune makes it")
     add("--param", action="append", default=[], metavar="K=V", help="a parameter, such as channels=4")
     add("--seconds", default="1", help="for a case, once it has its least iterations [1]")
     add("--timeout", default="120", help="seconds without progress until a rank is stuck [120]")
@@ -86,6 +87,8 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     Raises:
         BadInputError: for sizes and numbers that make no sense.
     """
+    from hpccoll.choices.auto import check_table
+    from hpccoll.choices.table import load_table
     from hpccoll.measure.catalogue import algorithms_of, mappings, placements, shared
     from hpccoll.schedule import collective
 
@@ -102,6 +105,8 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     if asked is None:
         asked = DEFAULT if arguments.collective == "all_reduce" else ALL
     algorithms = algorithms_of(family.name) if asked == ALL else asked.split(",")
+    table = None if arguments.table is None else load_table(arguments.table, "--table")
+    check_table("--table", arguments.table and str(arguments.table), algorithms)
     if arguments.in_place and not family.in_place:
         raise BadInputError("--in-place", family.name, "left out: its contribution and its result have a buffer each")
     layout = replace(there, aggregators=aggregators)
@@ -118,7 +123,7 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     once = {case.id: case for case in cases}
     return Job(
         name="run", ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
-        seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), cases=tuple(once.values()),
+        seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), table=table, cases=tuple(once.values()),
     )  # fmt: skip
 
 
@@ -315,13 +320,23 @@ def _check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     """
     from mpi4py import MPI
 
+    from hpccoll.choices.auto import concrete
+    from hpccoll.choices.table import TuneTable
     from hpccoll.measure.catalogue import check_case, idle, unmet
     from hpccoll.measure.machine import available_memory
     from hpccoll.measure.memory import check_memory
 
+    table = None if job.table is None else TuneTable.from_json(job.table)
+    found: list[str | None] = []
     for case in job.cases:
         check_case(case)
-    reasons = list(dict.fromkeys(unmet(case, layout) or idle(case, layout) for case in job.cases))
+        try:
+            made, _ = concrete(case, layout, table)
+        except BadInputError as error:
+            found.append(str(error))
+        else:
+            found.append(unmet(made, layout) or idle(case, layout))
+    reasons = list(dict.fromkeys(found))
     if all(reasons):
         why = "; ".join(filter(None, reasons))
         raise BadInputError("hpccoll run", f"{len(job.cases)} cases", f"something that can run here: {why}")

@@ -14,13 +14,14 @@ from hpccoll.schedule import (
     DTYPES,
     MAPPINGS,
     REDUCTIONS,
+    Collective,
     Layout,
     Promise,
     collective,
     numbering,
     traffic,
 )
-from hpccoll.schedule.promise import NATIVE, check_parameters
+from hpccoll.schedule.promise import AUTO, NATIVE, check_parameters
 from hpccoll.units import format_size, parse_size
 
 TRANSPORTS = ("mpi",)
@@ -43,7 +44,7 @@ def check_case(case: Case) -> None:
     """
     family = collective(case.collective)
     choices: dict[str, tuple[object, tuple[object, ...]]] = {
-        "algorithm": (case.algorithm, (*family.algorithms, NATIVE)),
+        "algorithm": (case.algorithm, (*family.algorithms, NATIVE, AUTO)),
         "transport": (case.transport, TRANSPORTS),
         "device": (case.device, DEVICES),
         "dtype": (case.dtype, DTYPES),
@@ -86,7 +87,7 @@ def _check_parameters(case: Case) -> None:
             raise BadInputError(f"parameter of {case.algorithm}", name, known or "none: it has no parameters")
         if name in PLAN_PARAMETERS and not (isinstance(value, int) and value > 0):
             raise BadInputError(f"parameter {name}", value, "a whole number from 1 up")
-    if case.algorithm != NATIVE:
+    if case.algorithm in collective(case.collective).algorithms:
         check_parameters(collective(case.collective).algorithm(case.algorithm), own_parameters(case))
 
 
@@ -102,10 +103,10 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
         BadInputError: for an algorithm that the collective has not.
     """
     family = collective(name)
-    if algorithm == NATIVE:
+    if algorithm in (NATIVE, AUTO):
         return (*family.arguments,)
     if algorithm not in family.algorithms:
-        raise BadInputError("algorithm", algorithm, (*family.algorithms, NATIVE))
+        raise BadInputError("algorithm", algorithm, (*family.algorithms, NATIVE, AUTO))
     return (*family.arguments, *(() if family.whole else PLAN_PARAMETERS), *family.algorithms[algorithm].parameters)
 
 
@@ -148,7 +149,7 @@ def placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[boo
         return (family.in_place,)
     if algorithm == NATIVE:
         return (True,) if family.one_buffer else asked
-    return asked[:1] if family.algorithm(algorithm).floor else asked
+    return asked[:1] if _floor(family, algorithm) else asked
 
 
 def mappings(name: str, algorithm: str, asked: Sequence[str | None]) -> Sequence[str | None]:
@@ -156,7 +157,11 @@ def mappings(name: str, algorithm: str, asked: Sequence[str | None]) -> Sequence
     family = collective(name)
     if "peer" in family.arguments:
         return (None,)
-    return asked[:1] if algorithm != NATIVE and family.algorithm(algorithm).floor else asked
+    return asked[:1] if _floor(family, algorithm) else asked
+
+
+def _floor(family: Collective, algorithm: str) -> bool:
+    return algorithm in family.algorithms and family.algorithms[algorithm].floor
 
 
 def own_parameters(case: Case) -> dict[str, Parameter]:
@@ -191,8 +196,8 @@ def unmet(case: Case, layout: Layout) -> str | None:
         promise_of(case, layout.workers)
     except BadInputError as error:
         return str(error)
-    if case.algorithm == NATIVE:
-        return None
+    if case.algorithm in (NATIVE, AUTO):
+        return None  # the table says what auto is, and that may have needs
     algorithm, own = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, own)
     return algorithm.unmet(layout, **own)
@@ -232,6 +237,7 @@ def listing() -> dict[str, Any]:
             for name in COLLECTIVES
             for algorithm, needs in _names(name).items()
         ],
+        "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], "available": mpi, "reason": reason}],
         "transports": [{"name": name, "available": mpi, "reason": reason} for name in TRANSPORTS],
     }
 

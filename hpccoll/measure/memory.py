@@ -10,7 +10,6 @@ from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import own_parameters, promise_of
 from hpccoll.schedule import Algorithm, Copy, Layout, Send, collective
-from hpccoll.schedule.promise import NATIVE
 from hpccoll.schedule.words import live
 from hpccoll.units import format_size
 
@@ -44,7 +43,7 @@ def memory_needed(case: Case, workers: int, ranks: int) -> int:
     # What is expected of blocks is copied once more, before the check takes a byte for each element.
     check = 1 / np.dtype(case.dtype).itemsize if family.units == "free" else 1
     tmp, arrive = 0.0, 1.0
-    if case.algorithm != NATIVE:
+    if case.algorithm in family.algorithms:
         own = tuple(sorted(own_parameters(case).items()))
         tmp, arrive = _held(family.algorithm(case.algorithm), workers, own)
     each = 6 + check + tmp

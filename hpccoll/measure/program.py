@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from hpccoll.case import Case, Job, Shape
+from hpccoll.choices.auto import concrete
+from hpccoll.choices.table import TuneTable
 from hpccoll.errors import BadInputError
 from hpccoll.measure import environment, wire
 from hpccoll.measure.catalogue import check_case, idle, unmet
@@ -80,6 +82,7 @@ class Program:
         self.ranks, self.job, self.out, self.show, self.told = ranks, job, out, show, told
         self.comm = ranks.comm
         self.numbered = Numbered(ranks.comm, ranks.layout(job.aggregators))
+        self.table = None if job.table is None else TuneTable.from_json(job.table)
         self.number = 0  # of this attempt
         self.progress = Progress()
         self.subject: CaseSubject | None = None
@@ -165,11 +168,13 @@ class Program:
 
     def _outcome(self, case: Case, attempt: Attempt) -> Outcome:
         comm, layout = self.numbered.by(case.mapping)
-        if reason := unmet(case, layout) or idle(case, attempt.layout) or self._too_large(case, attempt):
-            return Outcome(case=case, status="skipped", reason=reason)
         self.progress.enter("compiling")
         try:
-            self.subject = subject = CaseSubject(comm, layout, case)
+            made, chosen = concrete(case, attempt.layout, self.table, self.job.variant)
+            check_case(made)
+            if reason := unmet(made, layout) or idle(case, attempt.layout) or self._too_large(made, attempt):
+                return Outcome(case=case, status="skipped", reason=reason)
+            self.subject = subject = CaseSubject(comm, layout, made, chosen)
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
             return Outcome(case=case, status="skipped", reason=str(error))
         samples = measure(subject, self.ranks, self.job.effort, self.progress)

@@ -52,10 +52,17 @@ def _crossings(
 
 
 class CaseSubject:
-    """A case compiled for the ranks of ``comm``, with its buffers; close it when it is measured."""
+    """A case compiled for the ranks of ``comm``, with its buffers; close it when it is measured.
 
-    def __init__(self, comm: MPI.Intracomm, layout: Layout, case: Case) -> None:
-        self.case, self.layout, self.rank = case, layout, comm.rank
+    Args:
+        comm: of the ranks.
+        layout: where they are.
+        case: a concrete one: what a table chooses is chosen.
+        chosen: by what and why, in words, where it was.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, layout: Layout, case: Case, chosen: str | None = None) -> None:
+        self.case, self.layout, self.rank, self.chosen = case, layout, comm.rank, chosen
         self.family: Collective = collective(case.collective)
         self.algorithm: Algorithm | None = None if case.algorithm == NATIVE else self.family.algorithm(case.algorithm)
         self.floor = self.algorithm is not None and self.algorithm.floor
@@ -148,6 +155,12 @@ class CaseSubject:
         Args:
             sent: the bytes per operation that all hosts sent by their counters, None where they are not known.
         """
+        ran, words = self._ran(sent)
+        if self.chosen is None:
+            return ran, words
+        return self.case.algorithm, "; ".join(filter(None, (self.chosen, words)))
+
+    def _ran(self, sent: int | None) -> tuple[str, str | None]:
         if self.algorithm is None:
             return "unknown", None if sent is None else self._likeness(sent)
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())

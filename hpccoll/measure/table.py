@@ -7,6 +7,7 @@ import numpy as np
 
 from hpccoll.case import Case, Job, Shape
 from hpccoll.schedule import collective
+from hpccoll.schedule.promise import AUTO
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.summary import row
 from hpccoll.units import format_size
@@ -45,7 +46,9 @@ class Table:
         print(
             f"{what} {count:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
             f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
-            f"{r.iterations:>5}" + (f"  [{place}/{cases}]" if sys.stdout.isatty() else ""),
+            f"{r.iterations:>5}"
+            + (f"  {r.executed}" if r.algorithm == AUTO else "")
+            + (f"  [{place}/{cases}]" if sys.stdout.isatty() else ""),
             flush=True,
         )
         if r.status != "ok":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hpccoll.report.calls import own_params, pair
-from hpccoll.report.groups import Point, usable
+from hpccoll.report.groups import Point, competes, usable
 from hpccoll.schedule.promise import NATIVE
 
 
@@ -98,11 +98,11 @@ class Efficiency:
 
 
 def best_placements(points: Iterable[Point]) -> tuple[Point, ...]:
-    """Return for each run, series, ranks and size the faster of in place and out of place; no floor."""
+    """Return for each run, series, ranks and size the faster of in place and out of place; no floor and no policy."""
     best: dict[tuple[object, ...], Point] = {}
     for point in points:
         row = point.row
-        if usable(row) and not row.floor:
+        if usable(row) and competes(row):
             key = (row.run_id, point.series, pair(row), row.ranks, row.nodes, row.requested_bytes)
             best[key] = min(best.get(key, point), point, key=seconds)
     return tuple(best.values())

@@ -16,7 +16,7 @@ from hpccoll.report.compare import (
     strangers,
     stretches,
 )
-from hpccoll.report.groups import Group, Point, usable
+from hpccoll.report.groups import Group, Point, competes, usable
 from hpccoll.report.hosts import host_words
 from hpccoll.report.mappings import mapping_findings
 from hpccoll.report.naming import counted
@@ -126,7 +126,7 @@ def _sizes(led: Iterable[Stretch]) -> str:
 
 
 def _highest(group: Group) -> Iterator[Finding]:
-    points = [p for p in group.usable if p.row.busbw_Bps and not p.row.floor]
+    points = [p for p in group.usable if p.row.busbw_Bps and competes(p.row)]
     if points:
         best = max(points, key=lambda point: point.row.busbw_Bps or 0.0)
         busbw = format_rate(best.row.busbw_Bps or 0.0)

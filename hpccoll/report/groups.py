@@ -13,7 +13,7 @@ from hpccoll.report.colours import FLOOR_GREY, INK, assigned, colour, shape
 from hpccoll.report.naming import counted, file_names, namer, settings
 from hpccoll.report.wires import Wire
 from hpccoll.schedule.collectives import COLLECTIVES
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.promise import AUTO, NATIVE
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.units import format_size
 
@@ -143,6 +143,11 @@ class Group:
 def usable(row: Row) -> bool:
     """Return whether ``row`` is a result: it ended, its answer was right, and there is a time and a size to plot."""
     return row.status == "ok" and not row.wrong and bool(row.median_s) and row.bytes > 0
+
+
+def competes(row: Row) -> bool:
+    """Return whether ``row`` may be called the best: a floor does nothing, and auto is a choice among the others."""
+    return not row.floor and row.algorithm != AUTO
 
 
 def groups(results: Results) -> tuple[Group, ...]:

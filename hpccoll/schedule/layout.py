@@ -73,6 +73,11 @@ class Layout:
         return len(set(self.node[: self.workers]))
 
     @property
+    def racks(self) -> int:
+        """The racks that hold workers."""
+        return len(set(self.rack[: self.workers]))
+
+    @property
     def ranks_per_node(self) -> int | None:
         """The workers on every node, or None where the nodes differ."""
         counts = set(Counter(self.node[: self.workers]).values())

@@ -18,6 +18,9 @@ from hpccoll.schedule.schedule import Schedule
 NATIVE = "native"
 """The name of a library's own collective among the algorithms."""
 
+AUTO = "auto"
+"""The name, among the algorithms, of what a table chooses for the size: a policy, and no algorithm."""
+
 Contribution = tuple[int, int]
 Held: TypeAlias = Callable[["Promise", int, int], range]
 

@@ -34,6 +34,7 @@ class Row:
     ranks: int  # workers
     nodes: int
     ranks_per_node: int | None  # None where the nodes differ
+    racks: int  # that hold the workers
     aggregators: int
     iterations: int
     timing: str  # the rule: 'max' (the longest duration over ranks) or 'span' (latest end minus earliest start)

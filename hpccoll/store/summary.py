@@ -78,7 +78,7 @@ def row(job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max") -> Ro
         params=case.params, variant=job.variant,
         bytes=case.bytes if outcome.bytes is None else outcome.bytes, requested_bytes=case.bytes,
         ranks=attempt.ranks - attempt.aggregators, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
-        aggregators=attempt.aggregators,
+        racks=attempt.layout.racks, aggregators=attempt.aggregators,
         iterations=0 if times is None else len(times.max_ns), timing=timing,
         median_s=median, p99_s=p99, ci_low_s=low, ci_high_s=high, algbw_Bps=algbw, busbw_Bps=busbw,
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,

@@ -7,7 +7,7 @@ from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import algorithms_of, check_case, exact, mappings, placements
 from hpccoll.schedule import COLLECTIVES, Collective, collective, traffic
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.promise import AUTO, NATIVE
 from hpccoll.sweep.config import ALL, Sweep
 
 
@@ -21,7 +21,9 @@ def cases(sweep: Sweep, transport: str, p: int) -> Iterator[Case]:
         family = collective(name)
         ops = sweep.ops if family.has_op else [None]
         one = 1 if family.token else None  # a barrier has a size of its own, of whatever
-        for algorithm, dtype, op, size in product(algorithms, sweep.dtypes[:one], ops, sweep.sizes()[:one]):
+        # A choice says how bytes move: auto is one case, whatever the transports.
+        here = [algorithm for algorithm in algorithms if algorithm != AUTO or transport == sweep.transports[0]]
+        for algorithm, dtype, op, size in product(here, sweep.dtypes[:one], ops, sweep.sizes()[:one]):
             calls = product(placements(name, algorithm, sweep.in_place), _calls(sweep, family, p))
             ways = product(_params(sweep, algorithm), mappings(name, algorithm, sweep.mapping or [None]))
             for (in_place, (root, arguments)), (params, mapping) in product(calls, ways):
@@ -40,7 +42,7 @@ def _asked(sweep: Sweep) -> dict[str, list[str]]:
         BadInputError: for an algorithm that none of them has, or a collective that has none of them.
     """
     names = list(COLLECTIVES) if sweep.collectives == [ALL] else sweep.collectives
-    there = {name: {NATIVE, *collective(name).algorithms} for name in names}
+    there = {name: {NATIVE, AUTO, *collective(name).algorithms} for name in names}
     known = set().union(*there.values())
     for algorithm in (*sweep.params, *(name for name in sweep.algorithms if name != ALL)):
         if algorithm not in known:

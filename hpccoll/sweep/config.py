@@ -7,11 +7,13 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from hpccoll.case import Effort, Parameter, Shape
+from hpccoll.choices.auto import check_table
+from hpccoll.choices.table import load_table
 from hpccoll.errors import BadInputError
 from hpccoll.sweep.document import OneOrMore, Section, Variables, load
 from hpccoll.units import parse_size
@@ -45,6 +47,11 @@ WAYS = ("ends", "all")
 """Words for pairs of ranks: the first and the last one, or every two."""
 
 Pairs = Annotated[Literal["ends", "all"] | list[tuple[Rank, Rank]], BeforeValidator(_pairs)]
+
+
+def _table(value: object) -> object:
+    """Read the file now: a plan needs no other."""
+    return load_table(Path(str(value)), "table") if value is not None else None
 
 
 class SizeRange(Section):
@@ -131,6 +138,9 @@ class Sweep(Section):
     params: dict[str, dict[str, OneOrMore[Parameter]]] = Field(
         {}, description="parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
     )
+    table: Annotated[dict[str, Any] | None, BeforeValidator(_table, json_schema_input_type=str | None)] = Field(
+        None, description="what auto chooses by: a file that 'hpccoll tune' has made"
+    )
     variants: dict[str, Variables] = Field(
         {}, description="environments to compare, each a job of its own: {name: {VARIABLE: value}}"
     )
@@ -141,6 +151,11 @@ class Sweep(Section):
     def _parameters_are_of_what_is_measured(self) -> "Sweep":
         if self.algorithms != [ALL] and (strange := self.params.keys() - set(self.algorithms)):
             raise BadInputError("params", strange.pop(), self.algorithms)
+        return self
+
+    @model_validator(mode="after")
+    def _auto_has_a_table(self) -> "Sweep":
+        check_table("table", "a table" if self.table else None, self.algorithms)
         return self
 
     @model_validator(mode="after")

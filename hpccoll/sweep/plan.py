@@ -207,7 +207,7 @@ class _Allocation:
         return Job(
             name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators, apart=largest.apart,
             variant=self.variant, environment=environment, seed=self.sweep.seed,
-            effort=self.sweep.effort.effort(), cases=tuple(cases),
+            effort=self.sweep.effort.effort(), table=self.sweep.table, cases=tuple(cases),
         ), skips  # fmt: skip
 
 

@@ -60,6 +60,7 @@ def make_row():
             ranks=ranks,
             nodes=1,
             ranks_per_node=ranks,
+            racks=1,
             aggregators=0,
             iterations=400,
             timing="max",

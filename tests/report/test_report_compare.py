@@ -44,6 +44,16 @@ def test_the_floor_is_in_no_comparison(results, points):
     assert not any(point.row.floor for point in compared)
 
 
+def test_a_policy_wins_nothing_for_it_is_one_of_the_others(make_row, points):
+    rows = (
+        make_row("auto", seconds=1e-6, executed="ring"),
+        make_row("ring", seconds=2e-6),
+        make_row("star", seconds=3e-6),
+    )
+    (contest,) = contests(points(*rows))
+    assert [entry.row.algorithm for entry in contest.entries] == ["ring", "star"]
+
+
 def test_wrong_rows_do_not_win(make_row, points):
     rows = make_row(seconds=1e-6, status="wrong", wrong=5), make_row("native")
     (contest,) = contests(points(*rows))

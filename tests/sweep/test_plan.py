@@ -4,6 +4,7 @@ import json
 
 import pytest
 from commands import inside
+from tuned import table
 
 from hpccoll.case import Job, Plan, Shape
 from hpccoll.errors import BadInputError
@@ -52,6 +53,19 @@ def test_values_of_a_parameter_are_cases(planned):
     cases = planned(TEXT + "params: {ring: {channels: [1, 4]}}").jobs[0].cases
     assert {case.params.get("channels") for case in cases if case.algorithm == "ring"} == {1, 4}
     assert {case.params.get("channels") for case in cases if case.algorithm == "native"} == {None}
+
+
+def test_the_table_of_auto_is_in_the_plan_and_its_jobs_and_no_other_file_is_needed(planned, tmp_path):
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
+    plan = planned(TEXT + f"algorithms: [auto, native]\ntable: {file}")
+    write_plan(plan, tmp_path / "out")
+    file.unlink()
+    assert Plan.load(tmp_path / "out" / "plan.json") == plan
+    assert Job.load(tmp_path / "out" / "jobs" / "mpi.p2.json").table == table({"ring": {8: 1e-6}}).to_json() | {
+        "created": plan.jobs[0].table["created"]
+    }
+    assert {case.algorithm for case in plan.jobs[0].cases} == {"auto", "native"}
 
 
 def test_the_floor_is_measured_in_one_placement(planned):

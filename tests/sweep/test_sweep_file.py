@@ -7,7 +7,9 @@ import jsonschema
 import pytest
 import yaml
 from commands import inside
+from tuned import table
 
+from hpccoll.choices.table import TuneTable
 from hpccoll.sweep.config import json_schema, load_sweep
 from hpccoll.sweep.locate import workflows
 
@@ -44,7 +46,16 @@ def test_a_range_of_sizes_rises_by_its_factor(sweep_file):
     assert swept.sizes() == [8, 32, 128, 512]
 
 
+def test_the_table_of_auto_is_read_with_the_file(sweep_file, tmp_path):
+    made = table({"ring": {8: 1e-6}})
+    (tmp_path / "t.json").write_text(json.dumps(made.to_json()))
+    found = load_sweep(sweep_file(LEAST + f"algorithms: [ring, auto]\ntable: {tmp_path / 't.json'}"))
+    assert TuneTable.from_json(found.table) == made
+
+
 BAD = {
+    "auto without a table": (LEAST + "algorithms: [ring, auto]", ["table", "None", "hpccoll tune"]),
+    "a table without auto": (LEAST + "table: nowhere.json", ["table", "'nowhere.json'", "hpccoll tune"]),
     "unknown key": (LEAST + "frob: 1", ["frob", "1", "no such key", "collectives", "effort"]),
     "unknown key of a section": (LEAST + "effort: {second: 1}", ["effort.second", "min_iterations", "seconds"]),
     "a misspelt end": (LEAST + "bytes: {from: 8, too: 9}", ["bytes.too", "9", "no such key", "from, to, factor"]),

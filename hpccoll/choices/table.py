@@ -1,0 +1,181 @@
+"""A tune table, as JSON and as ranks look things up in it.
+
+``hpccoll tune`` makes it (room ``tune``), and results/README.md describes it. It goes into the job, so that ranks need
+no other file; looking something up needs neither raw files nor a fit.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpccoll.case import Parameter
+from hpccoll.choices.setting import Setting
+from hpccoll.errors import BadInputError
+from hpccoll.units import format_size
+
+SCHEMA, VERSION = "hpccoll-tune", "1.0"
+"""A minor version only adds."""
+
+MAJOR = VERSION.partition(".")[0]
+"""A reader refuses another one."""
+
+REMEDY = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Choice:
+    """What can be taken: an algorithm, how its bytes move, and those of its parameters that differ from defaults."""
+
+    algorithm: str
+    transport: str
+    params: tuple[tuple[str, Parameter], ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The choice in words: ``ring channels=4``, and how bytes move where that is not ``mpi``."""
+        over = f" over {self.transport}" if self.transport != "mpi" else ""
+        return " ".join((self.algorithm, *(f"{name}={value}" for name, value in self.params))) + over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Sizes with one choice.
+
+    Args:
+        first: the smallest size S in bytes.
+        below: the first size of the next range, None where there is none.
+        choice: what is taken.
+        sizes: those that were measured.
+        over_best: its time over that of the best at each of these sizes, the geometric mean: what few ranges cost.
+        over_native: its time over that of the library's own, likewise; None where that was not measured.
+    """
+
+    first: int
+    below: int | None
+    choice: Choice
+    sizes: tuple[int, ...]
+    over_best: float
+    over_native: float | None = None
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> "Range":
+        choice = Choice(read["algorithm"], read["transport"], tuple(sorted(read["params"].items())))
+        return cls(
+            first=int(read["from"]), below=read["below"], choice=choice, sizes=tuple(read["sizes"]),
+            over_best=float(read["over_best"]), over_native=read["over_native"],
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "from": self.first, "below": self.below, "algorithm": self.choice.algorithm,
+            "transport": self.choice.transport, "params": dict(self.choice.params), "sizes": list(self.sizes),
+            "over_best": self.over_best, "over_native": self.over_native,
+        }  # fmt: skip
+
+    @property
+    def words(self) -> str:
+        """The sizes in words: ``from 64 KiB, below 1 MiB``."""
+        ends = [f"from {format_size(self.first)}"] if self.first else []
+        ends += [] if self.below is None else [f"below {format_size(self.below)}"]
+        return ", ".join(ends) or "all sizes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The choices of one setting, and the ids of the runs that they were measured in."""
+
+    setting: Setting
+    runs: tuple[str, ...]
+    ranges: tuple[Range, ...]
+
+    def at(self, nbytes: int) -> Range:
+        """Return the range of a size; the ends of a table go on beyond what was measured."""
+        return next((r for r in self.ranges if r.below is None or nbytes < r.below), self.ranges[-1])
+
+    @property
+    def measured(self) -> tuple[int, int]:
+        """The smallest and the largest size that were measured."""
+        sizes = [size for r in self.ranges for size in r.sizes]
+        return min(sizes), max(sizes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneTable:
+    """A tune table.
+
+    Args:
+        created: ISO 8601, UTC.
+        hpccoll_version: that made it.
+        rule: in words, by which ranges were cut.
+        runs: run_id, job, created, kind, machine, hosts, mpi and path of what it was made of.
+        entries: one for each setting.
+    """
+
+    created: str
+    hpccoll_version: str
+    rule: str
+    runs: Sequence[Mapping[str, Any]]
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> "TuneTable":
+        """Take what a table's JSON holds.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: where it is none, or one of another major version.
+        """
+        if read["schema"] != SCHEMA or str(read["schema_version"]).partition(".")[0] != MAJOR:
+            raise ValueError(f"it is {read['schema']} {read['schema_version']}, not {SCHEMA} {VERSION}")
+        entries = tuple(
+            Entry(
+                setting=Setting.from_json(entry["setting"]),
+                runs=tuple(entry["runs"]),
+                ranges=tuple(map(Range.from_json, entry["ranges"])),
+            )
+            for entry in read["entries"]
+        )
+        if not all(entry.ranges for entry in entries):
+            raise ValueError("an entry has no ranges")
+        about = {name: read[name] for name in ("created", "hpccoll_version", "rule", "runs")}
+        return cls(**about, entries=entries)
+
+    def to_json(self) -> dict[str, Any]:
+        entries = [
+            {"setting": e.setting.to_json(), "runs": list(e.runs), "ranges": [r.to_json() for r in e.ranges]}
+            for e in self.entries
+        ]
+        about = {"created": self.created, "hpccoll_version": self.hpccoll_version, "rule": self.rule}
+        return {"schema": SCHEMA, "schema_version": VERSION, **about, "runs": list(self.runs), "entries": entries}
+
+    def entry(self, setting: Setting) -> Entry:
+        """Return the choices of ``setting``; that of another layout is no substitute.
+
+        Raises:
+            BadInputError: where the table has none, with what it has.
+        """
+        for entry in self.entries:
+            if entry.setting == setting:
+                return entry
+        there = [entry.setting for entry in self.entries]
+        alike = [s.words for s in there if s.collective == setting.collective]
+        raise BadInputError(
+            "table", setting.words, f"it has {'; '.join(alike or [s.words for s in there]) or 'nothing'}"
+        )
+
+
+def load_table(path: Path, key: str) -> dict[str, Any]:
+    """Return the JSON of a table, looked through.
+
+    Raises:
+        BadInputError: where there is no such file, or it is no table.
+    """
+    try:
+        read: dict[str, Any] = json.loads(path.read_text())
+        TuneTable.from_json(read)
+    except OSError as error:
+        raise BadInputError(key, str(path), f"{REMEDY} ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInputError(key, str(path), f"{REMEDY} ({type(error).__name__}: {error})") from None
+    return read

@@ -1,0 +1,153 @@
+"""A tune table made of raw files: for each setting, the fewest ranges of sizes that lose nothing worth a range.
+
+Between the sizes that were measured, times are taken on straight lines from one to the next of log(time) over
+log(bytes), and a cut lies where the lines of two choices cross.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll import __version__
+from hpccoll.choices.table import Choice, Entry, Range, TuneTable
+from hpccoll.errors import BadInputError
+from hpccoll.schedule.promise import NATIVE
+from hpccoll.store.rows import Results
+from hpccoll.tune.measured import Curves, Measured, library, measured
+
+PRICE = 0.03
+"""What another range has to gain at least, as a relative time summed over the measured sizes that it serves."""
+
+DIGITS = 4
+"""Of the ratios that a table holds for people to read."""
+
+RULE = (
+    "ranges minimise the sum of log(time / best time) over the measured sizes, and a price for each cut: the noise of "
+    "a comparison (the median over sizes of the half 95 % intervals of the two best, relative, as a hypotenuse), at "
+    f"least {PRICE}; a cut lies where the medians of its choices cross, on straight lines of log time over log bytes"
+)
+
+Times = NDArray[np.float64]
+
+
+def make(results: Results) -> TuneTable:
+    """Return the table of what was measured.
+
+    Raises:
+        BadInputError: where nothing can be chosen among, or a setting mixes machines.
+    """
+    found = measured(results)
+    if not found:
+        raise BadInputError("PATHS", f"{len(results.rows)} rows", "raw files with right results of algorithms")
+    entries = tuple(Entry(setting=s, runs=m.runs, ranges=ranges(m)) for s, m in found.items())
+    used = {run for entry in entries for run in entry.runs}
+    runs = [
+        {
+            "run_id": run.run_id, "job": run.job, "created": run.created, "kind": run.kind, "machine": run.machine,
+            "hosts": run.provenance.get("hosts"), "mpi": library(run), "path": run.path,
+        }
+        for run in results.runs
+        if run.run_id in used
+    ]  # fmt: skip
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return TuneTable(created=created, hpccoll_version=__version__, rule=RULE, runs=runs, entries=entries)
+
+
+def write(table: TuneTable, out: Path) -> Iterator[str]:
+    """Write ``table`` to ``out``, and yield it in lines for people.
+
+    Raises:
+        BadInputError: where ``out`` cannot be written.
+    """
+    try:
+        out.write_text(json.dumps(table.to_json(), indent=1) + "\n")
+    except OSError as error:
+        raise BadInputError("--out", str(out), f"a file that can be written ({error.strerror})") from None
+    for entry in table.entries:
+        yield entry.setting.words
+        for r in entry.ranges:
+            native = "" if r.over_native is None else f", {r.over_native:.2f} of native's"
+            yield f"  {r.words}: {r.choice.words} ({r.over_best:.2f} of the best time{native})"
+    yield f"table: {out}"
+
+
+def ranges(of: Measured) -> tuple[Range, ...]:
+    """Return the choices of one setting by size, as RULE says."""
+    sizes, choices = of.sizes, list(of.curves)
+    logs = log_times(of.curves, sizes)
+    excess = logs - logs.min(axis=0)
+    taken = _cheapest(excess, price(of))
+    starts = [i for i in range(len(sizes)) if i == 0 or taken[i] != taken[i - 1]]
+    cuts = [0, *(_cut(sizes[i - 1 : i + 1], *logs[[taken[i - 1], taken[i]], i - 1 : i + 1]) for i in starts[1:]), None]
+    return tuple(
+        Range(
+            first=cuts[n] or 0,
+            below=cuts[n + 1],
+            choice=choices[taken[start]],
+            sizes=tuple(sizes[start:end]),
+            over_best=round(float(np.exp(excess[taken[start], start:end].mean())), DIGITS),
+            over_native=_over_native(choices, logs[:, start:end], taken[start]),
+        )
+        for n, (start, end) in enumerate(zip(starts, [*starts[1:], len(sizes)], strict=True))
+    )
+
+
+def log_times(curves: Curves, sizes: Sequence[int]) -> Times:
+    """Return the logarithm of each choice's seconds at ``sizes``, [choice, size]; infinite beyond what was measured."""
+    at = np.log(sizes)
+    rows = [
+        np.interp(at, np.log(list(curve)), np.log([time.seconds for time in curve.values()]), left=np.inf, right=np.inf)
+        for curve in curves.values()
+    ]
+    return np.array(rows)
+
+
+def price(of: Measured) -> float:
+    """Return what a cut has to gain: what intervals cannot tell apart, and at least PRICE."""
+    noises = []
+    for size in of.sizes:
+        best = sorted((curve[size] for curve in of.curves.values() if size in curve), key=lambda time: time.seconds)[:2]
+        noises.append(float(np.hypot(best[0].noise, best[-1].noise)) if len(best) > 1 else 0.0)
+    return max(PRICE, float(np.median(noises)))
+
+
+def _cheapest(excess: Times, price: float) -> list[int]:
+    """Return the row for each column of ``excess`` whose sum, with ``price`` for every change, is least."""
+    total = excess[:, 0]
+    origins = []
+    for column in excess.T[1:]:
+        best = int(total.argmin())
+        stay = total <= total[best] + price
+        origins.append(np.where(stay, np.arange(len(total)), best))
+        total = np.where(stay, total, total[best] + price) + column
+    taken = [int(total.argmin())]
+    for origin in reversed(origins):
+        taken.append(int(origin[taken[-1]]))
+    return taken[::-1]
+
+
+def _cut(sizes: Sequence[int], before: Times, after: Times) -> int:
+    """Return the first size that ``after`` serves: where its line crosses that of ``before``, between two sizes.
+
+    Beyond what one of them was measured at, the other serves; where neither was, they meet half way.
+    """
+    known = np.isfinite([before[1], after[0]])
+    if known.all():
+        ahead, behind = after[0] - before[0], before[1] - after[1]
+        part = ahead / (ahead + behind) if ahead + behind > 0 else 0.5
+    else:
+        part = 0.5 if not known.any() else float(known[0])
+    cut = sizes[0] * (sizes[1] / sizes[0]) ** part
+    return int(np.clip(np.ceil(cut), sizes[0] + 1, sizes[1]))
+
+
+def _over_native(choices: Sequence[Choice], logs: Times, taken: int) -> float | None:
+    natives = [number for number, choice in enumerate(choices) if choice.algorithm == NATIVE]
+    if not natives:
+        return None
+    ratios = logs[taken] - logs[natives].min(axis=0)
+    return round(float(np.exp(ratios.mean())), DIGITS) if np.isfinite(ratios).all() else None

@@ -1,0 +1,131 @@
+"""The making of a table: which choice for which sizes."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tuned import KIB, MIB, both, chosen, lines, measured, table
+
+from hpccoll.choices.table import TuneTable
+from hpccoll.errors import BadInputError
+from hpccoll.tune.make import PRICE, make, price, ranges
+from hpccoll.tune.measured import measured as curves_of
+
+SIZES = [KIB << 2 * i for i in range(8)]
+EARLY, LATE = lines(1e-5, 1e-9, SIZES), lines(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB
+
+
+def test_each_is_taken_where_it_is_faster_and_the_cut_lies_where_they_cross():
+    made = table({"recursive_doubling": EARLY, "ring": LATE})
+    (first, before), (cut, after) = chosen(made)
+    assert (first, before, after) == (0, "recursive_doubling", "ring")
+    assert cut == pytest.approx(112_500, rel=0.2)  # lines of logarithms are chords of alpha + beta S
+    assert [r.below for r in made.entries[0].ranges] == [cut, None]
+    assert [size for r in made.entries[0].ranges for size in r.sizes] == SIZES
+
+
+def test_between_two_sizes_a_cut_lies_where_the_logarithms_cross():
+    assert chosen(table({"ring": {1024: 1.0, 4096: 4.0}, "star": {1024: 2.0, 4096: 2.0}}))[1] == (2048, "star")
+
+
+def test_what_intervals_cannot_tell_apart_makes_no_range():
+    wobbly = {size: seconds * (0.96 if size == SIZES[3] else 1.06) for size, seconds in LATE.items()}
+    assert chosen(table({"ring": LATE, "star": wobbly}, spread=0.2)) == [(0, "ring")]
+    assert len(chosen(table({"ring": LATE, "star": {**wobbly, SIZES[3]: LATE[SIZES[3]] * 0.8}}))) == 3
+
+
+def test_a_small_gain_at_many_sizes_is_told_where_one_at_one_size_is_not():
+    for first, there in ((SIZES[4], ["ring", "star"]), (SIZES[-1], ["ring"])):
+        other = {size: seconds * (1.2 if size < first else 0.9) for size, seconds in LATE.items()}
+        made = chosen(table({"ring": LATE, "star": other}, spread=0.2))
+        assert [words for _, words in made] == there
+
+
+@given(
+    st.lists(st.lists(st.floats(1e-6, 1e-2), min_size=5, max_size=5), min_size=1, max_size=4),
+    st.floats(0, 0.5),
+)
+def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_every_cut(times, spread):
+    names = ["ring", "star", "rabenseifner", "native"][: len(times)]
+    found = measured({n: dict(zip(SIZES, t, strict=False)) for n, t in zip(names, times, strict=True)}, spread=spread)
+    (of,) = curves_of(found).values()
+    cut = ranges(of)
+    assert cut[0].first == 0
+    assert cut[-1].below is None
+    assert all(a.below == b.first and a.choice != b.choice for a, b in pairwise(cut))
+    for r in cut:
+        assert all(r.first <= size and (r.below is None or size < r.below) for size in r.sizes)
+    logs = np.log(times)
+    lost = sum(len(r.sizes) * np.log(r.over_best) for r in cut)  # which is rounded
+    changes = int((np.diff(logs.argmin(axis=0)) != 0).sum())
+    total = lost + price(of) * (len(cut) - 1)
+    assert total <= min((logs - logs.min(axis=0)).sum(axis=1).min(), price(of) * changes) + 1e-3
+
+
+def test_a_floor_a_policy_and_what_is_wrong_or_failed_are_never_taken():
+    fast = dict.fromkeys(SIZES, 1e-9)
+    bad = {"status": "wrong", "wrong": 3}, {"status": "partial"}
+    for name, more in (("null", {}), ("auto", {}), *(("star", how) for how in bad)):
+        found = both(measured({"ring": LATE}), measured({name: fast}, **more))
+        assert chosen(make(found)) == [(0, "ring")]
+    with pytest.raises(BadInputError, match="PATHS: '1 rows' is not valid: raw files with right results"):
+        make(measured({"null": {8: 1e-6}}))
+
+
+def test_a_choice_holds_its_parameters_and_how_it_moves_bytes():
+    made = table({"ring channels=4": EARLY, "ring": LATE}, transport="tiered")
+    assert [words for _, words in chosen(made)] == ["ring channels=4 over tiered", "ring over tiered"]
+
+
+def test_arguments_of_a_call_are_of_the_setting():
+    curves = {"pairwise traffic=zipf window=2": {8: 1e-6}, "pairwise traffic=uniform": {8: 1e-6}}
+    made = table(curves, collective="all_to_all_v", op=None)
+    assert [dict(entry.setting.arguments) for entry in made.entries] == [{"traffic": "zipf"}, {"traffic": "uniform"}]
+    assert [entry.ranges[0].choice.words for entry in made.entries] == ["pairwise window=2", "pairwise"]
+
+
+def test_beyond_what_it_was_measured_at_nothing_is_taken():
+    made = table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {16 * KIB: 9.0, 64 * KIB: 9.0}})
+    assert chosen(made) == [(0, "ring"), (8 * KIB, "star")]
+    made = table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, MIB: 9.0}})
+    assert chosen(made) == [(0, "ring"), (4 * KIB + 1, "star")]
+
+
+def test_what_a_choice_was_not_measured_at_lies_between_its_neighbours():
+    made = table({"ring": {KIB: 1.0, 16 * KIB: 16.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, 16 * KIB: 19.0}})
+    assert chosen(made) == [(0, "ring")]
+    assert made.entries[0].ranges[0].sizes == (KIB, 4 * KIB, 16 * KIB)
+
+
+def test_how_it_does_beside_the_library_is_told_where_that_was_measured():
+    (entry,) = table({"ring": {KIB: 1.0, 4 * KIB: 2.0}, "native": {KIB: 2.0, 4 * KIB: 8.0}}).entries
+    assert entry.ranges[0].over_native == pytest.approx(8**-0.5, abs=1e-4)
+    assert table({"ring": LATE}).entries[0].ranges[0].over_native is None
+
+
+def test_several_runs_are_one_number_and_what_they_are_apart_is_noise():
+    twice = both(measured({"ring": {8: 1.0}}), measured({"ring": {8: 4.0}}, number=2))
+    ((found,),) = (list(m.curves.values()) for m in curves_of(twice).values())
+    assert found[8].seconds == pytest.approx(2.0)
+    assert found[8].noise == pytest.approx(0.75)
+    assert make(twice).entries[0].runs == ("run-1", "run-2")
+
+
+def test_machines_and_libraries_are_not_mixed():
+    here = measured({"ring": LATE})
+    with pytest.raises(BadInputError, match=r"PATHS: '2 nodes with MPICH 5; 3 nodes with MPICH 5' .* one machine"):
+        make(both(here, measured({"star": LATE}, number=2, about={"machine": "3 nodes"})))
+    with pytest.raises(BadInputError, match="Open MPI"):
+        make(both(here, measured({"star": LATE}, number=2, about={"provenance": {"mpi": {"version": "Open MPI"}}})))
+
+
+def test_a_table_is_read_as_it_was_written_and_says_what_it_was_made_of():
+    made = table({"recursive_doubling": EARLY, "ring channels=4": LATE, "native": LATE}, spread=0.1)
+    assert TuneTable.from_json(made.to_json()) == made
+    assert made.runs[0] == {
+        "run_id": "run-1", "job": "mpi.p2", "created": "2026-01-05T10:00:00+00:00", "kind": "measured",
+        "machine": "2 nodes", "hosts": ["n0", "n1"], "mpi": "MPICH 5", "path": "here.h5",
+    }  # fmt: skip
+    assert str(PRICE) in made.rule

@@ -1,0 +1,69 @@
+"""Results with the times that a test wants, and tables of them."""
+
+from pathlib import Path
+
+import numpy as np
+from raws import attempt, case, job, outcome
+
+from hpccoll.case import Case
+from hpccoll.store.raw import Raw, Times
+from hpccoll.store.results import _run
+from hpccoll.store.rows import Results
+from hpccoll.store.summary import row
+from hpccoll.tune.make import make
+from hpccoll.units import parse_parameter
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def lines(alpha, beta, sizes):
+    """Return the seconds at ``sizes`` of a start-up ``alpha`` and ``beta`` seconds a byte."""
+    return {size: alpha + beta * size for size in sizes}
+
+
+def taking(seconds, spread=0.0, iterations=20):
+    """Return times whose median is ``seconds``, half of them below and half above by ``spread``."""
+    ns = np.round(seconds * 1e9 * (1 + spread * np.linspace(-1, 1, iterations))).astype(np.int64)
+    start = np.zeros((iterations, 2), np.int64)
+    return Times.of(start, np.repeat(ns[:, None], 2, axis=1), one_clock=True)
+
+
+def measured(curves, *, spread=0.0, number=1, about=(), **more):
+    """Return results of one attempt at cases that took what ``curves`` say: {words: {size: seconds}}.
+
+    Args:
+        curves: by the algorithm and its parameters, such as ``ring channels=4``.
+        spread: how far times are from their median.
+        number: of the run.
+        about: what is to be said of all rows' attempt.
+        more: of all outcomes, or of all cases: what is a field of one.
+    """
+    of_case = {name: more.pop(name) for name in list(more) if name in Case.__dataclass_fields__ and name != "bytes"}
+    outcomes = []
+    for words, curve in curves.items():
+        algorithm, *params = words.split()
+        for size, seconds in curve.items():
+            of = case(size, algorithm=algorithm, **{"params": dict(map(parse_parameter, params)), **of_case})
+            about_it = {"bytes": size, "times": taking(seconds, spread), "floor": algorithm == "null", **more}
+            outcomes.append(outcome(of, **about_it))
+    launch = attempt(number, **dict(about))
+    raw = Raw(path=Path("here.h5"), job=job(*(o.case for o in outcomes)), attempts=[(launch, outcomes)])
+    rows = tuple(row(raw.job, launch, each) for each in outcomes)
+    return Results(rows=rows, runs=(_run(raw, launch),), planned=len(rows))
+
+
+def both(*several):
+    """Return the results of all."""
+    rows = tuple(row for results in several for row in results.rows)
+    return Results(rows=rows, runs=tuple(run for results in several for run in results.runs), planned=len(rows))
+
+
+def table(curves, **more):
+    """Return the table of such results."""
+    return make(measured(curves, **more))
+
+
+def chosen(made):
+    """Return what a table of one setting takes from which size on: [(first, words)]."""
+    (entry,) = made.entries
+    return [(r.first, r.choice.words) for r in entry.ranges]
