@@ -110,7 +110,7 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
 def _place(row: Row) -> tuple[object, ...]:
     """Rows are measured in random order and read in this one."""
     what = row.collective, row.device, row.dtype, row.op or "", row.ranks, row.algorithm, str(row.params)
-    return *what, row.in_place, row.bytes, row.job, row.attempt
+    return *what, row.mapping, row.in_place, row.bytes, row.job, row.attempt
 
 
 def _launch_words(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
