@@ -63,7 +63,7 @@ def test_a_row_for_each_outcome_and_for_each_failure(sweep):
 def test_rows_of_a_mapping_follow_one_another_however_they_were_measured(tmp_path):
     cyclic, block = ([raws.case(size, mapping=mapping) for size in SIZES[:2]] for mapping in ("cyclic", "block"))
     measured = (cyclic[1], block[1], cyclic[0], block[0])
-    hdf5.write(raws.raw(*map(raws.outcome, measured)), tmp_path / "F.h5")
+    hdf5.write(raws.raw(*(raws.outcome(case, bytes=case.bytes) for case in measured)), tmp_path / "F.h5")
     rows = read_results([tmp_path]).rows
     assert [row.case_id for row in rows] == [case.id for case in (*block, *cyclic)]
     assert [row.mapping for row in rows] == ["block", "block", "cyclic", "cyclic"]
