@@ -3,13 +3,18 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hpccoll.errors import BadInputError
 
 Parameter = int | str
+
+MOST_ROUNDS = 255
+"""Rounds are numbered from 1, in a byte of the raw file."""
+LEAST_ITERATIONS = 6
+"""With fewer samples not even their extremes enclose the median with 95 % confidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +69,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long a case is measured.
+    """How long a case is measured, in all of its rounds together.
 
     Args:
-        warmup: iterations that are thrown away, for each case.
+        warmup: iterations that are thrown away, in each round.
         min_iterations: timed at least.
         max_iterations: timed at most.
         seconds: of wall time that a case may take, once it has its least iterations.
-        precision: half of the 95 % confidence interval over the median, at which a case has converged.
+        precision: half of the 95 % confidence interval over the median, at which a round has converged.
         timeout: seconds without progress after which a rank is said to be stuck.
+        rounds: times that all cases of a launch are gone through, each time in another order.
     """
 
     warmup: int = 5
@@ -81,6 +87,7 @@ class Effort:
     seconds: float = 1.0
     precision: float = 0.02
     timeout: float = 120.0
+    rounds: int = 1
 
     def __post_init__(self) -> None:
         for name, least in (("warmup", 0), ("min_iterations", 1), ("max_iterations", self.min_iterations)):
@@ -89,6 +96,19 @@ class Effort:
         for name in ("seconds", "precision", "timeout"):
             if not getattr(self, name) > 0:
                 raise BadInputError(f"effort.{name}", getattr(self, name), "more than 0")
+        if not 1 <= self.rounds <= MOST_ROUNDS:
+            raise BadInputError("effort.rounds", self.rounds, f"from 1 to {MOST_ROUNDS}")
+
+    @property
+    def of_a_round(self) -> "Effort":
+        """The share of one round: never so few iterations that their median has no interval, unless so few are asked.
+
+        Every round is warmed up as a whole.
+        """
+        share = -(-self.min_iterations // self.rounds)
+        least = min(self.min_iterations, max(share, LEAST_ITERATIONS))
+        most = max(least, -(-self.max_iterations // self.rounds))
+        return replace(self, min_iterations=least, max_iterations=most, seconds=self.seconds / self.rounds, rounds=1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -137,7 +157,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One allocation, one environment, many cases, in an order shuffled by ``seed``.
+    """One allocation, one environment, many cases, in an order that ``seed`` shuffles for each round.
 
     Its launches are the shapes of its cases, each on the first nodes of the allocation: a scaling curve then compares
     the same nodes.

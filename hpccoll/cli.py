@@ -85,7 +85,7 @@ def sweep(
         write_plan(plan, out)
         typer.echo(f"{_summary(plan)}\n$ {shlex.join(command)}")
         tally = Tally(plan, out)
-        with shown(_cases(plan)) as show:
+        with shown(tally.total) as show:
             code = drive.drive(command, out, lambda: show(tally.done()), follower)
             show(tally.done())
         if code:
@@ -97,14 +97,12 @@ def sweep(
             return INCOMPLETE
 
 
-def _cases(plan: "Plan") -> int:
-    return sum(len(job.cases) for job in plan.jobs)
-
-
 def _summary(plan: "Plan") -> str:
     jobs = "1 job" if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
     skips = f", {len(plan.skips)} cases skipped" if plan.skips else ""
-    return f"{plan.name}: {_cases(plan)} cases in {jobs}{skips}, about {plan.estimated_s:.0f} s"
+    cases, rounds = sum(len(job.cases) for job in plan.jobs), plan.jobs[0].effort.rounds
+    times = f", {rounds} rounds of each" if rounds > 1 else ""
+    return f"{plan.name}: {cases} cases in {jobs}{times}{skips}, about {plan.estimated_s:.0f} s"
 
 
 @app.command(epilog="Example: hpccoll plan workflows/config/default.yaml")
@@ -256,7 +254,10 @@ def validate(paths: PATHS) -> int:
         raw = read_raw(path)
         partial += not raw.complete
         state = "complete" if raw.complete else "partial"
-        typer.echo(f"{path}: {state}, {len(raw.done)} of {len(raw.job.cases)} cases, {len(raw.attempts)} attempts")
+        cases = f"{len(raw.done)} of {len(raw.job.cases)} cases"
+        if in_part := len(raw.measured.keys() - raw.done):
+            cases += f" and {in_part} in part"
+        typer.echo(f"{path}: {state}, {cases}, {len(raw.attempts)} attempts")
     absent = sorted(absent_files(paths))
     for path in absent:
         typer.echo(f"{path}: planned, and not there")

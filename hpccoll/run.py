@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpccoll.case import Case, Effort, Job, Shape
+from hpccoll.case import MOST_ROUNDS, Case, Effort, Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.units import format_size, parse_parameter, parse_size
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
   mpiexec -n 2 hpccoll run -a recursive_doubling,null -b 8 -e 1K -n 1000 --in-place
+  mpiexec -n 4 hpccoll run -a ring,native -e 1M --rounds 5    # algorithms in turn, five times: who is ahead each time?
   srun -N 4 -n 16 hpccoll run -a ring,native -b 1M -e 1G --param channels=8 --out ring.h5
 
 Sizes are binary (1K is 1024 bytes), bandwidths are in GB/s of 1e9 bytes per second. Times are of the slowest rank.
@@ -61,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
     add("-f", "--factor", default="2", help="from one size to the next [2]")
     add("-d", "--dtype", default="float32", help="of the elements [float32]")
     add("-o", "--op", default="sum", help="the reduction [sum]")
-    add("-n", "--iterations", help="timed iterations [20 to 1000, until the median is sure to 2 %%]")
-    add("-w", "--warmup", default="5", help="iterations thrown away for each case [5]")
+    add("-n", "--iterations", help="timed iterations, over all rounds [20 to 1000, until the median is sure to 2 %%]")
+    add("-w", "--warmup", default="5", help="iterations thrown away for each round of a case [5]")
     add("-r", "--root", help="the root of a rooted collective, the first of two ranks [0]")
     add("--aggregators", default="0", metavar="A", help="the last A ranks only aggregate (sharp_emulated) [0]")
     add("--mapping", help="number ranks anew, well and badly: block,cyclic [as launched]")
@@ -71,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     add("--param", action="append", default=[], metavar="K=V", help="a parameter, such as channels=4")
     add("--seconds", default="1", help="for a case, once it has its least iterations [1]")
     add("--timeout", default="120", help="seconds without progress until a rank is stuck [120]")
+    add("--rounds", default="1", metavar="R", help="times that all cases are gone through, in another order each [1]")
     add("--seed", default="1", help="of the order of the cases [1]")
     add("--job", type=Path, help="run a job that 'hpccoll plan' wrote, instead of all the above")
     add("--shape", metavar="NxK[+A]", help="fail unless K ranks work on each of N nodes [whatever there is]")
@@ -157,10 +159,13 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
 def _effort(arguments: argparse.Namespace) -> Effort:
     warmup = _whole("-w", arguments.warmup, 0)
     seconds, timeout = _seconds("--seconds", arguments.seconds), _seconds("--timeout", arguments.timeout)
+    rounds = _whole("--rounds", arguments.rounds, 1)
+    if rounds > MOST_ROUNDS:
+        raise BadInputError("--rounds", rounds, f"at most {MOST_ROUNDS}")
     if arguments.iterations is None:
-        return Effort(warmup=warmup, seconds=seconds, timeout=timeout)
+        return Effort(warmup=warmup, seconds=seconds, timeout=timeout, rounds=rounds)
     n = _whole("-n", arguments.iterations, 1)
-    return Effort(warmup=warmup, min_iterations=n, max_iterations=n, timeout=timeout)
+    return Effort(warmup=warmup, min_iterations=n, max_iterations=n, timeout=timeout, rounds=rounds)
 
 
 def _whole(key: str, text: str, least: int) -> int:
@@ -249,7 +254,7 @@ def _world() -> "MPI.Intracomm":
 
 
 class _Told:
-    """Remembers the first signal that asks for an end; the case under way is finished before it.
+    """Remembers the first signal that asks for an end; the round of the case under way is finished before it.
 
     Slurm sends SIGUSR1 some time before a job's limit, if asked with ``sbatch --signal=USR1@60``.
     """

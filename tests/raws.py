@@ -1,6 +1,7 @@
 """Raw results to write, read and report: fixed ones, and any that may come up (hypothesis)."""
 
 from dataclasses import fields
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +30,10 @@ def attempt(number=1, ranks=2, **more):
     return Attempt(**{**about, **more})
 
 
-def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None):
+def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None, number=1):
     start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
     end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
-    return Times.of(start, end, one_clock=one_clock, limit=limit, workers=workers)
+    return Times.of(start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number)
 
 
 def outcome(of=None, **more):
@@ -43,6 +44,11 @@ def outcome(of=None, **more):
         "evidence": "its schedule", "times": times(), "cpu_s": np.array([1e-6, 2e-6]),
     }  # fmt: skip
     return Outcome(**{**about, **more})
+
+
+def of_round(number, of=None, iterations=4, **more):
+    """What became of a case in one of its rounds."""
+    return outcome(of, times=times(iterations, number=number), **more)
 
 
 def skipped(of=None, reason="too large"):
@@ -79,11 +85,13 @@ params = st.dictionaries(
 def outcomes(draw, of, ranks):
     if draw(st.booleans()):
         return skipped(of, draw(words.filter(bool)))
-    n = draw(st.integers(1, 6))
-    taken = times(
-        n, ranks, draw(st.sampled_from([1 << 22, n * 2, 1])), one_clock=draw(st.booleans()),
-        first=draw(st.integers(0, 2**62)), workers=draw(st.integers(1, ranks)),
-    )  # fmt: skip
+    one_clock, workers = draw(st.booleans()), draw(st.integers(1, ranks))
+    parts = []
+    for number in draw(st.lists(st.integers(1, 255), unique=True, min_size=1, max_size=3)):
+        n = draw(st.integers(1, 6))
+        limit, first = draw(st.sampled_from([1 << 22, n * 2, 1])), draw(st.integers(0, 2**62))
+        parts.append(times(n, ranks, limit, one_clock=one_clock, first=first, workers=workers, number=number))
+    taken = reduce(Times.then, parts)
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
     known = st.none() | st.floats(0, 1e15)
     wire = draw(st.just([()]) | st.lists(st.tuples(*[known] * ranks).filter(any), min_size=1, max_size=2))

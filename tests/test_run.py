@@ -8,6 +8,7 @@ import pytest
 from commands import inside, outside
 
 from hpccoll.case import Effort, Job, Shape
+from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import NATIVE, algorithms_of, check_case, placements
 from hpccoll.run import _shape, job_of, parser
 from hpccoll.schedule import COLLECTIVES, Layout
@@ -31,6 +32,16 @@ def test_sizes_rise_by_the_factor_up_to_the_end():
 def test_both_placements_are_measured_unless_one_is_asked():
     assert {case.in_place for case in job("-a", "ring").cases} == {False, True}
     assert {case.in_place for case in job("-a", "ring", "--in-place").cases} == {True}
+
+
+def test_rounds_are_asked_for_and_one_is_enough_unless_asked():
+    assert (job().effort.rounds, job("--rounds", "7").effort.rounds) == (1, 7)
+
+
+@pytest.mark.parametrize("rounds", ["0", "256", "many"])
+def test_rounds_that_cannot_be_are_refused(rounds):
+    with pytest.raises(BadInputError, match="--rounds"):
+        job("--rounds", rounds)
 
 
 def test_what_is_named_twice_is_measured_once():

@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.case import Effort
-from hpccoll.store.summary import INTERVAL_SAMPLES, durations_max, median_interval
+from hpccoll.case import LEAST_ITERATIONS, Effort
+from hpccoll.store.summary import durations_max, median_interval
 
 Times = NDArray[np.int64]
 Clock = Callable[[], int]
@@ -147,7 +147,7 @@ def enough(effort: Effort, durations: Times, elapsed: float) -> tuple[int, bool]
     """
     done = len(durations)
     median, low, high = median_interval(durations)
-    converged = done >= INTERVAL_SAMPLES and (high - low) / 2 <= effort.precision * median
+    converged = done >= LEAST_ITERATIONS and (high - low) / 2 <= effort.precision * median
     if converged or done >= effort.max_iterations or elapsed >= effort.seconds:
         return 0, converged
     affordable = int((effort.seconds - elapsed) / max(elapsed, 1e-9) * done)

@@ -1,12 +1,9 @@
-"""The rank program: runs the cases of a job on all ranks, one after the other, and keeps what each one gave."""
+"""The rank program: runs the cases of a job on all ranks, round by round, and keeps what each one gave."""
 
-import random
 import signal
 import sys
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
@@ -21,48 +18,17 @@ from hpccoll.measure.catalogue import check_case, idle, unmet
 from hpccoll.measure.loop import Progress, Samples, measure
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
+from hpccoll.measure.order import Earlier, check_cases, rounds_left
 from hpccoll.measure.ranks import Numbered, Ranks
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.watchdog import watched
 from hpccoll.store.journal import Journal, check_same_job, journal_path, leave_word
-from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Times
+from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Times, Whole
 
 SPEAKERS = 8
 """The most ranks that say in a row's reason what is wrong with their result."""
 
-Show = Callable[[Job, Attempt, Outcome, int, int], None]
-
-
-def _check_cases(job: Job) -> None:
-    """See that every case can be named, and that each is asked for once.
-
-    Raises:
-        BadInputError: names the case or the word.
-    """
-    for case in job.cases:
-        check_case(case)
-    for name, times in Counter(case.id for case in job.cases).items():
-        if times > 1:
-            raise BadInputError("case", name, f"each case once; it is asked for {times} times")
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """What earlier attempts have left: the ids of cases."""
-
-    done: frozenset[str] = frozenset()
-    started: frozenset[str] = frozenset()
-    attempts: int = 0  # the number of the last one
-    fine: bool = True  # whether no result is wrong
-
-    @classmethod
-    def of(cls, raw: Raw) -> "Earlier":
-        return cls(
-            done=frozenset(raw.done),
-            started=frozenset(raw.started),
-            attempts=max((attempt.number for attempt, _ in raw.attempts), default=0),
-            fine=all(outcome.status != "wrong" for _, outcomes in raw.attempts for outcome in outcomes),
-        )
+Show = Callable[[Job, Whole, int, int], None]
 
 
 class Program:
@@ -72,8 +38,9 @@ class Program:
         ranks: the ranks.
         job: the cases; those of the shape of these ranks are run.
         out: the raw file to write, None to keep nothing.
-        show: called at rank 0 with each outcome as it is there, its place in the order and the number of cases.
-        told: returns the signal that tells this rank to end after the case under way, 0 as long as there is none.
+        show: called at rank 0 with what became of a case after each of its rounds, how many rounds of cases have been
+            measured and how many there are to measure.
+        told: returns the signal that tells this rank to end after the round under way of a case, 0 while there is none.
     """
 
     def __init__(
@@ -87,6 +54,7 @@ class Program:
         self.progress = Progress()
         self.subject: CaseSubject | None = None
         self.journal: Journal | None = None  # at rank 0, where there is an out
+        self.raw = Raw(path=out or Path(), job=job)  # the journal's where there is one
 
     def run(self) -> bool:
         """Measure what is not measured yet, and return whether all of it is there and no result is wrong.
@@ -94,14 +62,14 @@ class Program:
         Raises:
             BadInputError: on all ranks, where the job cannot be run as it is asked; nothing is lost.
         """
-        _check_cases(self.job)
+        check_cases(self.job)
         layout = self.ranks.layout(self.job.aggregators)
         shape = Shape(layout.nodes, layout.workers, self.job.aggregators)
         if shape not in self.job.shapes:
             planned = " or ".join(shape.words for shape in self.job.shapes)
             raise BadInputError("launch", shape.words, f"what job {self.job.name} is for: {planned}")
         earlier = self.ranks.at_root(self._open)
-        left = self._order(earlier, shape)
+        left = rounds_left(self.job, shape, earlier)
         if not left:
             self.ranks.at_root(self._close)  # an earlier attempt may have ended just before it wrote the results
             return earlier.fine
@@ -110,28 +78,37 @@ class Program:
             attempt = environment.attempt(self.comm, self.job, self.number)
             if self.journal:
                 self.journal.begin(attempt)
+            else:
+                self.raw.attempts.append((attempt, []))
             fine, told = earlier.fine, 0
-            for place, case in enumerate(left, 1):
+            skipped: set[str] = set()  # whose other rounds would be, too
+            for place, (number, case) in enumerate(left, 1):
+                if case.id in skipped:
+                    continue
                 if told := self.ranks.largest(self.told()):
                     break
-                outcome = self._recorded(case, attempt)
-                fine &= outcome.status != "wrong"
+                outcome = self._recorded(case, number, attempt)
+                fine &= outcome.status == "ok" or (outcome.status == "skipped" and number == 1)
+                if outcome.status == "skipped":
+                    skipped.add(case.id)
                 if self.comm.rank == 0:
-                    self.show(self.job, attempt, outcome, place, len(left))
+                    self.show(self.job, next(self.raw.wholes(case.id)), place, len(left))
             self.numbered.close()
         if told and self.journal:
             self.journal.end(f"{signal.Signals(told).name} told it to end, as Slurm does before a time limit")
         self.ranks.at_root(self._close)
         return fine and not told
 
-    def _recorded(self, case: Case, attempt: Attempt) -> Outcome:
-        """Measure ``case`` and put what became of it into the journal."""
+    def _recorded(self, case: Case, number: int, attempt: Attempt) -> Outcome:
+        """Measure a round of ``case`` and put what became of it into the journal."""
         self.progress.case, self.progress.iteration = case.id, 0
         if self.journal:
             self.journal.start(case)
-        outcome = self._outcome(case, attempt)
+        outcome = self._outcome(case, number, attempt)
         if self.journal:
             self.journal.record(outcome)
+        elif self.comm.rank == 0:
+            self.raw.record(outcome)
         return outcome
 
     def _open(self) -> Earlier:
@@ -148,25 +125,18 @@ class Program:
                 journal_path(self.out).unlink(missing_ok=True)
                 return Earlier.of(earlier)
         self.journal = Journal(self.out, self.job, earlier)
-        return Earlier.of(self.journal.raw)
+        self.raw = self.journal.raw
+        return Earlier.of(self.raw)
 
     def _close(self) -> None:
         if self.journal is not None and self.out is not None:
             from hpccoll.store import hdf5
 
-            raw = self.journal.raw
-            if raw.complete or raw.ended:
-                hdf5.write(raw, self.out)
-            self.journal.close(remove=raw.complete)
+            if self.raw.complete or self.raw.ended:
+                hdf5.write(self.raw, self.out)
+            self.journal.close(remove=self.raw.complete)
 
-    def _order(self, earlier: Earlier, shape: Shape) -> list[Case]:
-        """Return the cases of ``shape`` that are left, shuffled; those that ended an earlier attempt come last."""
-        order = [case for case in self.job.cases if self.job.shape(case) == shape]
-        random.Random(self.job.seed).shuffle(order)  # noqa: S311  an order, not a secret
-        left = (case for case in order if case.id not in earlier.done)
-        return sorted(left, key=lambda case: case.id in earlier.started)
-
-    def _outcome(self, case: Case, attempt: Attempt) -> Outcome:
+    def _outcome(self, case: Case, number: int, attempt: Attempt) -> Outcome:
         comm, layout = self.numbered.by(case.mapping)
         self.progress.enter("compiling")
         try:
@@ -177,9 +147,9 @@ class Program:
             self.subject = subject = CaseSubject(comm, layout, made, chosen)
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
             return Outcome(case=case, status="skipped", reason=str(error))
-        samples = measure(subject, self.ranks, self.job.effort, self.progress)
+        samples = measure(subject, self.ranks, self.job.effort.of_a_round, self.progress)
         self.progress.enter("collecting the outcome")
-        outcome = self._collect(case, subject, samples, attempt)
+        outcome = self._collect(case, number, subject, samples, attempt)
         subject.close()
         self.subject = None
         return outcome
@@ -195,7 +165,7 @@ class Program:
             complaint = str(error)
         return next(filter(None, self.comm.allgather(complaint)), None)
 
-    def _collect(self, case: Case, subject: CaseSubject, samples: Samples, attempt: Attempt) -> Outcome:
+    def _collect(self, case: Case, number: int, subject: CaseSubject, samples: Samples, attempt: Attempt) -> Outcome:
         wrong = self.comm.allreduce(samples.wrong)
         said = self.comm.allgather(subject.diagnose() if samples.wrong else None)
         cpu_s = self.comm.gather(samples.cpu_s)
@@ -228,6 +198,7 @@ class Program:
                 samples.end_ns,
                 one_clock=len({place.clock for place in attempt.places}) == 1,
                 workers=attempt.ranks - attempt.aggregators,
+                round_number=number,
             ),
             cpu_s=np.array(cpu_s),
         )

@@ -1,4 +1,7 @@
-"""The table that rank 0 prints while it measures: a row a case, with the columns of nccl-tests."""
+"""The table that rank 0 prints while it measures: a row a case, with the columns of nccl-tests.
+
+A case of several rounds has its row when the last one is in; before that there is a line for each round.
+"""
 
 import sys
 from typing import cast
@@ -8,7 +11,8 @@ import numpy as np
 from hpccoll.case import Case, Job, Shape
 from hpccoll.schedule import collective
 from hpccoll.schedule.promise import AUTO
-from hpccoll.store.raw import Attempt, Outcome
+from hpccoll.store.raw import Attempt, Whole
+from hpccoll.store.rows import Row
 from hpccoll.store.summary import row
 from hpccoll.units import format_size
 
@@ -16,6 +20,13 @@ _HEADER = (
     f"{'size':>10} {'count':>11} {'type':>8} {'redop':>5} {'place':>5} "
     f"{'time(us)':>10} {'+-(%)':>6} {'p99(us)':>10} {'algbw(GB/s)':>11} {'busbw(GB/s)':>11} {'#wrong':>6} {'iters':>5}"
 )
+_APART = f" {'rounds(%)':>9}"
+
+
+def _apart(r: Row) -> str:
+    """Return how far the medians of the rounds are apart, in per cent of the median."""
+    medians = [median for median in r.round_medians_s if median is not None]
+    return f"{(max(medians) - min(medians)) / r.median_s * 100:.1f}" if r.median_s and len(medians) > 1 else "-"
 
 
 class Table:
@@ -25,13 +36,21 @@ class Table:
         self.empty = True
         self._told: tuple[str, ...] = ()  # of what cases differ in, beside the columns: collective, root, arguments
         self._width = 0
+        self._round = 0  # the one that was begun last
 
-    def show(self, job: Job, attempt: Attempt, outcome: Outcome, place: int, cases: int) -> None:
-        """Print the row of one outcome; ``place`` of ``cases`` tells how far the job is."""
+    def show(self, job: Job, whole: Whole, place: int, count: int) -> None:
+        """Print the row of one case if it has no more rounds; ``place`` of ``count`` tells how far the job is."""
+        attempt, outcome, runs = whole
         if self.empty:
-            self._begin(job, attempt, cases)
-        r = row(job, attempt, outcome)
+            self._begin(job, attempt, count)
+        r = row(job, attempt, outcome, runs=runs)
         what = f"{self._name(outcome.case):>{self._width}} {format_size(r.bytes):>10}"
+        if job.effort.rounds > 1 and outcome.rounds:
+            self._tell_round(max(outcome.rounds), job.effort.rounds)
+        if r.status == "partial" and not outcome.reason:
+            if sys.stdout.isatty():
+                print(f"# [{place}/{count}]", end="\r", flush=True)  # the next line goes over it
+            return
         if r.median_s is None or r.p99_s is None:
             print(f"{what} {r.status}: {r.reason}", flush=True)
             return
@@ -47,12 +66,18 @@ class Table:
             f"{what} {count:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
             f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
             f"{r.iterations:>5}"
+            + (f" {_apart(r):>9}" if job.effort.rounds > 1 else "")
             + (f"  {r.executed}" if r.algorithm == AUTO else "")
-            + (f"  [{place}/{cases}]" if sys.stdout.isatty() else ""),
+            + (f"  [{place}/{count}]" if sys.stdout.isatty() else ""),
             flush=True,
         )
         if r.status != "ok":
             print(f"{what} {r.status}: {r.reason}", flush=True)
+
+    def _tell_round(self, number: int, rounds: int) -> None:
+        if number != self._round:
+            self._round = number
+            print(f"# round {number} of {rounds}", flush=True)
 
     def _name(self, case: Case) -> str:
         """Return the algorithm, and what else the case has to be told by."""
@@ -71,7 +96,7 @@ class Table:
         mapping = "" if case.mapping is None or "mapping" in self._told else f"mapping {case.mapping}"
         return " ".join(filter(None, (root, *params, mapping)))
 
-    def _begin(self, job: Job, attempt: Attempt, cases: int) -> None:
+    def _begin(self, job: Job, attempt: Attempt, count: int) -> None:
         self.empty = False
         several = {
             "collective": len({case.collective for case in job.cases}) > 1,
@@ -82,7 +107,8 @@ class Table:
         self._told = tuple(name for name, differs in several.items() if differs)
         self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))
         crowd = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
-        print(f"# job {job.name}, attempt {attempt.number}: {cases} cases in shuffled order (seed {job.seed})")
+        what = "cases" if job.effort.rounds == 1 else f"measurements ({job.effort.rounds} rounds of each case)"
+        print(f"# job {job.name}, attempt {attempt.number}: {count} {what} in shuffled order (seed {job.seed})")
         if attempt.ranks == 1:
             print("# 1 rank exchanges nothing: start more with mpiexec -n 2 hpccoll run ...")
         apart = len({place.node for place in attempt.places}) > attempt.nodes
@@ -91,7 +117,9 @@ class Table:
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
         print("# time: the median over iterations of the longest duration over ranks, +- half its 95 % interval")
+        if job.effort.rounds > 1:
+            print("# of several rounds: the median of their medians; rounds(%): from the lowest to the highest of them")
         if common := self._common(job):
             print(f"# all: {common}")
-        header = f"{'algorithm':>{self._width}} {_HEADER}"
+        header = f"{'algorithm':>{self._width}} {_HEADER}{_APART if job.effort.rounds > 1 else ''}"
         print(f"#{header[1:]}", flush=True)

@@ -60,7 +60,7 @@ def _csv(results: Results) -> str:
 
 
 def _cell(value: object) -> object:
-    return json.dumps(value) if isinstance(value, bool | Mapping) else value
+    return json.dumps(value) if isinstance(value, bool | Mapping | tuple) else value
 
 
 _TYPES = {"float16": "half", "float32": "float", "float64": "double"}

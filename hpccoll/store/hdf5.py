@@ -256,4 +256,5 @@ def _times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Times |
     if (per_iteration["span_ns"] < 0).any():
         per_iteration["span_ns"] = np.empty(0, np.int64)
     kept = {name: columns[name][number, :n, ::stride] for name in ("start_ns", "end_ns")}
-    return Times(**per_iteration, **kept, rank_stride=stride)
+    rounds = columns["round"][number, :n].clip(1)  # absent in files before 1.3, which had one
+    return Times(**per_iteration, **kept, rank_stride=stride, round=rounds)

@@ -1,4 +1,4 @@
-"""The journal: what a job has done so far, a line of JSON for each event, safe on disk before the next case begins.
+"""The journal: what a job has done so far, a line of JSON for each event, safe on disk before the next round of a case.
 
 It lies beside the raw file that is to be (``NAME.h5.journal``), is undeclared to the workflow, and is what a later
 attempt goes on from. An event begins a new line and is written at once: one that a crash has cut short is no JSON, does
@@ -72,10 +72,11 @@ class Journal:
 
     def start(self, case: Case) -> None:
         append(self.path, {"start": case.id})
+        self.raw.started.append(case.id)
 
     def record(self, outcome: Outcome) -> None:
         append(self.path, {"outcome": _encode(outcome)})
-        self.raw.attempts[-1][1].append(outcome)
+        self.raw.record(outcome)
 
     def end(self, reason: str) -> None:
         """Say why this attempt ends before its last case."""
@@ -191,7 +192,7 @@ def read_journal(path: Path) -> Raw:
             elif "start" in event:
                 raw.started.append(event["start"])
             elif "outcome" in event:
-                raw.attempts[-1][1].append(_decode(event["outcome"]))
+                raw.record(_decode(event["outcome"]))
             elif "failure" in event:
                 raw.failures.append(Failure(**event["failure"]))
         raw.failures += last_words(path.with_suffix(""))
@@ -230,5 +231,7 @@ def _encode(outcome: Outcome) -> dict[str, object]:
 def _decode(fields: dict[str, Any]) -> Outcome:
     times = fields["times"]
     if times is not None:
-        times = Times(rank_stride=times["rank_stride"], **{name: _unpack(times[name]) for name in _ARRAYS})
+        arrays = {name: _unpack(times[name]) for name in _ARRAYS if name in times}
+        arrays.setdefault("round", np.ones(len(arrays["max_ns"]), np.uint8))  # journals before 1.3 had one
+        times = Times(rank_stride=times["rank_stride"], **arrays)
     return Outcome(**{**fields, "case": Case(**fields["case"]), "times": times, "cpu_s": _unpack(fields["cpu_s"])})

@@ -1,9 +1,11 @@
 """What one job leaves: attempts, each with its outcomes and the times they were made of."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,24 +14,25 @@ from hpccoll.case import Case, Job, Parameter
 from hpccoll.schedule import Layout
 
 SAMPLES = 1 << 22
-"""Above this many samples of a case, only every n-th rank's are kept; what all ranks did is kept per iteration."""
+"""Above this many samples of a round, only every n-th rank's are kept; what all ranks did is kept per iteration."""
 
 Nanoseconds = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """The times of one case.
+    """The times of one case, its rounds one after the other.
 
     Args:
         start_ns: of each iteration at each kept rank, by the clock of that rank, [iteration, kept rank].
         end_ns: the same.
-        rank_stride: ranks 0, stride, 2 stride ... are kept; 1 keeps all.
+        rank_stride: ranks 0, stride, 2 stride ... are kept, a power of two; 1 keeps all.
         min_ns: the shortest duration over all ranks, [iteration].
         median_ns: the median duration.
         max_ns: the longest duration: the time of the operation by the rule ``max``.
         span_ns: latest end minus earliest start, where all ranks read one clock, else empty.
         slowest_rank: the rank of the longest duration.
+        round: which round the iteration belongs to, from 1 on.
     """
 
     start_ns: Nanoseconds
@@ -40,6 +43,7 @@ class Times:
     max_ns: Nanoseconds
     span_ns: Nanoseconds
     slowest_rank: Nanoseconds
+    round: NDArray[np.uint8]
 
     @classmethod
     def of(
@@ -50,8 +54,9 @@ class Times:
         one_clock: bool,
         workers: int | None = None,
         limit: int = SAMPLES,
+        round_number: int = 1,
     ) -> "Times":
-        """Summarise the times of the workers, and keep at most ``limit`` of each kind, aggregators' among them.
+        """Summarise a round's times of the workers, and keep at most ``limit`` of each kind, aggregators' among them.
 
         Args:
             start_ns: [iteration, rank].
@@ -59,10 +64,11 @@ class Times:
             one_clock: whether all ranks read one clock.
             workers: the ranks whose operation it is, the first ones; all unless given.
             limit: the most times that are kept.
+            round_number: which round it is.
         """
         begun, ended = start_ns[:, :workers], end_ns[:, :workers]
         durations = ended - begun
-        stride = max(1, -(-start_ns.size // limit))
+        stride = 1 << (-(-start_ns.size // limit) - 1).bit_length()  # those of two rounds have one in common
         return cls(
             start_ns=start_ns[:, ::stride].copy(),  # a view would keep all of it in memory
             end_ns=end_ns[:, ::stride].copy(),
@@ -72,12 +78,29 @@ class Times:
             max_ns=durations.max(axis=1),
             span_ns=ended.max(axis=1) - begun.min(axis=1) if one_clock else np.empty(0, np.int64),
             slowest_rank=durations.argmax(axis=1).astype(np.int64),
+            round=np.full(len(durations), round_number, np.uint8),
+        )
+
+    def then(self, later: "Times") -> "Times":
+        """Return these times and ``later`` ones, of the ranks that both have kept."""
+        stride = max(self.rank_stride, later.rank_stride)
+        one_clock = len(self.span_ns) and len(later.span_ns)
+        return Times(
+            start_ns=np.concatenate([times.start_ns[:, :: stride // times.rank_stride] for times in (self, later)]),
+            end_ns=np.concatenate([times.end_ns[:, :: stride // times.rank_stride] for times in (self, later)]),
+            rank_stride=stride,
+            min_ns=np.concatenate([self.min_ns, later.min_ns]),
+            median_ns=np.concatenate([self.median_ns, later.median_ns]),
+            max_ns=np.concatenate([self.max_ns, later.max_ns]),
+            span_ns=np.concatenate([self.span_ns, later.span_ns]) if one_clock else np.empty(0, np.int64),
+            slowest_rank=np.concatenate([self.slowest_rank, later.slowest_rank]),
+            round=np.concatenate([self.round, later.round]),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one case; ``times`` is None where nothing was timed."""
+    """What became of one case in the rounds that it was measured in; ``times`` is None where nothing was timed."""
 
     case: Case
     status: str  # ok, wrong, skipped
@@ -97,6 +120,32 @@ class Outcome:
     floor: bool = False
     times: Times | None = None
     cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # per operation, [rank]
+
+    @property
+    def rounds(self) -> frozenset[int]:
+        """The rounds that it was measured in."""
+        return frozenset() if self.times is None else frozenset(self.times.round.tolist())
+
+    def then(self, later: "Outcome") -> "Outcome":
+        """Return what became of the case in these rounds and in ``later`` ones.
+
+        Wrong elements add up, CPU time is the mean over iterations, and what is not timed is that of the last round.
+        A round that was skipped changes nothing but the reason.
+        """
+        if later.times is None:
+            return replace(self, reason=later.reason)
+        if self.times is None:
+            return later
+        n, m = len(self.times.round), len(later.times.round)
+        return replace(
+            later,
+            status="wrong" if "wrong" in (self.status, later.status) else later.status,
+            reason="; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None,
+            wrong=None if self.wrong is None or later.wrong is None else self.wrong + later.wrong,
+            converged=bool(self.converged and later.converged),
+            times=self.times.then(later.times),
+            cpu_s=(n * self.cpu_s + m * later.cpu_s) / (n + m),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,21 +195,60 @@ class Failure:
     attempt: int = 0  # the number of the attempt that it ended; 0 where none began
 
 
+class Whole(NamedTuple):
+    """What became of a case in all attempts: in the words of the last one, with the run of each of its rounds."""
+
+    attempt: Attempt
+    outcome: Outcome
+    runs: Mapping[int, str]
+
+
 @dataclass(slots=True, kw_only=True)
 class Raw:
-    """One raw file or journal."""
+    """One raw file or journal; of each case an attempt has one outcome, of all the rounds that it measured."""
 
     path: Path
     job: Job
     attempts: list[tuple[Attempt, list[Outcome]]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    started: list[str] = field(default_factory=list)  # case ids whose measurement was begun, the last one last
+    started: list[str] = field(default_factory=list)  # case ids whose measurement was begun and has not ended, in order
     at_work: bool = False  # somebody is writing it now
+
+    def record(self, outcome: Outcome) -> None:
+        """Take what became of a case in a round of the last attempt."""
+        outcomes = self.attempts[-1][1]
+        case_id = outcome.case.id
+        self.started = [started for started in self.started if started != case_id]
+        for place, earlier in enumerate(outcomes):
+            if earlier.case.id == case_id:
+                outcomes[place] = earlier.then(outcome)
+                return
+        outcomes.append(outcome)
+
+    def wholes(self, case_id: str | None = None) -> Iterator[Whole]:
+        """Yield what became of each case that has an outcome, or of that one."""
+        measured: dict[str, list[tuple[Attempt, Outcome]]] = {}
+        for attempt, outcomes in self.attempts:
+            for outcome in outcomes:
+                if case_id in (None, outcome.case.id):
+                    measured.setdefault(outcome.case.id, []).append((attempt, outcome))
+        for parts in measured.values():
+            runs = {number: attempt.run_id for attempt, outcome in parts for number in outcome.rounds}
+            yield Whole(parts[-1][0], reduce(Outcome.then, (outcome for _, outcome in parts)), runs)
+
+    @property
+    def measured(self) -> dict[str, frozenset[int]]:
+        """The rounds of each case that has an outcome; all where it was skipped."""
+        every = frozenset(range(1, self.job.effort.rounds + 1))
+        rounds: dict[str, frozenset[int]] = {}
+        for outcome in (outcome for _, outcomes in self.attempts for outcome in outcomes):
+            rounds[outcome.case.id] = rounds.get(outcome.case.id, frozenset()) | outcome.rounds
+        return {case_id: found or every for case_id, found in rounds.items()}
 
     @property
     def done(self) -> set[str]:
-        """The ids of the cases that have an outcome."""
-        return {outcome.case.id for _, outcomes in self.attempts for outcome in outcomes}
+        """The ids of the cases whose every round has an outcome."""
+        return {case_id for case_id, rounds in self.measured.items() if len(rounds) == self.job.effort.rounds}
 
     @property
     def complete(self) -> bool:

@@ -1,6 +1,7 @@
 """Results: the rows, runs and gaps below some paths, from raw files, journals and plans alone."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from hpccoll.case import Job, Plan
@@ -10,7 +11,7 @@ from hpccoll.store.journal import begun, journal_path, last_words, read_journal
 from hpccoll.store.raw import Attempt, Outcome, Raw
 from hpccoll.store.rows import Missing, Results, Row, Run
 from hpccoll.store.scheduler import Scheduled, read_scheduled
-from hpccoll.store.summary import row
+from hpccoll.store.summary import row, standing
 
 PLAN = "plan.json"
 
@@ -141,17 +142,17 @@ def _gaps(raw: Raw, scheduled: Scheduled | None) -> Iterator[Missing]:
     ahead = "its job is at work" if raw.at_work else "the job ended before it"
     if raw.ended and not raw.at_work:
         ahead = f"{ahead}: {raw.ended}"
-    outcomes = {outcome.case.id: outcome for _, done in raw.attempts for outcome in done}
+    outcomes = {whole.outcome.case.id: whole.outcome for whole in raw.wholes()}
     for case in raw.job.cases:
         outcome = outcomes.get(case.id)
-        if outcome is None:
+        status, reason = standing(raw.job, outcome) if outcome else ("not run", None)
+        if status in ("not run", "partial"):
             failure = raw.failure(case.id)
-            status, reason = ("failed", failure) if failure else ("not run", ahead)
-            reason = _and_slurm(reason, scheduled, known=bool(failure or raw.ended))
-        else:
-            status, reason = outcome.status, outcome.reason or ""
+            status = "failed" if failure and not outcome else status
+            why = _and_slurm(failure or ahead, scheduled, known=bool(failure or raw.ended))
+            reason = "; ".join(filter(None, (reason, why)))
         if status != "ok":
-            yield Missing(case=case.id, job=raw.job.name, status=status, reason=reason)
+            yield Missing(case=case.id, job=raw.job.name, status=status, reason=reason or "")
 
 
 def _run(raw: Raw, attempt: Attempt) -> Run:
@@ -169,12 +170,15 @@ def _run(raw: Raw, attempt: Attempt) -> Run:
 
 
 def _rows(raw: Raw, timing: str) -> Iterator[Row]:
-    for attempt, outcomes in raw.attempts:
-        for outcome in outcomes:
-            yield row(raw.job, attempt, outcome, timing)
+    done, there = raw.done, set()
+    for attempt, outcome, runs in raw.wholes():
+        there.add(case_id := outcome.case.id)
+        ended = None if case_id in done else raw.failure(case_id)  # why there are no more rounds
+        reason = "; ".join(filter(None, (outcome.reason, ended)))
+        yield row(raw.job, attempt, replace(outcome, reason=reason or None), timing, runs)
     if raw.attempts:
         last = raw.attempts[-1][0]
         for case in raw.job.cases:
             failure = raw.failure(case.id)
-            if case.id not in raw.done and failure:
+            if case.id not in there and failure:
                 yield row(raw.job, last, Outcome(case=case, status="failed", reason=failure), timing)

@@ -36,12 +36,16 @@ class Row:
     ranks_per_node: int | None  # None where the nodes differ
     racks: int  # that hold the workers
     aggregators: int
-    iterations: int
+    iterations: int  # of all rounds
     timing: str  # the rule: 'max' (the longest duration over ranks) or 'span' (latest end minus earliest start)
-    median_s: float | None
+    median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
-    ci_low_s: float | None  # 95 % confidence interval of the median
+    ci_low_s: float | None  # 95 % confidence interval of the median; never narrower than the rounds show
     ci_high_s: float | None
+    rounds: int = 1  # that there are
+    round_medians_s: tuple[float | None, ...] = ()  # of round 1, 2, ..., None where it is not there
+    round_intervals_s: tuple[tuple[float, float] | None, ...] = ()  # the 95 % confidence interval of each of them
+    round_run_ids: tuple[str | None, ...] = ()  # the launch that measured it: an interrupted job has several
     algbw_Bps: float | None
     busbw_Bps: float | None
     cpu_s: float | None  # CPU seconds of a rank per operation, the largest over ranks
@@ -49,7 +53,7 @@ class Row:
     wire_bytes_measured: int | None
     rack_bytes_predicted: int | None  # between racks likewise; None where there is one rack
     wrong: int | None  # elements, over ranks and timed iterations
-    status: str  # ok, wrong, failed, skipped, partial
+    status: str  # ok, wrong, failed, skipped, partial (rounds are missing)
     reason: str | None  # why it is not ok
     converged: bool | None  # the confidence interval became tight within the time budget
     oversubscribed: bool

@@ -12,7 +12,7 @@ VERSION = "1.3"
 """A reader refuses another major version; a minor one only adds.
 
 1.0: the first. 1.1: what crossed the wire, and cases of several numbers of ranks in a file. 1.2: racks.
-1.3: mapping of the ranks of a case, and bytes between racks.
+1.3: mapping of the ranks of a case, bytes between racks, and rounds.
 """
 
 
@@ -93,6 +93,7 @@ COLUMNS = (
         "span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"
     ),
     Column("slowest_rank", ("case", "iteration"), "int64", "", -1, "the rank of the longest duration"),
+    Column("round", ("case", "iteration"), "uint8", "", 0, "the round that it belongs to, from 1 on", since=3),
     Column("start_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "start of the operation by the rank's clock"),
     Column("end_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "end of the operation by the rank's clock"),
 )

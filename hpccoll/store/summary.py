@@ -1,12 +1,14 @@
 """Summary: from raw times to how long an operation took, how sure that is, and the row that says so."""
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.case import Job
+from hpccoll.case import LEAST_ITERATIONS, Job
 from hpccoll.schedule import collective
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.rows import Row
@@ -21,10 +23,6 @@ def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDA
     """
     longest: NDArray[np.int64] = (end_ns - start_ns).max(axis=1)
     return longest
-
-
-INTERVAL_SAMPLES = 6
-"""With fewer samples not even the extremes enclose the median with 95 % confidence."""
 
 
 @lru_cache
@@ -55,22 +53,74 @@ def percentile(values: NDArray[np.int64] | NDArray[np.float64], q: float) -> flo
     return float(np.sort(values)[max(0, math.ceil(q / 100 * len(values)) - 1)])
 
 
-def row(job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max") -> Row:
-    """Return the row of one outcome, everything derived from its raw times."""
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The median of one round in seconds and its interval, None where there are too few iterations for one."""
+
+    median: float
+    interval: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, seconds: NDArray[np.float64]) -> "Round":
+        median, low, high = median_interval(seconds)
+        return cls(median, None if len(seconds) < LEAST_ITERATIONS else (low, high))
+
+
+def across(rounds: Sequence[Round]) -> Round:
+    """Return the median of the medians of rounds and its 95 % confidence interval.
+
+    A round is one sample of the state that the machine was in, however many iterations it had. The interval goes from
+    the low end of the intervals to the high end, of those rounds whose medians enclose the median of all by the same
+    rule as above: below 6 rounds it encloses the intervals of all of them.
+    """
+    first, last = _interval_ranks(len(rounds))
+    intervals = [one.interval for one in rounds if one.interval]
+    median = float(np.median([one.median for one in rounds]))
+    if len(intervals) < len(rounds):
+        return Round(median, None)
+    lows, highs = (sorted(ends) for ends in zip(*intervals, strict=True))
+    return Round(median, (lows[first], highs[last]))
+
+
+def standing(job: Job, outcome: Outcome) -> tuple[str, str | None]:
+    """Return the status of a row and its reason: what is right, and has fewer rounds than were asked, is partial."""
+    measured, asked = len(outcome.rounds), job.effort.rounds
+    if outcome.status != "ok" or measured == asked:
+        return outcome.status, outcome.reason
+    return "partial", "; ".join(filter(None, (f"{measured} of {asked} rounds", outcome.reason)))
+
+
+def row(
+    job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max", runs: Mapping[int, str] | None = None
+) -> Row:
+    """Return the row of one outcome, everything derived from its raw times.
+
+    Args:
+        job: that it is of.
+        attempt: that measured its last round.
+        outcome: of all its rounds.
+        timing: the rule for the time of an operation; where there is no ``span``, ``max``.
+        runs: which run measured each round; that of ``attempt`` unless given.
+    """
     case, times = outcome.case, outcome.times
-    median = low = high = p99 = algbw = busbw = None
+    median = p99 = algbw = busbw = None
+    interval: tuple[float, float] | None = None
+    rounds: dict[int, Round] = {}
     if times is not None:
         by_span = timing == "span" and len(times.span_ns)
         timing = "span" if by_span else "max"
         seconds = (times.span_ns if by_span else times.max_ns) / 1e9
-        median, low, high = median_interval(seconds)
-        if len(seconds) < INTERVAL_SAMPLES:
-            low = high = None
+        rounds = {number: Round.of(seconds[times.round == number]) for number in sorted(outcome.rounds)}
+        over = across([*rounds.values()])
+        median, interval = over.median, over.interval
         p99 = percentile(seconds, 99)
         factor = collective(case.collective).busbw
         if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:
             algbw = outcome.bytes / median
             busbw = algbw * factor(attempt.ranks - attempt.aggregators)
+    low, high = interval or (None, None)
+    status, reason = standing(job, outcome)
+    numbers = range(1, job.effort.rounds + 1) if rounds else ()
     return Row(
         case_id=case.id, run_id=attempt.run_id, job=job.name, attempt=attempt.number,
         collective=case.collective, algorithm=case.algorithm, transport=case.transport, device=case.device,
@@ -81,10 +131,14 @@ def row(job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max") -> Ro
         racks=attempt.layout.racks, aggregators=attempt.aggregators,
         iterations=0 if times is None else len(times.max_ns), timing=timing,
         median_s=median, p99_s=p99, ci_low_s=low, ci_high_s=high, algbw_Bps=algbw, busbw_Bps=busbw,
+        rounds=len(rounds),
+        round_medians_s=tuple(rounds[n].median if n in rounds else None for n in numbers),
+        round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
+        round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         wire_bytes_predicted=outcome.wire_bytes_predicted, wire_bytes_measured=outcome.wire_bytes_measured,
         rack_bytes_predicted=outcome.rack_bytes_predicted,
-        wrong=outcome.wrong, status=outcome.status, reason=outcome.reason, converged=outcome.converged,
+        wrong=outcome.wrong, status=status, reason=reason, converged=outcome.converged,
         oversubscribed=attempt.oversubscribed, executed=outcome.executed, evidence=outcome.evidence,
         kind=attempt.kind, floor=outcome.floor,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from hpccoll.case import Effort, Parameter, Shape
+from hpccoll.case import MOST_ROUNDS, Effort, Parameter, Shape
 from hpccoll.choices.auto import check_table
 from hpccoll.choices.table import load_table
 from hpccoll.errors import BadInputError
@@ -81,9 +81,9 @@ Sizes = Annotated[
 
 
 class EffortSection(Section):
-    """How long each case is measured."""
+    """How long each case is measured, in all of its rounds together."""
 
-    warmup: int = Field(default=5, ge=0, description="iterations thrown away, for each case")
+    warmup: int = Field(default=5, ge=0, description="iterations thrown away, in each round of a case")
     min_iterations: int = Field(default=10, ge=1, description="timed at least")
     max_iterations: int = Field(default=1000, ge=1, description="timed at most")
     seconds: float = Field(default=0.5, gt=0, description="wall time for a case, once it has its least iterations")
@@ -97,9 +97,6 @@ class EffortSection(Section):
         if self.max_iterations < self.min_iterations:
             raise ValueError("'max_iterations' must be at least 'min_iterations'")
         return self
-
-    def effort(self) -> Effort:
-        return Effort(**self.model_dump())
 
 
 class Sweep(Section):
@@ -145,7 +142,10 @@ class Sweep(Section):
         {}, description="environments to compare, each a job of its own: {name: {VARIABLE: value}}"
     )
     effort: EffortSection = Field(EffortSection(), description="how long each case is measured")
-    seed: int = Field(1, description="of the order of the cases, which is random")
+    rounds: int = Field(
+        3, ge=1, le=MOST_ROUNDS, description="times that all cases are gone through, which share the effort"
+    )
+    seed: int = Field(1, description="of the order of the cases, which is random, and another in each round")
 
     @model_validator(mode="after")
     def _parameters_are_of_what_is_measured(self) -> "Sweep":
@@ -174,6 +174,9 @@ class Sweep(Section):
                     "variants", name, "a name of letters, digits, - and _: it becomes part of file names"
                 )
         return self
+
+    def effort_of_a_case(self) -> Effort:
+        return Effort(**self.effort.model_dump(), rounds=self.rounds)
 
     def sizes(self) -> list[int]:
         return self.bytes.sizes() if isinstance(self.bytes, SizeRange) else self.bytes

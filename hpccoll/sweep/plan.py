@@ -24,6 +24,8 @@ from hpccoll.sweep.site import Site, load_site
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 LAUNCH_S = 1.5
 """What starting ranks costs, for the estimate."""
+ROUND_S = 0.01
+"""What a round of a case costs beside its iterations, for the estimate: it is compiled, filled and checked anew."""
 SLURM_S = 20.0
 """What a Slurm job costs beside its launches, for the estimate: Snakemake starts twice in it."""
 
@@ -130,7 +132,7 @@ class Place:
 
 
 def _seconds(job: Job) -> float:
-    return LAUNCH_S * len(job.shapes) + len(job.cases) * job.effort.seconds
+    return LAUNCH_S * len(job.shapes) + len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
 
 
 def _begun(out: Path) -> list[Job]:
@@ -207,7 +209,7 @@ class _Allocation:
         return Job(
             name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators, apart=largest.apart,
             variant=self.variant, environment=environment, seed=self.sweep.seed,
-            effort=self.sweep.effort.effort(), table=self.sweep.table, cases=tuple(cases),
+            effort=self.sweep.effort_of_a_case(), table=self.sweep.table, cases=tuple(cases),
         ), skips  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Progress: how many cases of a sweep have an outcome, counted from the journals and shown on stderr."""
+"""Progress: how many measurements of a sweep are done, each a round of a case; read in the journals, told on stderr."""
 
 import sys
 import time
@@ -18,23 +18,27 @@ OUTCOME = b'\n{"outcome"'
 
 
 class Tally:
-    """Counts the cases that have an outcome; reads of the journals what is new, for the disk is the ranks' too."""
+    """Counts the rounds of cases that have an outcome; reads of journals what is new: the disk is the ranks' too."""
 
     def __init__(self, plan: Plan, out: Path) -> None:
-        self._raw = {out / "raw" / f"{job.name}.h5": len(job.cases) for job in plan.jobs}
+        self._raw = {out / "raw" / f"{job.name}.h5": len(job.cases) * job.effort.rounds for job in plan.jobs}
         self._read = dict.fromkeys(self._raw, (0, 0))  # bytes of the journal, and outcomes in them
 
-    def done(self) -> int:
-        return sum(self._done(raw, cases) for raw, cases in self._raw.items())
+    @property
+    def total(self) -> int:
+        return sum(self._raw.values())
 
-    def _done(self, raw: Path, cases: int) -> int:
+    def done(self) -> int:
+        return sum(self._done(raw, measurements) for raw, measurements in self._raw.items())
+
+    def _done(self, raw: Path, measurements: int) -> int:
         place, outcomes = self._read[raw]
         try:
             with journal_path(raw).open("rb") as journal:
                 journal.seek(place)
                 text = journal.read()
         except FileNotFoundError:
-            return cases if raw.exists() else 0
+            return measurements if raw.exists() else 0
         last = max(text.rfind(b"\n"), 0)  # of the last event, which may not be whole yet
         outcomes += text[:last].count(OUTCOME)
         self._read[raw] = place + last, outcomes
@@ -43,12 +47,12 @@ class Tally:
 
 @contextmanager
 def shown(total: int) -> Iterator[Show]:
-    """Yield what shows how many of ``total`` cases are done: a bar on a terminal, a line for each tenth in a log."""
+    """Yield what shows how many of ``total`` measurements are done: a bar on a terminal, a line a tenth in a log."""
     console = Console(stderr=True)
     if not sys.stderr.isatty():
         yield _lines(total, console)
         return
-    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TextColumn("cases"), TimeElapsedColumn())
+    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("measuring", total=total)
         yield lambda done: progress.update(bar, completed=done)
@@ -62,6 +66,6 @@ def _lines(total: int, console: Console) -> Show:
         tenths = 10 * done // max(total, 1)
         if tenths > last:
             last = tenths
-            console.out(f"{done} of {total} cases, {time.monotonic() - begun:.0f} s", highlight=False)
+            console.out(f"{done} of {total} measurements, {time.monotonic() - begun:.0f} s", highlight=False)
 
     return show

@@ -44,6 +44,7 @@ algorithms: [ring, native]
 bytes: [8, 1M]
 in_place: false
 nodes: [{nodes}]
+rounds: 1
 effort: {{warmup: 1, min_iterations: 5, max_iterations: 5}}
 """
 SLOW = """
@@ -51,6 +52,7 @@ algorithms: [ring, native]
 bytes: {{from: 8, to: 256}}
 in_place: false
 nodes: [{nodes}]
+rounds: 1
 effort: {{warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.3, precision: 0.000001}}
 """
 """12 cases for each number of nodes, of 0.3 s each: time enough to break something."""
@@ -60,6 +62,7 @@ algorithms: ring
 bytes: [8, 32M]
 in_place: false
 nodes: [{nodes}]
+rounds: 1
 seed: 5
 effort: {{warmup: 0, min_iterations: 4000, max_iterations: 4000}}
 """

@@ -45,14 +45,14 @@ def test_what_is_written_is_what_is_read(place, raw):
 
 
 def test_ranks_that_are_not_kept_are_absent_and_what_all_did_is_kept(tmp_path):
-    times = raws.times(iterations=4, ranks=6, limit=8)
+    times = raws.times(iterations=4, ranks=6, limit=6)
     hdf5.write(Raw(path=tmp_path, job=raws.job(raws.case()), attempts=[
         (raws.attempt(ranks=6), [raws.outcome(times=times, cpu_s=np.zeros(6))])
     ]), tmp_path / "F.h5")  # fmt: skip
     with h5py.File(tmp_path / "F.h5") as file:
         group = file["attempt_1"]
-        assert group["rank_stride"][0] == 3
-        assert ((group["start_ns"][0] >= 0) == [True, False, False, True, False, False]).all()
+        assert group["rank_stride"][0] == 4
+        assert ((group["start_ns"][0] >= 0) == [True, False, False, False, True, False]).all()
         assert (group["max_ns"][0] == raws.times(iterations=4, ranks=6).max_ns).all()
 
 

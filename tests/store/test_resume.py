@@ -13,6 +13,7 @@ import raws
 from hpccoll.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
+from hpccoll.store.results import read_results
 
 pytestmark = pytest.mark.mpi
 EFFORT = Effort(warmup=1, min_iterations=30, max_iterations=30)
@@ -78,6 +79,34 @@ def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(j
     assert (third.returncode, printed) == (0, f"# {file} is complete: there is nothing left to measure\n")
     assert (file.stat().st_mtime_ns, file.read_bytes()) == written
     assert sorted(path.name for path in tmp_path.iterdir()) == ["F.h5", "job.json"]
+
+
+def test_a_job_goes_on_with_the_rounds_that_are_left(tmp_path, mpiexec):  # noqa: ARG001
+    cases = [raws.case(2**k, algorithm=name) for k in range(10, 20) for name in ("ring", "native")]
+    job = raws.job(*cases, effort=Effort(warmup=1, min_iterations=60, max_iterations=60, rounds=3))
+    (tmp_path / "job.json").write_text(job.to_json())
+    file, journal = tmp_path / "F.h5", journal_path(tmp_path / "F.h5")
+    kill_a_rank_once(start(tmp_path), journal, len(cases) + 5)
+    before = read_journal(journal)
+    assert set(before.measured.values()) >= {frozenset([1]), frozenset([1, 2])}
+    assert {(row.status, row.rounds) for row in read_results([journal]).rows} == {("partial", 1), ("partial", 2)}
+
+    printed, complaints = (second := start(tmp_path)).communicate(timeout=60)
+    assert second.returncode == 0, complaints
+    left = 3 * len(cases) - sum(map(len, before.measured.values()))
+    assert f"attempt 2: {left} measurements (3 rounds of each case)" in printed
+    raw = hdf5.read(file)
+    assert raw.complete
+    assert raws.plain(raw.attempts[0]) == raws.plain(before.attempts[0])
+    assert [whole.outcome.times.round.tolist() for whole in raw.wholes()] == [[1] * 20 + [2] * 20 + [3] * 20] * len(
+        cases
+    )
+    assert {(row.status, row.rounds, row.attempt, row.iterations) for row in read_results([file]).rows} == {
+        ("ok", 3, 2, 60)
+    }
+    rows = [line for line in printed.splitlines() if line.split()[:1] in (["ring"], ["native"])]
+    assert len(rows) == len(cases)  # one for each, when its last round is in
+    assert printed.index("# round 3 of 3") < printed.index(rows[0])
 
 
 def test_the_case_that_ended_a_job_is_tried_last(job, tmp_path, mpiexec):  # noqa: ARG001

@@ -102,7 +102,7 @@ def test_a_job_without_cases_is_not_started(planned):
 
 
 def test_the_estimate_grows_with_the_cases(planned):
-    assert planned().estimated_s == pytest.approx(2 * (1.5 + 8 * 0.5))
+    assert planned().estimated_s == pytest.approx(2 * (1.5 + 8 * (0.5 + 3 * 0.01)))
 
 
 def test_a_plan_is_read_as_it_was_written(planned, tmp_path):
@@ -130,7 +130,7 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     said = inside("plan", tmp_path / "some.yaml")
     assert said.code == 0
     assert said.out.splitlines() == [
-        "some: 3 cases in 2 jobs, 1 cases skipped, about 4 s",
+        "some: 3 cases in 2 jobs, 3 rounds of each, 1 cases skipped, about 5 s",
         "mpi.p2: 2 cases on 2 ranks on 1 node",
         "  mpiexec -n 2 hpccoll run --job ...",
         "mpi.p3: 1 cases on 3 ranks on 1 node",

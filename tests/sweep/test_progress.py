@@ -2,14 +2,14 @@
 
 import pytest
 
-from hpccoll.case import Case, Job, Launcher, Plan
+from hpccoll.case import Case, Effort, Job, Launcher, Plan
 from hpccoll.sweep.progress import Tally, shown
 
 
 @pytest.fixture
 def tally(tmp_path):
-    cases = tuple(Case(collective="all_reduce", algorithm="ring", bytes=8 * 2**i) for i in range(10))
-    jobs = tuple(Job(name=name, ranks=2, cases=cases) for name in ("a", "b"))
+    cases = tuple(Case(collective="all_reduce", algorithm="ring", bytes=8 * 2**i) for i in range(5))
+    jobs = tuple(Job(name=name, ranks=2, cases=cases, effort=Effort(rounds=2)) for name in ("a", "b"))
     (tmp_path / "raw").mkdir()
     launcher = Launcher(command="mpiexec")
     plan = Plan(
@@ -41,7 +41,7 @@ def test_a_job_with_a_result_and_no_journal_is_done(tally, tmp_path):
     assert tally.done() == 11
     (tmp_path / "raw" / "b.h5.journal").unlink()
     (tmp_path / "raw" / "b.h5").touch()
-    assert tally.done() == 20
+    assert tally.done() == tally.total == 20
 
 
 def test_a_log_has_a_line_for_each_tenth(capsys):
@@ -49,7 +49,11 @@ def test_a_log_has_a_line_for_each_tenth(capsys):
         for done in (0, 1, 2, 3, 3, 4, 10, 30, 30):
             show(done)
     said = capsys.readouterr().err.splitlines()
-    assert [line.split(",")[0] for line in said] == ["3 of 30 cases", "10 of 30 cases", "30 of 30 cases"]
+    assert [line.split(",")[0] for line in said] == [
+        "3 of 30 measurements",
+        "10 of 30 measurements",
+        "30 of 30 measurements",
+    ]
 
 
 def test_nothing_to_do_is_no_division_by_zero(capsys):

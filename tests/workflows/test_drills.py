@@ -22,6 +22,7 @@ SLOW = """
 algorithms: [ring, native]
 bytes: {from: 8, to: 1K}
 ranks: 2
+rounds: 1
 effort: {warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.2, precision: 0.000001}
 """
 CASES = 32

@@ -1,0 +1,61 @@
+"""The order: which rounds of which cases a launch has yet to measure, and one after the other."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hpccoll.case import Case, Job, Shape
+from hpccoll.errors import BadInputError
+from hpccoll.measure.catalogue import check_case
+from hpccoll.store.raw import Raw
+
+
+def check_cases(job: Job) -> None:
+    """See that every case can be named, and that each is asked for once.
+
+    Raises:
+        BadInputError: names the case or the word.
+    """
+    for case in job.cases:
+        check_case(case)
+    for name, times in Counter(case.id for case in job.cases).items():
+        if times > 1:
+            raise BadInputError("case", name, f"each case once; it is asked for {times} times")
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What earlier attempts have left: the ids of cases."""
+
+    measured: Mapping[str, frozenset[int]] = field(default_factory=dict)  # the rounds of each
+    started: frozenset[str] = frozenset()  # and not ended: they ended their attempt
+    attempts: int = 0  # the number of the last one
+    fine: bool = True  # whether no result is wrong
+
+    @classmethod
+    def of(cls, raw: Raw) -> "Earlier":
+        return cls(
+            measured=raw.measured,
+            started=frozenset(raw.started),
+            attempts=max((attempt.number for attempt, _ in raw.attempts), default=0),
+            fine=all(outcome.status != "wrong" for _, outcomes in raw.attempts for outcome in outcomes),
+        )
+
+
+def rounds_left(job: Job, shape: Shape, earlier: Earlier) -> list[tuple[int, Case]]:
+    """Return what is left of the cases of ``shape``: all of the first round, then all of the next, each with its case.
+
+    Every round has an order of its own, so that no case always follows the same one, and what changes on the machine
+    meanwhile meets all of them alike. Cases that ended an earlier attempt come last.
+    """
+    left = ((number, case) for number, case in _rounds(job, shape) if number not in earlier.measured.get(case.id, ()))
+    return sorted(left, key=lambda one: one[1].id in earlier.started)
+
+
+def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:
+    order = [case for case in job.cases if job.shape(case) == shape]
+    shuffled = random.Random(job.seed)  # noqa: S311  an order, not a secret
+    for number in range(1, job.effort.rounds + 1):
+        shuffled.shuffle(order)
+        yield from ((number, case) for case in order)

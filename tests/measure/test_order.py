@@ -1,0 +1,55 @@
+"""The order of a launch: round by round, each in an order of its own, and never twice what was measured."""
+
+import raws
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.case import Effort, Shape
+from hpccoll.measure.order import Earlier, rounds_left
+
+CASES = tuple(raws.case(8 * 2**k) for k in range(8))
+SHAPE = Shape(1, 2)
+
+
+def job(rounds=3, seed=1):
+    return raws.job(*CASES, effort=Effort(rounds=rounds), seed=seed)
+
+
+def split(left):
+    """Return the sizes of each round in their order."""
+    rounds = {}
+    for number, case in left:
+        rounds.setdefault(number, []).append(case.bytes)
+    return rounds
+
+
+def test_every_round_has_every_case_once_in_an_order_of_its_own():
+    left = rounds_left(job(), SHAPE, Earlier())
+    assert [number for number, _ in left] == [1] * 8 + [2] * 8 + [3] * 8
+    orders = split(left)
+    assert all(sorted(order) == [case.bytes for case in CASES] for order in orders.values())
+    assert len({tuple(order) for order in orders.values()}) == 3
+
+
+def test_the_seed_draws_the_orders():
+    assert rounds_left(job(), SHAPE, Earlier()) == rounds_left(job(), SHAPE, Earlier())
+    assert split(rounds_left(job(seed=2), SHAPE, Earlier())) != split(rounds_left(job(), SHAPE, Earlier()))
+
+
+@given(st.integers(0, 24))
+def test_wherever_it_was_interrupted_the_rest_follows_in_the_same_order(done):
+    whole = rounds_left(job(), SHAPE, Earlier())
+    measured = {}
+    for number, case in whole[:done]:
+        measured[case.id] = measured.get(case.id, frozenset()) | {number}
+    assert rounds_left(job(), SHAPE, Earlier(measured=measured)) == whole[done:]
+
+
+def test_a_case_that_ended_an_attempt_comes_after_all_rounds_of_the_others():
+    left = rounds_left(job(), SHAPE, Earlier(started=frozenset([CASES[3].id])))
+    assert [case for _, case in left[-3:]] == [CASES[3]] * 3
+    assert CASES[3] not in [case for _, case in left[:-3]]
+
+
+def test_cases_of_another_shape_are_not_of_this_launch():
+    assert rounds_left(job(), Shape(2, 4), Earlier()) == []

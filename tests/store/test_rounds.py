@@ -1,0 +1,144 @@
+"""The rounds of a case: put together within an attempt and over attempts, and partial until all are there."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import raws
+
+from hpccoll.case import Effort
+from hpccoll.store import hdf5
+from hpccoll.store.journal import Journal, journal_path, read_journal
+from hpccoll.store.raw import Raw
+from hpccoll.store.results import read_results
+from hpccoll.store.summary import Round, across, row
+
+CASES = (raws.case(1024), raws.case(2048))
+JOB = raws.job(*CASES, effort=Effort(rounds=3))
+
+
+def interrupted():
+    """An attempt that ended in the second round, and the next, which measured the rest."""
+    first, second = CASES
+    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raws.attempt(1), [])])
+    for outcome in (raws.of_round(1, first), raws.of_round(1, second), raws.of_round(2, first, 6)):
+        raw.record(outcome)
+    raw.attempts.append((raws.attempt(2), []))
+    for outcome in (raws.of_round(2, second), raws.of_round(3, first, 2), raws.of_round(3, second)):
+        raw.record(outcome)
+    return raw
+
+
+def test_an_attempt_has_one_outcome_of_a_case_with_its_rounds_one_after_the_other():
+    (_, before), (_, after) = interrupted().attempts
+    assert [outcome.times.round.tolist() for outcome in before] == [[1] * 4 + [2] * 6, [1] * 4]
+    assert [outcome.times.round.tolist() for outcome in after] == [[2] * 4 + [3] * 4, [3] * 2]
+    assert (before[0].times.max_ns[4:] == raws.times(6).max_ns).all()
+
+
+def test_what_is_put_together_over_attempts_says_which_run_measured_which_round():
+    attempt, outcome, runs = next(interrupted().wholes(CASES[0].id))
+    assert outcome.times.round.tolist() == [1] * 4 + [2] * 6 + [3] * 2
+    assert (attempt.number, runs) == (2, {1: "run-1", 2: "run-1", 3: "run-2"})
+
+
+def test_rounds_of_which_not_the_same_ranks_are_kept_keep_those_in_common():
+    few, all_of_them = raws.times(2, ranks=8, limit=4), raws.times(2, ranks=8, number=2)
+    assert few.rank_stride == 4
+    assert all_of_them.then(few).rank_stride == few.then(all_of_them).rank_stride == 4
+    both = few.then(all_of_them)
+    assert (both.start_ns[2:] == all_of_them.start_ns[:, ::4]).all()
+    assert (both.max_ns[2:] == all_of_them.max_ns).all()
+
+
+def test_wrong_elements_add_up_and_what_is_not_timed_is_of_the_last_round():
+    first = raws.of_round(1, iterations=1, wrong=3, status="wrong", reason="rank 0: bad", cpu_s=np.array([1.0, 2.0]))
+    last = raws.of_round(2, iterations=3, wrong=0, evidence="new", wire_sent=(1.0, 2.0), cpu_s=np.array([2.0, 2.0]))
+    both = first.then(last)
+    assert (both.status, both.wrong, both.reason) == ("wrong", 3, "rank 0: bad")
+    assert (both.evidence, both.wire_sent) == ("new", (1.0, 2.0))
+    assert both.cpu_s.tolist() == [1.75, 2.0]
+    assert last.then(replace(first, converged=False)).converged is False
+
+
+def test_a_file_is_partial_until_every_case_has_every_round(tmp_path):
+    raw = interrupted()
+    assert raw.complete
+    raw.attempts[1][1][0].times.round[:] = 2  # the third round is gone
+    assert raw.done == {CASES[0].id}
+    hdf5.write(raw, tmp_path / "F.h5")
+    assert not hdf5.complete(tmp_path / "F.h5")
+    results = read_results([tmp_path])
+    (gap,) = results.missing
+    assert (gap.case, gap.status, gap.reason) == (CASES[1].id, "partial", "2 of 3 rounds; the job ended before it")
+    found = {r.case_id: r for r in results.rows}
+    assert (found[CASES[1].id].status, found[CASES[1].id].rounds) == ("partial", 2)
+    assert found[CASES[1].id].round_medians_s[2] is None
+    assert found[CASES[1].id].round_run_ids == ("run-1", "run-2", None)
+    assert found[CASES[0].id].status == "ok"
+
+
+def test_a_journal_keeps_every_round_at_once_and_says_why_there_are_no_more(tmp_path):
+    journal = Journal(tmp_path / "F.h5", JOB)
+    journal.begin(raws.attempt())
+    for number in (1, 2):
+        journal.start(CASES[0])
+        journal.record(raws.of_round(number, CASES[0]))
+    journal.start(CASES[0])
+    journal.close(remove=False)
+    read = read_journal(journal_path(tmp_path / "F.h5"))
+    assert raws.plain(read.attempts) == raws.plain(journal.raw.attempts)
+    assert (read.measured, read.started) == ({CASES[0].id: {1, 2}}, [CASES[0].id])
+    (found,) = read_results([tmp_path]).rows
+    assert found.reason == "2 of 3 rounds; the job ended while it ran, without a word"
+
+
+def test_a_case_that_is_skipped_has_no_rounds_to_come_and_one_skipped_later_has():
+    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raws.attempt(), [])])
+    raw.record(raws.skipped(CASES[0]))
+    raw.record(raws.of_round(1, CASES[1]))
+    raw.record(raws.skipped(CASES[1]))
+    assert raw.measured == {CASES[0].id: {1, 2, 3}, CASES[1].id: {1}}
+    ((_, (skipped, measured)),) = raw.attempts
+    assert (skipped.status, row(JOB, raws.attempt(), skipped).status) == ("skipped", "skipped")
+    found = row(JOB, raws.attempt(), measured)
+    assert (found.status, found.reason) == ("partial", "1 of 3 rounds; too large")
+
+
+def of_durations(**rounds):
+    """An outcome whose iterations took so many ns, by round."""
+    parts = []
+    for number, durations in enumerate(rounds.values(), 1):
+        times = raws.times(len(durations), number=number)
+        parts.append(raws.outcome(CASES[0], times=replace(times, max_ns=np.array(durations))))
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.then(part)
+    return whole
+
+
+def test_the_median_is_that_of_the_medians_of_the_rounds_however_many_iterations_each_had():
+    outcome = of_durations(calm=[100] * 6, noisy=[900] * 60, calm_again=[110] * 6)
+    found = row(JOB, raws.attempt(), outcome)
+    assert found.median_s == pytest.approx(110e-9)
+    assert found.round_medians_s == pytest.approx((100e-9, 900e-9, 110e-9))
+    assert (found.rounds, found.iterations) == (3, 72)
+
+
+def test_the_interval_is_never_narrower_than_the_rounds_show():
+    outcome = of_durations(first=[90, 95, 100, 105, 110, 120], second=[205, 210] * 3, third=[150] * 6)
+    found = row(JOB, raws.attempt(), outcome)
+    assert (found.ci_low_s, found.ci_high_s) == pytest.approx((90e-9, 210e-9))
+    assert found.round_intervals_s[0] == pytest.approx((90e-9, 120e-9))
+
+
+def test_of_many_rounds_the_interval_leaves_out_as_many_at_each_end_as_the_rule_of_the_median_does():
+    rounds = [Round(float(k), (k - 0.25, k + 0.25)) for k in range(1, 10)]  # of 9 samples from the 2nd to the 8th
+    assert across(rounds) == Round(5.0, (1.75, 8.25))
+    assert across(rounds[:5]) == Round(3.0, (0.75, 5.25))
+
+
+def test_a_round_with_too_few_iterations_leaves_the_case_without_an_interval():
+    found = row(JOB, raws.attempt(), of_durations(first=[100] * 6, second=[100] * 5, third=[100] * 6))
+    assert (found.ci_low_s, found.round_intervals_s[1]) == (None, None)
