@@ -24,7 +24,7 @@ class Case:
     Args:
         collective: by name, such as ``all_reduce``.
         algorithm: the bare registered name, ``native`` for the library's own, or ``auto``: by the job's table.
-        transport: how bytes move: ``mpi``.
+        transport: how bytes move: ``mpi``, ``shm`` or ``tiered``.
         device: where buffers lie: ``cpu``.
         dtype: of the elements, by NumPy's name.
         op: the reduction, None for collectives that do not reduce.

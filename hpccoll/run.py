@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     add = parse.add_argument
     add("-c", "--collective", default="all_reduce", help="the collective [all_reduce]")
     add("-a", "--algorithms", help=f"names, by comma, or {ALL} [{DEFAULT}; {ALL} for others than all_reduce]")
-    add("-t", "--transport", default="mpi", help="how bytes move [mpi]")
+    add("-t", "--transport", default="mpi", metavar="T,..", help="how bytes move, by comma: mpi, shm, tiered [mpi]")
     add("-b", "--begin", default="8", help="the smallest size [8]")
     add("-e", "--end", default="64M", help="the largest size [64M]")
     add("-f", "--factor", default="2", help="from one size to the next [2]")
@@ -91,7 +91,7 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     """
     from hpccoll.choices.auto import check_table
     from hpccoll.choices.table import load_table
-    from hpccoll.measure.catalogue import algorithms_of, mappings, placements, shared
+    from hpccoll.measure.catalogue import algorithms_of, mappings, placements, shared, transports
     from hpccoll.schedule import collective
 
     if arguments.job:
@@ -114,10 +114,11 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     layout = replace(there, aggregators=aggregators)
     cases = (
         Case(
-            collective=arguments.collective, algorithm=algorithm, transport=arguments.transport, dtype=arguments.dtype,
-            op=op, bytes=size, in_place=in_place, root=root, params=_numbered(params, layout.workers), mapping=mapping,
+            collective=arguments.collective, algorithm=algorithm, transport=transport, dtype=arguments.dtype, op=op,
+            bytes=size, in_place=in_place, root=root, params=_numbered(params, layout.workers), mapping=mapping,
         )
         for algorithm, params in shared(family.name, algorithms, dict(map(parse_parameter, arguments.param)))
+        for transport in transports(family.name, algorithm, arguments.transport.split(","))
         for size in sizes
         for in_place in placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
         for mapping in mappings(family.name, algorithm, arguments.mapping.split(",") if arguments.mapping else (None,))

@@ -15,6 +15,7 @@ PAGES = (
     "bruck",
     "chain",
     "direct",
+    "direct_rooted",
     "dissemination",
     "double_binary_tree",
     "hierarchical",

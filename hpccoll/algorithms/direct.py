@@ -1,18 +1,20 @@
-"""Direct: the root deals with every other rank by itself, all at once.
+"""Direct: in one step every rank deals with every other rank by itself.
 
-At p = 4, scatter, which block a rank has:
+At p = 4, reduce-scatter, who has folded what of each unit (.: not used any more, *: abcd):
 
     rank         0       1       2       3
-    start        0123    .       .       .
-    step 1       0123    1       2       3         0 -> 1, 0 -> 2, 0 -> 3
+    start        aaaa    bbbb    cccc    dddd
+    step 1       *...    .*..    ..*.    ...*      each sends everyone his unit, and folds into its own
 
-Gather is the same backwards. In a reduce every vector goes to the root, which folds them in the order of the ranks.
+All-gather is the same backwards, an all-reduce the one and then the other: two steps whatever p is. In shared memory,
+where to send is to let the other read, a rank so folds its unit straight from the vectors of the others.
 
-Cost: of scatter and gather alpha + (p - 1)/p S beta; of reduce alpha + (p - 1) S (beta + gamma): all of it at the root,
-into whose port the others send at once (incast).
+Cost: of reduce-scatter alpha + (p - 1)/p S (beta + gamma), of all-gather and all-to-all alpha + (p - 1)/p S beta. No
+algorithm takes fewer rounds or bytes; but p - 1 messages leave a port at once, and p - 1 arrive (incast).
 
 E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, and experience, CCPE
-19 (2007) 1749-1783.
+19 (2007) 1749-1783. In shared memory: S. Jain, R. Kaleem, M. G. Balmana, A. Langer, D. Durnov, A. Sannikov, M.
+Garzaran: Framework for scalable intra-node collective operations using shared memory, SC (2018).
 """
 
 from collections.abc import Iterator
@@ -26,33 +28,37 @@ from hpccoll.schedule import (
     Schedule,
     Send,
     Step,
-    dst,
-    gather,
-    only,
-    reduce,
-    reverse,
-    scatter,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    reduce_scatter,
+    then,
 )
 
 
-def _rounds(p: int) -> int:
-    return int(p > 1)
+def _others(layout: Layout, me: Index) -> list[Index]:
+    """Return the other ranks, the next one first, so that not all begin with the same."""
+    return [(me + distance) % layout.workers for distance in range(1, layout.workers)]
 
 
-@scatter("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=(p - 1) / p, reduced=0))
-def direct_scatter(layout: Layout, me: Index) -> Iterator[Step]:
-    others = range(1, layout.workers)
-    yield Step(*(Send(only(me == 0, other), other) for other in others), Receive(only(me > 0, 0), me))
+@reduce_scatter("direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=(p - 1) / p))
+def direct_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
+    others = _others(layout, me)
+    yield Step(*(Send(other, other) for other in others), *(Reduce(other, me) for other in others))
 
 
-@gather("direct", cost=direct_scatter.cost)
-def direct_gather(layout: Layout) -> Schedule:
-    return reverse(direct_scatter.schedule(layout))
+@all_gather("direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=0))
+def direct_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
+    others = _others(layout, me)
+    yield Step(*(Send(other, me) for other in others), *(Receive(other, other) for other in others))
 
 
-@reduce("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=p - 1))
-def direct_reduce(layout: Layout, me: Index) -> Iterator[Step]:
-    p = layout.workers
-    everything = dst[0:p]
-    others = range(1, p)
-    yield Step(Send(only(me > 0, 0), everything), *(Reduce(only(me == 0, other), everything) for other in others))
+@all_reduce("direct", cost=lambda p: Cost(rounds=2 * (p > 1), sent=2 * (p - 1) / p, reduced=(p - 1) / p))
+def direct(layout: Layout) -> Schedule:
+    return then(direct_reduce_scatter.schedule(layout), direct_all_gather.schedule(layout))
+
+
+@all_to_all("direct", cost=direct_all_gather.cost)
+def direct_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
+    others = _others(layout, me)
+    yield Step(*(Send(other, other) for other in others), *(Receive(other, other) for other in others))

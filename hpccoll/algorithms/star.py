@@ -13,7 +13,7 @@ A parameter server of one server: M. Li et al., Scaling distributed machine lear
 (2014).
 """
 
-from hpccoll.algorithms.direct import direct_reduce
+from hpccoll.algorithms.direct_rooted import direct_reduce
 from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, reverse, then
 
 

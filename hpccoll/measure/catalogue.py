@@ -16,6 +16,7 @@ from hpccoll.schedule import (
     REDUCTIONS,
     Collective,
     Layout,
+    Need,
     Promise,
     collective,
     numbering,
@@ -24,13 +25,21 @@ from hpccoll.schedule import (
 from hpccoll.schedule.promise import AUTO, NATIVE, check_parameters
 from hpccoll.units import format_size, parse_size
 
-TRANSPORTS = ("mpi",)
+TRANSPORTS: Mapping[str, tuple[Need, ...]] = {
+    "mpi": (),
+    "shm": (Need("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),),
+    "tiered": (Need("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
+}
+"""How schedules move bytes, and what each needs: ``tiered`` is ``shm`` inside nodes and ``mpi`` between them."""
+
 DEVICES = ("cpu",)
 
 PLAN_PARAMETERS = ("channels", "window", "segment")
 """Parameters of every scheduled case: the pieces that advance independently, how many of them at once, and, instead of
 how many pieces, how large one is at most: of a unit, or, in a pipeline, of all that it moves."""
 
+NATIVE_TRANSPORT = "mpi"
+"""Whose own collectives ``native`` are."""
 
 FIRST = next(iter(MAPPINGS))
 """The mapping that is measured where others give the same."""
@@ -45,7 +54,6 @@ def check_case(case: Case) -> None:
     family = collective(case.collective)
     choices: dict[str, tuple[object, tuple[object, ...]]] = {
         "algorithm": (case.algorithm, (*family.algorithms, NATIVE, AUTO)),
-        "transport": (case.transport, TRANSPORTS),
         "device": (case.device, DEVICES),
         "dtype": (case.dtype, DTYPES),
         "op": (case.op, tuple(REDUCTIONS) if family.has_op else (None,)),
@@ -53,6 +61,9 @@ def check_case(case: Case) -> None:
     for key, (word, valid) in choices.items():
         if word not in valid:
             raise BadInputError(key, word, valid)
+    move = tuple(transports(case.collective, case.algorithm, tuple(TRANSPORTS)))
+    if case.transport not in move:
+        raise BadInputError(f"transport of {case.algorithm}", case.transport, move)
     _check_call(case)
     _check_parameters(case)
 
@@ -164,6 +175,17 @@ def _floor(family: Collective, algorithm: str) -> bool:
     return algorithm in family.algorithms and family.algorithms[algorithm].floor
 
 
+def transports(name: str, algorithm: str, asked: Sequence[str]) -> Sequence[str]:
+    """Return which of the transports ``asked`` make a difference: to a library, a choice and who moves nothing none."""
+    if algorithm == NATIVE or _floor(collective(name), algorithm):
+        return (NATIVE_TRANSPORT,)
+    return asked[:1] if algorithm == AUTO else asked
+
+
+def _has_tiers(layout: Layout) -> bool:
+    return 1 < len(set(layout.node)) < layout.ranks
+
+
 def own_parameters(case: Case) -> dict[str, Parameter]:
     """Return the parameters that are the algorithm's own."""
     others = {*PLAN_PARAMETERS, *collective(case.collective).arguments}
@@ -200,6 +222,8 @@ def unmet(case: Case, layout: Layout) -> str | None:
         return None  # the table says what auto is, and that may have needs
     algorithm, own = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, own)
+    if lacks := [need.words for need in TRANSPORTS[case.transport] if not need.met(layout, own)]:
+        return f"{case.transport} needs {' and '.join(lacks)}"
     return algorithm.unmet(layout, **own)
 
 

@@ -1,7 +1,7 @@
 """The subject: a case made ready to run, with the buffers it runs on and the check of its result."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 
@@ -27,9 +27,12 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.promise import NATIVE
-from hpccoll.transports.mpi import Mpi, default_channels, default_window, segmented
+from hpccoll.transports.mpi import Mpi, Tiered, default_channels, default_window, segmented
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
+
+TRANSPORTS: dict[str, Callable[[MPI.Intracomm], Transport]] = {"mpi": Mpi, "shm": Tiered, "tiered": Tiered}
+"""How schedules move bytes; ``shm`` is ``tiered`` where there is one node."""
 
 ALIKE = 0.98, 1.1
 """How many times the bytes of a schedule ports may send and be said to send as many: headers add 7 % at an MTU of 1500
@@ -86,7 +89,7 @@ class CaseSubject:
             channels=int(self.params.get("channels", 1)),
             window=int(self.params.get("window", 1)),
         )
-        transport: Transport = Mpi(comm) if self.algorithm else VendorMpi(comm)
+        self.transport = transport = TRANSPORTS[case.transport](comm) if self.algorithm else VendorMpi(comm)
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(promise, reduction, dtype, elements, comm.rank, silent)
@@ -99,12 +102,12 @@ class CaseSubject:
             in_place=case.in_place, turn=zlib.crc32(case.id.encode()) % TURNS,
         )  # fmt: skip
         # Bound once: a call through this object would be timed.
-        self.reset, self.run, self.wrong, self.close = (
-            self.check.reset,
-            self.plan.run,
-            self.check.wrong,
-            self.plan.close,
-        )
+        self.reset, self.run, self.wrong = self.check.reset, self.plan.run, self.check.wrong
+
+    def close(self) -> None:
+        """Free the plan and the buffers, on all ranks together."""
+        self.plan.close()
+        self.transport.close()
 
     def _parameters(self, schedules: tuple[Schedule, ...]) -> Mapping[str, Parameter]:
         """Return all parameters with their values, defaults included."""

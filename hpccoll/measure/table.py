@@ -84,7 +84,8 @@ class Table:
         root = "" if case.root is None else f"root {case.root}"
         params = (f"{name}={value}" for name, value in case.params.items())
         told = {
-            "collective": case.collective, "root": root, "params": " ".join(params), "mapping": case.mapping or "",
+            "collective": case.collective, "transport": f"over {case.transport}", "root": root,
+            "params": " ".join(params), "mapping": case.mapping or "",
         }  # fmt: skip
         return " ".join(filter(None, (case.algorithm, *(told[what] for what in self._told))))
 
@@ -100,6 +101,7 @@ class Table:
         self.empty = False
         several = {
             "collective": len({case.collective for case in job.cases}) > 1,
+            "transport": len({case.transport for case in job.cases}) > 1,
             "root": any(case.root for case in job.cases),
             "params": len({tuple(case.params.items()) for case in job.cases}) > 1,
             "mapping": len({case.mapping for case in job.cases}) > 1,

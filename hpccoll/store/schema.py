@@ -51,7 +51,7 @@ COLUMNS = (
     _case("case_id", "str", "the case in one word, unique in the job"),
     _case("collective", "str", "all_reduce, ..."),
     _case("algorithm", "str", "the bare name; native is the library's own"),
-    _case("transport", "str", "how bytes moved: mpi"),
+    _case("transport", "str", "how bytes moved: mpi, shm, tiered"),
     _case("device", "str", "where buffers lay: cpu"),
     _case("dtype", "str", "of the elements, by NumPy's name"),
     _case("op", "str", "the reduction"),

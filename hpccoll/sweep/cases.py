@@ -5,14 +5,14 @@ from itertools import combinations, product
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import algorithms_of, check_case, exact, mappings, placements
+from hpccoll.measure.catalogue import algorithms_of, check_case, exact, mappings, placements, transports
 from hpccoll.schedule import COLLECTIVES, Collective, collective, traffic
 from hpccoll.schedule.promise import AUTO, NATIVE
 from hpccoll.sweep.config import ALL, Sweep
 
 
-def cases(sweep: Sweep, transport: str, p: int) -> Iterator[Case]:
-    """Yield the cases of one transport on ``p`` ranks.
+def cases(sweep: Sweep, p: int) -> Iterator[Case]:
+    """Yield the cases on ``p`` ranks.
 
     Raises:
         BadInputError: for a word that is not known.
@@ -21,12 +21,13 @@ def cases(sweep: Sweep, transport: str, p: int) -> Iterator[Case]:
         family = collective(name)
         ops = sweep.ops if family.has_op else [None]
         one = 1 if family.token else None  # a barrier has a size of its own, of whatever
-        # A choice says how bytes move: auto is one case, whatever the transports.
-        here = [algorithm for algorithm in algorithms if algorithm != AUTO or transport == sweep.transports[0]]
-        for algorithm, dtype, op, size in product(here, sweep.dtypes[:one], ops, sweep.sizes()[:one]):
-            calls = product(placements(name, algorithm, sweep.in_place), _calls(sweep, family, p))
-            ways = product(_params(sweep, algorithm), mappings(name, algorithm, sweep.mapping or [None]))
-            for (in_place, (root, arguments)), (params, mapping) in product(calls, ways):
+        for algorithm, dtype, op, size in product(algorithms, sweep.dtypes[:one], ops, sweep.sizes()[:one]):
+            ways = product(
+                transports(name, algorithm, sweep.transports), placements(name, algorithm, sweep.in_place),
+                _calls(sweep, family, p), _params(sweep, algorithm),
+                mappings(name, algorithm, sweep.mapping or [None]),
+            )  # fmt: skip
+            for transport, in_place, (root, arguments), params, mapping in ways:
                 case = Case(
                     collective=name, algorithm=algorithm, transport=transport, dtype=dtype, op=op, bytes=size,
                     in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping,

@@ -106,7 +106,7 @@ class Sweep(Section):
     algorithms: OneOrMore[Name] = Field(
         description="see 'hpccoll list'; native is the library's own; each collective takes those that it has, or all"
     )
-    transports: OneOrMore[Name] = Field(["mpi"], description="how bytes move")
+    transports: OneOrMore[Name] = Field(["mpi"], description="how bytes move: mpi, shm, tiered")
     dtypes: OneOrMore[Name] = Field(["float32"], description="int32, int64, float16, float32, float64")
     ops: OneOrMore[Name] = Field(["sum"], description="sum, prod, min, max, avg")
     bytes: Sizes = Field(description="sizes: a list, or {from: 8, to: 4M, factor: 2}")

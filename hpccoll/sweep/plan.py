@@ -149,8 +149,8 @@ def _jobs(sweep: Sweep, place: Place, kept: Sequence[Job]) -> tuple[list[Job], l
         raise BadInputError("nodes", sweep.nodes, "left out with profile local: say 'ranks', or use a profile of Slurm")
     jobs: list[Job] = []
     skips: list[Skip] = []
-    for transport, shapes, variant in product(sweep.transports, _allocations(sweep), sweep.variants or (None,)):
-        allocation = _Allocation(sweep, transport, variant)
+    for shapes, variant in product(_allocations(sweep), sweep.variants or (None,)):
+        allocation = _Allocation(sweep, variant)
         left = list(shapes)
         for job in kept:
             if allocation.made(job) and set(job.shapes) <= set(left):
@@ -181,21 +181,20 @@ class _Allocation:
     """What shares an allocation and an environment."""
 
     sweep: Sweep
-    transport: str
     variant: str | None
 
     def made(self, job: Job) -> bool:
         """Return whether ``job`` is one of these."""
-        return job.variant == self.variant and {case.transport for case in job.cases} == {self.transport}
+        return job.variant == self.variant
 
     def cases(self, shape: Shape) -> Iterator[Case]:
-        for case in cases(self.sweep, self.transport, shape.ranks):
+        for case in cases(self.sweep, shape.ranks):
             yield replace(case, ranks=shape.ranks, nodes=shape.nodes) if self.sweep.nested else case
 
     def job(self, shapes: Iterable[Shape], largest: Shape) -> tuple[Job, list[Skip]]:
         """Return the job of ``shapes``, named by the largest, and the cases that an algorithm cannot run."""
         size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{replace(largest, aggregators=0)}"
-        name = ".".join(filter(None, (self.transport, size, self.variant)))
+        name = ".".join(filter(None, ("-".join(self.sweep.transports), size, self.variant)))
         cases, skips = [], []
         for shape in shapes:
             layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)

@@ -15,8 +15,10 @@ from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout, Schedule
-from hpccoll.transports.mpi_compile import LANES, CompiledStep, Compiler
+from hpccoll.transports.mpi_compile import LANES, Compiler
+from hpccoll.transports.mpi_step import CompiledStep
 from hpccoll.transports.operation import Array, Operation, Plan, PlanMismatchError, aligned_empty
+from hpccoll.transports.shared import SharedMemory
 
 PERSISTENT_REQUESTS = 65536
 """Above this many, a plan starts new requests each time: MPICH keeps about 900 bytes for a persistent one."""
@@ -73,6 +75,29 @@ class Mpi:
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
         return MpiPlan(self.comm, operation, src, dst)
 
+    def close(self) -> None:
+        """There is nothing to free."""
+
+
+class Tiered:
+    """The same schedules, but inside a node a part is taken from the memory of its sender, where it lies.
+
+    What a flat algorithm does inside nodes, and all of what ``hierarchical`` does there, then needs no copy but that
+    into its place; a fold reads the other's memory. On one node it is a transport of its own, ``shm``.
+    """
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self.comm, self.shared = comm, SharedMemory(comm)
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        return self.shared.empty(count, dtype)
+
+    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+        return MpiPlan(self.comm, operation, src, dst, self.shared)
+
+    def close(self) -> None:
+        self.shared.close()
+
 
 class MpiPlan:
     """An operation compiled for the buffers of this rank; made on all ranks together.
@@ -82,7 +107,9 @@ class MpiPlan:
         PlanMismatchError: where the ranks do not agree on what they send each other.
     """
 
-    def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
+    def __init__(
+        self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array, shared: SharedMemory | None = None
+    ) -> None:
         if comm.size != operation.layout.ranks:
             raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
         if operation.lanes > LANES:
@@ -90,7 +117,7 @@ class MpiPlan:
                 "parameter channels", operation.channels, f"at most {LANES} lanes, it makes {operation.lanes}"
             )
         self.result = operation.result(dst, comm.rank)
-        compiler = Compiler(comm.rank, operation, src, dst)
+        compiler = Compiler(comm.rank, operation, src, dst, shared)
         self._sequences, self._datatypes = compiler.sequences(), compiler.datatypes
         _compare(comm, operation, self._sequences)
         steps = [step for sequence in self._sequences for step in sequence]
@@ -179,8 +206,7 @@ def _compare(comm: MPI.Intracomm, operation: Operation, sequences: list[list[Com
     for sequence in sequences:
         for step in sequence:
             for message in step.messages:
-                _, count, datatype = message.data
-                digests[message.sends, message.peer].update(b"%d %d;" % (message.tag, count * datatype.size))
+                digests[message.sends, message.peer].update(b"%d %d;" % (message.tag, message.nbytes))
     theirs = comm.alltoall([digests[True, peer].digest() for peer in range(comm.size)])
     strange = [peer for peer, digest in enumerate(theirs) if digest != digests[False, peer].digest()]
     pairs = [(peer, me) for me, peers in enumerate(comm.allgather(strange)) for peer in peers]

@@ -2,12 +2,14 @@
 
 Arrivals that are to be folded, or that land on what their own step still needs, go to scratch; a part of several pieces
 is sent and received through a derived datatype.
+
+Between ranks that see each other's memory two empty messages take the place of each: *ready*, on which the receiver
+takes the part where it lies, and *done*, which ends the sender's step.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from itertools import accumulate, chain, pairwise
 from typing import TypeAlias
@@ -16,12 +18,17 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Copy, Part, Receive, Reduce, ScheduleError, Send, Step
+from hpccoll.schedule import Copy, Part, Reduce, ScheduleError, Send, Step
 from hpccoll.schedule.words import Range, live
+from hpccoll.transports.mpi_step import CompiledStep, Message, joined
 from hpccoll.transports.operation import Array, Operation, aligned_empty
+from hpccoll.transports.shared import Neighbour, Offers, SharedMemory
 
-TAGS_PER_LANE = 32
+MESSAGES = 32
 """The most messages from one rank to another in a step."""
+
+TAGS_PER_LANE = 2 * MESSAGES
+"""One for each message, and one for the word that it has been taken where it lies."""
 
 LANES = 32768 // TAGS_PER_LANE
 """The most lanes of a plan: MPI promises tags up to 32767."""
@@ -31,65 +38,29 @@ Place: TypeAlias = tuple[str, int]
 
 Piece: TypeAlias = tuple[Place, Place]
 
-Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of this rank: which bytes, as mpi4py takes them, to or from whom."""
-
-    sends: bool
-    data: tuple[NDArray[np.uint8], int, MPI.Datatype]
-    peer: int
-    tag: int
-
-    def persistent(self, comm: MPI.Intracomm) -> MPI.Prequest:
-        return (comm.Send_init if self.sends else comm.Recv_init)(self.data, self.peer, self.tag)
-
-    def transient(self, comm: MPI.Intracomm) -> Callable[[], MPI.Request]:
-        return partial(comm.Isend if self.sends else comm.Irecv, self.data, self.peer, self.tag)
-
-
-@dataclass(slots=True)
-class CompiledStep:
-    """What this rank does in a step: calls, then messages, then calls."""
-
-    before: list[Call] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
-    after: list[Call] = field(default_factory=list)
-    requests: list[MPI.Prequest] = field(default_factory=list)
-    starts: list[Callable[[], MPI.Request]] = field(default_factory=list)
-
-    def prepare(self, comm: MPI.Intracomm, *, persistent: bool) -> None:
-        """Make what ``start`` starts: requests that persist, or calls that make new ones."""
-        if persistent:
-            self.requests = [message.persistent(comm) for message in self.messages]
-        else:
-            self.starts = [message.transient(comm) for message in self.messages]
-
-    def start(self) -> Sequence[MPI.Request]:
-        for call, arguments in self.before:
-            call(*arguments)
-        if self.requests:
-            MPI.Prequest.Startall(self.requests)
-            return self.requests
-        return [start() for start in self.starts]
-
-    def finish(self) -> None:
-        for call, arguments in self.after:
-            call(*arguments)
+NOTHING = np.empty(1, np.uint8), 0, MPI.BYTE
+"""The data of a message that is only a word: ready, or done."""
 
 
 class Compiler:
-    """Turns the steps of this rank into calls and messages on its buffers."""
+    """Turns the steps of this rank into calls and messages on its buffers; made on all ranks together where they share.
 
-    def __init__(self, me: int, operation: Operation, src: Array, dst: Array) -> None:
-        self.me, self.operation = me, operation
+    Args:
+        me: this rank.
+        operation: what to do.
+        src: this rank's source buffer, not used in place.
+        dst: its destination buffer.
+        shared: the memory of the node, src and dst among it; None where all parts are sent.
+    """
+
+    def __init__(self, me: int, operation: Operation, src: Array, dst: Array, shared: SharedMemory | None) -> None:
+        self.me, self.operation, self.shared = me, operation, shared
         self.slices = [[*map(live, operation.lane(number).steps(me))] for number in range(len(operation.schedules))]
         self.steps = [self.slices[lane % len(self.slices)] for lane in range(operation.lanes)]
         self.spans = cache(operation.cut.spans)
-        self.buffers = {"src": src, "dst": dst, "tmp": self._tmp()}
+        self.buffers = {"src": src, "dst": dst, "tmp": self._tmp(shared.empty if shared else aligned_empty)}
         self.datatypes: list[MPI.Datatype] = []
+        self.near = self._neighbours(shared) if shared else {}
 
     def sequences(self) -> list[list[CompiledStep]]:
         """Return the steps of each sequence, lane after lane; ``datatypes`` are then what is to be freed."""
@@ -101,26 +72,59 @@ class Compiler:
         scratch = aligned_empty(room, self.operation.dtype)
         compiled = []
         for lane in lanes:
-            compiled += [self._step(lane, step, scratch) for step in self.steps[lane]]
+            for step in self.steps[lane]:
+                compiled += self._step(lane, step, scratch)
             compiled += self._scaling(lane)
-        return compiled
+        return self._fenced(joined(compiled)) if self.near else compiled
 
-    def _tmp(self) -> Array:
+    def _fenced(self, steps: list[CompiledStep]) -> list[CompiledStep]:
+        """Order memory before what is told to neighbours, and after what they tell."""
+        fences = self.shared.fences if self.shared else []
+        for step in steps:
+            if any(message.empty for message in step.messages):
+                step.before, step.after = [*step.before, *fences], [*fences, *step.after]
+        return steps
+
+    def _tmp(self, empty: Callable[[int, np.dtype[np.generic]], Array]) -> Array:
         """Return the algorithm's own buffer: like dst for free units, else as many blocks as it names."""
         parts = [part for steps in self.slices for step in steps for part in _parts(step) if part.buffer == "tmp"]
-        if parts and self.operation.collective.units == "free":
-            return aligned_empty(self.operation.count, self.operation.dtype)
         blocks = max((int(r.last) for part in parts for r in part.ranges), default=0)
-        return aligned_empty(blocks * self.operation.count, self.operation.dtype)
+        if parts and self.operation.collective.units == "free":
+            blocks = 1
+        return empty(blocks * self.operation.count, self.operation.dtype)
+
+    def _neighbours(self, shared: SharedMemory) -> dict[int, Neighbour]:
+        """Return the ranks whose memory this one sees, with where the parts lie that each sends it."""
+        node = self.operation.layout.node
+        near = [rank for rank in shared.ranks if rank != self.me and node[rank] == node[self.me]]
+        views = {name: shared.views(buffer) for name, buffer in self.buffers.items()}
+        theirs = shared.exchange(self._offers(near))
+        return {
+            peer: Neighbour(
+                buffers={name: of[peer] for name, of in views.items()},
+                offers={lane: iter(parts) for lane, parts in theirs[peer].items()},
+            )
+            for peer in near
+        }
+
+    def _offers(self, near: Iterable[int]) -> dict[int, Offers]:
+        """Return where the parts lie that neighbours are sent, in the order in which they meet them."""
+        offers: dict[int, Offers] = {peer: defaultdict(list) for peer in near}
+        for lane, steps in enumerate(self.steps):
+            for action in (action for step in steps for action in step.actions):
+                if isinstance(action, Send) and (peer := int(action.peer)) in offers:
+                    spans = self.spans(lane, self.me, action.part)
+                    offers[peer][lane] += [[(action.part.buffer, *span) for span in spans]] if spans else []
+        return offers
 
     def _landing(self, lane: int, step: Step) -> int:
         """Return the elements that the arrivals and copies of a step could need of scratch."""
-        arrivals = [action for action in step.actions if not isinstance(action, Send)]
-        landing = [action.target if isinstance(action, Copy) else action.part for action in arrivals]
-        return sum(b - a for part in landing for a, b in self.spans(lane, self.me, part))
+        return sum(b - a for part in _landings(step) for a, b in self.spans(lane, self.me, part))
 
-    def _step(self, lane: int, step: Step, scratch: Array) -> CompiledStep:
-        compiled = CompiledStep()
+    def _step(self, lane: int, step: Step, scratch: Array) -> list[CompiledStep]:
+        """Compile a step; where parts are taken in place of being sent, its end is another."""
+        start, end = CompiledStep(), CompiledStep()
+        land = end if self._overwrites_what_is_taken(lane, step) else start
         ordinal: dict[tuple[bool, int], int] = defaultdict(int)
         used, touched = 0, self._touched(lane, step)
         for place, action in enumerate(step.actions):
@@ -128,38 +132,54 @@ class Compiler:
             length = sum(len(view) for view in target)
             room = scratch[used : used + length]
             if isinstance(action, Copy):
-                used += self._copy(compiled, lane, action, room, touched=place in touched)
+                used += self._copy(start, land, lane, action, room, touched=place in touched)
                 continue
             sends, peer = isinstance(action, Send), int(action.peer)
             tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
             ordinal[sends, peer] += 1
-            if ordinal[sends, peer] > TAGS_PER_LANE:
-                raise ScheduleError(f"rank {self.me} has over {TAGS_PER_LANE} messages with rank {peer} in one step")
+            if ordinal[sends, peer] > MESSAGES:
+                raise ScheduleError(f"rank {self.me} has over {MESSAGES} messages with rank {peer} in one step")
             if not length:
                 continue
-            if isinstance(action, Reduce):
-                used += length
-                data = [room]
-                own, fold = self._spans(lane, action.own), self.operation.reduction.fold
-                compiled.after += [(partial(fold, out=out), (a, b)) for a, b, out in _align(own, [room], target)]
-            elif isinstance(action, Receive) and place in touched:
-                used += length
-                data = [room]
-                compiled.after += [(np.copyto, views) for views in _align(target, [room])]
+            near, nbytes = self.near.get(peer), length * self.operation.dtype.itemsize
+            if near:
+                start.messages.append(Message(sends, NOTHING, peer, tag, nbytes))
+                end.messages.append(Message(not sends, NOTHING, peer, tag + MESSAGES, 0))
+            if sends:
+                start.messages += [] if near else [Message(sends, self._data(target), peer, tag, nbytes)]
+                continue
+            staged = land is end if near else isinstance(action, Reduce) or place in touched
+            arrival = [room] if staged else target
+            used += length * staged
+            if near:
+                theirs = near.part(lane, room)
+                start.after += [(np.copyto, views) for views in _align(arrival, theirs)] if staged else []
+                arrival = arrival if staged else theirs
             else:
-                data = target
-            compiled.messages.append(Message(sends, self._data(data), peer, tag))
-        return compiled
+                start.messages.append(Message(sends, self._data(arrival), peer, tag, nbytes))
+            if isinstance(action, Reduce):
+                own, fold = self._spans(lane, action.own), self.operation.reduction.fold
+                land.after += [(partial(fold, out=out), (a, b)) for a, b, out in _align(own, arrival, target)]
+            elif arrival is not target:
+                land.after += [(np.copyto, views) for views in _align(target, arrival)]
+        return [start, end] if end.messages else [start]
 
-    def _copy(self, compiled: CompiledStep, lane: int, action: Copy, room: Array, *, touched: bool) -> int:
+    def _overwrites_what_is_taken(self, lane: int, step: Step) -> bool:
+        """Return whether arrivals or copies of a step land on what neighbours take in the same step."""
+        taken = (a.part for a in step.actions if isinstance(a, Send) and a.peer in self.near)
+        return bool(_meetings(self._pieces(lane, *_landings(step)), *_ends(self._pieces(lane, *taken))))
+
+    def _copy(
+        self, start: CompiledStep, land: CompiledStep, lane: int, action: Copy, room: Array, *, touched: bool
+    ) -> int:
         """Compile a copy, through scratch where the step writes what it reads; return the scratch it takes."""
         source, target = self._spans(lane, action.source), self._spans(lane, action.target)
         pieces = self._pieces(lane, action.source)
         if not (touched or _meetings(pieces, *_ends(self._pieces(lane, action.target)))):
-            compiled.after += [(np.copyto, views) for views in _align(target, source)]
+            land.after += [(np.copyto, views) for views in _align(target, source)]
             return 0
-        compiled.before += [(np.copyto, views) for views in _align([room], source)]
-        compiled.after += [(np.copyto, views) for views in _align(target, [room])]
+        start.before += [(np.copyto, views) for views in _align([room], source)]
+        land.after += [(np.copyto, views) for views in _align(target, [room])]
         return len(room)
 
     def _touched(self, lane: int, step: Step) -> set[int]:
@@ -193,6 +213,11 @@ class Compiler:
         views = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
         scale = self.operation.reduction.scale
         return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]
+
+
+def _landings(step: Step) -> list[Part]:
+    """Return the parts that arrivals and copies of a step write at this rank."""
+    return [a.target if isinstance(a, Copy) else a.part for a in step.actions if not isinstance(a, Send)]
 
 
 def _parts(step: Step) -> Iterator[Part]:

@@ -119,6 +119,9 @@ class Transport(Protocol):
             PlanMismatchError: where the ranks' plans do not fit together.
         """
 
+    def close(self) -> None:
+        """Free the buffers that it gave, on all ranks together, after its plans."""
+
 
 class PlanMismatchError(RuntimeError):
     """Two ranks disagree on what they send each other; names both."""

@@ -27,6 +27,9 @@ class VendorMpi:
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
         return VendorPlan(self.comm, operation, src, dst)
 
+    def close(self) -> None:
+        """There is nothing to free."""
+
 
 class _Arguments:
     """What a call is made of, at this worker.

@@ -25,7 +25,7 @@ class Still:
 def subject(mpiexec, monkeypatch):  # noqa: ARG001  where there is an MPI
     from hpccoll.measure import subject
 
-    monkeypatch.setattr(subject, "Mpi", Still)
+    monkeypatch.setitem(subject.TRANSPORTS, "mpi", Still)
     monkeypatch.setattr(subject, "VendorMpi", Still)
     return subject
 

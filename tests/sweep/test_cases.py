@@ -10,7 +10,7 @@ from hpccoll.sweep.config import Sweep
 
 
 def swept(p=4, **keys):
-    return list(cases(Sweep.model_validate({"algorithms": "all", "bytes": 4096, "ranks": 4, **keys}), "mpi", p))
+    return list(cases(Sweep.model_validate({"algorithms": "all", "bytes": 4096, "ranks": 4, **keys}), p))
 
 
 def named(found):
@@ -35,7 +35,9 @@ def test_an_algorithm_that_none_has_is_refused_with_those_that_there_are():
 
 
 def test_a_collective_that_has_none_of_the_algorithms_is_refused_with_those_that_it_has():
-    with pytest.raises(BadInputError, match=r"one of broadcast: auto, binomial, chain, native, scatter_all_gather"):
+    with pytest.raises(
+        BadInputError, match=r"one of broadcast: auto, binomial, chain, direct, native, scatter_all_gather"
+    ):
         swept(collectives=["all_gather", "broadcast"], algorithms=["ring"])
 
 
@@ -96,3 +98,10 @@ def test_parameters_are_of_the_algorithm_in_whichever_collective():
 def test_a_segment_that_is_named_twice_is_tried_once():
     found = swept(algorithms=["ring"], params={"ring": {"segment": ["64K", 65536, "1M"]}}, in_place=[False])
     assert [dict(case.params) for case in found] == [{"segment": 65536}, {"segment": 1 << 20}]
+
+
+def test_a_library_and_who_moves_nothing_are_measured_once_whatever_transports_there_are():
+    found = swept(algorithms=["ring", "native", "null"], transports=["shm", "mpi"])
+    assert sorted({(case.algorithm, case.transport) for case in found}) == [
+        ("native", "mpi"), ("null", "mpi"), ("ring", "mpi"), ("ring", "shm"),
+    ]  # fmt: skip

@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -36,8 +37,8 @@ from hpccoll.schedule import (
 )
 from hpccoll.transports import mpi
 from hpccoll.transports.lockstep import lockstep
-from hpccoll.transports.mpi import Mpi
-from hpccoll.transports.operation import Operation, PlanMismatchError
+from hpccoll.transports.mpi import Mpi, Tiered
+from hpccoll.transports.operation import Operation, PlanMismatchError, Transport
 from hpccoll.transports.vendor import VendorMpi
 
 COMM = MPI.COMM_WORLD
@@ -55,9 +56,9 @@ def operation(subject: str | Schedule, count: int, *, dtype="float32", **asked) 
     return case.operation(count, dtype, **asked)
 
 
-def agrees_with_lockstep(asked: Operation, transport: Mpi | None = None) -> None:
+def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = Mpi) -> None:
     """Do the operation three times on one plan."""
-    transport = transport or Mpi(COMM)
+    transport = way(COMM)
     inputs, outputs = buffers(asked, exact=False)
     src = transport.empty(0 if asked.in_place else asked.elements("src", ME), asked.dtype)
     target = transport.empty(asked.elements("dst", ME), asked.dtype)
@@ -74,6 +75,7 @@ def agrees_with_lockstep(asked: Operation, transport: Mpi | None = None) -> None
         assert asked.in_place or src.tobytes() == inputs[ME].tobytes(), f"src was written: {asked}"
     assert plan.where() == "done", plan.where()
     plan.close()
+    transport.close()
 
 
 def subjects() -> Iterator[str]:
@@ -89,6 +91,16 @@ def every_schedule_agrees_with_lockstep_bit_for_bit() -> None:
             channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
             for in_place in case_of(name, RANKS).placements:
                 agrees_with_lockstep(operation(name, count, in_place=in_place, channels=channels, window=window))
+
+
+def every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent() -> None:
+    pairs = Layout(tuple(me // 2 for me in range(RANKS)))  # inside them they are taken, between them sent
+    for at, name in enumerate(subjects()):
+        case = case_of(name, RANKS)
+        for turn, in_place in enumerate(case.placements):
+            channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
+            asked = operation(name, 1000, in_place=in_place, channels=channels, window=window)
+            agrees_with_lockstep(replace(asked, layout=pairs) if (at + turn) % 3 == 0 else asked, Tiered)
 
 
 def every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too() -> None:
@@ -176,7 +188,8 @@ def a_copy_onto_its_own_source_is_staged() -> None:
             yield Step(Send((me + 1) % RANKS, me), Receive((me - 1) % RANKS, (me - 1) % RANKS))
             yield Step(Copy(everything, rotated))
 
-    agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50))
+    for way in (Mpi, Tiered):
+        agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50), way)
 
 
 def a_copy_reads_what_was_there_before_the_step() -> None:
@@ -186,8 +199,8 @@ def a_copy_reads_what_was_there_before_the_step() -> None:
         yield Step(Receive(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
         yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
 
-    if RANKS > 1:
-        agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50, channels=3, window=2))
+    for way in (Mpi, Tiered) if RANKS > 1 else ():
+        agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50, channels=3, window=2), way)
 
 
 # ---- checks: the plan -----------------------------------------------------------------------------------------------
@@ -221,6 +234,11 @@ def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
         asked = wrong if odd == ME else right
         with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
             Mpi(COMM).plan(asked, np.empty(0, asked.dtype), np.zeros(asked.count, asked.dtype))
+        transport = Tiered(COMM)
+        target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
+        with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
+            transport.plan(asked, nothing, target)
+        transport.close()
     agrees_with_lockstep(right)
 
 

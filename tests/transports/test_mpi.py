@@ -18,7 +18,7 @@ CONTRACT = Path(__file__).parent / "contract.py"
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_the_mpi_transports_keep_their_contract(mpiexec, ranks):
-    ran = mpiexec(ranks, CONTRACT)
+    ran = mpiexec(ranks, CONTRACT, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
 
@@ -64,7 +64,7 @@ def compiler(steps, channels=1):
 
     schedule = Schedule(Layout.of(4), 16, lambda _me: iter(steps()))
     asked = Case(all_reduce.promise(4), (schedule,)).operation(64, channels=channels, window=2)
-    return Compiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype))
+    return Compiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype), None)
 
 
 def test_the_slices_of_a_channel_are_in_flight_together_and_as_many_channels_as_the_window_says():

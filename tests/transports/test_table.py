@@ -13,7 +13,7 @@ import pytest
 
 from hpccoll.case import Case, Effort, Job
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import NATIVE, known_parameters, placements, unmet
+from hpccoll.measure.catalogue import NATIVE, TRANSPORTS, known_parameters, placements, transports, unmet
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.store import hdf5
@@ -57,6 +57,11 @@ class Launch:
         return self.workers + self.aggregators
 
     @property
+    def transports(self):
+        """The transports that there are on its layout."""
+        return [name for name, needs in TRANSPORTS.items() if all(need.met(self.layout, {}) for need in needs)]
+
+    @property
     def layout(self):
         node = tuple(me // 2 if self.paired else 0 for me in range(self.processes))
         return Layout(node, aggregators=self.aggregators)
@@ -68,7 +73,7 @@ LAUNCHES = (
     Launch(4, paired=True, varied=True),
     Launch(6, paired=True, whole=False),
     Launch(3, 1, whole=False),
-    Launch(4, 3, varied=True, only_aggregating=True),
+    Launch(4, 3, paired=True, varied=True, only_aggregating=True),
 )
 
 
@@ -103,11 +108,13 @@ def calls(family, algorithm, launch):
         for told in arguments(family, root, launch.workers):
             for in_place in placements(family.name, algorithm, (False, True)):
                 number = next(turn)
-                yield Case(
-                    collective=family.name, algorithm=algorithm, dtype=DTYPES[number % len(DTYPES)],
-                    op=ops[number // 2 % len(ops)], bytes=size, in_place=in_place, root=root,
-                    params={**(cut if in_channels else {}), **told},
-                )  # fmt: skip
+                moves = transports(family.name, algorithm, launch.transports)
+                for transport in moves if family.token else [moves[number // 2 % len(moves)]]:
+                    yield Case(
+                        collective=family.name, algorithm=algorithm, transport=transport,
+                        dtype=DTYPES[number % len(DTYPES)], op=ops[number // 2 % len(ops)], bytes=size,
+                        in_place=in_place, root=root, params={**(cut if in_channels else {}), **told},
+                    )  # fmt: skip
 
 
 def values(default):
@@ -156,7 +163,7 @@ def outcomes(mpiexec, tmp_path_factory):
     def outcomes(launch):
         here = tmp_path_factory.mktemp("table")
         job = Job(
-            name="table", ranks=launch.workers, nodes=launch.layout.nodes, aggregators=launch.aggregators,
+            name="table", ranks=launch.workers, nodes=len(set(launch.layout.node)), aggregators=launch.aggregators,
             effort=EFFORT, cases=cases(launch),
         )  # fmt: skip
         (here / "job.json").write_text(job.to_json())
@@ -189,3 +196,12 @@ def test_every_algorithm_of_the_catalogue_has_run(outcomes):
         for launch in LAUNCHES for outcome in outcomes(launch).values() if outcome.status == "ok"
     }  # fmt: skip
     assert ran == {(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)}
+
+
+def test_every_algorithm_has_run_over_every_transport_that_makes_a_difference(outcomes):
+    ran = {
+        (outcome.case.collective, outcome.case.algorithm, outcome.case.transport)
+        for launch in LAUNCHES for outcome in outcomes(launch).values() if outcome.status == "ok"
+    }  # fmt: skip
+    everything = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)]
+    assert ran == {(name, own, over) for name, own in everything for over in transports(name, own, tuple(TRANSPORTS))}

@@ -1,0 +1,67 @@
+"""Direct, with a root: it deals with every other rank by itself, all at once.
+
+At p = 4, scatter, which block a rank has:
+
+    rank         0       1       2       3
+    start        0123    .       .       .
+    step 1       0123    1       2       3         0 -> 1, 0 -> 2, 0 -> 3
+
+Gather is the same backwards. In a reduce every vector goes to the root, which folds them in the order of the ranks; in
+a broadcast its vector goes to all of them.
+
+Cost: of scatter and gather alpha + (p - 1)/p S beta; of reduce alpha + (p - 1) S (beta + gamma), of broadcast alpha +
+(p - 1) S beta: all of it at the root, into whose port the others send at once (incast).
+
+E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, and experience, CCPE
+19 (2007) 1749-1783.
+"""
+
+from collections.abc import Iterator
+
+from hpccoll.schedule import (
+    Cost,
+    Index,
+    Layout,
+    Receive,
+    Reduce,
+    Schedule,
+    Send,
+    Step,
+    broadcast,
+    dst,
+    gather,
+    only,
+    reduce,
+    reverse,
+    scatter,
+)
+
+
+def _rounds(p: int) -> int:
+    return int(p > 1)
+
+
+@scatter("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=(p - 1) / p, reduced=0))
+def direct_scatter(layout: Layout, me: Index) -> Iterator[Step]:
+    others = range(1, layout.workers)
+    yield Step(*(Send(only(me == 0, other), other) for other in others), Receive(only(me > 0, 0), me))
+
+
+@gather("direct", cost=direct_scatter.cost)
+def direct_gather(layout: Layout) -> Schedule:
+    return reverse(direct_scatter.schedule(layout))
+
+
+@broadcast("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=0))
+def direct_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
+    everything = dst[0 : layout.workers]
+    others = range(1, layout.workers)
+    yield Step(*(Send(only(me == 0, other), everything) for other in others), Receive(only(me > 0, 0), everything))
+
+
+@reduce("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=p - 1))
+def direct_reduce(layout: Layout, me: Index) -> Iterator[Step]:
+    p = layout.workers
+    everything = dst[0:p]
+    others = range(1, p)
+    yield Step(Send(only(me > 0, 0), everything), *(Reduce(only(me == 0, other), everything) for other in others))
