@@ -241,6 +241,26 @@ def tune(
         typer.echo("\n".join(write(make(results), out)))
 
 
+@app.command(epilog="Example: hpccoll model results/model")
+def model(
+    paths: PATHS, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in SI units.")] = False
+) -> None:
+    """Fit alpha, beta and gamma to a run, and confront what they predict with what it measured.
+
+    From its ping-pongs, for every algorithm that declares a cost; with the sizes from which one overtakes another.
+    """
+    import hpccoll.measure.catalogue  # noqa: F401  fills the registry
+    from hpccoll.model import tell
+
+    models = tell.modelled(paths)
+    if as_json:
+        typer.echo(json.dumps([tell.as_json(each) for each in models], indent=1))
+        return
+    for each in models:
+        for line in tell.lines(each):
+            typer.echo(line)
+
+
 @app.command(epilog="Example: hpccoll validate results/default")
 def validate(paths: PATHS) -> int:
     """See that raw files are whole, and say what they hold."""

@@ -10,7 +10,7 @@ from hpccoll.cli import app
 from hpccoll.schedule import COLLECTIVES
 
 COMMANDS = sorted((command.name or command.callback.__name__).rstrip("_") for command in app.registered_commands)
-CONTRACT = {"sweep", "plan", "run", "report", "export", "validate", "status", "list", "show", "doctor"}
+CONTRACT = {"sweep", "plan", "run", "report", "export", "validate", "status", "list", "show", "doctor", "model"}
 
 
 def test_the_commands_of_the_contract_are_there():

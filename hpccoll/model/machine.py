@@ -1,7 +1,7 @@
 """A machine as the model sees it: what a message and a folded byte cost, by how far the message goes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpccoll.schedule import Cost
 
@@ -17,13 +17,13 @@ class Link:
         alpha_s: seconds of a message.
         beta_s: seconds of a byte.
         sizes: how many sizes of messages this was fitted to; 0 where it is given.
-        bend: the size that is farthest off, and how many times as long as fitted it took.
+        outside: the sizes that are off the line and were left out, and how many times as long as it says they took.
     """
 
     alpha_s: float
     beta_s: float
     sizes: int = 0
-    bend: tuple[int, float] | None = None
+    outside: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,172 @@
+"""Tell: the model of each run, in words and as JSON."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from hpccoll.errors import BadInputError
+from hpccoll.model.confront import Confronted, Crossing, confront, crossings, curves
+from hpccoll.model.fit import LEAST_SIZES, fit
+from hpccoll.model.machine import PLACES, Link, Machine
+from hpccoll.model.observe import observations
+from hpccoll.store.raw import Raw
+from hpccoll.store.results import find, read_raw
+from hpccoll.units import format_seconds, format_size
+
+
+@dataclass(frozen=True)  # with no slots, so that what is derived is derived once
+class Modelled:
+    """A run, and what the model that is fitted to its ping-pongs says of it.
+
+    Args:
+        raws: what was measured, in one environment on one machine: the jobs of a sweep, or files beside each other.
+        machine: what was fitted to it.
+        confronted: what was measured and what the model says.
+    """
+
+    raws: Sequence[Raw]
+    machine: Machine
+    confronted: list[Confronted]
+
+    @classmethod
+    def of(cls, raws: Sequence[Raw]) -> "Modelled":
+        observed = [one for raw in raws for one in observations(raw)]
+        machine = fit(observed)
+        return cls(raws, machine, confront(observed, machine))
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """The kind of the measurement, and the machine."""
+        attempt = self.raws[0].attempts[0][0]
+        return attempt.kind, attempt.machine
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, int, int], list[Confronted]]:
+        """What was confronted, by collective, workers and nodes."""
+        found: dict[tuple[str, int, int], list[Confronted]] = defaultdict(list)
+        for one in self.confronted:
+            layout = one.observed.layout
+            found[one.observed.collective, layout.workers, layout.nodes].append(one)
+        return dict(sorted(found.items()))
+
+
+def modelled(paths: Sequence[Path]) -> list[Modelled]:
+    """Return the model of every run below ``paths``.
+
+    Raises:
+        BadInputError: for a path that is not there or cannot be read, or where no run has ping-pongs to fit to.
+    """
+    runs: dict[object, list[Raw]] = defaultdict(list)
+    for raw in map(read_raw, find(paths)):
+        if raw.attempts:
+            attempt = raw.attempts[0][0]
+            runs[raw.path.parent, attempt.kind, attempt.machine, raw.job.variant].append(raw)
+    made = [Modelled.of(raws) for raws in runs.values()]
+    found = [one for one in made if one.machine.links]
+    if not found:
+        told = f"a run that has send_recv of {LEAST_SIZES} sizes or more: see workflows/config/model.yaml"
+        raise BadInputError("path", ", ".join(map(str, paths)), told)
+    return found
+
+
+def lines(model: Modelled) -> Iterator[str]:
+    """Yield the model of one run in words."""
+    yield f"{', '.join(raw.path.name for raw in model.raws)}: {', '.join(model.where)}"
+    for tier, link in model.machine.links.items():
+        yield f"  {PLACES[tier]}: {_link(link)}"
+    folds = f"from {model.machine.folds} pairs of cases" if model.machine.folds else "taken as 0: nothing tells of it"
+    yield f"  a folded byte: gamma {model.machine.gamma_s * 1e9:.3g} ns, {folds}"
+    for (collective, workers, nodes), found in model.groups.items():
+        yield f"{collective} of {workers} ranks on {nodes} node{'s' * (nodes > 1)}, measured over modelled time"
+        yield from _table(found)
+        for crossing in crossings(found):
+            yield f"  {_crossing(crossing)}"
+        silent = {f"{one.observed.name}: {one.kind}" for one in found if one.seconds is None}
+        yield from (f"  not modelled: {each}" for each in sorted(silent))
+
+
+def _link(link: Link) -> str:
+    line = f"alpha {format_seconds(link.alpha_s)}, beta {link.beta_s * 1e9:.3g} ns a byte, from ping-pongs"
+    off = ", ".join(f"{format_size(nbytes)} {times:.2f}" for nbytes, times in link.outside.items())
+    return f"{line} of {link.sizes - len(link.outside)} sizes" + (f"; off that line, times as long: {off}" * bool(off))
+
+
+def _table(found: Sequence[Confronted]) -> Iterator[str]:
+    columns = curves(found)
+    names = {name: name + "*" * any(one.kind == "simulated" for one in columns[name].values()) for name in columns}
+    widths = {name: max(9, len(names[name]) + 2) for name in columns}
+    sizes = sorted({nbytes for curve in columns.values() for nbytes in curve})
+    if not columns:
+        return
+    yield f"  {'bytes':>10}" + "".join(f"{names[name]:>{widths[name]}}" for name in columns)
+    for nbytes in sizes:
+        cells = [f"{curve[nbytes].ratio:.2f}" if nbytes in curve else "" for curve in columns.values()]
+        yield f"  {nbytes:>10}" + "".join(f"{c:>{w}}" for c, w in zip(cells, widths.values(), strict=True))
+    middles = [median(one.ratio or 1.0 for one in curve.values()) for curve in columns.values()]
+    yield f"  {'median':>10}" + "".join(f"{m:>{w}.2f}" for m, w in zip(middles, widths.values(), strict=True))
+    if any(name != shown for name, shown in names.items()):
+        yield "  * simulated from its schedule"
+
+
+def _crossing(crossing: Crossing) -> str:
+    def said(sizes: tuple[float, ...]) -> str:
+        if not sizes:
+            return "nowhere in the range"
+        return f"from {_size(sizes[-1])}" + (f" (back and forth since {_size(sizes[0])})" * (len(sizes) > 1))
+
+    words = f"{crossing.overtaker} overtakes {crossing.overtaken}"
+    return f"{words}: modelled {said(crossing.modelled)}, measured {said(crossing.measured)}"
+
+
+def _size(nbytes: float) -> str:
+    """Return a size that was interpolated, of which no byte is exact."""
+    return f"{nbytes / 1024:.3g} KiB" if nbytes < 1000 << 10 else f"{nbytes / (1 << 20):.3g} MiB"
+
+
+def as_json(model: Modelled) -> dict[str, Any]:
+    """Return the model of one run in SI units; what is absent is null."""
+    machine = model.machine
+    measured, place = model.where
+    links = {
+        PLACES[tier]: {
+            "alpha_s": link.alpha_s,
+            "beta_s": link.beta_s,
+            "sizes": link.sizes,
+            "outside": [{"bytes": nbytes, "times": times} for nbytes, times in link.outside.items()],
+        }
+        for tier, link in machine.links.items()
+    }
+    return {
+        "files": [str(raw.path) for raw in model.raws],
+        "kind": "modelled",
+        "measured": measured,
+        "machine": place,
+        "links": links,
+        "gamma_s": machine.gamma_s if machine.folds else None,
+        "rows": [_row(one) for one in model.confronted],
+        "crossings": [
+            {
+                "collective": collective, "ranks": workers, "nodes": nodes,
+                "overtaker": each.overtaker, "overtaken": each.overtaken,
+                "modelled_bytes": each.modelled, "measured_bytes": each.measured,
+            }
+            for (collective, workers, nodes), found in model.groups.items()
+            for each in crossings(found)
+        ],
+    }  # fmt: skip
+
+
+def _row(one: Confronted) -> dict[str, Any]:
+    observed, cost = one.observed, one.observed.cost
+    return {
+        "collective": observed.collective, "algorithm": observed.name, "params": dict(observed.params),
+        "ranks": observed.layout.workers, "nodes": observed.layout.nodes, "bytes": observed.nbytes,
+        "measured_s": observed.seconds, "modelled_s": one.seconds,
+        "kind": one.kind if one.seconds is not None else None, "reason": one.kind if one.seconds is None else None,
+        "rounds": cost.rounds if cost else None, "sent": cost.sent if cost else None,
+        "reduced": cost.reduced if cost else None,
+    }  # fmt: skip

@@ -1,0 +1,60 @@
+"""``hpccoll model``: of a real run, in words and as JSON."""
+
+import json
+import re
+import shutil
+
+import pytest
+from commands import inside
+
+RUNS = {
+    "trips": ["-c", "send_recv", "-a", "ping_pong"],
+    "sums": ["-c", "all_reduce", "-a", "ring,recursive_doubling,double_binary_tree,native"],
+    "halves": ["-c", "reduce_scatter", "-a", "ring"],
+    "gathers": ["-c", "all_gather", "-a", "ring"],
+}
+
+
+@pytest.fixture(scope="module")
+def measured(mpiexec, tmp_path_factory):
+    """Four small files of two ranks in one directory, beside which nothing else is."""
+    directory = tmp_path_factory.mktemp("model")
+    for name, words in RUNS.items():
+        sizes = "-b", "64K", "-e", "1M", "-f", "4", "-n", "3", "-w", "1"
+        ran = mpiexec(2, "-m", "hpccoll", "run", *words, *sizes, "--out", directory / f"{name}.h5")
+        assert ran.returncode == 0, ran.stderr
+    return directory
+
+
+@pytest.mark.mpi
+def test_what_was_measured_stands_beside_what_the_model_says(measured):
+    said = inside("model", measured)
+    assert said.code == 0
+    assert re.search(r"inside a node: alpha \S+ \S+, beta \S+ ns a byte, from ping-pongs of \d sizes", said.out)
+    assert re.search(r"a folded byte: gamma \S+ ns, from \d pairs of cases", said.out)
+    table = said.out.partition("all_reduce of 2 ranks on 1 node,")[2].splitlines()[1:6]
+    assert set(table[0].split()) == {"bytes", "ring", "recursive_doubling", "double_binary_tree"}
+    assert [line.split()[0] for line in table[1:]] == ["65536", "262144", "1048576", "median"]
+    assert "not modelled: native: what the library does is not known" in said.out
+
+
+@pytest.mark.mpi
+def test_as_json_it_has_every_row_and_what_was_fitted(measured):
+    (run,) = json.loads(inside("model", measured, "--json").out)
+    assert sorted(run["files"]) == sorted(str(measured / f"{name}.h5") for name in RUNS)
+    link = run["links"]["inside a node"]
+    assert link["sizes"] == 3
+    rows = {(row["collective"], row["algorithm"], row["bytes"]): row for row in run["rows"]}
+    ring = rows["all_reduce", "ring", 1 << 20]
+    cost = ring["rounds"] * link["alpha_s"] + (1 << 20) * (
+        ring["sent"] * link["beta_s"] + ring["reduced"] * (run["gamma_s"] or 0)
+    )
+    assert (ring["kind"], ring["reason"]) == ("modelled", None)
+    assert ring["modelled_s"] == pytest.approx(cost)
+    assert rows["all_reduce", "native", 1 << 20]["modelled_s"] is None
+
+
+@pytest.mark.mpi
+def test_a_run_without_ping_pongs_cannot_be_fitted(measured, tmp_path):
+    shutil.copy(measured / "sums.h5", tmp_path)
+    assert inside("model", tmp_path).complains_of("path", "send_recv", "model.yaml")

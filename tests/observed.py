@@ -1,0 +1,29 @@
+"""Observations of a machine that takes exactly what it is said to take."""
+
+import hpccoll.algorithms  # noqa: F401  fills the table
+from hpccoll.model.machine import Link, Machine
+from hpccoll.model.observe import Observation
+from hpccoll.schedule import COLLECTIVES, Layout
+
+SIZES = tuple(1 << k for k in range(10, 23))
+APART = Layout.of(6, 1)
+MACHINE = Machine({"node": Link(1e-6, 1e-10), "rack": Link(5e-5, 8e-9)}, gamma_s=3e-10)
+
+
+def observation(collective, algorithm, nbytes, seconds, layout=APART, **params):
+    """An observation; the library's own algorithm is None."""
+    family = COLLECTIVES[collective]
+    arguments = {name: value for name, value in params.items() if name in family.arguments}
+    promise = family.promise(layout.workers, **arguments)
+    return Observation(promise, family.algorithms.get(algorithm), params, nbytes, seconds, layout)
+
+
+def observed(collective, algorithm, layout=APART, machine=MACHINE, sizes=SIZES, **params):
+    """What an algorithm takes by what it declares, at every size."""
+    blank = [observation(collective, algorithm, nbytes, 1.0, layout, **params) for nbytes in sizes]
+    return [
+        observation(
+            collective, algorithm, one.nbytes, machine.seconds(one.cost, one.nbytes, one.tier), layout, **params
+        )
+        for one in blank
+    ]
