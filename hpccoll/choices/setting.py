@@ -45,7 +45,7 @@ class Setting:
     def of(cls, case: Case, layout: Layout, variant: str | None = None) -> "Setting":
         """Return the setting of a case on the ranks as they were launched, in the environment ``variant``."""
         return cls(
-            **call(case.collective, case.op, case.dtype, case.root, case.params, layout.workers),
+            **call_of(case.collective, case.op, case.dtype, case.root, case.params, layout.workers),
             device=case.device, in_place=case.in_place, ranks=layout.workers, nodes=layout.nodes,
             ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=case.mapping or layout.mapping,
             aggregators=layout.aggregators, variant=variant,
@@ -57,6 +57,11 @@ class Setting:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "arguments": dict(self.arguments)}
+
+    @property
+    def call(self) -> tuple[object, ...]:
+        """What is asked for, wherever the ranks are."""
+        return self.collective, self.device, self.arithmetic, self.in_place, self.arguments
 
     @property
     def words(self) -> str:
@@ -72,7 +77,7 @@ class Setting:
         return ", ".join((f"{self.collective} {'in' if self.in_place else 'out of'} place", *more))
 
 
-def call(
+def call_of(
     name: str, op: str | None, dtype: str, root: int | None, params: Mapping[str, Parameter], p: int
 ) -> dict[str, Any]:
     """Return those fields of a ``Setting`` that say what a call is; which rank is the root of all is none of them."""

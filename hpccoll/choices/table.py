@@ -13,6 +13,7 @@ from typing import Any
 from hpccoll.case import Parameter
 from hpccoll.choices.setting import Setting
 from hpccoll.errors import BadInputError
+from hpccoll.schedule.promise import AUTO
 from hpccoll.units import format_size
 
 SCHEMA, VERSION = "hpccoll-tune", "1.0"
@@ -153,16 +154,15 @@ class TuneTable:
         """Return the choices of ``setting``; that of another layout is no substitute.
 
         Raises:
-            BadInputError: where the table has none, with what it has.
+            BadInputError: where the table has none, with what it has for the same call, or else at all.
         """
         for entry in self.entries:
             if entry.setting == setting:
                 return entry
         there = [entry.setting for entry in self.entries]
-        alike = [s.words for s in there if s.collective == setting.collective]
-        raise BadInputError(
-            "table", setting.words, f"it has {'; '.join(alike or [s.words for s in there]) or 'nothing'}"
-        )
+        same_collective = [s for s in there if s.collective == setting.collective]
+        alike = [s for s in there if s.call == setting.call] or same_collective or there
+        raise BadInputError(AUTO, setting.words, f"the table has {'; '.join(s.words for s in alike) or 'nothing'}")
 
 
 def load_table(path: Path, key: str) -> dict[str, Any]:

@@ -61,9 +61,9 @@ class Table:
         bandwidths = [
             f"{'-' if rate is None else format(rate / 1e9, '.3f'):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)
         ]
-        count = collective(r.collective).elements(r.requested_bytes, np.dtype(r.dtype).itemsize, r.ranks)
+        elements = collective(r.collective).elements(r.requested_bytes, np.dtype(r.dtype).itemsize, r.ranks)
         print(
-            f"{what} {count:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
+            f"{what} {elements:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
             f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
             f"{r.iterations:>5}"
             + (f" {_apart(r):>9}" if job.effort.rounds > 1 else "")

@@ -44,6 +44,8 @@ DEFINITIONS = {
     "1); random, each pair its own; or weights from a file, with the first digits of its digest.",
     "native": "The library's own collective at its default settings: the faster of its in-place and out-of-place call "
     "in the same run, and so of the same variant; it is compared with those whose ranks are numbered as its own.",
+    "auto": "What a table of hpccoll tune chose for the size, as executed says: one of the others, and so in no "
+    "comparison.",
     "sharp_emulated": "Software: ranks that play the switches of a reduction tree, one process each. It says what the "
     "algorithm does, and nothing of what a switch would take.",
     "aggregators": "Ranks beside the workers that only aggregate; algorithms without a use for them leave them idle. "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.choices.setting import Setting, call
+from hpccoll.choices.setting import Setting, call_of
 from hpccoll.choices.table import Choice
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import collective
@@ -70,7 +70,7 @@ def measured(results: Results) -> dict[Setting, Measured]:
 
 def _setting(row: Row) -> Setting:
     return Setting(
-        **call(row.collective, row.op, row.dtype, row.root, row.params, row.ranks),
+        **call_of(row.collective, row.op, row.dtype, row.root, row.params, row.ranks),
         device=row.device, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
         ranks_per_node=row.ranks_per_node, racks=row.racks, mapping=row.mapping, aggregators=row.aggregators,
         variant=row.variant,

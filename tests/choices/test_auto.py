@@ -1,10 +1,11 @@
 """From an auto case to a concrete one, by a table."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from cases import case
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tuned import KIB, MIB, lines, table
 
@@ -31,6 +32,8 @@ def test_what_is_not_auto_is_what_it_was():
 
 
 @given(st.integers(4, 64 * MIB))
+@example(CUT - 1)
+@example(CUT)
 def test_the_size_decides_and_all_else_of_the_case_stays(nbytes):
     made, _ = concrete(auto(nbytes), TWO_NODES, MADE)
     ours = {} if nbytes < CUT else {"channels": 4}
@@ -61,9 +64,17 @@ def test_the_words_name_the_table_the_range_and_whether_it_was_measured_there():
     ],
 )
 def test_a_setting_that_the_table_lacks_is_refused_with_those_that_it_has(asked, layout, variant, words):
-    with pytest.raises(BadInputError, match=r"it has all_reduce out of place, 2 ranks on 2 nodes$") as refused:
+    with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$") as refused:
         concrete(asked, layout, MADE, variant)
     assert words in refused.value.value
+
+
+def test_of_a_table_that_has_the_call_elsewhere_only_that_is_named():
+    both = replace(MADE, entries=(*MADE.entries, *table({"ring": {8: 1.0}}, in_place=True).entries))
+    with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$"):
+        concrete(auto(), Layout.of(4, 1), both)
+    with pytest.raises(BadInputError, match=r"2 ranks on 2 nodes; all_reduce in place, 2 ranks on 2 nodes$"):
+        concrete(case("broadcast", "auto"), TWO_NODES, both)
 
 
 def test_elements_that_are_folded_alike_share_a_choice_and_bytes_that_are_only_moved_do():

@@ -25,7 +25,10 @@ def table(tmp_path_factory):
     made = load_table(place / "t.json", "table")
     (entry,) = made["entries"]
     native, ring = ({**entry["ranges"][0], "algorithm": name, "params": {}} for name in ("native", "ring"))
-    entry["ranges"] = [{**native, "below": 1024}, {**ring, "from": 1024, "below": None, "params": {"channels": 2}}]
+    entry["ranges"] = [
+        {**native, "from": 0, "below": 1024, "sizes": [64, 512]},
+        {**ring, "from": 1024, "below": None, "params": {"channels": 2}, "sizes": [4096]},
+    ]
     (place / "t.json").write_text(json.dumps(made))
     return place / "t.json"
 
@@ -62,13 +65,15 @@ def test_what_the_table_lacks_is_skipped_with_what_it_has(table, tmp_path):
     found = read_results([out])
     (skip,) = found.skipped
     assert skip.case == "all_reduce.auto.mpi.cpu.float32.sum.64B.out"
-    assert skip.reason.endswith("it has all_reduce in place, 2 ranks on 1 node")
+    assert skip.reason.endswith("the table has all_reduce in place, 2 ranks on 1 node")
     assert [row.executed for row in found.rows if row.status == "ok"] == ["native"]
 
 
 def test_where_nothing_of_auto_can_run_it_takes_one_line(table):
     asked = ["run", *SHORT, "-a", "auto", "-e", "64"]
-    assert outside(*asked, "--table", table).complains_of("something that can run here", "1 rank on 1 node", "it has")
+    assert outside(*asked, "--table", table).complains_of(
+        "something that can run here", "1 rank on 1 node", "the table has"
+    )
     assert outside(*asked).complains_of("--table", "hpccoll tune")
 
 
