@@ -35,9 +35,7 @@ def test_an_algorithm_that_none_has_is_refused_with_those_that_there_are():
 
 
 def test_a_collective_that_has_none_of_the_algorithms_is_refused_with_those_that_it_has():
-    with pytest.raises(
-        BadInputError, match="one of broadcast: auto, binomial, chain, direct, native, scatt"
-    ):
+    with pytest.raises(BadInputError, match="one of broadcast: auto, binomial, chain, direct, native, scatt"):
         swept(collectives=["all_gather", "broadcast"], algorithms=["ring"])
 
 
