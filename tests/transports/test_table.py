@@ -163,7 +163,7 @@ def outcomes(mpiexec, tmp_path_factory):
     def outcomes(launch):
         here = tmp_path_factory.mktemp("table")
         job = Job(
-            name="table", ranks=launch.workers, nodes=len(set(launch.layout.node)), aggregators=launch.aggregators,
+            name="table", ranks=launch.workers, nodes=launch.layout.nodes, aggregators=launch.aggregators,
             effort=EFFORT, cases=cases(launch),
         )  # fmt: skip
         (here / "job.json").write_text(job.to_json())
