@@ -24,7 +24,7 @@ def attempt(number=1, ranks=2, **more):
     about = {
         "run_id": f"run-{number}", "number": number, "kind": "measured", "machine": "2 nodes", "ranks": ranks,
         "nodes": 2, "ranks_per_node": 1, "mapping": "block", "aggregators": 0, "oversubscribed": False,
-        "places": places,
+        "places": places, "ports": ("eth0", "rail2"),
         "provenance": {"mpi": {"version": "MPICH 5"}, "hosts": ["n0", "n1"]}, "created": "2026-01-05T10:00:00+00:00",
     }  # fmt: skip
     return Attempt(**{**about, **more})
@@ -40,6 +40,8 @@ def outcome(of=None, **more):
     about = {
         "case": of or case(), "status": "ok", "bytes": 1024, "params": {"channels": 1}, "wrong": 0, "converged": True,
         "wire_bytes_predicted": 2048, "wire_bytes_measured": 2300, "wire_sent": (1200.0, 1100.0),
+        "workers_sent_predicted": 2048, "workers_received_predicted": 2048,
+        "port_sent": ((800.0, 400.0), (1100.0, 0.0)), "port_received": ((1000.0, 100.0), (1200.0, 0.0)),
         "wire_received": (1100.0, 1200.0), "counters": {"operations": 9, "tx_dropped": 0}, "executed": "ring",
         "evidence": "its schedule", "times": times(), "cpu_s": np.array([1e-6, 2e-6]),
     }  # fmt: skip
@@ -95,12 +97,15 @@ def outcomes(draw, of, ranks):
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
     known = st.none() | st.floats(0, 1e15)
     wire = draw(st.just([()]) | st.lists(st.tuples(*[known] * ranks).filter(any), min_size=1, max_size=2))
+    several = st.lists(st.tuples(known, known), min_size=ranks, max_size=ranks)
+    ports = draw(st.just([]) | several.filter(lambda nodes: any(value is not None for node in nodes for value in node)))
     counters = st.dictionaries(st.sampled_from(["operations", "tx_dropped"]), st.none() | st.integers(0, 2**63))
     return Outcome(
         case=of, status=draw(st.sampled_from(["ok", "wrong"])), reason=draw(some_words),
         bytes=draw(st.integers(0, 2**40)), params=draw(params), wrong=draw(st.integers(0, 2**40)),
         converged=draw(st.booleans()), wire_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
         wire_bytes_measured=draw(st.none() | st.integers(0, 2**50)), wire_sent=wire[0], wire_received=wire[-1],
+        workers_sent_predicted=draw(st.none() | st.integers(0, 2**50)), port_sent=tuple(ports), port_received=(),
         rack_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
         counters=draw(st.none() | counters), executed=draw(words.filter(bool)), evidence=draw(some_words),
         floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s),

@@ -231,6 +231,7 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
         aggregators=layout.aggregators,
         oversubscribed=any(map(oversubscribed, masks.values())),
         places=places,
+        ports=tuple(sorted({str(port["name"]) for home in homes for port in home.ports})),
         provenance={
             "hpccoll": __version__,
             "git_commit": git_commit(),

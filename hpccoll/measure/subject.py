@@ -48,10 +48,15 @@ NAMED = 3
 
 @lru_cache
 def _crossings(
-    promise: Promise, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...], tier: str
+    promise: Promise,
+    algorithm: Algorithm,
+    layout: Layout,
+    parameters: tuple[tuple[str, Parameter], ...],
+    tier: str,
+    end: str | None = None,
 ) -> tuple[NDArray[np.int64], ...]:
     """Return the crossings of each slice, found once for all sizes of a job: 4096 ranks take seconds."""
-    return tuple(crossings(schedule, tier) for schedule in promise.slices(algorithm, layout, **dict(parameters)))
+    return tuple(crossings(schedule, tier, end) for schedule in promise.slices(algorithm, layout, **dict(parameters)))
 
 
 class CaseSubject:
@@ -132,7 +137,13 @@ class CaseSubject:
         """Return the bytes between nodes per operation by count; None for a library's own algorithm."""
         if self.algorithm is None:
             return None
-        return 0 if self.layout.nodes == 1 else self._crossing(self.algorithm, "node")
+        return 0 if len(set(self.layout.node)) == 1 else self._crossing(self.algorithm, "node")
+
+    def worker_bytes(self, end: str) -> int | None:
+        """Return what of these has its ``end``, source or target, on a node of workers: all, without aggregators."""
+        if self.algorithm is None or not self.layout.aggregators:
+            return self.wire_bytes
+        return self._crossing(self.algorithm, "node", end)
 
     @cached_property
     def rack_bytes(self) -> int | None:
@@ -141,11 +152,11 @@ class CaseSubject:
             return None
         return self._crossing(self.algorithm, "rack")
 
-    def _crossing(self, algorithm: Algorithm, tier: str) -> int:
+    def _crossing(self, algorithm: Algorithm, tier: str, end: str | None = None) -> int:
         of = self.operation
         if of.promise.traffic:
             return unequal_wire_bytes(of.schedules, of.cut, tier)
-        return wire_bytes(_crossings(of.promise, algorithm, self.layout, tuple(self.own.items()), tier), of.cut)
+        return wire_bytes(_crossings(of.promise, algorithm, self.layout, tuple(self.own.items()), tier, end), of.cut)
 
     def where(self) -> str:
         """Return how far a run has come, and the number of this rank in it where a mapping gave it another."""

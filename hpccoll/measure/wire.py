@@ -19,7 +19,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -174,15 +174,25 @@ def _values(port: Port) -> Iterator[tuple[str, int]]:
         yield from pause_frames(statistics(port.name)).items()
 
 
-def difference(before: Counters, after: Counters) -> dict[str, int | None]:
-    """Return how far each counter has come, over all ports; None where one went back, stopped or disappeared."""
-    moved: dict[str, int | None] = {}
-    for (port, name), first in before.items():
-        last = after.get((port, name))
-        so_far = moved.get(name, 0)
+Moved = Mapping[tuple[str, str], int | None]
+"""How far the counters of a host have come, by port and name; None where that is not known."""
+
+
+def difference(before: Counters, after: Counters) -> dict[tuple[str, str], int | None]:
+    """Return how far each counter has come; None where one went back, stopped or disappeared."""
+    moved: dict[tuple[str, str], int | None] = {}
+    for counter, first in before.items():
+        last = after.get(counter)
         strange = last is None or last < first or last in (SATURATED, SATURATED * WORD)
-        moved[name] = None if so_far is None or last is None or strange else so_far + last - first
+        moved[counter] = None if last is None or strange else last - first
     return moved
+
+
+def over_ports(moved: Moved, name: str) -> int | None:
+    """Return how far a counter has come on all ports that have it; None where one does not know, or none has it."""
+    values = [value for (_, counter), value in moved.items() if counter == name]
+    known = [value for value in values if value is not None]
+    return sum(known) if values and len(known) == len(values) else None
 
 
 # linux/ethtool.h and linux/sockios.h
@@ -252,9 +262,7 @@ def operations(samples: Samples) -> int:
     return int(np.clip(PASS_S / max(median_s, 1e-9), 1, MOST))
 
 
-def watch(
-    subject: Subject, together: Together, operations: int, progress: Progress, ports: tuple[Port, ...]
-) -> dict[str, int | None]:
+def watch(subject: Subject, together: Together, operations: int, progress: Progress, ports: tuple[Port, ...]) -> Moved:
     """Do ``operations`` operations on all ranks together, and return how far the counters of ``ports`` have come.
 
     Nothing is timed, so that no barrier has to stand between the operations.
@@ -270,8 +278,8 @@ def watch(
     together.barrier()
     # All ranks, so that none goes on and sends. Acknowledgements of TCP that are under way longer are a few frames.
     time.sleep(SETTLE_S)
-    moved = difference(before, read(ports))
-    return {**moved, SENT: None, RECEIVED: None} if any(port.blind for port in ports) else moved
+    unseen = dict.fromkeys((port.name, name) for port in ports if port.blind for name in (SENT, RECEIVED))
+    return {**difference(before, read(ports)), **unseen}
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,12 +292,18 @@ class Traffic:
     """
 
     operations: int
-    moved: tuple[Mapping[str, int | None], ...]
+    moved: tuple[Moved, ...]
 
     def each(self, name: str) -> tuple[float | None, ...]:
         """Return a counter of each node, per operation."""
-        values = (node.get(name) for node in self.moved)
-        return tuple(None if value is None else value / self.operations for value in values)
+        return tuple(self._per_operation(over_ports(node, name)) for node in self.moved)
+
+    def by_port(self, name: str, ports: Sequence[str]) -> tuple[tuple[float | None, ...], ...]:
+        """Return a counter of each of ``ports`` of each node, per operation, [node][port]."""
+        return tuple(tuple(self._per_operation(node.get((port, name))) for port in ports) for node in self.moved)
+
+    def _per_operation(self, value: int | None) -> float | None:
+        return None if value is None else value / self.operations
 
     @property
     def sent(self) -> int | None:
@@ -300,10 +314,10 @@ class Traffic:
     @property
     def counters(self) -> dict[str, int | None]:
         """Every other counter that a host has, over all hosts and the whole pass, with the operations of the pass."""
-        names = dict.fromkeys(name for node in self.moved for name in node if name not in (SENT, RECEIVED))
+        names = dict.fromkeys(name for node in self.moved for _, name in node if name not in (SENT, RECEIVED))
         return {"operations": self.operations, **{name: self._total(name) for name in names}}
 
     def _total(self, name: str) -> int | None:
-        values = [node[name] for node in self.moved if name in node]
+        values = [over_ports(node, name) for node in self.moved if any(name == counter for _, counter in node)]
         known = [value for value in values if value is not None]
         return sum(known) if len(known) == len(values) else None

@@ -56,11 +56,14 @@ DEFINITIONS = {
     "variant": "An environment that the sweep file names. Each is a job of its own, and compared within itself.",
     "of the wire": "busbw over what a wire between two nodes was calibrated to carry: on a testbed whose wires were "
     "calibrated within 2 % of what TCP carries of their rate, and no rack shares a wire, with one rank on each node, "
-    "from the size on from which the calibration comes to it; less may pass faster, as a burst. Of nothing else is "
-    "there a per cent.",
+    "from the size on from which the calibration comes to it; less may pass faster, as a burst. On several rails it is "
+    "over what those that were used carry together. Of nothing else is there a per cent, nor of aggregation, which "
+    "spares workers some bytes.",
     "counted, sent": "Bytes of one operation that all nodes send to each other: counted from the schedule that we ran; "
     "sent, as the counters of their ports saw it, with headers. Between racks: those of the counted that leave a rack. "
-    + HEADER_MODEL,
+    "What a node sends is the mean over the nodes of workers; hosts of aggregators are told apart. " + HEADER_MODEL,
+    "rails": "Ports of a node, each to a network of its own. A port is used where it carries more than 2 % of what the "
+    "node sends.",
     "floor": "An empty schedule: what the harness itself costs. It is in no map, efficiency or ratio.",
     "oversubscribed": "More ranks than cores: the ranks wait for each other's time slices.",
     "status": "Only ok rows are drawn or compared. wrong: the buffer that was timed held wrong elements; failed, "

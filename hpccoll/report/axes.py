@@ -81,7 +81,7 @@ def rate_axis(values: Iterable[float]) -> alt.Y:
 
 def sent_axis(values: Iterable[float]) -> alt.Y:
     """The vertical axis of bytes that a node sends, in units of S."""
-    return _value_axis(SENT, "format(datum.value, '.3~r')", values)
+    return _value_axis(SENT, "format(datum.value, '.4~r')", values)
 
 
 def percent_axis(_values: Iterable[float]) -> alt.Y:

@@ -25,7 +25,8 @@ from hpccoll.report.panels import (
     tooltip,
     wire_rule,
 )
-from hpccoll.report.wires import HEADER_MODEL, per_node, share
+from hpccoll.report.rails import bytes_of_ports
+from hpccoll.report.wires import HEADER_MODEL, in_sizes, limit, wire_words
 from hpccoll.units import format_seconds
 
 
@@ -94,7 +95,7 @@ def busbw_against_size(group: Group) -> Chart | None:
     # A rate is bytes over time: the slow end of the interval is the low end of the bandwidth.
     data = [
         datum(group, p, busbw, *(busbw * seconds(p) / t for t in reversed(ends)))
-        | {"wire": p.wire.carried if share(p.row, p.wire) else None}
+        | {"wire": limit(p.row, p.wire), "wires": wire_words(p.row, p.wire).removeprefix("the ")}
         | _range(ends)
         for p, ends in lines(group)
         if not p.row.floor and (busbw := p.row.busbw_Bps)
@@ -108,9 +109,9 @@ def sent_against_size(group: Group) -> Chart | None:
         return None
     # The placement of buffers does not change what is sent.
     data = [
-        datum(group, p, sent) | {"counted": per_node(p.row, p.row.wire_bytes_predicted), "place": ""}
+        datum(group, p, sent) | {"counted": in_sizes(p.row, p.row.worker_sent_predicted), "place": ""}
         for p in best_placements(group.points)
-        if (sent := per_node(p.row, p.row.wire_bytes_measured))
+        if (sent := in_sizes(p.row, p.row.worker_sent_measured))
     ]
     return by_ranks(group, data, axes.sent_axis, counted_lines)
 
@@ -222,6 +223,13 @@ FIGURES = (
         "What the ports of a node sent for one operation, in units of S; dashed: what we count for the schedule, "
         f"without headers. {HEADER_MODEL}",
         sent_against_size,
+    ),
+    Figure(
+        "rails",
+        "bytes of each port at the largest size",
+        "What a node sent for one operation, in units of S, by the port that it left through, the mean over the nodes "
+        "of workers. A library that uses several rails spreads the bytes over them.",
+        bytes_of_ports,
     ),
 )
 """Every chart of the report, in its order."""

@@ -21,7 +21,9 @@ from hpccoll.report.hosts import host_words
 from hpccoll.report.mappings import mapping_findings
 from hpccoll.report.naming import counted
 from hpccoll.report.pairs import pair_findings, pair_words
-from hpccoll.report.wires import format_rate, measured_to_counted, per_node, share
+from hpccoll.report.rails import rail_findings
+from hpccoll.report.wires import beside_workers, format_rate, in_sizes, limit, measured_to_counted, share, wire_words
+from hpccoll.store.rows import Row
 from hpccoll.units import format_size
 
 
@@ -36,7 +38,8 @@ def findings(group: Group) -> list[Finding]:
     """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about."""
     found = [] if group.many_pairs else contests(group.points)
     more = (Finding(*said) for said in (*mapping_findings(group), *pair_findings(group)))
-    return [*_fastest(group, found), *more, *_highest(group), *_shares(group), *_between(group), *_cautions(group)]
+    wire = (*_shares(group), *(Finding(*said) for said in rail_findings(group)))
+    return [*_fastest(group, found), *more, *_highest(group), *wire, *_between(group), *_cautions(group)]
 
 
 def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
@@ -52,26 +55,40 @@ def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
 def wire_table(group: Group) -> tuple[list[str], list[list[str]]]:
     """Return header and body of a table: what was sent at the largest size, beside what we count for the schedule."""
     compared = () if group.many_pairs else best_placements(group.points)
-    points = [p for p in compared if per_node(p.row, p.row.wire_bytes_measured) is not None]
+    points = [p for p in compared if in_sizes(p.row, p.row.worker_sent_measured) is not None]
     largest: dict[tuple[str, int], Point] = {}
     for point in sorted(points, key=lambda p: (list(group.colours).index(p.series), p.row.ranks, p.row.bytes)):
         largest[point.series, point.row.ranks] = point
-    head = ["sent by a node", "on", "size", "counted", "measured", "measured / counted with headers"]
-    return head, [_sent(group, point) for point in largest.values()]
+    beside = any(point.row.aggregators for point in largest.values())
+    head = ["sent by a node", "on", "size", "counted", "measured"]
+    head += ["received, counted", "measured", "sent by aggregators, counted", "measured"] if beside else []
+    body = [_sent(group, point, beside=beside) for point in largest.values()]
+    return [*head, "all measured / counted with headers" if beside else "measured / counted with headers"], body
 
 
-def _sent(group: Group, point: Point) -> list[str]:
+def _sent(group: Group, point: Point, *, beside: bool) -> list[str]:
+    """Return the cells of a series; ``beside`` workers, what these receive and aggregators send are its own."""
     row = point.row
-    by_count, by_ports = per_node(row, row.wire_bytes_predicted), per_node(row, row.wire_bytes_measured)
+    counted, measured = row.worker_sent_predicted, row.worker_sent_measured
+    told = [measured]
+    if beside:
+        told += [row.worker_received_predicted, row.worker_received_measured]
+        told += [beside_workers(row, row.wire_bytes_predicted, counted)]
+        told += [beside_workers(row, row.wire_bytes_measured, measured)]
     ratio = measured_to_counted(row, point.wire)
     return [
         point.series,
         group.place(row),
         format_size(row.requested_bytes),
-        "its schedule is not known" if by_count is None else f"{by_count:.3f} S",
-        f"{by_ports:.3f} S",
+        _in_sizes(row, counted) or "its schedule is not known",
+        *(_in_sizes(row, nbytes) for nbytes in told),
         "" if ratio is None else f"{ratio:.3f}",
     ]
+
+
+def _in_sizes(row: Row, nbytes: float | None) -> str:
+    value = in_sizes(row, nbytes)
+    return "" if value is None else f"{value:.3f} S"
 
 
 def _range(group: Group, pairs: Sequence[tuple[int, float]]) -> str:
@@ -130,7 +147,7 @@ def _highest(group: Group) -> Iterator[Finding]:
     if points:
         best = max(points, key=lambda point: point.row.busbw_Bps or 0.0)
         busbw = format_rate(best.row.busbw_Bps or 0.0)
-        wire = best.wire.carried
+        wire = limit(best.row, best.wire) or best.wire.carried
         burst = f": a burst, above the calibrated wire ({format_rate(wire)})" if wire and _above(best, wire) else ""
         yield Finding("Highest busbw", f"{busbw} by {best.series} with {_where(group, best)}{burst}.")
 
@@ -146,19 +163,19 @@ def _where(group: Group, point: Point) -> str:
 
 
 def _shares(group: Group) -> Iterator[Finding]:
-    """Say how much of the wire the best reaches at the largest size, on every number of nodes, or why that is unknown.
+    """Say how much of the wires in use the best reaches at the largest size, on every number of nodes; or why not.
 
     A wire that misses its rate was calibrated on a busy machine: a per cent of that would flatter.
     """
-    best: dict[tuple[str, int], tuple[int, float, Point]] = {}
+    best: dict[tuple[str, int, float], tuple[int, float, Point]] = {}
     for point in best_placements(group.points):
         if reached := share(point.row, point.wire):
-            key = point.machine, point.row.ranks
+            key = point.machine, point.row.ranks, limit(point.row, point.wire) or 0.0
             entry = (point.row.requested_bytes, reached, point)
             best[key] = max(best.get(key, entry), entry, key=lambda entry: entry[:2])
     clauses = [
-        f"{point.series} reaches {100 * reached:.0f} % of the calibrated wire at {format_size(nbytes)} on "
-        f"{group.place(point.row)}"
+        f"{point.series} reaches {100 * reached:.0f} % of {wire_words(point.row, point.wire)} at "
+        f"{format_size(nbytes)} on {group.place(point.row)}"
         for _, (nbytes, reached, point) in sorted(best.items(), key=lambda item: item[0])
     ]
     if clauses:

@@ -111,11 +111,11 @@ def _curves(group: Group, data: Sequence[Datum], y: ValueAxis, panels: Panels, e
 def wire_rule(base: alt.Chart) -> list[alt.Chart]:
     """A rule at what the wire was calibrated to carry, from the size on from which it holds."""
     held = base.transform_filter("isValid(datum.wire)").encode(
-        y="max(wire):Q", detail="machine:N", opacity=alt.value(1), color=alt.value(axes.MUTED)
+        y="max(wire):Q", detail=["machine:N", "wires:N"], opacity=alt.value(1), color=alt.value(axes.MUTED)
     )
     rule = held.mark_rule(strokeDash=[5, 3]).encode(x="min(bytes):Q", x2=alt.value("width"))
     words = held.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11)
-    return [rule, words.encode(x=alt.value("width"), text=alt.value("calibrated wire"))]
+    return [rule, words.encode(x=alt.value("width"), text="wires:N")]
 
 
 def counted_lines(base: alt.Chart) -> list[alt.Chart]:

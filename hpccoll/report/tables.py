@@ -10,7 +10,7 @@ from hpccoll.report.calls import sized, traffic
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.naming import counted
 from hpccoll.report.pairs import pair_words
-from hpccoll.report.wires import measured_to_counted, per_node, rate_unit, share
+from hpccoll.report.wires import in_sizes, measured_to_counted, ports_used, rate_unit, share
 from hpccoll.store.rows import Missing, Run
 from hpccoll.store.scheduler import WORDS, Scheduled
 from hpccoll.units import format_size
@@ -59,6 +59,17 @@ def _sent(field: str) -> Callable[[Point], float | None]:
         return value if point.row.nodes > 1 else None
 
     return sent
+
+
+def _sizes(head: str, field: str) -> Column:
+    """A column of bytes of a node, in units of S."""
+    return _number(head, lambda p: in_sizes(p.row, getattr(p.row, field)), lambda value: f"{value:.3f}")
+
+
+def _ports(point: Point) -> str:
+    """Return what part of the bytes each port carried, where there are several."""
+    row = point.row
+    return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items()) if len(row.port_sent) > 1 else ""
 
 
 def _plain(head: str, field: str, *, always: bool = False) -> Column:
@@ -120,9 +131,9 @@ def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
         _number("counted (B)", _sent("wire_bytes_predicted"), lambda value: f"{value:.0f}"),
         _number("between racks (B)", _sent("rack_bytes_predicted"), lambda value: f"{value:.0f}"),
         _number("sent (B)", _sent("wire_bytes_measured"), lambda value: f"{value:.0f}"),
-        _number(
-            "sent by a node (S)", lambda p: per_node(p.row, p.row.wire_bytes_measured), lambda value: f"{value:.3f}"
-        ),
+        _sizes("sent by a node (S)", "worker_sent_measured"),
+        _sizes("received by a node (S)", "worker_received_measured"),
+        Column("by port", _ports),
         _number(
             "sent / counted with headers", lambda p: measured_to_counted(p.row, p.wire), lambda value: f"{value:.3f}"
         ),

@@ -23,6 +23,7 @@ class Wire:
         words: their rate where they are a testbed's, empty on real machines.
         mtu: the same on every port, None where it is not, or where a port is not Ethernet's.
         carried: bytes per second of one of them, None unless it is calibrated and keeps what its rate promises.
+        rails: wires of each node.
         least: bytes from which on the calibration gives ``carried``; less may pass as a burst.
         kept: the part of what TCP carries of its rate that it was seen to carry, where that is not nearly all.
     """
@@ -30,6 +31,7 @@ class Wire:
     words: str = ""
     mtu: int | None = None
     carried: float | None = None
+    rails: int = 1
     least: int = 0
     kept: float | None = None
 
@@ -45,13 +47,12 @@ class Wire:
         if uplink := bed.get("uplink_bps"):
             # What leaves a rack shares one wire: that of a node says little.
             return cls(f"{words}, {format_bits(uplink)} from each rack", mtu)
-        # What several rails carry together is not calibrated.
-        if not rate or not seen or bed.get("rails", 1) > 1:
+        if not rate or not seen:
             return cls(words, mtu)
         if abs((kept := seen / promised(rate, mtu)) - 1) > TOLERANCE:
             return cls(words, mtu, kept=kept)
         least = _least(bed["calibration"], seen)
-        return cls(words, mtu) if least is None else cls(words, mtu, seen, least)
+        return cls(words, mtu) if least is None else cls(words, mtu, seen, bed.get("rails", 1), least)
 
 
 def promised(rate_bps: float, mtu: int) -> float:
@@ -76,16 +77,48 @@ def _mtu(hosts: Iterable[Mapping[str, Any]]) -> int | None:
     return mtus.pop() if len(mtus) == 1 else None
 
 
-def share(row: Row, wire: Wire) -> float | None:
-    """Return busbw over what a wire carries, None where that says nothing.
+UNUSED = 0.02
+"""The part of a node's bytes up to which a port is not in use: what the MPI library has to say there."""
 
-    With one rank on each node, busbw is at most what a wire carries; ranks that share a node's wire may exceed it.
+
+def ports_used(row: Row) -> dict[str, float]:
+    """Return the ports that carried what a node sent, each with its part of the bytes, the largest first."""
+    total = sum(row.port_sent.values())
+    parts = {port: sent / total for port, sent in row.port_sent.items() if sent > UNUSED * total}
+    return dict(sorted(parts.items(), key=lambda item: (-round(item[1], 2), item[0])))
+
+
+def limit(row: Row, wire: Wire) -> float | None:
+    """Return the bytes per second of the calibrated wires that ``row`` used together, None where busbw may pass it.
+
+    The rails of a testbed are alike, and one of them is calibrated. With one rank on each node, busbw is at most what
+    its wires carry; ranks that share them may exceed that, and so does aggregation, which sends a vector once.
     """
-    if wire.carried is None or not row.busbw_Bps or row.nodes < 2 or row.ranks != row.nodes or row.bytes < wire.least:
+    rails = 1 if wire.rails == 1 else len(ports_used(row))
+    if wire.carried is None or not rails or row.nodes < 2 or row.ranks != row.nodes or row.bytes < wire.least * rails:
         return None
     if row.collective == "all_to_all_v":  # its busbw is of the mean, and the busiest of unequal ranks sets the time
         return None
-    return row.busbw_Bps / wire.carried
+    return None if _aggregated(row) else wire.carried * rails
+
+
+def _aggregated(row: Row) -> bool:
+    """Return whether aggregators spare a worker a part of the bytes that busbw supposes it to send."""
+    if not row.aggregators or row.worker_sent_predicted is None or not row.algbw_Bps or not row.busbw_Bps:
+        return False
+    return row.worker_sent_predicted / row.bytes < 0.999 * row.busbw_Bps / row.algbw_Bps
+
+
+def wire_words(row: Row, wire: Wire) -> str:
+    """Return the calibrated wires that ``row`` used, in words."""
+    rails = len(ports_used(row)) if wire.rails > 1 else 1
+    return "the calibrated wire" if rails == 1 else f"{rails} calibrated wires"
+
+
+def share(row: Row, wire: Wire) -> float | None:
+    """Return busbw over what the wires in use carry, None where that says nothing."""
+    carried = limit(row, wire)
+    return row.busbw_Bps / carried if row.busbw_Bps and carried else None
 
 
 def counted_with_headers(row: Row, wire: Wire) -> float | None:
@@ -101,11 +134,14 @@ def measured_to_counted(row: Row, wire: Wire) -> float | None:
     return row.wire_bytes_measured / expected if expected and row.wire_bytes_measured is not None else None
 
 
-def per_node(row: Row, sent: int | None) -> float | None:
-    """Return bytes ``sent`` by all nodes as those of one node, in units of S; None where some only aggregate."""
-    if sent is None or row.nodes < 2 or not row.bytes or row.aggregators:
-        return None
-    return sent / row.nodes / row.bytes
+def in_sizes(row: Row, nbytes: float | None) -> float | None:
+    """Return bytes that cross the wire in units of S; None where nothing crosses one."""
+    return None if nbytes is None or row.nodes < 2 or not row.bytes else nbytes / row.bytes
+
+
+def beside_workers(row: Row, everyone: float | None, worker: float | None) -> float | None:
+    """Return what of the bytes of ``everyone`` is not of the nodes of workers, ``worker`` each: the aggregators'."""
+    return None if everyone is None or worker is None or not row.aggregators else everyone - row.nodes * worker
 
 
 HEADER_MODEL = (

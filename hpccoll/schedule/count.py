@@ -52,17 +52,24 @@ def count(schedules: Sequence[Schedule], cut: Cut) -> Counts:
     )
 
 
-def crossings(schedule: Schedule, tier: str = "node") -> NDArray[np.int64]:
+def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) -> NDArray[np.int64]:
     """Return how often each unit is sent from one node to another, over all ranks and steps, [unit].
 
-    It takes as long as there are steps, and holds for every size and number of lanes: see ``wire_bytes``. ``tier`` may
-    be ``rack``: how often it is sent from one rack to another.
+    It takes as long as there are steps, and holds for every size and number of lanes: see ``wire_bytes``.
+
+    Args:
+        schedule: what is sent.
+        tier: ``node``, or ``rack``: how often it is sent from one rack to another.
+        end: ``source`` or ``target`` counts only what has this end where workers are; None counts all.
     """
     place = np.array(getattr(schedule.layout, tier))
+    works = np.isin(place, place[: schedule.layout.workers])
     edges = np.zeros(schedule.units + 1, np.int64)  # 1 where a range that crosses begins, -1 where it ends
     for moment in match(schedule):
         for m in moment.sent:
             away = place[m.source] != place[m.target]
+            if end is not None:
+                away = away & works[getattr(m, end)]
             for r in m.sent.ranges:
                 np.add.at(edges, np.asarray(r.first)[away], 1)
                 np.add.at(edges, np.asarray(r.last)[away], -1)

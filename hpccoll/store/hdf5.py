@@ -20,8 +20,9 @@ from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw, Times
 from hpccoll.store.schema import COLUMNS, SCHEMA, VERSION, Column
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
-_PER_PLACE = ("cpu_s", "wire_sent", "wire_received")
-_OF_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in ("places", "provenance"))
+_PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")
+_PER_PLACE = ("cpu_s", *_PER_NODE)
+_OF_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in ("places", "ports", "provenance"))
 _ATTEMPT = "attempt_"
 _PACKED = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
 
@@ -63,6 +64,7 @@ def _write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) ->
         "iteration": max(1, *(_iterations(outcome) for outcome in outcomes), 1),
         "rank": attempt.ranks,
         "node_number": len({place.node for place in attempt.places}),
+        "port": max(1, len(attempt.ports)),
     }
     for name, size in sizes.items():
         scale = group.create_dataset(name, data=np.arange(size))
@@ -75,6 +77,8 @@ def _write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) ->
             dataset = _create(group, column, data=_vector(column, [cell[column.name] for cell in cells]))
         elif column.dims == ("rank",):
             dataset = _create(group, column, data=_vector(column, [getattr(p, column.name) for p in attempt.places]))
+        elif column.dims == ("port",):
+            dataset = _create(group, column, data=_vector(column, attempt.ports or [""]))
         else:
             dataset = _create(group, column, shape=shape, chunks=(1, *shape[1:]), fillvalue=column.absent, **_PACKED)
             for number, outcome in enumerate(outcomes):
@@ -102,7 +106,8 @@ def _fill(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
     """Write the row of one case; what it leaves out is absent."""
     if column.name in _PER_PLACE:
         values = np.array(getattr(outcome, column.name), np.float64)  # None becomes nan
-        dataset[number, : len(values)] = values
+        if len(values):
+            dataset[number, : len(values)] = values
     elif outcome.times is not None:
         times = getattr(outcome.times, column.name)
         n = len(times)
@@ -204,7 +209,8 @@ def _read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
     )
     about = {name: _python(group.attrs[name]) for name in _OF_ATTEMPT}
     about["ranks_per_node"] = None if about["ranks_per_node"] == -1 else about["ranks_per_node"]
-    attempt = Attempt(**about, places=places, provenance=json.loads(group.attrs["provenance_json"]))
+    ports = tuple(filter(None, columns["port_name"]))
+    attempt = Attempt(**about, places=places, ports=ports, provenance=json.loads(group.attrs["provenance_json"]))
     return attempt, [_outcome(columns, number) for number in range(len(group["case"]))]
 
 
@@ -237,15 +243,18 @@ def _outcome(columns: dict[str, Any], number: int) -> Outcome:
     own = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
     own["params"] = json.loads(row["params"])
     own["counters"] = json.loads(row["counters"]) if row["counters"] else None
-    own |= {name: _per_node(columns[name][number]) for name in ("wire_sent", "wire_received")}
+    own |= {name: _known(columns[name][number]) for name in _PER_NODE}
     cpu_s = columns["cpu_s"][number]
     return Outcome(case=Case(**case), times=_times(columns, number, row), **own, cpu_s=cpu_s[~np.isnan(cpu_s)])
 
 
-def _per_node(values: NDArray[np.float64]) -> tuple[float | None, ...]:
-    if np.isnan(values).all():
-        return ()
-    return tuple(None if np.isnan(value) else float(value) for value in values)
+def _known(values: NDArray[np.float64]) -> tuple[Any, ...]:
+    """Return values as nested tuples, None where one is absent; empty where all are."""
+    return () if np.isnan(values).all() else _nested(values.tolist())
+
+
+def _nested(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(_nested(v) if isinstance(v, list) else None if np.isnan(v) else v for v in values)
 
 
 def _times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Times | None:

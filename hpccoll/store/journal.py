@@ -206,7 +206,8 @@ def read_journal(path: Path) -> Raw:
 
 
 def _attempt(fields: dict[str, Any]) -> Attempt:
-    return Attempt(**{**fields, "places": tuple(Place(**place) for place in fields["places"])})
+    places = tuple(Place(**place) for place in fields["places"])
+    return Attempt(**{**fields, "places": places, "ports": tuple(fields.get("ports", ()))})
 
 
 def _pack(values: NDArray[Any]) -> dict[str, object]:

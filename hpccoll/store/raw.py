@@ -112,8 +112,12 @@ class Outcome:
     wire_bytes_predicted: int | None = None
     wire_bytes_measured: int | None = None
     rack_bytes_predicted: int | None = None
+    workers_sent_predicted: int | None = None  # what of them nodes of workers send: all, without aggregators
+    workers_received_predicted: int | None = None
     wire_sent: Sequence[float | None] = ()  # bytes per operation by the counters of each node's ports, [node]
     wire_received: Sequence[float | None] = ()
+    port_sent: Sequence[Sequence[float | None]] = ()  # the same of each port, [node][port of the attempt]
+    port_received: Sequence[Sequence[float | None]] = ()
     counters: Mapping[str, int | None] | None = None  # of congestion, over all nodes and ``operations`` of them
     executed: str = "unknown"
     evidence: str | None = None
@@ -175,6 +179,7 @@ class Attempt:
     aggregators: int
     oversubscribed: bool
     places: tuple[Place, ...]
+    ports: tuple[str, ...] = ()  # the names of the network ports that hosts have
     provenance: Mapping[str, object]
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 

@@ -51,6 +51,11 @@ class Row:
     cpu_s: float | None  # CPU seconds of a rank per operation, the largest over ranks
     wire_bytes_predicted: int | None  # between nodes, all ranks together, per operation
     wire_bytes_measured: int | None
+    worker_sent_predicted: float | None  # the bytes that a node of workers sends per operation, the mean over these
+    worker_sent_measured: float | None
+    worker_received_predicted: float | None
+    worker_received_measured: float | None
+    port_sent: Mapping[str, float]  # what of the measured bytes each port of such a node sends, by name
     rack_bytes_predicted: int | None  # between racks likewise; None where there is one rack
     wrong: int | None  # elements, over ranks and timed iterations
     status: str  # ok, wrong, failed, skipped, partial (rounds are missing)

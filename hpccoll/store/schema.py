@@ -1,8 +1,8 @@
 """The schema of a raw file, as a table; results/README.md shows the same table, and a test keeps the two alike.
 
 A raw file holds one job. Its root says which; each attempt is a group with the dimensions ``case``, ``iteration``,
-``rank`` and ``node_number``. Times are int64 nanoseconds as the clocks gave them; everything else is in SI units
-without prefixes.
+``rank``, ``node_number`` and ``port``. Times are int64 nanoseconds as the clocks gave them; everything else is in SI
+units without prefixes.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ VERSION = "1.3"
 """A reader refuses another major version; a minor one only adds.
 
 1.0: the first. 1.1: what crossed the wire, and cases of several numbers of ranks in a file. 1.2: racks.
-1.3: mapping of the ranks of a case, bytes between racks, and rounds.
+1.3: mapping of the ranks of a case, bytes between racks, of each port and of the nodes of workers, and rounds.
 """
 
 
@@ -47,6 +47,10 @@ def _node(name: str, meaning: str, since: int) -> Column:
     return Column(name, ("case", "node_number"), "float64", "B", float("nan"), meaning, since)
 
 
+def _port(name: str, meaning: str, since: int) -> Column:
+    return Column(name, ("case", "node_number", "port"), "float64", "B", float("nan"), meaning, since)
+
+
 COLUMNS = (
     _case("case_id", "str", "the case in one word, unique in the job"),
     _case("collective", "str", "all_reduce, ..."),
@@ -71,6 +75,8 @@ COLUMNS = (
     _case("wire_bytes_predicted", "int64", "bytes between nodes per operation, all ranks, as counted", "B", -1),
     _case("wire_bytes_measured", "int64", "the same by the counters of the ports: headers, too", "B", -1),
     _case("rack_bytes_predicted", "int64", "bytes between racks per operation, all ranks, as counted", "B", -1, 3),
+    _case("workers_sent_predicted", "int64", "what of the counted bytes nodes of workers send", "B", -1, since=3),
+    _case("workers_received_predicted", "int64", "what of them nodes of workers receive", "B", -1, since=3),
     _case("counters", "str", "JSON: what else ports counted: over all nodes, in so many operations", since=1),
     _case("executed", "str", "the algorithm that ran, as far as the evidence goes"),
     _case("evidence", "str", "how that is known"),
@@ -85,6 +91,9 @@ COLUMNS = (
     Column("affinity", ("rank",), "str", "", "", "the CPUs that the rank may use"),
     _node("wire_sent", "bytes per operation that the ports of the node sent", 1),
     _node("wire_received", "bytes per operation that the ports of the node received", 1),
+    Column("port_name", ("port",), "str", "", "", "the port: eth0, mlx5_0/1; one of each host that has it", since=3),
+    _port("port_sent", "bytes per operation that this port of the node sent", 3),
+    _port("port_received", "bytes per operation that this port of the node received", 3),
     Column("cpu_s", ("case", "rank"), "float64", "s", float("nan"), "CPU time per operation"),
     Column("min_ns", ("case", "iteration"), "int64", "ns", -1, "the shortest duration over ranks"),
     Column("median_ns", ("case", "iteration"), "int64", "ns", -1, "the median duration over ranks"),

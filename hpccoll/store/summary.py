@@ -90,6 +90,26 @@ def standing(job: Job, outcome: Outcome) -> tuple[str, str | None]:
     return "partial", "; ".join(filter(None, (f"{measured} of {asked} rounds", outcome.reason)))
 
 
+def _each(attempt: Attempt, outcome: Outcome, counted: int | None) -> float | None:
+    """Return what is counted for all nodes of workers as that of one; files before 1.3 have only that of all nodes."""
+    if counted is None and not attempt.aggregators:
+        counted = outcome.wire_bytes_predicted
+    return None if counted is None else counted / attempt.nodes
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _ports(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
+    """Return what the ports of a node of workers sent; the first nodes are theirs, and not every one has every port."""
+    workers = outcome.port_sent[: attempt.nodes]
+    sent = {name: [node[i] or 0.0 for node in workers] for i, name in enumerate(attempt.ports)}
+    there = {name: any(node[i] is not None for node in workers) for i, name in enumerate(attempt.ports)}
+    return {name: sum(values) / len(values) for name, values in sent.items() if there[name]}
+
+
 def row(
     job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max", runs: Mapping[int, str] | None = None
 ) -> Row:
@@ -137,6 +157,11 @@ def row(
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         wire_bytes_predicted=outcome.wire_bytes_predicted, wire_bytes_measured=outcome.wire_bytes_measured,
+        worker_sent_predicted=_each(attempt, outcome, outcome.workers_sent_predicted),
+        worker_sent_measured=_mean(outcome.wire_sent[: attempt.nodes]),
+        worker_received_predicted=_each(attempt, outcome, outcome.workers_received_predicted),
+        worker_received_measured=_mean(outcome.wire_received[: attempt.nodes]),
+        port_sent=_ports(attempt, outcome),
         rack_bytes_predicted=outcome.rack_bytes_predicted,
         wrong=outcome.wrong, status=status, reason=reason, converged=outcome.converged,
         oversubscribed=attempt.oversubscribed, executed=outcome.executed, evidence=outcome.evidence,

@@ -59,7 +59,10 @@ def test_an_ethernet_device_is_counted_in_bytes(host):
     host.netdev("eth0", sent=100, received=50)
     before = host.read()
     host.netdev("eth0", sent=1100, received=70, rx_dropped=3)
-    assert wire.difference(before, host.read()) == {SENT: 1000, RECEIVED: 20, "tx_dropped": 0, "rx_dropped": 3}
+    moved = wire.difference(before, host.read())
+    assert moved == {
+        ("eth0", SENT): 1000, ("eth0", RECEIVED): 20, ("eth0", "tx_dropped"): 0, ("eth0", "rx_dropped"): 3,
+    }  # fmt: skip
 
 
 def test_an_infiniband_port_is_counted_in_words_of_four_bytes_and_its_ticks_are_ticks(host):
@@ -133,9 +136,11 @@ readings = st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from([SEN
 @given(readings, st.data())
 def test_differences_add_up_over_ports_or_are_not_known(before, data):
     after = {key: data.draw(st.integers(0, 2**32 - 2)) for key in before}
-    for name, moved in wire.difference(before, after).items():
+    moved = wire.difference(before, after)
+    for name in {name for _, name in before}:
         steps = [after[key] - first for key, first in before.items() if key[1] == name]
-        assert moved == (None if min(steps) < 0 else sum(steps))
+        assert wire.over_ports(moved, name) == (None if min(steps) < 0 else sum(steps))
+    assert wire.over_ports(moved, "rx_pause_frames") is None
 
 
 @pytest.mark.parametrize(
@@ -144,13 +149,16 @@ def test_differences_add_up_over_ports_or_are_not_known(before, data):
 )  # fmt: skip
 def test_a_counter_that_went_back_stopped_or_disappeared_is_not_known(after):
     both = {("b", SENT): 5}
-    assert wire.difference({("a", SENT): 100, **both}, {**after, **both}) == {SENT: None}
+    moved = wire.difference({("a", SENT): 100, **both}, {**after, **both})
+    assert moved == {("a", SENT): None, ("b", SENT): 0}
+    assert wire.over_ports(moved, SENT) is None
 
 
 def test_a_counter_that_one_port_alone_has_is_that_ports():
     before = {("a", SENT): 1, ("b", SENT): 1, ("b", "port_xmit_wait"): 3}
     after = {("a", SENT): 2, ("b", SENT): 3, ("b", "port_xmit_wait"): 4}
-    assert wire.difference(before, after) == {SENT: 3, "port_xmit_wait": 1}
+    moved = wire.difference(before, after)
+    assert (wire.over_ports(moved, SENT), wire.over_ports(moved, "port_xmit_wait")) == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -221,17 +229,21 @@ def test_operations_between_two_readings_are_counted_without_barriers_in_between
     world, progress = World(host), Progress()
     moved = wire.watch(world, world, 5, progress, wire.find(host.sys))
     assert world.log == ["barrier", "barrier", *["reset", "run"] * 5, "barrier"]
-    assert moved == {SENT: 5 * 1000 + 2 * 100, RECEIVED: 2 * (5 * 1000 + 2 * 100), "tx_dropped": 0, "rx_dropped": 0}
+    assert moved == {
+        ("eth0", SENT): 5 * 1000 + 2 * 100, ("eth0", RECEIVED): 2 * (5 * 1000 + 2 * 100),
+        ("eth0", "tx_dropped"): 0, ("eth0", "rx_dropped"): 0,
+    }  # fmt: skip
     assert progress.turns == 6
 
 
 @pytest.mark.parametrize("place", ["infiniband/efa_0/ports/1", "cxi/cxi0"])
 def test_what_a_host_with_a_port_that_nobody_counts_sends_is_not_known(host, place):
     world = World(host)
-    assert wire.watch(world, world, 2, Progress(), wire.find(host.sys))[SENT] is not None
+    assert wire.over_ports(wire.watch(world, world, 2, Progress(), wire.find(host.sys)), SENT) is not None
     host.put(place, state="4: ACTIVE")
     moved = wire.watch(world, world, 2, Progress(), wire.find(host.sys))
-    assert (moved[SENT], moved[RECEIVED], moved["tx_dropped"]) == (None, None, 0)
+    assert [wire.over_ports(moved, name) for name in (SENT, RECEIVED, "tx_dropped")] == [None, None, 0]
+    assert moved["eth0", SENT] > 0  # what this port counted is known all the same
 
 
 def samples(seconds):
@@ -244,14 +256,17 @@ def test_a_pass_takes_about_50_ms_or_one_operation(seconds, operations):
 
 
 def test_traffic_is_of_each_node_per_operation_and_events_are_of_the_pass():
-    traffic = Traffic(4, ({SENT: 10, RECEIVED: 20, "tx_dropped": 1}, {SENT: 30, RECEIVED: 40, "tx_dropped": 2}))
+    one = {("a", SENT): 10, ("a", RECEIVED): 20, ("a", "tx_dropped"): 1}
+    traffic = Traffic(4, (one, {("a", SENT): 10, ("b", SENT): 20, ("b", RECEIVED): 40, ("a", "tx_dropped"): 2}))
     assert traffic.each(SENT) == (2.5, 7.5)
     assert traffic.sent == 10
+    assert traffic.by_port(SENT, ["a", "b"]) == ((2.5, None), (2.5, 5.0))
     assert traffic.counters == {"operations": 4, "tx_dropped": 3}
 
 
 def test_what_one_host_does_not_know_is_not_known_of_all():
-    traffic = Traffic(2, ({SENT: 10, "port_xmit_wait": 5}, {}, {SENT: None, "port_xmit_wait": None, "tx_dropped": 1}))
+    lost = {("a", SENT): None, ("a", "port_xmit_wait"): None, ("a", "tx_dropped"): 1}
+    traffic = Traffic(2, ({("a", SENT): 10, ("a", "port_xmit_wait"): 5}, {}, lost))
     assert traffic.each(SENT) == (5.0, None, None)
     assert traffic.sent is None
     assert traffic.counters == {"operations": 2, "port_xmit_wait": None, "tx_dropped": 1}

@@ -73,6 +73,11 @@ def make_row():
             cpu_s=seconds,
             wire_bytes_predicted=0,
             wire_bytes_measured=None,
+            worker_sent_predicted=None,
+            worker_sent_measured=None,
+            worker_received_predicted=None,
+            worker_received_measured=None,
+            port_sent={},
             rack_bytes_predicted=None,
             wrong=0,
             status="ok",
@@ -161,6 +166,9 @@ def make_node_row(make_row):
             "ranks": nodes, "nodes": nodes, "ranks_per_node": 1, "oversubscribed": False, "job": "mpi.n8x1",
             "kind": "measured on a testbed", "wire_bytes_predicted": None if algorithm == "native" else crossed,
             "wire_bytes_measured": round(with_headers(crossed, 9000)),
+            "worker_sent_predicted": None if algorithm == "native" else crossed / nodes,
+            "worker_sent_measured": with_headers(crossed, 9000) / nodes,
+            "port_sent": {"eth0": with_headers(crossed, 9000) / nodes},
         }  # fmt: skip
         return make_row(algorithm, nbytes=nbytes, **(usual | changes))
 

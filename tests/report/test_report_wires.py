@@ -3,9 +3,20 @@ from dataclasses import replace
 import pytest
 
 from hpccoll.report.hosts import host_list
-from hpccoll.report.wires import Wire, format_bits, format_rate, measured_to_counted, per_node, promised, share
+from hpccoll.report.wires import (
+    Wire,
+    beside_workers,
+    format_bits,
+    format_rate,
+    in_sizes,
+    measured_to_counted,
+    ports_used,
+    promised,
+    share,
+    wire_words,
+)
 
-CALIBRATED = Wire("100 Mbit/s", 9000, 12_400_000, 1 << 20)
+CALIBRATED = Wire("100 Mbit/s", 9000, 12_400_000, 1, 1 << 20)
 
 
 @pytest.fixture
@@ -60,11 +71,22 @@ def test_a_per_cent_is_of_sizes_from_which_on_the_calibration_holds(row):
     assert share(replace(row, bytes=(1 << 20) - 4), CALIBRATED) is None
 
 
-def test_several_rails_have_no_per_cent_of_one(make_bed_run, row):
-    run = make_bed_run()
-    bed = {**run.provenance["testbed"], "rails": 2}
-    assert share(row, Wire.of(run)) is not None
-    assert share(row, Wire.of(replace(run, provenance={**run.provenance, "testbed": bed}))) is None
+def test_on_rails_the_per_cent_is_of_those_that_were_used(make_bed_run, row):
+    rails = Wire.of(make_bed_run(rails=2))
+    even, uneven, one = {"eth0": 50.0, "rail2": 50.0}, {"eth0": 90.0, "rail2": 10.0}, {"eth0": 99.0, "rail2": 1.0}
+    assert share(replace(row, port_sent=even), rails) == share(replace(row, port_sent=uneven), rails) == 0.25
+    assert share(replace(row, port_sent=one), rails) == 0.5
+    assert share(replace(row, port_sent={}), rails) is None  # a file of an earlier version does not tell
+    assert share(replace(row, port_sent=even, bytes=(2 << 20) - 4), rails) is None  # a part of it is on each
+    assert list(ports_used(replace(row, port_sent=uneven)).items()) == [("eth0", 0.9), ("rail2", 0.1)]
+    assert wire_words(replace(row, port_sent=even), rails) == "2 calibrated wires"
+    assert wire_words(row, CALIBRATED) == wire_words(replace(row, port_sent=one), rails) == "the calibrated wire"
+
+
+def test_aggregation_has_no_per_cent_of_a_wire_that_it_spares(row):
+    ring = replace(row, aggregators=1, algbw_Bps=6_200_000, worker_sent_predicted=row.bytes)
+    assert share(ring, CALIBRATED) == pytest.approx(0.5)
+    assert share(replace(ring, busbw_Bps=1.75 * 6_200_000), CALIBRATED) is None
 
 
 def test_unequal_blocks_have_no_per_cent_of_the_wire(row):
@@ -87,10 +109,15 @@ def test_bytes_are_compared_with_headers_and_only_where_the_frames_are_known(row
 
 
 def test_what_a_node_sends_is_told_in_units_of_the_size(row):
-    assert per_node(replace(row, bytes=100, nodes=4, ranks=8), 600) == 1.5
-    assert per_node(row, None) is None
-    assert per_node(replace(row, nodes=1), 600) is None
-    assert per_node(replace(row, bytes=100, nodes=4, aggregators=1), 800) is None  # one host more sent them
+    assert in_sizes(replace(row, bytes=100), 150) == 1.5
+    assert in_sizes(row, None) is None
+    assert in_sizes(replace(row, nodes=1), 600) is None
+
+
+def test_what_nodes_of_workers_do_not_send_aggregators_do(row):
+    assert beside_workers(replace(row, nodes=4, aggregators=1), 1000, 150.0) == 400
+    assert beside_workers(replace(row, nodes=4), 600, 150.0) is None
+    assert beside_workers(replace(row, aggregators=1), None, 150.0) is None
 
 
 def test_rates_are_written_as_people_name_them():

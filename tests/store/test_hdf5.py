@@ -77,7 +77,8 @@ def test_every_column_has_its_dimensions_unit_and_meaning(file):
             assert tuple(data.dims[axis][0].name.rpartition("/")[2] for axis in range(data.ndim)) == column.dims
             assert data.attrs.get("units", "") == column.unit
             assert data.attrs["long_name"] == column.meaning
-        assert set(group) == {"case", "iteration", "rank", "node_number", *(column.name for column in COLUMNS)}
+        dimensions = {"case", "iteration", "rank", "node_number", "port"}
+        assert set(group) == dimensions | {column.name for column in COLUMNS}
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 2000, -1])
@@ -214,7 +215,7 @@ def test_xarray_reads_named_dimensions_and_units_without_a_warning(file):
         warnings.simplefilter("error")
         with xarray.open_datatree(file, engine="h5netcdf") as tree:
             data = tree["attempt_1"].to_dataset()
-            assert dict(data.sizes) == {"case": 2, "iteration": 4, "rank": 2, "node_number": 2}
+            assert dict(data.sizes) == {"case": 2, "iteration": 4, "rank": 2, "node_number": 2, "port": 2}
             assert data.start_ns.dims == ("case", "iteration", "rank")
             assert data.start_ns.units == "ns"
             assert data.max_ns.max("iteration")[0] == raws.times().max_ns.max()

@@ -41,7 +41,7 @@ def test_every_field_that_is_measured_has_a_column():
 def test_every_column_has_a_meaning_and_an_absent_value_that_its_type_can_hold():
     for column in COLUMNS:
         assert column.meaning
-        assert set(column.dims) <= {"case", "iteration", "rank", "node_number"}
+        assert set(column.dims) <= {"case", "iteration", "rank", "node_number", "port"}
         if column.dtype not in ("str", "bool") and column.absent is not None:
             assert np.array(column.absent).astype(column.dtype) == column.absent or np.isnan(column.absent)
 
