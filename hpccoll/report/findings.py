@@ -60,28 +60,30 @@ def wire_table(group: Group) -> tuple[list[str], list[list[str]]]:
     for point in sorted(points, key=lambda p: (list(group.colours).index(p.series), p.row.ranks, p.row.bytes)):
         largest[point.series, point.row.ranks] = point
     beside = any(point.row.aggregators for point in largest.values())
-    head = ["sent by a node", "on", "size", "counted", "measured"]
-    head += ["received, counted", "measured", "sent by aggregators, counted", "measured"] if beside else []
-    body = [_sent(group, point, beside=beside) for point in largest.values()]
-    return [*head, "all measured / counted with headers" if beside else "measured / counted with headers"], body
+    extra = ["received: both", "by aggregators: both"] if beside else []
+    head = ["sent by a node", "on", "size", "counted", "measured", *extra, "measured / counted with headers"]
+    return head, [_sent(group, point, beside=beside) for point in largest.values()]
 
 
 def _sent(group: Group, point: Point, *, beside: bool) -> list[str]:
     """Return the cells of a series; ``beside`` workers, what these receive and aggregators send are its own."""
     row = point.row
     counted, measured = row.worker_sent_predicted, row.worker_sent_measured
-    told = [measured]
-    if beside:
-        told += [row.worker_received_predicted, row.worker_received_measured]
-        told += [beside_workers(row, row.wire_bytes_predicted, counted)]
-        told += [beside_workers(row, row.wire_bytes_measured, measured)]
+    extra = [
+        (row.worker_received_predicted, row.worker_received_measured),
+        (
+            beside_workers(row, row.wire_bytes_predicted, counted),
+            beside_workers(row, row.wire_bytes_measured, measured),
+        ),
+    ]
     ratio = measured_to_counted(row, point.wire)
     return [
         point.series,
         group.place(row),
         format_size(row.requested_bytes),
         _in_sizes(row, counted) or "its schedule is not known",
-        *(_in_sizes(row, nbytes) for nbytes in told),
+        _in_sizes(row, measured),
+        *(", ".join(filter(None, (_in_sizes(row, nbytes) for nbytes in both))) for both in extra if beside),
         "" if ratio is None else f"{ratio:.3f}",
     ]
 

@@ -112,7 +112,7 @@ class Outcome:
     wire_bytes_predicted: int | None = None
     wire_bytes_measured: int | None = None
     rack_bytes_predicted: int | None = None
-    workers_sent_predicted: int | None = None  # what of them nodes of workers send: all, without aggregators
+    workers_sent_predicted: int | None = None  # what of wire_bytes_predicted nodes of workers send
     workers_received_predicted: int | None = None
     wire_sent: Sequence[float | None] = ()  # bytes per operation by the counters of each node's ports, [node]
     wire_received: Sequence[float | None] = ()

@@ -20,7 +20,7 @@ def specification(of_rows):
     return make
 
 
-OF_ALL_RANKS = [name for name in BY_NAME if not name.startswith("pairs")]
+OF_ALL_RANKS = [name for name in BY_NAME if not name.startswith(("pairs", "rails"))]
 ON_ONE_MACHINE = [name for name in OF_ALL_RANKS if name != "wire"]
 EVERY_CHART = [*((name, "results") for name in ON_ONE_MACHINE), *((name, "testbed_results") for name in OF_ALL_RANKS)]
 

@@ -116,6 +116,18 @@ def test_bytes_between_nodes_follow_from_the_units_that_cross_for_every_size_and
     assert wire_bytes([crossings(schedule, "rack") for schedule in slices], cut) == found.sent[:, FABRIC].sum()
 
 
+@pytest.mark.parametrize(("radix", "sent_by_switches"), [(8, 8), (4, 12)])
+def test_what_workers_send_and_receive_is_counted_apart_from_aggregators(radix, sent_by_switches):
+    layout = Layout.of(8, 1, aggregators=3)
+    schedule = all_reduce.algorithm("sharp_emulated").schedule(layout, radix=radix)
+    cut = Cut(all_reduce.promise(8), 1000, schedule.units, 1, 4)
+    every, sent, received = (wire_bytes([crossings(schedule, end=end)], cut) for end in (None, "source", "target"))
+    assert (sent, received) == (8 * 4000, 8 * 4000)  # a vector up and one down for each worker
+    assert every == sent + sent_by_switches * 4000
+    by_rank = count([schedule], cut).sent.sum(axis=1)
+    assert (sent, every) == (by_rank[:8].sum(), by_rank.sum())
+
+
 def test_a_copy_is_bytes_that_go_nowhere():
     found = counted(of_name("all_to_all-bruck", Layout.of(4)), 1)
     assert found.sent[:, 0].tolist() == [8 * 128] * 4  # four blocks in, four blocks out

@@ -200,10 +200,26 @@ def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
     rows = read_results([tmp_path / "out"]).rows
     seen = {(row.nodes, row.ranks, row.aggregators, row.algorithm, row.status) for row in rows}
     assert seen == {(n, 2 * n, 2, name, "ok") for n in (2, 4) for name in ("ring", "sharp_emulated")}
+    assert {tuple(row.port_sent) for row in rows} == {("eth0", "rail2")}
+    by_count = {(row.worker_sent_predicted, row.worker_received_predicted) for row in rows if row.algorithm != "ring"}
+    assert by_count == {(2 * 65536, 2 * 65536)}  # of each of two ranks a vector up and one down
     (raw,) = (tmp_path / "out" / "raw").glob("*.h5")
     for attempt, _ in hdf5.read(raw).attempts:
         workers = [f"n{1 + me // 2}" for me in range(2 * attempt.nodes)]
         assert [place.host for place in attempt.places] == [*workers, "a1", "a2"]
+
+
+def test_what_each_rail_carried_is_counted_by_itself(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
+    options = ("-a", "ring", "-b", "4M", "-e", "4M", "-n", 1, "-w", 0, "--in-place")
+    for rails in ("eth0", "eth0,rail2"):
+        out = tmp_path / f"{rails}.h5"
+        step = ("srun", "--mpi=pmi2", "-N2", "-n2", sys.executable, "-m", "hpccoll", "run", *options, "--out", out)
+        said = fabric.run(*step, UCX_NET_DEVICES=rails, timeout=120)
+        assert said.code == 0, said.out + said.err
+        (row,) = read_results([out]).rows
+        carried = {port: sent / row.worker_sent_measured for port, sent in row.port_sent.items()}
+        second = 0.5 if "rail2" in rails else 0
+        assert carried == pytest.approx({"eth0": 1 - second, "rail2": second}, abs=0.1)
 
 
 def test_status_tells_racks_rails_aggregators_and_what_the_uplink_carries(fabric):

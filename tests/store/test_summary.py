@@ -115,6 +115,22 @@ def test_where_ranks_have_clocks_of_their_own_there_is_no_span_and_the_row_says_
     assert (found.timing, found.median_s) == ("max", 1500e-9)
 
 
+def test_bytes_of_a_node_are_the_mean_over_those_of_workers_and_by_port():
+    job, attempt, outcome = measured([[0, 0]] * 5, [[1000, 2000]] * 5)
+    bytes_of = {"wire_sent": (10.0, 30.0, 500.0), "wire_received": (None, 1.0, 2.0)}
+    ports = ((8.0, 2.0, None), (30.0, None, None), (250.0, 250.0, None))
+    known = {"workers_sent_predicted": 36, "workers_received_predicted": None, "port_sent": ports}
+    beside = replace(attempt, aggregators=1, nodes=2, ports=("eth0", "rail2", "ib0"))
+    found = row(job, beside, replace(outcome, **bytes_of, **known))
+    assert (found.worker_sent_predicted, found.worker_sent_measured) == (18, 20)
+    assert (found.worker_received_predicted, found.worker_received_measured) == (None, None)
+    assert found.port_sent == {"eth0": 19.0, "rail2": 1.0}
+    earlier = replace(outcome, workers_sent_predicted=None, port_sent=(), wire_bytes_predicted=80)
+    assert row(job, replace(attempt, nodes=2), earlier).worker_sent_predicted == 40
+    assert row(job, beside, earlier).worker_sent_predicted is None
+    assert row(job, beside, earlier).port_sent == {}
+
+
 def test_what_is_absent_is_none():
     found = row(raws.job(raws.skipped().case), raws.attempt(), raws.skipped())
     for name in ("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "cpu_s", "wrong"):
