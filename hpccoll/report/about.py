@@ -37,7 +37,10 @@ DEFINITIONS = {
     "goes to and fro within the time; bidirectional has 1, as their sendrecv. A barrier has none.",
     "timing": "How one operation's time follows from the clocks of its ranks: max is the longest duration over the "
     "ranks; span is the latest end minus the earliest start. Never an average over ranks.",
-    "median, interval": "Over the timed iterations; the interval holds the median with 95 % confidence.",
+    "median, interval": "Over the timed iterations; the interval holds the median with 95 % confidence. Of several "
+    "rounds: the median of their medians, and an interval that is never narrower than they show.",
+    "round": "All cases of a launch are gone through in an order, then again in another: series take turns. They are "
+    "compared round by round. A ratio is the median of the ratios of the rounds, and a winner wins them all.",
     "pairs of ranks": "Where messages go between two ranks, lines show the median pair, the faster of two in the "
     "middle; of a pair that was measured more than once, the last.",
     "traffic": "How unequal the blocks of an all_to_all_v are: uniform, all equal; zipf, rank j as popular as 1/(j + "
@@ -66,8 +69,8 @@ DEFINITIONS = {
     "node sends.",
     "floor": "An empty schedule: what the harness itself costs. It is in no map, efficiency or ratio.",
     "oversubscribed": "More ranks than cores: the ranks wait for each other's time slices.",
-    "status": "Only ok rows are drawn or compared. wrong: the buffer that was timed held wrong elements; failed, "
-    "skipped and partial rows say why.",
+    "status": "Only ok and partial rows are drawn or compared. partial: rounds are missing; wrong: the buffer that was "
+    "timed held wrong elements; failed, skipped and partial rows say why.",
     "executed": "The algorithm that ran, as far as there is evidence; else unknown.",
     "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires, whose rate it says; the "
     "nodes share the CPUs of one machine); measured on a shared GPU; "

@@ -7,8 +7,8 @@ import altair as alt
 
 from hpccoll.report import axes
 from hpccoll.report.colours import INK
-from hpccoll.report.compare import Contest, best_placements, contests, efficiencies, interval, seconds, strangers
-from hpccoll.report.groups import Group
+from hpccoll.report.compare import Contest, best_placements, contests, efficiencies, strangers
+from hpccoll.report.groups import Group, Point
 from hpccoll.report.hosts import host_words
 from hpccoll.report.matrix import pair_rates, pair_times
 from hpccoll.report.pairs import extremes, lines
@@ -26,6 +26,7 @@ from hpccoll.report.panels import (
     wire_rule,
 )
 from hpccoll.report.rails import bytes_of_ports
+from hpccoll.report.rounds import interval, rounds, seconds
 from hpccoll.report.wires import HEADER_MODEL, in_sizes, limit, wire_words
 from hpccoll.units import format_seconds
 
@@ -82,7 +83,7 @@ def _crowded(group: Group) -> list[int]:
 def time_against_size(group: Group) -> Chart | None:
     if not group.sized:
         return None
-    data = [datum(group, p, seconds(p), *ends) | _range(ends) for p, ends in lines(group)]
+    data = [datum(group, p, seconds(p), *ends) | _range(ends) | _ticks(group, p) for p, ends in lines(group)]
     return by_ranks(group, data, axes.time_axis)
 
 
@@ -91,12 +92,21 @@ def _range(ends: tuple[float, float]) -> Datum:
     return {"range": " to ".join(map(format_seconds, ends))}
 
 
+def _ticks(group: Group, point: Point, work: float | None = None) -> Datum:
+    """What each of several rounds gave: its time, or how much of ``work`` it did in a second."""
+    times = [taken.median for taken in rounds(point).values()]
+    if len(times) == 1 or point.row.floor or group.many_pairs:
+        return {}
+    return {"ticks": times if work is None else [work / time for time in times]}
+
+
 def busbw_against_size(group: Group) -> Chart | None:
     # A rate is bytes over time: the slow end of the interval is the low end of the bandwidth.
     data = [
         datum(group, p, busbw, *(busbw * seconds(p) / t for t in reversed(ends)))
         | {"wire": limit(p.row, p.wire), "wires": wire_words(p.row, p.wire).removeprefix("the ")}
         | _range(ends)
+        | _ticks(group, p, busbw * seconds(p))
         for p, ends in lines(group)
         if not p.row.floor and (busbw := p.row.busbw_Bps)
     ]
@@ -139,7 +149,7 @@ def fastest(group: Group) -> Chart | None:
     cells = base.mark_rect(stroke=axes.PAPER, strokeWidth=2).encode(
         color=axes.series_colour(group, column(data, "series"), symbol="square"),
         opacity=alt.condition("datum.clear", alt.value(1), alt.value(0.35)),
-        tooltip=tooltip("size", "at", "series", "time", "interval", "place", "second", "machine"),
+        tooltip=tooltip("size", "at", "series", "time", "interval", "rounds", "place", "second", "machine"),
     )
     words = base.mark_text(fontSize=12, fontWeight=600).encode(text="lead:N", color=alt.Color("words:N", scale=None))
     width = max(240, 90 * len({c.ranks for c in found}))
@@ -166,6 +176,7 @@ def _advantage(group: Group, contest: Contest) -> Datum:
 
 
 BEST = "Of every series the faster of the placements that were measured in the same run, in place and out of place."
+TICKS = "Of several rounds: the median of their medians, with a tick at each, and a band that holds their intervals."
 OF_PAIRS = (
     "Lines show the median pair of ranks; bands reach from the fastest to the slowest pair. Pairs on one node and "
     "pairs between nodes have their own lines."
@@ -175,15 +186,16 @@ FIGURES = (
     Figure(
         "fastest",
         "fastest series by {by}",
-        "In the cell, how many times as long the runner-up takes; tie (pale): the 95 % intervals of the two touch; "
-        f"alone (pale): nothing to compare with in that run. {BEST}",
+        "In the cell, how many times as long the runner-up takes, round by round; tie (pale): the fastest is not ahead "
+        "of all others in every round, by a median below the 95 % interval of theirs (of one round: by intervals that "
+        f"do not touch); alone (pale): nothing to compare with in that run. {BEST}",
         fastest,
     ),
     Figure(
         "time",
         "time against size",
-        "Median over the timed iterations; the band is the 95 % confidence interval of the median. Both axes are "
-        "logarithmic. The thin dotted grey line, where there is one, is the floor: what an empty schedule costs.",
+        f"Median over the timed iterations; the band is the 95 % confidence interval of the median. {TICKS} Both axes "
+        "are logarithmic. The thin dotted grey line, where there is one, is the floor: what an empty schedule costs.",
         time_against_size,
         f"{OF_PAIRS} Both axes are logarithmic.",
     ),
@@ -191,9 +203,9 @@ FIGURES = (
         "busbw",
         "bus bandwidth against size",
         "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per second, "
-        "MB/s 1e6. The band is the 95 % confidence interval. Both axes are logarithmic. Where there is a dashed rule, "
-        "it is what a wire was calibrated to carry, from the size on from which it does; less may pass it faster, as a "
-        "burst.",
+        f"MB/s 1e6. The band is the 95 % confidence interval. {TICKS} Both axes are logarithmic. Where there is a "
+        "dashed rule, it is what a wire was calibrated to carry, from the size on from which it does; less may pass it "
+        "faster, as a burst.",
         busbw_against_size,
         f"busbw is of the two ranks alone. {OF_PAIRS} Both axes are logarithmic.",
     ),

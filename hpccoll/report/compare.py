@@ -1,29 +1,18 @@
 """Who is faster, by how much, and since which size: pure functions over points.
 
-A comparison stays within one run, and takes of every series the faster of the placements that were measured. The
-harness floor is in none of them.
+A comparison stays within one launch, round by round, and takes of every series the faster of the placements that were
+measured. The harness floor is in none of them.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from hpccoll.report.calls import own_params, pair
 from hpccoll.report.groups import Point, competes, usable
+from hpccoll.report.rounds import ahead, interval, joined, ratio, seconds
 from hpccoll.schedule.promise import NATIVE
-
-
-def seconds(point: Point) -> float:
-    """Return the median time of a usable point."""
-    assert point.row.median_s is not None  # noqa: S101 - usable
-    return point.row.median_s
-
-
-def interval(point: Point) -> tuple[float, float]:
-    """Return the 95 % interval of the median in seconds; the median itself where there is none."""
-    row, median = point.row, seconds(point)
-    return (row.ci_low_s or median, row.ci_high_s or median)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +36,14 @@ class Contest:
 
     @property
     def lead(self) -> float | None:
-        """How many times as long the runner-up takes; None without one."""
-        return seconds(self.entries[1]) / seconds(self.winner) if len(self.entries) > 1 else None
+        """How many times as long the runner-up takes, round by round; None without one."""
+        return ratio(self.entries[1], self.winner) if len(self.entries) > 1 else None
 
     @property
     def leader(self) -> str | None:
-        """The fastest series; None where its interval touches the runner-up's: no clear winner."""
-        if len(self.entries) > 1 and interval(self.winner)[1] >= interval(self.entries[1])[0]:
-            return None
-        return self.winner.series
+        """The fastest series; None where it is not ahead of all others in every round: no clear winner."""
+        clear = all(ahead(self.winner, entry) for entry in self.entries[1:])
+        return self.winner.series if clear else None
 
     @property
     def variants(self) -> frozenset[str | None]:
@@ -99,13 +87,22 @@ class Efficiency:
 
 def best_placements(points: Iterable[Point]) -> tuple[Point, ...]:
     """Return for each run, series, ranks and size the faster of in place and out of place; no floor and no policy."""
-    best: dict[tuple[object, ...], Point] = {}
+    return tuple(point for _, entries in _side_by_side(points) for point in entries)
+
+
+def _side_by_side(points: Iterable[Point]) -> Iterator[tuple[tuple[object, ...], list[Point]]]:
+    """Yield what was measured side by side of the same work, the faster placement of each series, and which work."""
+    alike: dict[tuple[object, ...], list[Point]] = defaultdict(list)
     for point in points:
         row = point.row
         if usable(row) and competes(row):
-            key = (row.run_id, point.series, pair(row), row.ranks, row.nodes, row.requested_bytes)
-            best[key] = min(best.get(key, point), point, key=seconds)
-    return tuple(best.values())
+            alike[point.machine, pair(row), row.mapping, row.ranks, row.nodes, row.requested_bytes].append(point)
+    for work, found in alike.items():
+        for together in joined(found):
+            best: dict[str, Point] = {}
+            for point in together:
+                best[point.series] = min(best.get(point.series, point), point, key=seconds)
+            yield work, [*best.values()]
 
 
 def contests(points: Iterable[Point]) -> tuple[Contest, ...]:
@@ -113,13 +110,8 @@ def contests(points: Iterable[Point]) -> tuple[Contest, ...]:
 
     Where several runs did the same work, the one with the most series counts, the later of equals.
     """
-    by_run: dict[tuple[object, ...], list[Point]] = defaultdict(list)
-    for point in best_placements(points):
-        row = point.row
-        at = row.ranks, row.nodes, row.requested_bytes
-        by_run[row.run_id, point.machine, pair(row), row.mapping, *at].append(point)
     chosen: dict[tuple[object, ...], Contest] = {}
-    for (_, *work), entries in by_run.items():
+    for work, entries in _side_by_side(points):
         contest = Contest(tuple(sorted(entries, key=seconds)))
         held = chosen.get((*work, contest.variants))
         if held is None or len(entries) >= len(held.entries):
@@ -128,14 +120,13 @@ def contests(points: Iterable[Point]) -> tuple[Contest, ...]:
 
 
 def native_ratios(found: Iterable[Contest]) -> dict[tuple[str, int], list[tuple[int, float]]]:
-    """Return for each series and ranks its time over native's of the same run: pairs of (bytes, ratio)."""
+    """Return for each series and ranks its time over native's, round by round: pairs of (bytes, ratio)."""
     ratios: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
     for contest in found:
         if native := contest.native:
             for entry in contest.entries:
                 if entry is not native:
-                    pair = (contest.nbytes, seconds(entry) / seconds(native))
-                    ratios[entry.series, contest.ranks].append(pair)
+                    ratios[entry.series, contest.ranks].append((contest.nbytes, ratio(entry, native)))
     return dict(ratios)
 
 

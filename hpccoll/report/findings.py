@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from statistics import median
 from typing import NamedTuple
 
 from hpccoll.report.calls import placement
@@ -22,6 +23,7 @@ from hpccoll.report.mappings import mapping_findings
 from hpccoll.report.naming import counted
 from hpccoll.report.pairs import pair_findings, pair_words
 from hpccoll.report.rails import rail_findings
+from hpccoll.report.rounds import rounds
 from hpccoll.report.wires import beside_workers, format_rate, in_sizes, limit, measured_to_counted, share, wire_words
 from hpccoll.store.rows import Row
 from hpccoll.units import format_size
@@ -190,6 +192,7 @@ def _shares(group: Group) -> Iterator[Finding]:
 
 def _between(group: Group) -> Iterator[Finding]:
     """Say what launches agree on, where some measured the same; else that none did."""
+    yield from _between_rounds(group)
     again = repeats(group.points)
     if not again:
         yield Finding(
@@ -207,6 +210,24 @@ def _between(group: Group) -> Iterator[Finding]:
         worst = apart[0]
         says += f"; at most {worst.apart:.2f}x apart: {worst.fastest.series} with {_where(group, worst.fastest)}"
     yield Finding("Between launches", says + ".")
+
+
+def _between_rounds(group: Group) -> Iterator[Finding]:
+    """Say how far the rounds of a case are apart, where there are several."""
+    apart: list[tuple[float, Point]] = []
+    for point in group.usable:
+        times = [taken.median for taken in rounds(point).values()]
+        if len(times) > 1 and not point.row.floor:
+            apart.append((max(times) / min(times), point))
+    if apart:
+        worst, point = max(apart, key=lambda entry: entry[0])
+        middle = median(times for times, _ in apart)
+        yield Finding(
+            "Between rounds",
+            f"the slowest round of a case takes {middle:.2f} times as long as the fastest one, "
+            f"the median of {counted(len(apart), 'case')}; at most {worst:.2f} times: {point.series} with "
+            f"{_where(group, point)}.",
+        )
 
 
 def _cautions(group: Group) -> Iterator[Finding]:

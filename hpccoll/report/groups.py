@@ -141,8 +141,11 @@ class Group:
 
 
 def usable(row: Row) -> bool:
-    """Return whether ``row`` is a result: it ended, its answer was right, and there is a time and a size to plot."""
-    return row.status == "ok" and not row.wrong and bool(row.median_s) and row.bytes > 0
+    """Return whether ``row`` is a result: its answer was right, and there is a time and a size to plot.
+
+    Rounds that are missing do not make those that are there worse.
+    """
+    return row.status in ("ok", "partial") and not row.wrong and bool(row.median_s) and row.bytes > 0
 
 
 def competes(row: Row) -> bool:

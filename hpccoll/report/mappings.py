@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from hpccoll.report.compare import best_placements, interval, seconds, spread
+from hpccoll.report.compare import best_placements, spread
 from hpccoll.report.groups import Group, Point
+from hpccoll.report.rounds import ahead, ratio, seconds
 
 SIZES = 4
 """The most sizes that have a column."""
@@ -34,15 +35,15 @@ def _works(group: Group) -> list[list[Point]]:
 
 def _lines(group: Group, points: Sequence[Point], sizes: Sequence[int]) -> Iterator[list[str]]:
     """Yield the lines of what did the same work at several sizes, in the order of the largest size."""
-    at = {(point.series, point.row.requested_bytes): seconds(point) for point in points}
-    least = {nbytes: min(time for (_, size), time in at.items() if size == nbytes) for _, nbytes in at}
+    at = {(point.series, point.row.requested_bytes): point for point in points}
+    fastest = {nbytes: min((p for (_, size), p in at.items() if size == nbytes), key=seconds) for _, nbytes in at}
     largest = {point.series: point for point in sorted(points, key=lambda point: point.row.requested_bytes)}
     for point in sorted(largest.values(), key=lambda point: (-point.row.requested_bytes, seconds(point))):
         crossed = point.row.rack_bytes_predicted
         yield [
             point.series,
             _place(group, point),
-            *(f"{at[point.series, n] / least[n]:.2f}x" if (point.series, n) in at else "" for n in sizes),
+            *(f"{ratio(at[point.series, n], fastest[n]):.2f}x" if (point.series, n) in at else "" for n in sizes),
             "its schedule is not known" if crossed is None else f"{crossed / point.row.bytes:.3f} S",
         ]
 
@@ -66,9 +67,9 @@ def mapping_findings(group: Group) -> Iterator[tuple[str, str]]:
 
 def _cost(name: str, found: Sequence[Point]) -> str:
     best, worst = min(found, key=seconds), max(found, key=seconds)
-    if interval(worst)[0] <= interval(best)[1]:
+    if not ahead(best, worst):
         return f"{name} takes as long either way"
-    says = f"{name} takes {seconds(worst) / seconds(best):.2f} times as long {worst.row.mapping} as {best.row.mapping}"
+    says = f"{name} takes {ratio(worst, best):.2f} times as long {worst.row.mapping} as {best.row.mapping}"
     near, far = (point.row.rack_bytes_predicted for point in (best, worst))
     if near is None or far is None or near == far:
         return says

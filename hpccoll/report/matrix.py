@@ -8,10 +8,10 @@ import altair as alt
 
 from hpccoll.report import axes
 from hpccoll.report.calls import pair
-from hpccoll.report.compare import seconds
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.pairs import ends, mapped, way
 from hpccoll.report.panels import Chart, Datum, column, datum, facetted, tooltip
+from hpccoll.report.rounds import seconds
 from hpccoll.report.wires import rate_unit
 from hpccoll.units import format_seconds
 

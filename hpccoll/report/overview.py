@@ -5,9 +5,10 @@ from dataclasses import replace
 from itertools import groupby
 
 from hpccoll.report.calls import BETWEEN_NODES, ON_ONE_NODE, tier
-from hpccoll.report.compare import Contest, contests, seconds
+from hpccoll.report.compare import Contest, contests
 from hpccoll.report.groups import SOFTWARE, Group, Point
 from hpccoll.report.pairs import middles
+from hpccoll.report.rounds import ratio, seconds
 from hpccoll.report.tables import plain_table
 from hpccoll.report.wires import format_rate
 from hpccoll.schedule.collectives import COLLECTIVES
@@ -21,9 +22,9 @@ HEAD = (
 BAD = ("wrong", "missing")
 """Columns that are there where one of them counts something."""
 NOTE = (
-    "Fastest on the most ranks that were measured, by its median; a tie: the 95 % intervals touch. Over native's: its "
-    "time over the library's own of the same run. Of several settings, that with the most points; of pairs of ranks, "
-    "the median pair, between nodes where there are several."
+    "Fastest on the most ranks that were measured, by its median; a tie: not clearly so in every round. Over native's: "
+    "its time over the library's own of the same run, round by round. Of several settings, that with the most points; "
+    "of pairs of ranks, the median pair, between nodes where there are several."
 )
 
 
@@ -96,4 +97,4 @@ def _fastest(group: Group, contest: Contest, other: str, *, bandwidth: bool = Fa
     size = f"{size}: " if (size := group.size(contest.nbytes)) else ""
     rate = f", {format_rate(winner.row.busbw_Bps)}" if bandwidth and winner.row.busbw_Bps else ""
     said = f"{size}{name}, {format_seconds(seconds(winner))}{rate}{tie}{other}"
-    return said, f"{seconds(winner) / seconds(native):.2f}x" if native else "no native"
+    return said, f"{ratio(winner, native):.2f}x" if native else "no native"

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hpccoll.report.calls import pair, tier
-from hpccoll.report.compare import interval, seconds
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.naming import counted
+from hpccoll.report.rounds import interval, seconds
 from hpccoll.report.wires import format_rate
 from hpccoll.units import format_seconds
 

@@ -9,9 +9,10 @@ import altair as alt
 
 from hpccoll.report import axes
 from hpccoll.report.calls import placement
-from hpccoll.report.compare import interval, seconds, spread
+from hpccoll.report.compare import spread
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.pairs import pair_words
+from hpccoll.report.rounds import interval, rounds, seconds
 from hpccoll.report.wires import format_rate
 from hpccoll.units import format_seconds
 
@@ -37,7 +38,7 @@ class Panels:
 
 def datum(group: Group, point: Point, value: float, low: float | None = None, high: float | None = None) -> Datum:
     """Return what a chart knows of ``point``: ``value`` with its 95 % interval to draw, the rest to tell."""
-    row = point.row
+    row, taken = point.row, [one.median for one in rounds(point).values()]
     return {
         "series": point.series,
         "bytes": row.bytes,
@@ -56,6 +57,7 @@ def datum(group: Group, point: Point, value: float, low: float | None = None, hi
         "high": value if high is None else high,
         "time": format_seconds(seconds(point)),
         "interval": " to ".join(format_seconds(t) for t in interval(point)),
+        "rounds": ", ".join(map(format_seconds, taken)) if len(taken) > 1 else "one",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
     }
 
@@ -99,13 +101,23 @@ def _curves(group: Group, data: Sequence[Datum], y: ValueAxis, panels: Panels, e
         detail=["machine:N", "repeat:N"],
         opacity=alt.condition(pick, alt.value(1), alt.value(0.12)),
     )
-    real = base.transform_filter("!datum.floor")
+    points = base.transform_filter("isValid(datum.value)")
+    real = points.transform_filter("!datum.floor")
     marks = _marks(real, group, column(data, "series")).add_params(pick)
     below = [] if extra is None else extra(base)
-    sized: Chart = alt.layer(*below, _bands(real, pick), _lines(base), marks).properties(
+    ticks = [tick for d in data for tick in _of_rounds(d)]
+    behind = [_bands(real, pick), *([_ticks(base, pick)] if ticks else [])]
+    sized: Chart = alt.layer(*below, *behind, _lines(points), marks).properties(
         width=axes.WIDTH // max(2, panels.columns), height=200
     )
-    return facetted(sized, data, "panel", panels.columns, panels.titles)
+    return facetted(sized, [*data, *ticks], "panel", panels.columns, panels.titles)
+
+
+def _of_rounds(d: Datum) -> list[Datum]:
+    """Return a record for each round's tick: the point's own without its value, so that nothing else draws it."""
+    ticks = d.pop("ticks", ())
+    kept = {name: value for name, value in d.items() if name not in ("value", "low", "high", "wire", "counted")}
+    return [kept | {"tick": tick} for tick in ticks] if isinstance(ticks, list) else []
 
 
 def wire_rule(base: alt.Chart) -> list[alt.Chart]:
@@ -130,6 +142,13 @@ def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
     return bands
 
 
+def _ticks(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
+    """A tick at what each round gave."""
+    there = base.transform_filter("isValid(datum.tick)").mark_tick(orient="horizontal", width=9, thickness=1.2)
+    ticks: alt.Chart = there.encode(y="tick:Q", opacity=alt.condition(pick, alt.value(0.8), alt.value(0.05)))
+    return ticks
+
+
 def _lines(base: alt.Chart) -> alt.Chart:
     lines: alt.Chart = base.mark_line(strokeJoin="round").encode(
         strokeDash=alt.condition("datum.floor", alt.value([2, 2]), alt.value([1, 0])),
@@ -145,7 +164,9 @@ def _marks(base: alt.Chart, group: Group, present: Iterable[str]) -> alt.Chart:
     marks: alt.Chart = base.mark_point(size=34, strokeWidth=1.6).encode(
         fill=alt.Fill("fill:N", scale=None),
         shape=by_machine if len(group.machines) > 1 else axes.series_shape(group, present),
-        tooltip=tooltip("series", "size", "at", *pairs, "place", "time", "interval", "busbw", "machine", "run"),
+        tooltip=tooltip(
+            "series", "size", "at", *pairs, "place", "time", "interval", "rounds", "busbw", "machine", "run"
+        ),
     )
     return marks
 
@@ -184,7 +205,14 @@ def column(data: Iterable[Datum], field: str) -> list[str]:
     return [str(d[field]) for d in data]
 
 
-_TITLES = {"at": "on", "interval": "95 % interval", "place": "buffers", "second": "runner-up", "range": "all pairs"}
+_TITLES = {
+    "at": "on",
+    "interval": "95 % interval",
+    "rounds": "medians of rounds",
+    "place": "buffers",
+    "second": "runner-up",
+    "range": "all pairs",
+}
 
 
 def tooltip(*fields: str) -> list[alt.Tooltip]:

@@ -8,9 +8,10 @@ import altair as alt
 from hpccoll.report import axes
 from hpccoll.report.calls import own_params
 from hpccoll.report.colours import colour
-from hpccoll.report.compare import best_placements, seconds
+from hpccoll.report.compare import best_placements
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.panels import Chart, Datum, column, datum, facetted, tooltip
+from hpccoll.report.rounds import ratio, seconds
 from hpccoll.report.wires import in_sizes, ports_used
 from hpccoll.units import format_size
 
@@ -37,7 +38,7 @@ def _clauses(points: Sequence[Point]) -> Iterator[str]:
         unused = [port for port in point.row.port_sent if port not in used]
         says = f"{point.series} through {', '.join(parts)}" + (f", nothing on {', '.join(unused)}" if unused else "")
         gained = len(used) > len(ports_used(base.row))
-        yield says + (f", {seconds(base) / seconds(point):.2f}x as fast as {base.series}" if gained else "")
+        yield says + (f", {ratio(base, point):.2f}x as fast as {base.series}" if gained else "")
 
 
 def bytes_of_ports(group: Group) -> Chart | None:

@@ -94,6 +94,11 @@ def _interval(point: Point) -> str:
     return "" if low is None or high is None else f"{low * 1e6:.2f} to {high * 1e6:.2f}"
 
 
+def _by_round(point: Point) -> str:
+    times = point.row.round_medians_s
+    return ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times) if len(times) > 1 else ""
+
+
 def _size(point: Point) -> str:
     return format_size(point.row.requested_bytes) if sized(point.row.collective) else ""
 
@@ -124,6 +129,7 @@ def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
         _plain("mapping", "mapping"),
         _scaled("median (us)", "median_s", 1e-6, 2),
         Column("95 % interval (us)", _interval, lambda p: p.row.ci_low_s, always=True),
+        Column("by round (us)", _by_round),
         _scaled("p99 (us)", "p99_s", 1e-6, 2),
         _scaled(f"algbw ({unit})", "algbw_Bps", scale, 3),
         _scaled(f"busbw ({unit})", "busbw_Bps", scale, 3),
@@ -140,6 +146,7 @@ def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
         _count("wrong", "wrong", always=True),
         _plain("status", "status", always=True),
         _plain("reason", "reason"),
+        _count("rounds", "rounds"),
         _count("iterations", "iterations"),
         _plain("converged", "converged"),
         _plain("oversubscribed", "oversubscribed"),

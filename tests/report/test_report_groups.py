@@ -69,8 +69,14 @@ def test_there_is_a_colour_for_any_number_of_lines(count):
     assert len({colour(i) for i in range(count)}) == count
 
 
+def test_a_row_of_which_rounds_are_missing_is_usable_as_far_as_it_goes(make_row, of_rows):
+    partial = make_row(status="partial", reason="2 of 3 rounds")
+    (group,) = groups(of_rows(partial, make_row(status="partial", median_s=None)))
+    assert [point.row for point in group.usable] == [partial]
+
+
 def test_a_wrong_failed_or_skipped_row_is_never_usable(make_row, of_rows):
-    bad = [make_row(status=status) for status in ("wrong", "failed", "skipped", "partial")]
+    bad = [make_row(status=status) for status in ("wrong", "failed", "skipped")]
     (group,) = groups(of_rows(*bad, make_row(wrong=3), make_row(seconds=1.0, median_s=None), make_row()))
     assert [point.row for point in group.usable] == [make_row()]
 

@@ -1,0 +1,82 @@
+"""Rounds: two points are compared side by side, in those rounds that one launch measured of both."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from hpccoll.report.groups import Point
+
+
+def seconds(point: Point) -> float:
+    """Return the median time of a usable point."""
+    assert point.row.median_s is not None  # noqa: S101 - usable
+    return point.row.median_s
+
+
+def interval(point: Point) -> tuple[float, float]:
+    """Return the 95 % interval of the median in seconds; the median itself where there is none."""
+    row, time = point.row, seconds(point)
+    return (row.ci_low_s or time, row.ci_high_s or time)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one round of a point took in seconds: the median and the ends of its 95 % interval."""
+
+    median: float
+    low: float
+    high: float
+
+
+Round = tuple[str, int]
+"""The run that measured it, and its number there."""
+
+
+def rounds(point: Point) -> dict[Round, Taken]:
+    """Return what each round of a usable point took; the whole of it where nothing is known of its rounds."""
+    row = point.row
+    parts = zip(row.round_medians_s, row.round_intervals_s, row.round_run_ids, strict=True)
+    return {
+        (run, number): Taken(time, *(ends or (time, time)))
+        for number, (time, ends, run) in enumerate(parts, 1)
+        if time is not None and run is not None
+    } or {(row.run_id, 1): Taken(seconds(point), *interval(point))}
+
+
+def paired(point: Point, other: Point) -> list[tuple[Taken, Taken]]:
+    """Return what both took in each round that one launch measured of both."""
+    mine, theirs = rounds(point), rounds(other)
+    return [(taken, theirs[one]) for one, taken in mine.items() if one in theirs]
+
+
+def ratio(point: Point, base: Point) -> float:
+    """Return how many times as long ``point`` takes: the median of the ratios of their rounds, else that of medians."""
+    ratios = [mine.median / theirs.median for mine, theirs in paired(point, base)]
+    return median(ratios) if ratios else seconds(point) / seconds(base)
+
+
+def ahead(point: Point, other: Point) -> bool:
+    """Return whether ``point`` is clearly faster: in every round its median is below the interval of the other's.
+
+    That two which are equal come out so by chance is likely enough in one round, and not in several: where there is one
+    only, the intervals may not touch.
+    """
+    pairs = paired(point, other)
+    if len(pairs) == 1:
+        return all(mine.high < theirs.low for mine, theirs in pairs)
+    return bool(pairs) and all(mine.median < theirs.low for mine, theirs in pairs)
+
+
+def joined(points: Iterable[Point]) -> list[list[Point]]:
+    """Return the points in parts, so that no round of one part was measured in the launches of another.
+
+    Points of one run are in one part; those of an interrupted job, whose rounds are of several runs, as well.
+    """
+    parts: list[tuple[set[str], list[Point]]] = []
+    for point in points:
+        runs, members = {run for run, _ in rounds(point)}, [point]
+        for part in [part for part in parts if part[0] & runs]:
+            parts.remove(part)
+            runs, members = part[0] | runs, [*part[1], *members]
+        parts.append((runs, members))
+    return [members for _, members in parts]

@@ -1,0 +1,136 @@
+"""Rounds in the report: series are compared side by side, and win where they win every time."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from hpccoll.report.compare import contests, native_ratios
+from hpccoll.report.export import export
+from hpccoll.report.findings import findings
+from hpccoll.report.groups import groups
+from hpccoll.report.rounds import ahead, joined, paired, ratio, rounds
+
+
+@pytest.fixture
+def measured(make_row):
+    """A row of several rounds by their medians in us, each with an interval of 2 % to either side."""
+
+    def make(algorithm, *times, runs=None, half=0.02, **changes):
+        there = sorted(time for time in times if time is not None)
+        middle = there[len(there) // 2] * 1e-6
+        runs = runs or ["run-1" if time else None for time in times]
+        row = make_row(algorithm, seconds=middle, run_id=[run for run in runs if run][-1], rounds=len(there))
+        return replace(
+            row, ci_low_s=there[0] * 0.98e-6, ci_high_s=there[-1] * 1.02e-6,
+            round_medians_s=tuple(time and time * 1e-6 for time in times),
+            round_intervals_s=tuple(time and (time * (1 - half) * 1e-6, time * (1 + half) * 1e-6) for time in times),
+            round_run_ids=tuple(runs), **changes,
+        )  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
+def points(of_rows, make_run):
+    def make(*rows):
+        runs = [make_run(run_id=run) for run in dict.fromkeys(run for row in rows for run in row.round_run_ids if run)]
+        return [point for group in groups(of_rows(*rows, runs=runs)) for point in group.points]
+
+    return make
+
+
+def test_who_wins_every_round_wins_though_the_machine_drifts_by_more_than_the_lead(measured, points):
+    (contest,) = contests(points(measured("ring", 10, 20, 40), measured("native", 12, 24, 48)))
+    assert (contest.leader, contest.lead) == ("ring", pytest.approx(1.2))
+    ring, native = contest.entries
+    assert ring.row.ci_high_s > native.row.ci_low_s  # which the intervals of the cases would not tell
+
+
+def test_who_loses_one_round_is_no_clear_winner(measured, points):
+    (contest,) = contests(points(measured("ring", 10, 10, 13), measured("native", 12, 12, 12)))
+    assert contest.leader is None
+    assert contest.winner.series == "ring"
+
+
+def test_a_round_is_won_where_the_median_is_below_the_interval_of_the_other(measured, points):
+    ring, native = points(measured("ring", 10, 10), measured("native", 10.5, 10.1))
+    assert not ahead(ring, native)
+    ring, native = points(measured("ring", 10, 10), measured("native", 10.5, 10.3))
+    assert ahead(ring, native)
+    assert not ahead(native, ring)
+
+
+def test_of_one_round_the_intervals_may_not_touch(measured, points):
+    ring, native = points(measured("ring", 10), measured("native", 10.3))
+    assert not ahead(ring, native)
+
+
+def test_a_winner_is_ahead_of_all_others_and_not_of_the_second_alone(measured, points):
+    rows = measured("ring", 10, 10, 10), measured("native", 12, 12, 12), measured("tree", 9, 14, 14)
+    (contest,) = contests(points(*rows))
+    assert [entry.series for entry in contest.entries] == ["ring", "native", "tree"]
+    assert contest.leader is None
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_the_rounds(measured, points):
+    ring, native = points(measured("ring", 10, 40, 30), measured("native", 10, 20, 90))
+    assert ratio(ring, native) == pytest.approx(1.0)  # of 1, 2 and 1/3; that of the medians is 1.5
+    assert native_ratios(contests([ring, native])) == {("ring", 2): [(1024, pytest.approx(1.0))]}
+
+
+def test_only_rounds_that_one_launch_measured_of_both_are_side_by_side(measured, points):
+    first, second = points(
+        measured("ring", 10, 20, 30, runs=["a", "a", "b"]), measured("native", 5, 40, 15, runs=["a", "b", "b"])
+    )
+    assert [(mine.median, theirs.median) for mine, theirs in paired(first, second)] == [
+        (pytest.approx(10e-6), pytest.approx(5e-6)), (pytest.approx(30e-6), pytest.approx(15e-6)),
+    ]  # fmt: skip
+    (contest,) = contests([first, second])
+    assert len(contest.entries) == 2
+
+
+def test_runs_that_share_no_launch_are_apart_until_a_point_of_both_joins_them(measured, points):
+    first = measured("ring", 10, 10, runs=["a", "a"])
+    last = measured("native", 10, 10, runs=["b", "b"])
+    both = measured("tree", 10, 10, runs=["a", "b"])
+    assert [len(part) for part in joined(points(first, last))] == [1, 1]
+    assert [len(part) for part in joined(points(first, last, both))] == [3]
+    ring, native = points(first, last)
+    assert not ahead(replace(ring, row=replace(ring.row, round_medians_s=(1e-9, 1e-9))), native)
+
+
+def test_a_row_that_knows_of_no_rounds_is_one_round_of_its_run(make_row, of_rows):
+    ((point,),) = (group.points for group in groups(of_rows(make_row(seconds=1e-5))))
+    ((key, taken),) = rounds(point).items()
+    assert key == ("run-1", 1)
+    assert (taken.median, taken.low, taken.high) == (1e-5, point.row.ci_low_s, point.row.ci_high_s)
+
+
+def test_rounds_that_are_missing_leave_those_that_are_there_in_the_report(measured, points):
+    partial = measured("ring", 10, 10, None, status="partial", reason="2 of 3 rounds")
+    (contest,) = contests(points(partial, measured("native", 12, 12, 1)))
+    assert {entry.series for entry in contest.entries} == {"ring", "native"}
+    ring = next(entry for entry in contest.entries if entry.series == "ring")
+    assert len(paired(ring, contest.entries[0])) == 2
+
+
+def test_how_far_rounds_are_apart_is_said(measured, of_rows):
+    rows = measured("ring", 10, 10, 20), measured("native", 10, 11, 10), measured("tree", 10, 10, 13)
+    (group,) = groups(of_rows(*rows))
+    said = {finding.about: finding.says for finding in findings(group)}["Between rounds"]
+    assert "takes 1.30 times" in said
+    assert "median of 3 cases; at most 2.00 times: ring" in said
+
+
+def test_of_one_round_nothing_is_said_of_rounds(measured, of_rows):
+    (group,) = groups(of_rows(measured("ring", 10)))
+    assert "Between rounds" not in {finding.about for finding in findings(group)}
+
+
+def test_csv_has_the_rounds_as_json(measured, of_rows):
+    (record,) = csv.DictReader(io.StringIO(export(of_rows(measured("ring", 10, None, 20)), "csv")))
+    assert json.loads(record["round_medians_s"]) == [pytest.approx(1e-5), None, pytest.approx(2e-5)]
+    assert (record["rounds"], json.loads(record["round_run_ids"])) == ("2", ["run-1", None, "run-1"])
