@@ -39,7 +39,7 @@ PLAN_PARAMETERS = ("channels", "window", "segment")
 how many pieces, how large one is at most: of a unit, or, in a pipeline, of all that it moves."""
 
 NATIVE_TRANSPORT = "mpi"
-"""Whose own collectives ``native`` are."""
+"""Whose own collectives ``native`` are, and what is said of whatever else is not told how to move bytes."""
 
 FIRST = next(iter(MAPPINGS))
 """The mapping that is measured where others give the same."""
@@ -177,9 +177,9 @@ def _floor(family: Collective, algorithm: str) -> bool:
 
 def transports(name: str, algorithm: str, asked: Sequence[str]) -> Sequence[str]:
     """Return which of the transports ``asked`` make a difference: to a library, a choice and who moves nothing none."""
-    if algorithm == NATIVE or _floor(collective(name), algorithm):
+    if algorithm in (NATIVE, AUTO) or _floor(collective(name), algorithm):
         return (NATIVE_TRANSPORT,)
-    return asked[:1] if algorithm == AUTO else asked
+    return asked
 
 
 def _has_tiers(layout: Layout) -> bool:

@@ -26,9 +26,10 @@ DIGITS = 4
 """Of the ratios that a table holds for people to read."""
 
 RULE = (
-    "ranges minimise the sum of log(time / best time) over the measured sizes, and a price for each cut: the noise of "
-    "a comparison (the median over sizes of the half 95 % intervals of the two best, relative, as a hypotenuse), at "
-    f"least {PRICE}; a cut lies where the medians of its choices cross, on straight lines of log time over log bytes"
+    "ranges minimise the sum of log(time / best time) over the measured sizes, and a price for each cut: the median "
+    "over sizes of what the ratio of the two best may be off by (half of what rounds are apart; with one round the "
+    f"half 95 % intervals, relative, as a hypotenuse), at least {PRICE}; a cut lies where the medians of its choices "
+    "cross, on straight lines of log time over log bytes"
 )
 
 Times = NDArray[np.float64]
@@ -107,11 +108,11 @@ def log_times(curves: Curves, sizes: Sequence[int]) -> Times:
 
 
 def price(of: Measured) -> float:
-    """Return what a cut has to gain: what intervals cannot tell apart, and at least PRICE."""
+    """Return what a cut has to gain: what rounds or intervals cannot tell apart, and at least PRICE."""
     noises = []
     for size in of.sizes:
         best = sorted((curve[size] for curve in of.curves.values() if size in curve), key=lambda time: time.seconds)[:2]
-        noises.append(float(np.hypot(best[0].noise, best[-1].noise)) if len(best) > 1 else 0.0)
+        noises.append(best[0].unsure(best[1]) if len(best) > 1 else 0.0)
     return max(PRICE, float(np.median(noises)))
 
 

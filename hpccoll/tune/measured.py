@@ -22,17 +22,30 @@ class Time:
     Args:
         seconds: the median; of several runs the geometric mean of theirs.
         noise: what it may be off by, relative: half its 95 % interval, or half of what runs are apart if that is more.
+        rounds: the medians of the rounds of one run.
     """
 
     seconds: float
     noise: float
+    rounds: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "Time":
         medians = np.array([row.median_s for row in rows])
         seconds = float(np.exp(np.log(medians).mean()))
         within = [((row.ci_high_s or 0.0) - (row.ci_low_s or 0.0)) / 2 / seconds for row in rows]
-        return cls(seconds, max(*within, float(np.ptp(medians)) / 2 / seconds, 0.0))
+        rounds = tuple(filter(None, rows[0].round_medians_s)) if len(rows) == 1 else ()
+        return cls(seconds, max(*within, float(np.ptp(medians)) / 2 / seconds, 0.0), rounds)
+
+    def unsure(self, other: "Time") -> float:
+        """Return what the ratio to another time may be off by, relative.
+
+        Of rounds in which both took their turn it is half of what their ratios are apart: what slows a machine for a
+        while slows both. Without such rounds the noises of the two add up as those of independent values.
+        """
+        if len(self.rounds) == len(other.rounds) > 1:
+            return float(np.ptp(np.log(self.rounds) - np.log(other.rounds))) / 2
+        return float(np.hypot(self.noise, other.noise))
 
 
 Curves = Mapping[Choice, Mapping[int, Time]]

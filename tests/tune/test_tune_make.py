@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tuned import KIB, MIB, both, chosen, lines, measured, table
 
-from hpccoll.choices.table import TuneTable
+from hpccoll.choices.table import Choice, TuneTable
 from hpccoll.errors import BadInputError
 from hpccoll.tune.make import PRICE, make, price, ranges
+from hpccoll.tune.measured import Measured, Time
 from hpccoll.tune.measured import measured as curves_of
 
 SIZES = [KIB << 2 * i for i in range(8)]
@@ -41,6 +42,18 @@ def test_a_small_gain_at_many_sizes_is_told_where_one_at_one_size_is_not():
         other = {size: seconds * (1.2 if size < first else 0.9) for size, seconds in LATE.items()}
         made = chosen(table({"ring": LATE, "star": other}, spread=0.2))
         assert [words for _, words in made] == there
+
+
+def test_what_slows_all_in_a_round_is_no_noise_between_them():
+    def curve(factor, drift):
+        return {size: Time(s * factor, 2.0, tuple(s * factor * d for d in drift)) for size, s in LATE.items()}
+
+    def cuts(drift, other):
+        late = {size: curve(1.2 if size < SIZES[5] else 0.9, other)[size] for size in SIZES}
+        return len(ranges(Measured({Choice("ring", "mpi"): curve(1, drift), Choice("star", "mpi"): late}, ("run-1",))))
+
+    assert cuts((1, 5, 2), (1, 5, 2)) == 2
+    assert cuts((1, 5, 2), (5, 1, 2)) == 1
 
 
 @given(
