@@ -32,6 +32,7 @@ class _Step:
     """A step of one rank in one lane, and how far it is."""
 
     rank: int
+    lane: int
     sequence: int
     messages: list["_Message"] = field(default_factory=list)
     ended: int = 0  # of them
@@ -46,6 +47,7 @@ class _Message:
     target: _Step
     nbytes: int
     tier: str
+    place: int  # among those that its sender sends in the step, in listed order
     begun: int = 0  # of its two steps
 
     def port(self, layout: Layout, *, out: bool) -> Port:
@@ -75,7 +77,7 @@ class _Traffic:
     def __init__(self, layout: Layout, machine: Machine, todo: Mapping[tuple[int, int], Sequence[_Step]]) -> None:
         self.layout, self.machine = layout, machine
         self.left = {place: iter(steps) for place, steps in todo.items()}
-        self.ready: list[tuple[float, int, _Message]] = []
+        self.ready: list[tuple[float, int, int, int, _Message]] = []
         self.order = numbers()
         self.free: dict[Port, float] = defaultdict(float)
         self.idle = [0.0] * layout.ranks
@@ -85,10 +87,10 @@ class _Traffic:
         for place in self.left:
             self.begin(*place, 0.0)
         while self.ready:
-            now, _, message = heappop(self.ready)
+            now, *_, message = heappop(self.ready)
             free = self.free[message.port(self.layout, out=True)]
             if free > now:
-                heappush(self.ready, (free, next(self.order), message))
+                self.wait(message, free)
             else:
                 end = self.carry(message, now)
                 for step in (message.source, message.target):
@@ -101,7 +103,11 @@ class _Traffic:
         for message in step.messages if step else ():
             message.begun += 1
             if message.begun == 2:
-                heappush(self.ready, (now, next(self.order), message))
+                self.wait(message, now)
+
+    def wait(self, message: _Message, until: float) -> None:
+        """Put a message with those that can go: the earliest first, then by lane, then in listed order."""
+        heappush(self.ready, (until, message.source.lane, message.place, next(self.order), message))
 
     def carry(self, message: _Message, now: float) -> float:
         """Return when a message ends that goes now."""
@@ -130,24 +136,27 @@ class _Traffic:
 
 def _steps(schedule: Schedule, cut: Cut, lane: int, sequence: int) -> list[_Step]:
     """Return the steps of a lane that have messages with bytes in them, those of a rank in order."""
-    now = [_Step(me, sequence) for me in range(schedule.layout.ranks)]
+    now = [_Step(me, lane, sequence) for me in range(schedule.layout.ranks)]
     steps: list[_Step] = []
-    away: dict[tuple[Messages, int], tuple[_Step, int, str]] = {}
+    away: dict[tuple[Messages, int], tuple[_Step, int, str, int]] = {}
+    sent = [0] * schedule.layout.ranks  # messages, in its step
     for moment in match(schedule):
         for m in moment.sent:
             sizes = cut.lengths(lane, m.sent, m.source) * cut.itemsize
             tiers = schedule.layout.tier(m.source, m.target)
             for i in map(int, np.flatnonzero((sizes > 0) & (tiers > 0))):
-                away[m, i] = now[m.source[i]], int(sizes[i]), TIERS[tiers[i]]
+                me = int(m.source[i])
+                away[m, i] = now[me], int(sizes[i]), TIERS[tiers[i]], sent[me]
+                sent[me] += 1
         for m in moment.landed:
             for i, me in enumerate(m.target):
                 if (m, i) in away:
-                    source, nbytes, tier = away.pop((m, i))
-                    message = _Message(source, now[me], nbytes, tier)
+                    source, nbytes, tier, place = away.pop((m, i))
+                    message = _Message(source, now[me], nbytes, tier, place)
                     source.messages.append(message)
                     now[me].messages.append(message)
                     now[me].folded += nbytes * (m.own is not None)
         for me in moment.ended:
             steps.append(now[me])
-            now[me] = _Step(int(me), sequence)
+            now[me], sent[me] = _Step(int(me), lane, sequence), 0
     return [step for step in steps if step.messages]  # a message lands, at times, when its sender's step has ended
