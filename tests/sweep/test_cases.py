@@ -1,6 +1,9 @@
 """The cases that a sweep file comes to."""
 
+import json
+
 import pytest
+from tuned import table
 
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import algorithms_of, placements
@@ -91,6 +94,13 @@ def test_parameters_are_of_the_algorithm_in_whichever_collective():
         collectives=["all_reduce", "broadcast"], algorithms=["ring", "chain"], params={"chain": {"channels": [1, 4]}}
     )
     assert [dict(case.params) for case in found if not case.in_place] == [{}, {"channels": 1}, {"channels": 4}]
+
+
+def test_a_choice_says_how_bytes_move_so_that_auto_is_measured_once(tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
+    asked = {"algorithms": ["auto", "ring"], "table": str(tmp_path / "t.json"), "in_place": False}
+    found = swept(**asked, transports=["shm", "mpi"])
+    assert [(case.algorithm, case.transport) for case in found] == [("auto", "mpi"), ("ring", "shm"), ("ring", "mpi")]
 
 
 def test_a_segment_that_is_named_twice_is_tried_once():
