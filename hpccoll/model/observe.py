@@ -21,6 +21,7 @@ class Observation:
         nbytes: the size S that was moved.
         seconds: the median time.
         layout: where the ranks were, by the numbers that the case gave them.
+        transport: how its bytes moved.
     """
 
     promise: Promise
@@ -29,6 +30,7 @@ class Observation:
     nbytes: int
     seconds: float
     layout: Layout
+    transport: str = "mpi"
 
     @property
     def collective(self) -> str:
@@ -90,4 +92,5 @@ def observations(raw: Raw) -> Iterator[Observation]:
                 nbytes=outcome.bytes,
                 seconds=timed.median_s,
                 layout=layout,
+                transport=case.transport,
             )

@@ -12,7 +12,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.model.confront import Confronted, Crossing, confront, crossings, curves
 from hpccoll.model.fit import LEAST_SIZES, fit
 from hpccoll.model.machine import PLACES, Link, Machine
-from hpccoll.model.observe import observations
+from hpccoll.model.observe import Observation, observations
 from hpccoll.store.raw import Raw
 from hpccoll.store.results import find, read_raw
 from hpccoll.units import format_seconds, format_size
@@ -24,19 +24,25 @@ class Modelled:
 
     Args:
         raws: what was measured, in one environment on one machine: the jobs of a sweep, or files beside each other.
+        transport: how the bytes moved of what is confronted.
         machine: what was fitted to it.
         confronted: what was measured and what the model says.
     """
 
     raws: Sequence[Raw]
+    transport: str
     machine: Machine
     confronted: list[Confronted]
 
     @classmethod
-    def of(cls, raws: Sequence[Raw]) -> "Modelled":
-        observed = [one for raw in raws for one in observations(raw)]
-        machine = fit(observed)
-        return cls(raws, machine, confront(observed, machine))
+    def of(cls, raws: Sequence[Raw]) -> Iterator["Modelled"]:
+        """Yield a model for each transport, as its messages cost what they cost."""
+        ways: dict[str, list[Observation]] = defaultdict(list)
+        for one in (one for raw in raws for one in observations(raw)):
+            ways[one.transport].append(one)
+        for transport, observed in sorted(ways.items()):
+            machine = fit(observed)
+            yield cls(raws, transport, machine, confront(observed, machine))
 
     @property
     def where(self) -> tuple[str, str]:
@@ -65,8 +71,7 @@ def modelled(paths: Sequence[Path]) -> list[Modelled]:
         if raw.attempts:
             attempt = raw.attempts[0][0]
             runs[raw.path.parent, attempt.kind, attempt.machine, raw.job.variant].append(raw)
-    made = [Modelled.of(raws) for raws in runs.values()]
-    found = [one for one in made if one.machine.links]
+    found = [one for raws in runs.values() for one in Modelled.of(raws) if one.machine.links]
     if not found:
         told = f"a run that has send_recv of {LEAST_SIZES} sizes or more: see workflows/config/model.yaml"
         raise BadInputError("path", ", ".join(map(str, paths)), told)
@@ -75,7 +80,7 @@ def modelled(paths: Sequence[Path]) -> list[Modelled]:
 
 def lines(model: Modelled) -> Iterator[str]:
     """Yield the model of one run in words."""
-    yield f"{', '.join(raw.path.name for raw in model.raws)}: {', '.join(model.where)}"
+    yield f"{', '.join(raw.path.name for raw in model.raws)}: {', '.join(model.where)}, over {model.transport}"
     for tier, link in model.machine.links.items():
         yield f"  {PLACES[tier]}: {_link(link)}"
     folds = f"from {model.machine.folds} pairs of cases" if model.machine.folds else "taken as 0: nothing tells of it"
@@ -143,6 +148,7 @@ def as_json(model: Modelled) -> dict[str, Any]:
     return {
         "files": [str(raw.path) for raw in model.raws],
         "kind": "modelled",
+        "transport": model.transport,
         "measured": measured,
         "machine": place,
         "links": links,

@@ -12,12 +12,13 @@ RUNS = {
     "sums": ["-c", "all_reduce", "-a", "ring,recursive_doubling,double_binary_tree,native"],
     "halves": ["-c", "reduce_scatter", "-a", "ring"],
     "gathers": ["-c", "all_gather", "-a", "ring"],
+    "shared": ["-c", "all_reduce", "-a", "ring", "-t", "shm"],
 }
 
 
 @pytest.fixture(scope="module")
 def measured(mpiexec, tmp_path_factory):
-    """Four small files of two ranks in one directory, beside which nothing else is."""
+    """Small files of two ranks in one directory, one of them of a transport that has no ping-pong there."""
     directory = tmp_path_factory.mktemp("model")
     for name, words in RUNS.items():
         sizes = "-b", "64K", "-e", "1M", "-f", "4", "-n", "3", "-w", "1"
@@ -44,7 +45,11 @@ def test_as_json_it_has_every_row_and_what_was_fitted(measured):
     assert sorted(run["files"]) == sorted(str(measured / f"{name}.h5") for name in RUNS)
     link = run["links"]["inside a node"]
     assert link["sizes"] == 3
+    assert run["transport"] == "mpi"
     rows = {(row["collective"], row["algorithm"], row["bytes"]): row for row in run["rows"]}
+    assert (
+        len([row for row in run["rows"] if row["algorithm"] == "ring"]) == 3 * 2 * 3
+    )  # files, placements, sizes; none of shm
     ring = rows["all_reduce", "ring", 1 << 20]
     cost = ring["rounds"] * link["alpha_s"] + (1 << 20) * (
         ring["sent"] * link["beta_s"] + ring["reduced"] * (run["gamma_s"] or 0)
