@@ -70,6 +70,7 @@ def _silent(one: Observation, machine: Machine) -> str | None:
     lacking = " or ".join(PLACES[tier] for tier in sorted(one.tiers - machine.links.keys()))
     reasons = {
         "what the library does is not known": one.algorithm is None,
+        "one rank sends no messages": one.layout.workers == 1,
         "the ports of aggregators are not those of workers, and no ping-pong tells of them": one.layout.aggregators,
         f"the run has no ping-pong {lacking}": lacking,
         f"it declares no cost for ranks that are not equally far apart, and {SIMULATED} are the most to simulate": (
