@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hpccoll.case import Case, Effort, Job
-from hpccoll.store.raw import Attempt, Outcome, Place, Raw, Times
+from hpccoll.store.raw import Attempt, Outcome, Place, Raw
+from hpccoll.store.times import Times
 
 
 def case(size=1024, **more):

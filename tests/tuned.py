@@ -6,10 +6,11 @@ import numpy as np
 from raws import attempt, case, job, outcome
 
 from hpccoll.case import Case
-from hpccoll.store.raw import Raw, Times
+from hpccoll.store.raw import Raw
 from hpccoll.store.results import _run
 from hpccoll.store.rows import Results
 from hpccoll.store.summary import row
+from hpccoll.store.times import Times
 from hpccoll.tune.make import make
 from hpccoll.units import parse_parameter
 

@@ -23,7 +23,8 @@ from hpccoll.measure.ranks import Numbered, Ranks
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.watchdog import watched
 from hpccoll.store.journal import Journal, check_same_job, journal_path, leave_word
-from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Times, Whole
+from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Whole
+from hpccoll.store.times import Times
 
 SPEAKERS = 8
 """The most ranks that say in a row's reason what is wrong with their result."""

@@ -12,7 +12,7 @@ from hpccoll.store.summary import row
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One case of one attempt.
+    """One case, of all its rounds.
 
     Args:
         promise: what the call promised.
@@ -74,23 +74,22 @@ class Observation:
 
 def observations(raw: Raw) -> Iterator[Observation]:
     """Yield what was measured in one raw file, all algorithms of which must be registered; no floor."""
-    for attempt, outcomes in raw.attempts:
-        for outcome in outcomes:
-            case, timed = outcome.case, row(raw.job, attempt, outcome)
-            family = COLLECTIVES[case.collective]
-            known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, stand for one of these
-            if outcome.status != "ok" or outcome.floor or not (known and timed.median_s and outcome.bytes):
-                continue
-            layout = attempt.layout
-            if case.mapping is not None:
-                layout = layout.among(numbering(layout, case.mapping))
-            arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
-            yield Observation(
-                promise=family.promise(layout.workers, case.root, **arguments),
-                algorithm=family.algorithms.get(case.algorithm),
-                params=outcome.params,
-                nbytes=outcome.bytes,
-                seconds=timed.median_s,
-                layout=layout,
-                transport=case.transport,
-            )
+    for attempt, outcome, _ in raw.wholes():
+        case, timed = outcome.case, row(raw.job, attempt, outcome)
+        family = COLLECTIVES[case.collective]
+        known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, stand for one of these
+        if outcome.status != "ok" or outcome.floor or not (known and timed.median_s and outcome.bytes):
+            continue
+        layout = attempt.layout
+        if case.mapping is not None:
+            layout = layout.among(numbering(layout, case.mapping))
+        arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
+        yield Observation(
+            promise=family.promise(layout.workers, case.root, **arguments),
+            algorithm=family.algorithms.get(case.algorithm),
+            params=outcome.params,
+            nbytes=outcome.bytes,
+            seconds=timed.median_s,
+            layout=layout,
+            transport=case.transport,
+        )

@@ -248,6 +248,9 @@ def _cautions(group: Group) -> Iterator[Finding]:
         )
     if len(group.machines) > 1:
         yield Finding("Several machines", "lines and comparisons are kept apart: " + "; ".join(group.machines) + ".")
+    if moved := sum(point.moved for point in group.usable):
+        words = f"the rounds of {counted(moved, 'case')} are of launches on different hosts: an interrupted job went on"
+        yield Finding("Different hosts", f"{words} elsewhere.")
     if joined := strangers(group.points):
         words = "lines join launches that did not run on hosts of the largest one, and hosts differ"
         yield Finding("Different hosts", f"{words}: {host_words(joined)}.")

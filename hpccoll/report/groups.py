@@ -30,6 +30,7 @@ class Point:
     machine: str
     hosts: tuple[str, ...]  # of the nodes, in their order
     wire: Wire
+    moved: bool = False  # its rounds were measured on different hosts
 
     @property
     def kind(self) -> str:
@@ -203,11 +204,17 @@ def _points(results: Results) -> list[Point]:
     created = {run_id: run.created for run_id, run in runs.items()}
     rows = sorted(results.rows, key=lambda row: created.get(row.run_id, ""))
     name = namer(rows)
-    return [_point(row, name(row), runs.get(row.run_id)) for row in rows]
+    return [_point(row, name(row), runs) for row in rows]
 
 
-def _point(row: Row, series: str, run: Run | None) -> Point:
+def _point(row: Row, series: str, runs: Mapping[str, Run]) -> Point:
+    run = runs.get(row.run_id)
     if run is None:
         return Point(row, series, "unknown machine", (), Wire())
+    places = {_hosts(runs[run_id]) for run_id in row.round_run_ids if run_id and run_id in runs}
+    return Point(row, series, run.machine, _hosts(run), Wire.of(run), moved=len(places) > 1)
+
+
+def _hosts(run: Run) -> tuple[str, ...]:
     hosts = run.provenance.get("hosts")
-    return Point(row, series, run.machine, tuple(hosts if isinstance(hosts, list | tuple) else ()), Wire.of(run))
+    return tuple(hosts if isinstance(hosts, list | tuple) else ())

@@ -16,8 +16,9 @@ from hpccoll import __version__
 from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError
 from hpccoll.store.disk import sync
-from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw, Times
+from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw
 from hpccoll.store.schema import COLUMNS, SCHEMA, VERSION, Column
+from hpccoll.store.times import Times
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
 _PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError
 from hpccoll.store.disk import lock_alone, locked, sync
-from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw, Times
+from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw
+from hpccoll.store.times import Times
 
 _FIRST = b'\n{"job"'
 _ARRAYS = tuple(field.name for field in dataclasses.fields(Times) if field.name != "rank_stride")

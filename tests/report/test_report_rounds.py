@@ -130,6 +130,14 @@ def test_of_one_round_nothing_is_said_of_rounds(measured, of_rows):
     assert "Between rounds" not in {finding.about for finding in findings(group)}
 
 
+def test_rounds_on_different_hosts_are_said(measured, make_run, of_rows):
+    row = measured("ring", 10, 10, runs=["a", "b"])
+    for hosts, said in ((["alpha"], False), (["beta"], True)):
+        runs = make_run(run_id="a"), make_run(run_id="b", provenance={"hosts": hosts})
+        (group,) = groups(of_rows(row, runs=runs))
+        assert ("Different hosts" in {finding.about for finding in findings(group)}) is said
+
+
 def test_csv_has_the_rounds_as_json(measured, of_rows):
     (record,) = csv.DictReader(io.StringIO(export(of_rows(measured("ring", 10, None, 20)), "csv")))
     assert json.loads(record["round_medians_s"]) == [pytest.approx(1e-5), None, pytest.approx(2e-5)]

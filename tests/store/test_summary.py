@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from hpccoll.store.raw import Times
 from hpccoll.store.summary import _interval_ranks, durations_max, median_interval, percentile, row
+from hpccoll.store.times import Times
 
 
 @pytest.mark.parametrize(

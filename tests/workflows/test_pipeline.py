@@ -33,14 +33,14 @@ def case_ids(path):
 def test_a_sweep_prints_the_command_and_last_the_report(swept):
     assert swept.said.code == 0, swept.said.err
     first, command, *_, last = swept.said.out.splitlines()
-    assert first == "tiny: 12 cases in 2 jobs, about 9 s"
+    assert first == "tiny: 12 cases in 2 jobs, 3 rounds of each, about 9 s"
     assert command.startswith(f"$ {sys.executable} -m snakemake -s {workflows()}/Snakefile ")
     assert last == "report: results/tiny/report/index.html"
     assert "<html" in (swept.out / "report" / "index.html").read_text()
 
 
 def test_a_sweep_says_in_a_log_how_far_it_is(swept):
-    assert "12 of 12 cases" in swept.said.err
+    assert "36 of 36 measurements" in swept.said.err
     assert "\x1b" not in swept.said.err
 
 
