@@ -192,10 +192,10 @@ def test_the_last_ranks_are_on_the_aggregators_where_the_list_says_so(fabric):
 def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
     (tmp_path / "beside.yaml").write_text(
         "algorithms: [ring, sharp_emulated]\nbytes: 64K\nin_place: true\nnodes: [2, 4]\nranks_per_node: 2\n"
-        "aggregators: 2\neffort: {warmup: 0, min_iterations: 2, max_iterations: 2}\n"
+        "aggregators: 2\nrounds: 1\neffort: {warmup: 0, min_iterations: 2, max_iterations: 2}\n"
     )
     options = ("--profile", "testbed", "--out", tmp_path / "out")
-    said = fabric.run(sys.executable, "-m", "hpccoll", "sweep", tmp_path / "beside.yaml", *options, timeout=120)
+    said = fabric.run(sys.executable, "-m", "hpccoll", "sweep", tmp_path / "beside.yaml", *options, timeout=300)
     assert said.code == 0, said.out + said.err
     rows = read_results([tmp_path / "out"]).rows
     seen = {(row.nodes, row.ranks, row.aggregators, row.algorithm, row.status) for row in rows}
@@ -209,12 +209,22 @@ def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
         assert [place.host for place in attempt.places] == [*workers, "a1", "a2"]
 
 
+def test_the_script_tells_hosts_of_aggregators_by_their_feature(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
+    script = Path(__file__).parents[2] / "slurm" / "in-network.sbatch"
+    asked = ("--partition=all", "-N5", "--ntasks-per-node=2", "--constraint=[worker*4&aggregator*1]")
+    said = fabric.run("sbatch", "--wait", *asked, script, "-b", "4K", "-e", "4K", "-n", 2, cwd=tmp_path, timeout=300)
+    assert said.code == 0, said.err + "".join(log.read_text() for log in tmp_path.glob("*.log"))
+    rows = read_results([tmp_path / "results" / "in-network" / "4x2+1.h5"]).rows
+    names = ("ring", "sharp_emulated", "native")
+    assert {(row.algorithm, row.nodes, row.ranks, row.aggregators) for row in rows} == {(n, 4, 8, 1) for n in names}
+
+
 def test_what_each_rail_carried_is_counted_by_itself(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
     options = ("-a", "ring", "-b", "4M", "-e", "4M", "-n", 1, "-w", 0, "--in-place")
     for rails in ("eth0", "eth0,rail2"):
         out = tmp_path / f"{rails}.h5"
         step = ("srun", "--mpi=pmi2", "-N2", "-n2", sys.executable, "-m", "hpccoll", "run", *options, "--out", out)
-        said = fabric.run(*step, UCX_NET_DEVICES=rails, timeout=120)
+        said = fabric.run(*step, UCX_NET_DEVICES=rails, timeout=300)
         assert said.code == 0, said.out + said.err
         (row,) = read_results([out]).rows
         carried = {port: sent / row.worker_sent_measured for port, sent in row.port_sent.items()}
