@@ -109,7 +109,7 @@ def calls(family, algorithm, launch):
             for in_place in placements(family.name, algorithm, (False, True)):
                 number = next(turn)
                 moves = transports(family.name, algorithm, launch.transports)
-                for transport in moves if family.token else [moves[number // 2 % len(moves)]]:
+                for transport in moves if family.token or launch.aggregators else [moves[number // 2 % len(moves)]]:
                     yield Case(
                         collective=family.name, algorithm=algorithm, transport=transport,
                         dtype=DTYPES[number % len(DTYPES)], op=ops[number // 2 % len(ops)], bytes=size,
