@@ -1,0 +1,195 @@
+"""Ours beside the library's own, round by round, with what the wires allow, on one node and on the testbed.
+
+By hand, on an idle machine; the testbed needs root:
+
+    python tests/benchmarks/bench.py                # all of it, about half an hour
+    python tests/benchmarks/bench.py node wire      # some settings of settings.py
+    python tests/benchmarks/bench.py --rounds 7 node > table.md
+
+Each setting is one launch of the rank program: all cases take turns in rounds, each round in an order of its own, so
+that a machine that others use as well slows all of them down. A ratio is that of two medians of the same round; what is
+printed of several is their median. Of every way the better of in place and not counts. It ends with 1 where a setting
+does not show what is asked of it.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bounds import bound_s
+from settings import SETTINGS, Ask, Setting, Way
+
+from hpccoll.case import Effort, Job
+from hpccoll.measure.catalogue import NATIVE
+from hpccoll.store import hdf5
+from hpccoll.store.results import read_results
+from hpccoll.store.rows import Row
+from hpccoll.units import format_size
+
+TESTBED = Path(__file__).parents[2] / "slurm" / "testbed" / "testbed"
+NAME = "bench"
+"""Of the testbed, so that another one may be up."""
+
+Times = tuple[float, ...]
+"""Of each round, the median over iterations of the slowest rank, in seconds."""
+
+
+@contextmanager
+def launcher(setting: Setting) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Bring up what a setting runs on; yield what starts its ranks, and what the testbed says of its wires."""
+    if not setting.testbed:
+        mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
+        yield [mpiexec, "-n", str(setting.each)], {}
+        return
+    subprocess.run([TESTBED, "up", "--name", NAME, *setting.testbed], check=True, stdout=subprocess.DEVNULL)
+    try:
+        said = subprocess.run([TESTBED, "status", "--name", NAME, "--json"], check=True, capture_output=True)
+        hosts = [f"n{number + 1}" for number in range(setting.nodes) for _ in range(setting.each)]
+        hosts += [f"a{number + 1}" for number in range(setting.aggregators)]
+        yield [
+            str(TESTBED), "run", "--name", NAME, "srun", "--mpi=pmi2", "-p", "all", "--exclusive",
+            "-n", str(len(hosts)), "--distribution=arbitrary", f"--nodelist={','.join(hosts)}",
+        ], json.loads(said.stdout)["marker"]  # fmt: skip
+    finally:
+        subprocess.run([TESTBED, "down", "--name", NAME], check=False, stdout=subprocess.DEVNULL)
+
+
+def measure(setting: Setting, rounds: int, start: Sequence[str], raw: Path) -> None:
+    """Run all cases of a setting in one launch."""
+    job = Job(
+        name="bench", ranks=setting.nodes * setting.each, nodes=setting.nodes, aggregators=setting.aggregators,
+        effort=Effort(warmup=2, min_iterations=6 * rounds, seconds=setting.seconds, precision=0.01, rounds=rounds),
+        cases=tuple(setting.cases()),
+    )  # fmt: skip
+    path = raw.with_suffix(".json")
+    path.write_text(job.to_json())
+    command = [*start, sys.executable, "-m", "hpccoll", "run", "--job", str(path), "--out", str(raw), "--exit-zero"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{ended.stdout}{ended.stderr}")
+
+
+def way_of(setting: Setting, row: Row) -> Way:
+    return next(
+        way
+        for way in setting.ways
+        if (way.algorithm, way.transport) == (row.algorithm, row.transport)
+        and dict(way.params) == dict(row.params)
+        and way.mapping in (None, row.mapping)
+    )
+
+
+def times(setting: Setting, rows: Sequence[Row]) -> dict[tuple[str, int], Times]:
+    """Return of every way and size the faster placement of each round."""
+    found: dict[tuple[str, int], Times] = {}
+    for row in rows:
+        if row.status != "ok":
+            raise SystemExit(f"{row.case_id}: {row.status}: {row.reason}")
+        key = way_of(setting, row).name, row.requested_bytes
+        found[key] = tuple(map(min, zip(row.round_medians_s, found.get(key, row.round_medians_s), strict=True)))
+    return found
+
+
+def ratio(slower: Times, faster: Times) -> float:
+    return median(a / b for a, b in zip(slower, faster, strict=True))
+
+
+def bounds(setting: Setting, raw: Path, marker: Mapping[str, Any]) -> dict[tuple[str, int], float]:
+    """Return what the wires allow every way of ours, by its name and size."""
+    if not marker:
+        return {}
+    ((attempt, outcomes),) = hdf5.read(raw).attempts
+    by_id = {outcome.case.id: outcome for outcome in outcomes}
+    found = {}
+    for way in setting.ways:
+        for case in setting.cases():
+            ours = (case.algorithm, case.transport, case.params, case.mapping)
+            if way.algorithm != NATIVE and ours == (way.algorithm, way.transport, way.params, way.mapping):
+                found[way.name, case.bytes] = bound_s(case, attempt.layout, by_id[case.id].params, marker)
+    return found
+
+
+def table(setting: Setting, found: Mapping[tuple[str, int], Times], allowed: Mapping[tuple[str, int], float]) -> None:
+    print("| size | way | ms, by round | median | wires allow | of that | native / it |")
+    print("| --- | --- | --- | --: | --: | --: | --: |")
+    for size in setting.sizes:
+        natives = [found[name, size] for name, nbytes in found if nbytes == size and name.split()[0] == NATIVE]
+        native = tuple(map(min, zip(*natives, strict=True)))
+        for way in setting.ways:
+            mine, bound = found[way.name, size], allowed.get((way.name, size))
+            by_round = " ".join(f"{1e3 * t:.4g}" for t in mine)
+            wires = f"{1e3 * bound:.4g} | {bound / median(mine):.1%}" if bound else "- | -"
+            print(
+                f"| {format_size(size)} | {way.name} | {by_round} | {1e3 * median(mine):.4g} | {wires} |"
+                f" {ratio(native, mine):.2f} |"
+            )
+    print()
+
+
+def shown(ask: Ask, found: Mapping[tuple[str, int], Times], allowed: Mapping[tuple[str, int], float]) -> bool:
+    """Print whether what is asked was reached."""
+    best = min(ask.ours, key=lambda name: median(found[name, ask.nbytes]))
+    mine = found[best, ask.nbytes]
+    if ask.of is None:
+        got, what = median(allowed[best, ask.nbytes] / t for t in mine), "of what the wires allow"
+    else:
+        got, what = ratio(found[ask.of, ask.nbytes], mine), f"times as fast as {ask.of}"
+    reached = got >= ask.at_least
+    print(
+        f"- {format_size(ask.nbytes)}: {best} {got:.3f} {what}, asked {ask.at_least:.2f}:"
+        f" {'reached' if reached else '**missed**'}"
+    )
+    return reached
+
+
+def run(name: str, rounds: int, keep: Path) -> bool:
+    setting = SETTINGS[name]
+    raw = keep / f"{name}.h5"
+    raw.unlink(missing_ok=True)
+    load = os.getloadavg()[0]
+    print(f"{name}: {sum(1 for _ in setting.cases())} cases, {rounds} rounds...", file=sys.stderr, flush=True)
+    with launcher(setting) as (start, marker):
+        measure(setting, rounds, start, raw)
+    results = read_results([raw])
+    ranks = f"{setting.nodes} x {setting.each}" + (f" + {setting.aggregators} aggregators" * bool(setting.aggregators))
+    print(f"## {name}: {ranks} ranks\n")
+    print(f"{results.runs[0].created}, {results.runs[0].machine}; load before it {load:.1f}; {results.runs[0].kind}.")
+    if marker:
+        carry = f"{marker['wire_Bps'] / 1e6:.2f} MB/s" + (
+            f", uplinks {marker['uplink_Bps'] / 1e6:.2f} MB/s" if marker.get("uplink_Bps") else ""
+        )
+        print(f"`testbed up {' '.join(setting.testbed)}`: wires calibrated at {carry}.")
+    print()
+    found, allowed = times(setting, results.rows), bounds(setting, raw, marker)
+    table(setting, found, allowed)
+    reached = [shown(ask, found, allowed) for ask in setting.asks]
+    print(flush=True)
+    return all(reached)
+
+
+def main() -> int:
+    parse = argparse.ArgumentParser(description="Measure ours beside the library's own.")
+    parse.add_argument("settings", nargs="*", default=[*SETTINGS], metavar="SETTING", help=", ".join(SETTINGS))
+    parse.add_argument("--rounds", type=int, default=5)
+    parse.add_argument("--keep", type=Path, help="where raw files stay [nowhere]")
+    asked = parse.parse_args()
+    if strange := [name for name in asked.settings if name not in SETTINGS]:
+        parse.error(f"{strange[0]}: choose from {', '.join(SETTINGS)}")
+    with tempfile.TemporaryDirectory() as scratch:
+        keep = asked.keep or Path(scratch)
+        keep.mkdir(parents=True, exist_ok=True)
+        reached = [run(name, asked.rounds, keep) for name in asked.settings]  # all of them, whatever one shows
+        return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""The least time that the wires of a testbed leave a schedule: the bytes of its busiest wire over what that carries."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hpccoll.case import Case
+from hpccoll.measure.catalogue import own_parameters, promise_of
+from hpccoll.schedule import Cut, Layout, collective, match, numbering
+
+
+def bound_s(case: Case, layout: Layout, params: Mapping[str, Any], marker: Mapping[str, Any]) -> float:
+    """Return the seconds that the busiest wire takes for an operation, of a node or of a rack, in or out.
+
+    Args:
+        case: a scheduled one.
+        layout: of the ranks as they were launched.
+        params: that the case ran with.
+        marker: what the testbed says of its wires.
+    """
+    mapped = layout.among(numbering(layout, case.mapping)) if case.mapping else layout
+    promise = promise_of(case, layout.workers)
+    family = collective(case.collective)
+    slices = promise.slices(family.algorithm(case.algorithm), mapped, **own_parameters(case))
+    itemsize = np.dtype(case.dtype).itemsize
+    elements = family.elements(case.bytes, itemsize, layout.workers)
+    cut = Cut(promise, elements, slices[0].units, len(slices) * int(params["channels"]), itemsize)
+    node, rack = np.array(mapped.node), np.array(mapped.rack)
+    metered = set(mapped.node[: mapped.workers])  # the wires of aggregators have no meter
+    carried = {"node": {n: np.zeros(2) for n in metered}, "rack": {r: np.zeros(2) for r in {*mapped.rack}}}
+    for lane in range(cut.lanes):
+        for m in (m for moment in match(slices[lane % len(slices)]) for m in moment.sent):
+            nbytes = cut.lengths(lane, m.sent, m.source) * itemsize
+            for tier, place in (("node", node), ("rack", rack)):
+                away = place[m.source] != place[m.target]
+                for way, ends in enumerate((m.source, m.target)):
+                    for wire, amount in zip(place[ends[away]], nbytes[away], strict=True):
+                        if wire in carried[tier]:
+                            carried[tier][wire][way] += amount
+    rates = {"node": marker["wire_Bps"], "rack": marker.get("uplink_Bps")}
+    return max(wire.max() / rate for tier, rate in rates.items() if rate for wire in carried[tier].values())
