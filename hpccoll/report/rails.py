@@ -17,16 +17,19 @@ from hpccoll.units import format_size
 
 
 def rail_findings(group: Group) -> Iterator[tuple[str, str]]:
-    """Say of every algorithm which ports it used at the largest size, and what those of more of them gain."""
+    """Say of every algorithm on the most ranks which ports it used at the largest size, and what more of them gain."""
+    points = _largest(group)
+    most = max((point.row.ranks for point in points), default=0)
     alike: dict[tuple[object, ...], list[Point]] = defaultdict(list)
-    for point in _largest(group):
+    for point in points:
         row = point.row
-        alike[point.machine, row.ranks, row.algorithm, tuple(sorted(own_params(row).items()))].append(point)
+        if row.ranks == most:
+            alike[point.machine, row.algorithm, tuple(sorted(own_params(row).items()))].append(point)
     clauses = [clause for points in alike.values() for clause in _clauses(points)]
     if clauses:
-        first = next(iter(alike.values()))[0]
-        at = f" at {format_size(first.row.requested_bytes)}" if group.sized else ""
-        yield "Rails", f"sent by a node{at}: {'; '.join(clauses)}."
+        row = next(iter(alike.values()))[0].row
+        at = f" at {format_size(row.requested_bytes)}" if group.sized else ""
+        yield "Rails", f"sent by a node on {group.place(row)}{at}: {'; '.join(clauses)}."
 
 
 def _clauses(points: Sequence[Point]) -> Iterator[str]:

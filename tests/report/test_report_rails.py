@@ -27,11 +27,18 @@ def group(make_node_row, make_bed_run, of_rows):
 
 def test_what_a_second_rail_gains_and_who_does_not_use_it_is_said_with_the_bytes(group):
     said = {found.about: found.says for found in findings(group)}["Rails"]
-    assert said.startswith("sent by a node at 16 MiB: ")
+    assert said.startswith("sent by a node on 2 nodes at 16 MiB: ")
     assert "ring one through eth0 100%, nothing on rail2" in said
     assert "ring two through eth0 50%, rail2 50%, 2.00x as fast as ring one" in said
     assert "native two through eth0 100%, nothing on rail2" in said
     assert said.count("as fast as") == 1
+
+
+def test_rails_are_told_of_the_most_nodes(make_node_row, make_bed_run, of_rows):
+    rows = [make_node_row("ring", nodes, BIG, port_sent=BOTH) for nodes in (2, 4)]
+    (group,) = groups(of_rows(*rows, runs=[make_bed_run(nodes=4, rails=2)]))
+    said = {found.about: found.says for found in findings(group)}["Rails"]
+    assert said == "sent by a node on 4 nodes at 16 MiB: ring through eth0 50%, rail2 50%."
 
 
 def test_the_bytes_of_each_port_are_stacked(group):
