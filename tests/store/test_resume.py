@@ -96,7 +96,7 @@ def test_a_job_goes_on_with_the_rounds_that_are_left(tmp_path, mpiexec):  # noqa
     assert set(before.measured.values()) >= {frozenset([1]), frozenset([1, 2])}
     assert {(row.status, row.rounds) for row in read_results([journal]).rows} == {("partial", 1), ("partial", 2)}
 
-    printed, complaints = (second := start(tmp_path)).communicate(timeout=60)
+    printed, complaints = (second := start(tmp_path)).communicate(timeout=LONG_S)
     assert second.returncode == 0, complaints
     left = 3 * len(cases) - sum(map(len, before.measured.values()))
     assert f"attempt 2: {left} measurements (3 rounds of each case)" in printed
