@@ -113,6 +113,18 @@ def test_the_wire_is_calibrated_and_every_host_knows(testbed, ranks):
     assert all(0 < row["Bps"] < 1.1 * 125e6 for row in marker["calibration"][1:])
 
 
+WARN = "import json, sys; from calibrate import warnings; print(*warnings(json.load(sys.stdin)), sep='\\n')"
+
+
+def test_a_wire_that_was_calibrated_on_a_busy_machine_is_told(testbed):
+    marker = testbed.status()["marker"] | {"wire_Bps": 98_296_939}
+    said = subprocess.run(
+        [sys.executable, "-c", WARN], cwd=testbed.program.parent, input=json.dumps(marker),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout == "warning: the wire carries 79.2% of what TCP should get of 1gbit\n"
+
+
 def test_status_names_the_hosts_and_their_processes(testbed):
     status = testbed.status()
     assert status["state"] == "up"
