@@ -10,6 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.case import Case, Parameter
+from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload
@@ -98,9 +99,13 @@ class CaseSubject:
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(promise, reduction, dtype, elements, comm.rank, silent)
-        self.src = transport.empty(self.operation.elements("src", comm.rank), dtype)
-        self.dst = transport.empty(self.operation.elements("dst", comm.rank), dtype)
-        self.plan = transport.plan(self.operation, self.src, self.dst)
+        try:
+            self.src = transport.empty(self.operation.elements("src", comm.rank), dtype)
+            self.dst = transport.empty(self.operation.elements("dst", comm.rank), dtype)
+            self.plan = transport.plan(self.operation, self.src, self.dst)
+        except BadInputError:  # on all ranks: there is no room, or there are no tags; other cases go on
+            transport.close()
+            raise
         filled = self.payload.filled(in_place=case.in_place)
         self.check = Check(
             self.payload, self.src, self.dst[self.operation.span("dst", filled, comm.rank)], self.plan.result,
