@@ -28,7 +28,7 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.promise import NATIVE
-from hpccoll.transports.mpi import Mpi, Tiered, default_channels, default_window, segmented
+from hpccoll.transports.mpi import WINDOW, Mpi, Tiered, default_channels, segmented
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
 
@@ -130,7 +130,7 @@ class CaseSubject:
             else default_channels(self.bytes, self.layout, pipelined=pipelined)
         )
         channels = int(self.case.params.get("channels", 1 if self.family.whole else default))
-        window = min(channels, default_window(pipelined=self.algorithm.pipelined))
+        window = min(channels, WINDOW)
         return {"channels": channels, "window": window, **self.algorithm.parameters, **self.case.params}
 
     def diagnose(self) -> str | None:

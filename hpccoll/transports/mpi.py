@@ -24,16 +24,23 @@ PERSISTENT_REQUESTS = 65536
 """Above this many, a plan starts new requests each time: MPICH keeps about 900 bytes for a persistent one."""
 
 LANE_UNIT = 1 << 20
-"""Bytes of a unit at which another channel pays: folding one then overlaps the transfer of another, in cache."""
+"""Bytes of a unit at which another channel pays: folding one then overlaps the transfer of another, in cache.
 
-
-WIRE_UNIT, WIRE_CHANNELS = 1 << 17, 4
-"""Between nodes another channel pays from smaller units on, up to so many: while one turns round, another transfers.
-
-4 MiB on 8 nodes with wires of 100 Mbit/s: 97 % of the wire with one channel, 99 % with four; 16 MiB on 4 nodes of
-1 Gbit/s: 88 % and 97 %.
+64 MiB on 2 ranks of a node, over messages and in shared memory alike: with 16 or 32 channels within 5 % of the best of
+1 to 256, with 128 a fifth slower.
 """
 
+WIRE_UNIT, WIRE_CHANNELS = 1 << 15, 16
+"""Between nodes another channel pays from smaller units on, up to so many: while one turns round, another transfers.
+
+In 4, 8 and 16 channels, ms: on 4 nodes of 1 Gbit/s, 16 MiB, a ring takes 221, 215 and 215 (at the wire 207) and
+rabenseifner 234, 221 and 221; with 2 ranks a node hierarchical 223, 216 and 217 (at the wire 204). On 8 nodes of
+100 Mbit/s, 4 MiB, a ring 610, 605 and 597 (at the wire 594), rabenseifner 698, 673 and 633.
+"""
+
+WINDOW = 4
+"""Channels in flight at once: with 2 the ring takes as long, hierarchical 223 ms for 217, and rabenseifner, whose
+messages differ in size, 715 ms for 633 and 228 for 221; a double binary tree as long."""
 
 SEGMENT, SEGMENTS = 1 << 17, 64
 """Bytes of a segment of a pipeline, and how many there are at most.
@@ -56,11 +63,6 @@ def segmented(nbytes: int, schedules: Sequence[Schedule], segment: int, *, pipel
     """Return the channels in which no piece is larger than ``segment`` bytes: of a unit, in a pipeline of a slice."""
     pieces = len(schedules) * (1 if pipelined else schedules[0].units)
     return max(1, -(-nbytes // (pieces * segment)))
-
-
-def default_window(*, pipelined: bool = False) -> int:
-    """Return how many channels are in flight at once unless a case says otherwise."""
-    return 4 if pipelined else 2
 
 
 class Mpi:

@@ -55,8 +55,9 @@ def launcher(setting: Setting) -> Iterator[tuple[list[str], dict[str, Any]]]:
         said = subprocess.run([TESTBED, "status", "--name", NAME, "--json"], check=True, capture_output=True)
         hosts = [f"n{number + 1}" for number in range(setting.nodes) for _ in range(setting.each)]
         hosts += [f"a{number + 1}" for number in range(setting.aggregators)]
+        everywhere = ["-p", "all"] if setting.aggregators else []
         yield [
-            str(TESTBED), "run", "--name", NAME, "srun", "--mpi=pmi2", "-p", "all", "--exclusive",
+            str(TESTBED), "run", "--name", NAME, "srun", "--mpi=pmi2", *everywhere, "--exclusive",
             "-n", str(len(hosts)), "--distribution=arbitrary", f"--nodelist={','.join(hosts)}",
         ], json.loads(said.stdout)["marker"]  # fmt: skip
     finally:
