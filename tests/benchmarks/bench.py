@@ -31,6 +31,7 @@ from settings import SETTINGS, Ask, Setting, Way
 from hpccoll.case import Effort, Job
 from hpccoll.measure.catalogue import NATIVE
 from hpccoll.store import hdf5
+from hpccoll.store.journal import journal_path
 from hpccoll.store.results import read_results
 from hpccoll.store.rows import Row
 from hpccoll.units import format_size
@@ -68,7 +69,10 @@ def measure(setting: Setting, rounds: int, start: Sequence[str], raw: Path) -> N
     """Run all cases of a setting in one launch."""
     job = Job(
         name="bench", ranks=setting.nodes * setting.each, nodes=setting.nodes, aggregators=setting.aggregators,
-        effort=Effort(warmup=2, min_iterations=6 * rounds, seconds=setting.seconds, precision=0.01, rounds=rounds),
+        effort=Effort(
+            warmup=1, min_iterations=setting.least,
+            seconds=setting.seconds, precision=0.01, rounds=rounds,
+        ),
         cases=tuple(setting.cases()),
     )  # fmt: skip
     path = raw.with_suffix(".json")
@@ -155,7 +159,8 @@ def shown(ask: Ask, found: Mapping[tuple[str, int], Times], allowed: Mapping[tup
 def run(name: str, rounds: int, keep: Path) -> bool:
     setting = SETTINGS[name]
     raw = keep / f"{name}.h5"
-    raw.unlink(missing_ok=True)
+    for old in (raw, journal_path(raw)):
+        old.unlink(missing_ok=True)
     load = os.getloadavg()[0]
     print(f"{name}: {sum(1 for _ in setting.cases())} cases, {rounds} rounds...", file=sys.stderr, flush=True)
     with launcher(setting) as (start, marker):

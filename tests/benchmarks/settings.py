@@ -38,6 +38,8 @@ class Setting:
         asks: what it is to show.
         aggregators: hosts beside the nodes.
         seconds: of a case, in all rounds.
+        least: iterations of a case in a round.
+        in_place: which placements.
     """
 
     testbed: tuple[str, ...]
@@ -48,9 +50,11 @@ class Setting:
     asks: tuple[Ask, ...] = ()
     aggregators: int = 0
     seconds: float = 10.0
+    least: int = 6
+    in_place: tuple[bool, ...] = (False, True)
 
     def cases(self) -> Iterator[Case]:
-        for way, size, in_place in product(self.ways, self.sizes, (False, True)):
+        for way, size, in_place in product(self.ways, self.sizes, self.in_place):
             yield Case(
                 collective="all_reduce", algorithm=way.algorithm, transport=way.transport, bytes=size,
                 in_place=in_place, params=way.params, mapping=way.mapping,
@@ -116,7 +120,7 @@ SETTINGS = {
     ),
     "racks": Setting(
         testbed=("--nodes", "8", "--cpus", "1", "--rate", "1gbit", "--racks", "2", "--uplink", "200mbit"),
-        nodes=8, each=1, sizes=(16 << 20,), seconds=30,
+        nodes=8, each=1, sizes=(16 << 20,), seconds=30, least=2, in_place=(False,),  # an operation takes 5 s
         ways=tuple(
             Way(algorithm, mapping=mapping)
             for algorithm in (NATIVE, "ring", "hierarchical") for mapping in ("block", "cyclic")
