@@ -62,7 +62,11 @@ def parser() -> argparse.ArgumentParser:
     add("-f", "--factor", default="2", help="from one size to the next [2]")
     add("-d", "--dtype", default="float32", help="of the elements [float32]")
     add("-o", "--op", default="sum", help="the reduction [sum]")
-    add("-n", "--iterations", help="timed iterations, over all rounds [20 to 1000, until the median is sure to 2 %%]")
+    add(
+        "-n",
+        "--iterations",
+        help="timed, over all rounds, 6 in each at least [20 to 1000, until sure to 2 %%]",
+    )
     add("-w", "--warmup", default="5", help="iterations thrown away for each round of a case [5]")
     add("-r", "--root", help="the root of a rooted collective, the first of two ranks [0]")
     add("--aggregators", default="0", metavar="A", help="the last A ranks only aggregate (sharp_emulated) [0]")

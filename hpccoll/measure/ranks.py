@@ -9,6 +9,7 @@ import termios
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar, cast
 
 import numpy as np
@@ -116,11 +117,12 @@ def abort(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2)) -> None:
         comm: whose ranks end.
         streams: descriptors that the rank has written to; those that are no pipes are not waited for.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    until = time.monotonic() + HEARD_S
-    while any(map(_unread, streams)) and time.monotonic() < until:
-        time.sleep(0.01)
+    with suppress(OSError, ValueError):  # a full disk or a closed stream must not keep the job from ending
+        sys.stdout.flush()
+        sys.stderr.flush()
+        until = time.monotonic() + HEARD_S
+        while any(map(_unread, streams)) and time.monotonic() < until:
+            time.sleep(0.01)
     comm.Abort(1)
 
 

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from hpccoll.case import Case, Job, Shape
+from hpccoll.measure.catalogue import NATIVE_TRANSPORT
 from hpccoll.schedule import collective
 from hpccoll.schedule.promise import AUTO
 from hpccoll.store.raw import Attempt, Whole
@@ -95,7 +96,8 @@ class Table:
         root = "" if case.root is None or "root" in self._told else f"root {case.root}"
         params = () if "params" in self._told else (f"{name}={value}" for name, value in case.params.items())
         mapping = "" if case.mapping is None or "mapping" in self._told else f"mapping {case.mapping}"
-        return " ".join(filter(None, (root, *params, mapping)))
+        over = "" if case.transport == NATIVE_TRANSPORT or "transport" in self._told else f"over {case.transport}"
+        return " ".join(filter(None, (over, root, *params, mapping)))
 
     def _begin(self, job: Job, attempt: Attempt, count: int) -> None:
         self.empty = False

@@ -107,7 +107,7 @@ def _fill(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
     """Write the row of one case; what it leaves out is absent."""
     if column.name in _PER_PLACE:
         values = np.array(getattr(outcome, column.name), np.float64)  # None becomes nan
-        if len(values):
+        if values.size:  # hosts may show no ports
             dataset[number, : len(values)] = values
     elif outcome.times is not None:
         times = getattr(outcome.times, column.name)

@@ -53,15 +53,16 @@ class Outcome:
         Wrong elements add up, CPU time is the mean over iterations, and what is not timed is that of the last round.
         A round that was skipped changes nothing but the reason.
         """
+        reason = "; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None
         if later.times is None:
-            return replace(self, reason=later.reason)
+            return replace(self, reason=reason)
         if self.times is None:
             return later
         n, m = len(self.times.round), len(later.times.round)
         return replace(
             later,
             status="wrong" if "wrong" in (self.status, later.status) else later.status,
-            reason="; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None,
+            reason=reason,
             wrong=None if self.wrong is None or later.wrong is None else self.wrong + later.wrong,
             converged=bool(self.converged and later.converged),
             times=self.times.then(later.times),
@@ -156,7 +157,8 @@ class Raw:
                     measured.setdefault(outcome.case.id, []).append((attempt, outcome))
         for parts in measured.values():
             runs = {number: attempt.run_id for attempt, outcome in parts for number in outcome.rounds}
-            yield Whole(parts[-1][0], reduce(Outcome.then, (outcome for _, outcome in parts)), runs)
+            timed = [attempt for attempt, outcome in parts if outcome.times is not None]  # whose ports and hosts it has
+            yield Whole((timed or [parts[-1][0]])[-1], reduce(Outcome.then, (outcome for _, outcome in parts)), runs)
 
     @property
     def measured(self) -> dict[str, frozenset[int]]:

@@ -53,7 +53,9 @@ class Compiler:
         shared: the memory of the node, src and dst among it; None where all parts are sent.
     """
 
-    def __init__(self, me: int, operation: Operation, src: Array, dst: Array, shared: SharedMemory | None) -> None:
+    def __init__(
+        self, me: int, operation: Operation, src: Array, dst: Array, shared: SharedMemory | None = None
+    ) -> None:
         self.me, self.operation, self.shared = me, operation, shared
         self.slices = [[*map(live, operation.lane(number).steps(me))] for number in range(len(operation.schedules))]
         self.steps = [self.slices[lane % len(self.slices)] for lane in range(operation.lanes)]

@@ -59,7 +59,7 @@ class SharedMemory:
         self._buffers: list[tuple[Array, Mapping[int, Array]]] = []
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised buffer of this rank, which begins on a page; all ranks ask together.
+        """Return a buffer of this rank, of whatever content, which begins on a page; all ranks ask together.
 
         Raises:
             BadInputError: on all ranks, where a node lacks the room.
@@ -73,6 +73,7 @@ class SharedMemory:
                 memory = np.asarray(window.Shared_query(place)[0])
                 start = -memory.ctypes.data % PAGE
                 views[rank] = memory[start : start + length * dtype.itemsize].view(dtype)
+            views[self.comm.rank].view(np.uint8)[::PAGE] = 0  # touched, so that the next one is not promised its room
         self._buffers.append((views[self.comm.rank], views))
         return views[self.comm.rank]
 
@@ -85,8 +86,9 @@ class SharedMemory:
         return window
 
     def _check_room(self, nbytes: int) -> None:
-        room = os.statvfs(WHERE)
-        free = room.f_bavail * room.f_frsize
+        self.node.Barrier()  # what was given before has been touched by all
+        room = os.statvfs(WHERE) if WHERE.exists() else None
+        free = room.f_bavail * room.f_frsize if room else 0
         _, needed, least = self.comm.allreduce((nbytes - free, nbytes, free), max)
         if needed > least:
             there = f"at most {least / 2**30:.3g} GiB on a node, what {WHERE} has free"

@@ -103,6 +103,18 @@ def every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent() -> None
             agrees_with_lockstep(replace(asked, layout=pairs) if (at + turn) % 3 == 0 else asked, Tiered)
 
 
+def parts_are_taken_inside_nodes_and_sent_between_them() -> None:
+    pairs = Layout(tuple(me // 2 for me in range(RANKS)))
+    asked, transport = replace(operation(RING, 1000), layout=pairs), Tiered(COMM)
+    target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
+    plan = transport.plan(asked, nothing, target)
+    messages = [message for sequence in plan._sequences for step in sequence for message in step.messages]
+    assert all(message.empty == (message.peer // 2 == ME // 2) for message in messages)
+    assert bool(messages) == (RANKS > 1)
+    plan.close()
+    transport.close()
+
+
 def every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too() -> None:
     layouts = [Layout.of(RANKS), *([Layout.of(RANKS - 1, aggregators=1)] if RANKS > 1 else [])]
     for (collective, algorithm), layout in product(ALGORITHMS.values(), layouts):
@@ -352,6 +364,8 @@ def the_librarys_own_calls_take_every_dtype_and_op() -> None:
 
 CHECKS: list[Callable[[], None]] = [
     every_schedule_agrees_with_lockstep_bit_for_bit,
+    every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent,
+    parts_are_taken_inside_nodes_and_sent_between_them,
     every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too,
     every_dtype_and_op_agrees_with_lockstep,
     windows_do_not_change_bits,

@@ -5,12 +5,15 @@ import pytest
 pytestmark = pytest.mark.mpi
 
 PROGRAM = """
+import os
+
 import numpy as np
 from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
 from hpccoll.transports import shared
 
+LARGE = 256 << 20
 comm = MPI.COMM_WORLD
 me, memory = comm.rank, shared.SharedMemory(comm)
 counts = [1000 * rank for rank in range(comm.size)]  # rank 0 has nothing
@@ -27,6 +30,11 @@ assert {rank: len(view) for rank, view in memory.views(own).items()} == dict(enu
 assert all((view == rank).all() for rank, view in memory.views(own).items())
 assert not any(map(len, memory.views(nothing).values()))
 comm.Barrier()
+room = os.statvfs(shared.WHERE)
+memory.empty(LARGE * (me == 0), np.dtype("int8"))
+comm.Barrier()
+taken = (room.f_bavail - os.statvfs(shared.WHERE).f_bavail) * room.f_frsize
+assert taken > LARGE / 2, "what was given is not there yet: others would be given it too"
 try:
     memory.empty((1 << 50) * (me == 0), np.dtype("int8"))  # one rank asks for more than there is
 except BadInputError as error:
