@@ -38,17 +38,19 @@ DEFINITIONS = {
     "timing": "How one operation's time follows from the clocks of its ranks: max is the longest duration over the "
     "ranks; span is the latest end minus the earliest start. Never an average over ranks.",
     "median, interval": "Over the timed iterations; the interval holds the median with 95 % confidence. Of several "
-    "rounds: the median of their medians, and an interval that is never narrower than they show.",
+    "rounds: the median of their medians, and an interval that holds those of all rounds (of 9 rounds or more it "
+    "leaves out as many of the lowest and of the highest ends as that of a median leaves out samples).",
     "round": "All cases of a launch are gone through in an order, then again in another: series take turns. They are "
-    "compared round by round. A ratio is the median of the ratios of the rounds, and a winner wins them all.",
+    "compared round by round. A ratio is the median of the ratios of the rounds. A winner has in each round a median "
+    "below the 95 % interval of each other; of one round the intervals may not touch, and without them nobody wins.",
     "pairs of ranks": "Where messages go between two ranks, lines show the median pair, the faster of two in the "
     "middle; of a pair that was measured more than once, the last.",
     "traffic": "How unequal the blocks of an all_to_all_v are: uniform, all equal; zipf, rank j as popular as 1/(j + "
     "1); random, each pair its own; or weights from a file, with the first digits of its digest.",
     "native": "The library's own collective at its default settings: the faster of its in-place and out-of-place call "
     "in the same run, and so of the same variant; it is compared with those whose ranks are numbered as its own.",
-    "auto": "What a table of hpccoll tune chose for the size, as executed says: one of the others, and so in no "
-    "comparison.",
+    "auto": "What a table of hpccoll tune chose for the size, as executed says (and evidence, with its transport): one "
+    "of the others, and so in no comparison. It is in the charts over size of time and of busbw.",
     "sharp_emulated": "Software: ranks that play the switches of a reduction tree, one process each. It says what the "
     "algorithm does, and nothing of what a switch would take.",
     "aggregators": "Ranks beside the workers that only aggregate; algorithms without a use for them leave them idle. "

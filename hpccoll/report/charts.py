@@ -22,11 +22,12 @@ from hpccoll.report.panels import (
     datum,
     facetted,
     inline,
+    interval_words,
     tooltip,
     wire_rule,
 )
 from hpccoll.report.rails import bytes_of_ports
-from hpccoll.report.rounds import interval, rounds, seconds
+from hpccoll.report.rounds import Interval, interval, rounds, seconds
 from hpccoll.report.wires import HEADER_MODEL, in_sizes, limit, wire_words
 from hpccoll.units import format_seconds
 
@@ -83,13 +84,13 @@ def _crowded(group: Group) -> list[int]:
 def time_against_size(group: Group) -> Chart | None:
     if not group.sized:
         return None
-    data = [datum(group, p, seconds(p), *ends) | _range(ends) | _ticks(group, p) for p, ends in lines(group)]
+    data = [datum(group, p, seconds(p), ends) | _range(ends) | _ticks(group, p) for p, ends in lines(group)]
     return by_ranks(group, data, axes.time_axis)
 
 
-def _range(ends: tuple[float, float]) -> Datum:
+def _range(ends: Interval) -> Datum:
     """What a pointer over a line of many pairs of ranks is told."""
-    return {"range": " to ".join(map(format_seconds, ends))}
+    return {"range": interval_words(ends)}
 
 
 def _ticks(group: Group, point: Point, work: float | None = None) -> Datum:
@@ -103,7 +104,7 @@ def _ticks(group: Group, point: Point, work: float | None = None) -> Datum:
 def busbw_against_size(group: Group) -> Chart | None:
     # A rate is bytes over time: the slow end of the interval is the low end of the bandwidth.
     data = [
-        datum(group, p, busbw, *(busbw * seconds(p) / t for t in reversed(ends)))
+        datum(group, p, busbw, ends and (busbw * seconds(p) / ends[1], busbw * seconds(p) / ends[0]))
         | {"wire": limit(p.row, p.wire), "wires": wire_words(p.row, p.wire).removeprefix("the ")}
         | _range(ends)
         | _ticks(group, p, busbw * seconds(p))
@@ -127,7 +128,7 @@ def sent_against_size(group: Group) -> Chart | None:
 
 
 def time_against_ranks(group: Group) -> Chart | None:
-    data = [datum(group, p, seconds(p), *interval(p)) for p in best_placements(group.points)]
+    data = [datum(group, p, seconds(p), interval(p)) for p in best_placements(group.points)]
     return by_size(group, data, axes.time_axis)
 
 

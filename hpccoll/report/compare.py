@@ -11,7 +11,7 @@ from itertools import groupby
 
 from hpccoll.report.calls import own_params, pair
 from hpccoll.report.groups import Point, competes, usable
-from hpccoll.report.rounds import ahead, interval, joined, ratio, seconds
+from hpccoll.report.rounds import ahead, apart, interval, joined, ratio, seconds
 from hpccoll.schedule.promise import NATIVE
 
 
@@ -190,7 +190,7 @@ class Repeat:
 
     @property
     def disagrees(self) -> bool:
-        return interval(self.fastest)[1] < interval(self.slowest)[0]
+        return apart(interval(self.fastest), interval(self.slowest))
 
 
 def repeats(points: Iterable[Point]) -> tuple[Repeat, ...]:

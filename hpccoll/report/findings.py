@@ -24,8 +24,7 @@ from hpccoll.report.naming import counted
 from hpccoll.report.pairs import pair_findings, pair_words
 from hpccoll.report.rails import rail_findings
 from hpccoll.report.rounds import rounds
-from hpccoll.report.wires import beside_workers, format_rate, in_sizes, limit, measured_to_counted, share, wire_words
-from hpccoll.store.rows import Row
+from hpccoll.report.wires import ceiling, format_rate, limit, share, wire_words
 from hpccoll.units import format_size
 
 
@@ -52,47 +51,6 @@ def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
     names = dict.fromkeys(series for series, _ in ratios)
     body = [[n, *(_range(group, ratios.get((n, p), ())) for p in ranks)] for n in group.colours if n in names]
     return ["time over native's", *(places[p] for p in ranks)], body
-
-
-def wire_table(group: Group) -> tuple[list[str], list[list[str]]]:
-    """Return header and body of a table: what was sent at the largest size, beside what we count for the schedule."""
-    compared = () if group.many_pairs else best_placements(group.points)
-    points = [p for p in compared if in_sizes(p.row, p.row.worker_sent_measured) is not None]
-    largest: dict[tuple[str, int], Point] = {}
-    for point in sorted(points, key=lambda p: (list(group.colours).index(p.series), p.row.ranks, p.row.bytes)):
-        largest[point.series, point.row.ranks] = point
-    beside = any(point.row.aggregators for point in largest.values())
-    extra = ["received: both", "by aggregators: both"] if beside else []
-    head = ["sent by a node", "on", "size", "counted", "measured", *extra, "measured / counted with headers"]
-    return head, [_sent(group, point, beside=beside) for point in largest.values()]
-
-
-def _sent(group: Group, point: Point, *, beside: bool) -> list[str]:
-    """Return the cells of a series; ``beside`` workers, what these receive and aggregators send are its own."""
-    row = point.row
-    counted, measured = row.worker_sent_predicted, row.worker_sent_measured
-    extra = [
-        (row.worker_received_predicted, row.worker_received_measured),
-        (
-            beside_workers(row, row.wire_bytes_predicted, counted),
-            beside_workers(row, row.wire_bytes_measured, measured),
-        ),
-    ]
-    ratio = measured_to_counted(row, point.wire)
-    return [
-        point.series,
-        group.place(row),
-        format_size(row.requested_bytes),
-        _in_sizes(row, counted) or "its schedule is not known",
-        _in_sizes(row, measured),
-        *(", ".join(filter(None, (_in_sizes(row, nbytes) for nbytes in both))) for both in extra if beside),
-        "" if ratio is None else f"{ratio:.3f}",
-    ]
-
-
-def _in_sizes(row: Row, nbytes: float | None) -> str:
-    value = in_sizes(row, nbytes)
-    return "" if value is None else f"{value:.3f} S"
 
 
 def _range(group: Group, pairs: Sequence[tuple[int, float]]) -> str:
@@ -151,13 +109,16 @@ def _highest(group: Group) -> Iterator[Finding]:
     if points:
         best = max(points, key=lambda point: point.row.busbw_Bps or 0.0)
         busbw = format_rate(best.row.busbw_Bps or 0.0)
-        wire = limit(best.row, best.wire) or best.wire.carried
-        burst = f": a burst, above the calibrated wire ({format_rate(wire)})" if wire and _above(best, wire) else ""
-        yield Finding("Highest busbw", f"{busbw} by {best.series} with {_where(group, best)}{burst}.")
+        yield Finding("Highest busbw", f"{busbw} by {best.series} with {_where(group, best)}{_burst(best)}.")
 
 
-def _above(point: Point, wire: float) -> bool:
-    return point.row.nodes > 1 and point.row.bytes < point.wire.least and (point.row.busbw_Bps or 0.0) > wire
+def _burst(point: Point) -> str:
+    """Say that a message was small enough to pass faster than the wire carries; nothing where busbw may do so."""
+    row, wire = point.row, point.wire
+    most = ceiling(row, wire)
+    if most is None or limit(row, wire) or (row.busbw_Bps or 0.0) <= most:
+        return ""
+    return f": a burst, above {wire_words(row, wire)} ({format_rate(most)})"
 
 
 def _where(group: Group, point: Point) -> str:
@@ -197,7 +158,7 @@ def _between(group: Group) -> Iterator[Finding]:
     if not again:
         yield Finding(
             "Between launches",
-            "each case was measured in one launch. An interval tells how sure the median is within its launch; another "
+            f"{_once(group)}. An interval tells how sure the median is within its launch; another "
             "launch may differ by more, most of all on a shared machine. Being ahead by a few per cent is no reason to "
             "choose.",
         )
@@ -210,6 +171,12 @@ def _between(group: Group) -> Iterator[Finding]:
         worst = apart[0]
         says += f"; at most {worst.apart:.2f}x apart: {worst.fastest.series} with {_where(group, worst.fastest)}"
     yield Finding("Between launches", says + ".")
+
+
+def _once(group: Group) -> str:
+    resumed = sum(len({run for run, _ in rounds(point)}) > 1 for point in group.usable)
+    several = f"each case was measured once, the rounds of {counted(resumed, 'case')} in several launches"
+    return f"{several}: an interrupted job went on" if resumed else "each case was measured in one launch"
 
 
 def _between_rounds(group: Group) -> Iterator[Finding]:

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from hpccoll.report.compare import best_placements, spread
 from hpccoll.report.groups import Group, Point
-from hpccoll.report.rounds import ahead, ratio, seconds
+from hpccoll.report.rounds import ahead, joined, ratio, seconds
+from hpccoll.report.wires import uncounted
+from hpccoll.store.rows import Row
 
 SIZES = 4
 """The most sizes that have a column."""
@@ -26,11 +28,24 @@ def mapping_table(group: Group) -> tuple[list[str], list[list[str]]]:
 
 
 def _works(group: Group) -> list[list[Point]]:
-    """Return the points of each run and number of ranks, where several mappings are among them."""
-    by_work: dict[tuple[str, int, int], list[Point]] = defaultdict(list)
-    for point in best_placements(group.points) if group.several_mappings else ():
-        by_work[point.row.run_id, point.row.ranks, point.row.nodes].append(point)
-    return [points for points in by_work.values() if len({point.row.mapping for point in points}) > 1]
+    """Return what was measured together on each number of ranks, where several mappings are among it.
+
+    Of each series and size that is one point, the faster; that an interrupted job went on sets nothing apart.
+    """
+    compared = group.several_mappings and not group.many_pairs
+    by_ranks: dict[tuple[str, int, int], list[Point]] = defaultdict(list)
+    for point in best_placements(group.points) if compared else ():
+        by_ranks[point.machine, point.row.ranks, point.row.nodes].append(point)
+    works = [_one_of_each(together) for points in by_ranks.values() for together in joined(points)]
+    return [points for points in works if len({point.row.mapping for point in points}) > 1]
+
+
+def _one_of_each(points: Sequence[Point]) -> list[Point]:
+    best: dict[tuple[str, int], Point] = {}
+    for point in points:
+        call = point.series, point.row.requested_bytes
+        best[call] = min(best.get(call, point), point, key=seconds)
+    return [*best.values()]
 
 
 def _lines(group: Group, points: Sequence[Point], sizes: Sequence[int]) -> Iterator[list[str]]:
@@ -44,8 +59,12 @@ def _lines(group: Group, points: Sequence[Point], sizes: Sequence[int]) -> Itera
             point.series,
             _place(group, point),
             *(f"{ratio(at[point.series, n], fastest[n]):.2f}x" if (point.series, n) in at else "" for n in sizes),
-            "its schedule is not known" if crossed is None else f"{crossed / point.row.bytes:.3f} S",
+            _uncounted(point.row) if crossed is None else f"{crossed / point.row.bytes:.3f} S",
         ]
+
+
+def _uncounted(row: Row) -> str:
+    return uncounted(row) if row.racks > 1 else ""
 
 
 def _place(group: Group, point: Point) -> str:
@@ -53,22 +72,23 @@ def _place(group: Group, point: Point) -> str:
 
 
 def mapping_findings(group: Group) -> Iterator[tuple[str, str]]:
-    """Yield what the worst mapping costs each algorithm at the largest size of each run: a title and a sentence."""
+    """Yield what the worst mapping costs each algorithm, at the largest size that has several: a title, a sentence."""
     for points in _works(group):
-        most = max(point.row.requested_bytes for point in points)
-        by_name: dict[str, list[Point]] = defaultdict(list)
+        calls: dict[tuple[int, str], list[Point]] = defaultdict(list)
         for point in points:
-            if point.row.requested_bytes == most:
-                by_name[point.series.removesuffix(f" {point.row.mapping}")].append(point)
-        clauses = [_cost(name, found) for name, found in by_name.items() if len(found) > 1]
-        at = ", ".join(filter(None, (group.size(most), _place(group, points[0]))))
-        yield f"Mapping, {at}", "; ".join(clauses) + "."
+            calls[point.row.requested_bytes, point.series.removesuffix(f" {point.row.mapping}")].append(point)
+        several = {call: found for call, found in calls.items() if len(found) > 1}
+        if several:
+            most = max(nbytes for nbytes, _ in several)
+            at = ", ".join(filter(None, (group.size(most), _place(group, points[0]))))
+            clauses = (_cost(name, found) for (nbytes, name), found in several.items() if nbytes == most)
+            yield f"Mapping, {at}", "; ".join(clauses) + "."
 
 
 def _cost(name: str, found: Sequence[Point]) -> str:
-    best, worst = min(found, key=seconds), max(found, key=seconds)
+    best, *_, worst = sorted(found, key=seconds)
     if not ahead(best, worst):
-        return f"{name} takes as long either way"
+        return f"{name} is not clearly slower either way ({worst.row.mapping} {ratio(worst, best):.2f}x)"
     says = f"{name} takes {ratio(worst, best):.2f} times as long {worst.row.mapping} as {best.row.mapping}"
     near, far = (point.row.rack_bytes_predicted for point in (best, worst))
     if near is None or far is None or near == far:

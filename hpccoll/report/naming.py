@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from hpccoll.report import calls
+from hpccoll.schedule.promise import AUTO, NATIVE
 from hpccoll.store.rows import Row
 
 _SETTING: Mapping[str, Callable[[object], str]] = {
@@ -31,18 +32,27 @@ def counted(count: object, word: str) -> str:
 
 
 def namer(rows: Iterable[Row]) -> Callable[[Row], str]:
-    """Return what names the line of a row: its algorithm, and what differs within that."""
+    """Return what names the line of a row: its algorithm, and what differs within that.
+
+    A transport is told of every algorithm that has one where the collective has several: lines stand side by side.
+    """
     seen: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for row in rows:
         for field, words in _DETAILS.items():
-            seen[row.collective, row.algorithm, field].add(words(row))
+            seen[_among(row, field)].add(words(row))
 
     def name(row: Row) -> str:
-        told = (field for field in _DETAILS if len(seen[row.collective, row.algorithm, field]) > 1)
+        told = (field for field in _DETAILS if len(seen[_among(row, field)]) > 1)
         details = (_DETAILS[field](row) for field in told)
         return " ".join(filter(None, (row.algorithm, *details))) + (" (floor)" if row.floor else "")
 
     return name
+
+
+def _among(row: Row, field: str) -> tuple[str, str, str]:
+    """Return among which rows ``field`` has to differ to be told of ``row``."""
+    moves = not row.floor and row.algorithm not in (NATIVE, AUTO)
+    return row.collective, "any that moves bytes" if field == "transport" and moves else row.algorithm, field
 
 
 def settings(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:

@@ -13,11 +13,12 @@ import vl_convert
 
 from hpccoll.report.about import DEFINITIONS, about
 from hpccoll.report.charts import Figure
-from hpccoll.report.findings import findings, ratio_table, wire_table
+from hpccoll.report.findings import findings, ratio_table
 from hpccoll.report.groups import Group
 from hpccoll.report.mappings import mapping_table
 from hpccoll.report.naming import counted
 from hpccoll.report.overview import NOTE, missing_of, overview
+from hpccoll.report.sent import wire_table
 from hpccoll.report.tables import missing_table, plain_table, provenance, rows_table, scheduled_table
 from hpccoll.report.wires import HEADER_MODEL
 from hpccoll.store.rows import Results

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hpccoll.report.calls import pair, tier
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.naming import counted
-from hpccoll.report.rounds import interval, seconds
+from hpccoll.report.rounds import Interval, interval, seconds
 from hpccoll.report.wires import format_rate
 from hpccoll.units import format_seconds
 
@@ -23,7 +23,7 @@ class Middle:
         return self.points[(len(self.points) - 1) // 2]
 
     @property
-    def range(self) -> tuple[float, float]:
+    def range(self) -> Interval:
         """The times of the fastest and of the slowest pair; of one pair the interval of its median."""
         return (seconds(self.points[0]), seconds(self.points[-1])) if len(self.points) > 1 else interval(self.point)
 
@@ -37,7 +37,7 @@ def middles(points: Iterable[Point]) -> tuple[Middle, ...]:
     return tuple(Middle(tuple(sorted(found.values(), key=seconds))) for found in alike.values())
 
 
-def lines(group: Group) -> Iterator[tuple[Point, tuple[float, float]]]:
+def lines(group: Group) -> Iterator[tuple[Point, Interval]]:
     """Yield what curves over size show: each point with its interval, or the pair in the middle with the range."""
     if group.many_pairs:
         yield from ((middle.point, middle.range) for middle in middles(group.usable))

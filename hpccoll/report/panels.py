@@ -12,7 +12,7 @@ from hpccoll.report.calls import placement
 from hpccoll.report.compare import spread
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.pairs import pair_words
-from hpccoll.report.rounds import interval, rounds, seconds
+from hpccoll.report.rounds import Interval, interval, rounds, seconds
 from hpccoll.report.wires import format_rate
 from hpccoll.units import format_seconds
 
@@ -36,8 +36,9 @@ class Panels:
     x: alt.X
 
 
-def datum(group: Group, point: Point, value: float, low: float | None = None, high: float | None = None) -> Datum:
+def datum(group: Group, point: Point, value: float, ends: Interval = None) -> Datum:
     """Return what a chart knows of ``point``: ``value`` with its 95 % interval to draw, the rest to tell."""
+    low, high = ends or (value, value)
     row, taken = point.row, [one.median for one in rounds(point).values()]
     return {
         "series": point.series,
@@ -53,13 +54,18 @@ def datum(group: Group, point: Point, value: float, low: float | None = None, hi
         "fill": axes.PAPER if row.oversubscribed else group.colours[point.series],
         "floor": row.floor,
         "value": value,
-        "low": value if low is None else low,
-        "high": value if high is None else high,
+        "low": low,
+        "high": high,
         "time": format_seconds(seconds(point)),
-        "interval": " to ".join(format_seconds(t) for t in interval(point)),
+        "interval": interval_words(interval(point)),
         "rounds": ", ".join(map(format_seconds, taken)) if len(taken) > 1 else "one",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
     }
+
+
+def interval_words(ends: Interval) -> str:
+    """Return an interval as a pointer over a mark is told it."""
+    return " to ".join(map(format_seconds, ends)) if ends else "none: too few iterations"
 
 
 def by_ranks(group: Group, data: Sequence[Datum], y: ValueAxis, extra: Extra = None) -> Chart | None:

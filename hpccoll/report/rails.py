@@ -11,8 +11,8 @@ from hpccoll.report.colours import colour
 from hpccoll.report.compare import best_placements
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.panels import Chart, Datum, column, datum, facetted, tooltip
-from hpccoll.report.rounds import ratio, seconds
-from hpccoll.report.wires import in_sizes, ports_used
+from hpccoll.report.rounds import ahead, apart, interval, paired, ratio, seconds
+from hpccoll.report.wires import UNUSED, in_sizes, ports_used
 from hpccoll.units import format_size
 
 
@@ -24,36 +24,52 @@ def rail_findings(group: Group) -> Iterator[tuple[str, str]]:
     for point in points:
         row = point.row
         if row.ranks == most:
-            alike[point.machine, row.algorithm, tuple(sorted(own_params(row).items()))].append(point)
-    clauses = [clause for points in alike.values() for clause in _clauses(points)]
+            same = point.machine, row.algorithm, row.transport, row.mapping, row.nodes
+            alike[*same, tuple(sorted(own_params(row).items()))].append(point)
+    clauses = [clause for points in alike.values() for clause in _clauses(group, points)]
     if clauses:
         row = next(iter(alike.values()))[0].row
         at = f" at {format_size(row.requested_bytes)}" if group.sized else ""
         yield "Rails", f"sent by a node on {group.place(row)}{at}: {'; '.join(clauses)}."
 
 
-def _clauses(points: Sequence[Point]) -> Iterator[str]:
+def _clauses(group: Group, points: Sequence[Point]) -> Iterator[str]:
     """Yield what each of ``points``, one algorithm in several environments, used; gains are over the fewest ports."""
     base = min(points, key=lambda point: (len(ports_used(point.row)), seconds(point)))
     for point in points:
         used = ports_used(point.row)
         parts = [f"{port} {part:.0%}" for port, part in used.items()]
         unused = [port for port in point.row.port_sent if port not in used]
-        says = f"{point.series} through {', '.join(parts)}" + (f", nothing on {', '.join(unused)}" if unused else "")
-        gained = len(used) > len(ports_used(base.row))
-        yield says + (f", {ratio(base, point):.2f}x as fast as {base.series}" if gained else "")
+        little = f", at most {100 * UNUSED:g} % on {', '.join(unused)}" if unused else ""
+        more = _gain(point, base) if len(used) > len(ports_used(base.row)) else ""
+        on = f" on {group.machine(point)}" if len(group.machines) > 1 else ""
+        yield f"{point.series}{on} through {', '.join(parts)}{little}{more}"
+
+
+def _gain(point: Point, base: Point) -> str:
+    """Say how many times as fast as ``base`` it is, where one is clearly faster; an environment has its launches."""
+    together = bool(paired(point, base))
+    for one, other in ((point, base), (base, point)):
+        if ahead(one, other) if together else apart(interval(one), interval(other)):
+            launch = "" if together else " (another launch)"
+            return f", {ratio(base, point):.2f}x as fast as {base.series}{launch}"
+    return ""
 
 
 def bytes_of_ports(group: Group) -> Chart | None:
     """Draw what each port carried at the largest size, stacked; None where nodes have one port."""
     data = [
-        datum(group, point, sent) | {"port": port, "place": "", "part": f"{part:.1%}"}
+        datum(group, point, sent) | {"port": port, "panel": _panel(group, point), "part": f"{part:.1%}"}
         for point in _largest(group)
         for port, nbytes in point.row.port_sent.items()
         if (sent := in_sizes(point.row, nbytes)) is not None
         for part in [nbytes / (sum(point.row.port_sent.values()) or 1)]
     ]
     return _stacked(group, data) if data else None
+
+
+def _panel(group: Group, point: Point) -> str:
+    return group.place(point.row) + (f", {group.machine(point)}" if len(group.machines) > 1 else "")
 
 
 def _stacked(group: Group, data: Sequence[Datum]) -> Chart:
@@ -71,16 +87,17 @@ def _stacked(group: Group, data: Sequence[Datum]) -> Chart:
             tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
         )
     )
-    panels = list(dict.fromkeys(column(sorted(data, key=lambda d: str(d["ranks"]).zfill(9)), "at")))
+    panels = list(dict.fromkeys(column(data, "panel")))
     columns = min(2, len(panels))
     sized: Chart = alt.layer(bars).properties(width=axes.WIDTH // 2, height=30 * len(series))
-    return facetted(sized, data, "at", columns, panels)
+    return facetted(sized, data, "panel", columns, panels)
 
 
 def _largest(group: Group) -> list[Point]:
-    """Return the points at the largest size whose nodes have several ports, in the order of series and ranks."""
+    """Return the points at the largest size whose nodes have several ports, by ranks and series, each measured last."""
     there = [p for p in best_placements(group.points) if p.row.nodes > 1 and len(p.row.port_sent) > 1]
     largest = max((p.row.requested_bytes for p in there), default=0)
     order = list(group.colours)
     points = [p for p in there if p.row.requested_bytes == largest and not group.many_pairs]
-    return sorted(points, key=lambda p: (p.row.ranks, order.index(p.series)))
+    last = {(p.machine, p.series, p.row.ranks, p.row.nodes): p for p in points}
+    return sorted(last.values(), key=lambda p: (p.row.ranks, order.index(p.series)))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeAlias
 
 from hpccoll.report.groups import Point
 
@@ -13,19 +14,27 @@ def seconds(point: Point) -> float:
     return point.row.median_s
 
 
-def interval(point: Point) -> tuple[float, float]:
-    """Return the 95 % interval of the median in seconds; the median itself where there is none."""
-    row, time = point.row, seconds(point)
-    return (row.ci_low_s or time, row.ci_high_s or time)
+Interval: TypeAlias = tuple[float, float] | None
+"""The ends of a median's 95 % interval in seconds; None where there were too few iterations for one."""
+
+
+def interval(point: Point) -> Interval:
+    """Return the 95 % interval of the median of a point."""
+    low, high = point.row.ci_low_s, point.row.ci_high_s
+    return None if low is None or high is None else (low, high)
+
+
+def apart(faster: Interval, slower: Interval) -> bool:
+    """Return whether ``faster`` ends before ``slower`` begins; of what is not known that cannot be said."""
+    return faster is not None and slower is not None and faster[1] < slower[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one round of a point took in seconds: the median and the ends of its 95 % interval."""
+    """What one round of a point took in seconds: the median, and its interval."""
 
     median: float
-    low: float
-    high: float
+    interval: Interval
 
 
 Round = tuple[str, int]
@@ -37,10 +46,10 @@ def rounds(point: Point) -> dict[Round, Taken]:
     row = point.row
     parts = zip(row.round_medians_s, row.round_intervals_s, row.round_run_ids, strict=True)
     return {
-        (run, number): Taken(time, *(ends or (time, time)))
+        (run, number): Taken(time, ends)
         for number, (time, ends, run) in enumerate(parts, 1)
         if time is not None and run is not None
-    } or {(row.run_id, 1): Taken(seconds(point), *interval(point))}
+    } or {(row.run_id, 1): Taken(seconds(point), interval(point))}
 
 
 def paired(point: Point, other: Point) -> list[tuple[Taken, Taken]]:
@@ -59,12 +68,12 @@ def ahead(point: Point, other: Point) -> bool:
     """Return whether ``point`` is clearly faster: in every round its median is below the interval of the other's.
 
     That two which are equal come out so by chance is likely enough in one round, and not in several: where there is one
-    only, the intervals may not touch.
+    only, the intervals may not touch. A round without an interval is won by nobody.
     """
     pairs = paired(point, other)
     if len(pairs) == 1:
-        return all(mine.high < theirs.low for mine, theirs in pairs)
-    return bool(pairs) and all(mine.median < theirs.low for mine, theirs in pairs)
+        return all(apart(mine.interval, theirs.interval) for mine, theirs in pairs)
+    return bool(pairs) and all(apart((mine.median, mine.median), theirs.interval) for mine, theirs in pairs)
 
 
 def joined(points: Iterable[Point]) -> list[list[Point]]:

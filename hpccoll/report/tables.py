@@ -11,6 +11,7 @@ from hpccoll.report.groups import Group, Point
 from hpccoll.report.naming import counted
 from hpccoll.report.pairs import pair_words
 from hpccoll.report.wires import in_sizes, measured_to_counted, ports_used, rate_unit, share
+from hpccoll.schedule.promise import AUTO
 from hpccoll.store.rows import Missing, Run
 from hpccoll.store.scheduler import WORDS, Scheduled
 from hpccoll.units import format_size
@@ -99,6 +100,11 @@ def _by_round(point: Point) -> str:
     return ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times) if len(times) > 1 else ""
 
 
+def _transport(point: Point) -> str:
+    """Return how bytes were moved; that of ``auto`` is its choice's, which its evidence names."""
+    return "" if point.row.algorithm == AUTO else point.row.transport
+
+
 def _size(point: Point) -> str:
     return format_size(point.row.requested_bytes) if sized(point.row.collective) else ""
 
@@ -118,7 +124,7 @@ def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
         _count("ranks", "ranks", always=True),
         _count("nodes", "nodes"),
         _plain("in place", "in_place"),
-        _plain("transport", "transport"),
+        Column("transport", _transport),
         _plain("device", "device"),
         _plain("dtype", "dtype"),
         _plain("op", "op"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.rows import Row, Run
 from hpccoll.store.wire import ETHERNET, IPV4, TCP, with_headers
 
@@ -88,18 +89,27 @@ def ports_used(row: Row) -> dict[str, float]:
     return dict(sorted(parts.items(), key=lambda item: (-round(item[1], 2), item[0])))
 
 
-def limit(row: Row, wire: Wire) -> float | None:
+def ceiling(row: Row, wire: Wire) -> float | None:
     """Return the bytes per second of the calibrated wires that ``row`` used together, None where busbw may pass it.
 
     The rails of a testbed are alike, and one of them is calibrated. With one rank on each node, busbw is at most what
     its wires carry; ranks that share them may exceed that, and so does aggregation, which sends a vector once.
     """
-    rails = 1 if wire.rails == 1 else len(ports_used(row))
-    if wire.carried is None or not rails or row.nodes < 2 or row.ranks != row.nodes or row.bytes < wire.least * rails:
+    rails = _rails(row, wire)
+    if wire.carried is None or not rails or row.nodes < 2 or row.ranks != row.nodes:
         return None
     if row.collective == "all_to_all_v":  # its busbw is of the mean, and the busiest of unequal ranks sets the time
         return None
     return None if _aggregated(row) else wire.carried * rails
+
+
+def limit(row: Row, wire: Wire) -> float | None:
+    """Return the same from the size on from which the calibration holds, else None: less may pass as a burst."""
+    return None if row.bytes < wire.least * _rails(row, wire) else ceiling(row, wire)
+
+
+def _rails(row: Row, wire: Wire) -> int:
+    return 1 if wire.rails == 1 else len(ports_used(row))
 
 
 def _aggregated(row: Row) -> bool:
@@ -137,6 +147,11 @@ def measured_to_counted(row: Row, wire: Wire) -> float | None:
 def in_sizes(row: Row, nbytes: float | None) -> float | None:
     """Return bytes that cross the wire in units of S; None where nothing crosses one."""
     return None if nbytes is None or row.nodes < 2 or not row.bytes else nbytes / row.bytes
+
+
+def uncounted(row: Row) -> str:
+    """Return why nothing is counted for ``row``; nothing where that is only the age of its file."""
+    return "its schedule is not known" if row.algorithm == NATIVE else ""
 
 
 def beside_workers(row: Row, everyone: float | None, worker: float | None) -> float | None:

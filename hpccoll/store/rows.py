@@ -40,7 +40,7 @@ class Row:
     timing: str  # the rule: 'max' (the longest duration over ranks) or 'span' (latest end minus earliest start)
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
-    ci_low_s: float | None  # 95 % confidence interval of the median; never narrower than the rounds show
+    ci_low_s: float | None  # 95 % confidence interval of the median; of up to 8 rounds it holds theirs
     ci_high_s: float | None
     rounds: int = 1  # that there are
     round_medians_s: tuple[float | None, ...] = ()  # of round 1, 2, ..., None where it is not there

@@ -70,8 +70,8 @@ def across(rounds: Sequence[Round]) -> Round:
     """Return the median of the medians of rounds and its 95 % confidence interval.
 
     A round is one sample of the state that the machine was in, however many iterations it had. The interval goes from
-    the low end of the intervals to the high end, of those rounds whose medians enclose the median of all by the same
-    rule as above: below 6 rounds it encloses the intervals of all of them.
+    the lowest low end of their intervals to the highest high end. From 9 rounds on it leaves out as many of the lowest
+    and of the highest ends as the rule above leaves out samples, so that one noisy round does not widen it.
     """
     first, last = _interval_ranks(len(rounds))
     intervals = [one.interval for one in rounds if one.interval]

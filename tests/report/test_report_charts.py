@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import vl_convert
@@ -138,6 +139,15 @@ def test_the_band_of_a_bandwidth_is_low_where_the_time_is_high(specification, ma
 def test_scaling_needs_two_rank_counts(specification, make_row):
     assert specification("scaling", make_row(), make_row("native")) is None
     assert specification("scaling", make_row(), make_row(ranks=4)) is not None
+
+
+def test_a_policy_is_drawn_over_size_and_in_no_chart_that_compares(make_node_row, make_bed_run, of_rows):
+    rows = [make_node_row(nodes=nodes) for nodes in (2, 4)]
+    rows += [replace(row, algorithm="auto", median_s=row.median_s / 2) for row in rows]
+    (group,) = groups(of_rows(*rows, runs=(make_bed_run(),)))
+    drawn = {name: BY_NAME[name].specification(group) for name in OF_ALL_RANKS}
+    with_auto = {name for name, chart in drawn.items() if "auto" in {v["series"] for v in values(chart)}}
+    assert with_auto == {"time", "busbw"}
 
 
 def test_a_collective_without_bandwidth_has_no_chart_of_it(specification, make_row):

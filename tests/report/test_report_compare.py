@@ -73,10 +73,13 @@ def test_touching_intervals_are_a_tie(make_row, points):
     assert contest.winner.series == "ring"
 
 
-def test_without_intervals_the_medians_decide(make_row, points):
+def test_without_intervals_nobody_wins_and_nobody_disagrees(make_row, make_run, points):
     none = {"ci_low_s": None, "ci_high_s": None}
-    (contest,) = contests(points(make_row(seconds=1e-5, **none), make_row("native", seconds=1.01e-5, **none)))
-    assert contest.leader == "ring"
+    (contest,) = contests(points(make_row(seconds=1e-5, **none), make_row("native", seconds=9e-5, **none)))
+    assert (contest.winner.series, contest.leader) == ("ring", None)
+    again = make_row(seconds=1e-5, **none), make_row(seconds=9e-5, run_id="run-2", **none)
+    (repeat,) = repeats(points(*again, runs=(make_run(), make_run(run_id="run-2"))))
+    assert (repeat.apart, repeat.disagrees) == (pytest.approx(9), False)
 
 
 def test_of_two_runs_the_one_with_more_series_is_compared(make_row, make_run, points):

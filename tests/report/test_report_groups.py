@@ -44,6 +44,17 @@ def test_a_line_is_named_by_the_algorithm_and_only_by_what_differs_in_it(make_ro
     assert [point.series for point in group.points] == ["ring", "ring channels=2", "native"]
 
 
+def test_a_transport_is_told_of_all_that_have_one_where_there_are_several(make_row, of_rows):
+    rows = [make_row("ring"), make_row("ring", transport="shm"), make_row("direct", transport="shm")]
+    rows += [make_row("native"), make_row("auto"), make_row("null")]
+    (group,) = groups(of_rows(*rows))
+    assert [point.series for point in group.points] == [
+        "ring mpi", "ring shm", "direct shm", "native", "auto", "null (floor)",
+    ]  # fmt: skip
+    (apart,) = groups(of_rows(make_row("ring"), make_row("direct", transport="shm")))
+    assert [point.series for point in apart.points] == ["ring mpi", "direct shm"]
+
+
 def test_mappings_share_charts_and_are_named_where_they_differ(make_row, of_rows):
     rows = make_row(), make_row(mapping="cyclic"), make_row("hierarchical", mapping="cyclic")
     (group,) = groups(of_rows(*rows))

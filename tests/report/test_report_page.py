@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -210,6 +211,13 @@ def test_the_table_sets_the_wire_and_its_bytes_beside_each_row(testbed_results, 
     native = cells_of(text, "native", "4 MiB", 8)
     assert native["sent by a node (S)"] == "1.769"
     assert native["counted (B)"] == native["sent / counted with headers"] == ""
+
+
+def test_a_policy_has_no_transport_of_its_own(make_node_row, make_bed_run, of_rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_module, "_save", lambda _chart, _out: None)
+    rows = [replace(make_node_row(nodes=nodes), algorithm=name) for nodes in (2, 4) for name in ("ring", "auto")]
+    text = build(of_rows(*rows, runs=(make_bed_run(),)), tmp_path, "T").read_text()
+    assert [cells_of(text, name, "4 MiB", 4)["transport"] for name in ("ring", "auto")] == ["mpi", ""]
 
 
 def test_rows_of_one_machine_say_nothing_of_wires(report):

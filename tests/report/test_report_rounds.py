@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from hpccoll.report.charts import FIGURES
 from hpccoll.report.compare import contests, native_ratios
 from hpccoll.report.export import export
 from hpccoll.report.findings import findings
 from hpccoll.report.groups import groups
-from hpccoll.report.rounds import ahead, joined, paired, ratio, rounds
+from hpccoll.report.rounds import Taken, ahead, apart, joined, paired, ratio, rounds
 
 
 @pytest.fixture
@@ -68,6 +69,44 @@ def test_of_one_round_the_intervals_may_not_touch(measured, points):
     assert not ahead(ring, native)
 
 
+def short(row):
+    """The same measured with too few iterations for an interval."""
+    return replace(row, ci_low_s=None, ci_high_s=None, round_intervals_s=(None,) * len(row.round_medians_s))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_of_too_few_iterations_for_an_interval_there_is_no_clear_winner(count, measured, points):
+    rows = measured("ring", *[10] * count), measured("native", *[30] * count)
+    assert contests(points(*rows))[0].leader == "ring"
+    (contest,) = contests(points(*map(short, rows)))
+    assert (contest.leader, contest.winner.series, contest.lead) == (None, "ring", pytest.approx(3.0))
+
+
+def test_one_round_without_an_interval_leaves_no_clear_winner(measured, points):
+    native = measured("native", 30, 30, 30)
+    some = replace(native, round_intervals_s=(*native.round_intervals_s[:2], None))
+    (contest,) = contests(points(measured("ring", 10, 10, 10), some))
+    assert contest.leader is None
+
+
+def test_intervals_are_apart_only_where_both_are_there():
+    assert apart((1, 2), (3, 4))
+    assert not apart((1, 3), (3, 4))
+    assert not apart((3, 4), (1, 2))
+    assert not apart(None, (3, 4))
+    assert not apart((1, 2), None)
+
+
+def test_what_has_no_interval_is_drawn_without_a_band_and_says_so(measured, of_rows):
+    (group,) = groups(of_rows(short(measured("ring", 10, 10, 10))))
+    for name in ("time", "busbw"):
+        (figure,) = (figure for figure in FIGURES if figure.name == name)
+        drawn = next(iter(figure.specification(group)["datasets"].values()))
+        (point,) = (one for one in drawn if "value" in one)
+        assert point["low"] == point["high"] == point["value"]
+        assert point["interval"] == "none: too few iterations"
+
+
 def test_a_winner_is_ahead_of_all_others_and_not_of_the_second_alone(measured, points):
     rows = measured("ring", 10, 10, 10), measured("native", 12, 12, 12), measured("tree", 9, 14, 14)
     (contest,) = contests(points(*rows))
@@ -106,7 +145,7 @@ def test_a_row_that_knows_of_no_rounds_is_one_round_of_its_run(make_row, of_rows
     ((point,),) = (group.points for group in groups(of_rows(make_row(seconds=1e-5))))
     ((key, taken),) = rounds(point).items()
     assert key == ("run-1", 1)
-    assert (taken.median, taken.low, taken.high) == (1e-5, point.row.ci_low_s, point.row.ci_high_s)
+    assert taken == Taken(1e-5, (point.row.ci_low_s, point.row.ci_high_s))
 
 
 def test_rounds_that_are_missing_leave_those_that_are_there_in_the_report(measured, points):

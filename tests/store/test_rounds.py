@@ -126,7 +126,7 @@ def test_the_median_is_that_of_the_medians_of_the_rounds_however_many_iterations
     assert (found.rounds, found.iterations) == (3, 72)
 
 
-def test_the_interval_is_never_narrower_than_the_rounds_show():
+def test_the_interval_of_a_few_rounds_holds_those_of_all():
     outcome = of_durations(first=[90, 95, 100, 105, 110, 120], second=[205, 210] * 3, third=[150] * 6)
     found = row(JOB, raws.attempt(), outcome)
     assert (found.ci_low_s, found.ci_high_s) == pytest.approx((90e-9, 210e-9))
@@ -136,7 +136,10 @@ def test_the_interval_is_never_narrower_than_the_rounds_show():
 def test_of_many_rounds_the_interval_leaves_out_as_many_at_each_end_as_the_rule_of_the_median_does():
     rounds = [Round(float(k), (k - 0.25, k + 0.25)) for k in range(1, 10)]  # of 9 samples from the 2nd to the 8th
     assert across(rounds) == Round(5.0, (1.75, 8.25))
+    assert across(rounds[:8]) == Round(4.5, (0.75, 8.25))
     assert across(rounds[:5]) == Round(3.0, (0.75, 5.25))
+    noisy = [*rounds[:4], Round(5.0, (0.1, 50.0)), *rounds[5:]]  # its ends are the outermost
+    assert across(noisy) == Round(5.0, (0.75, 9.25))
 
 
 def test_a_round_with_too_few_iterations_leaves_the_case_without_an_interval():

@@ -1,0 +1,48 @@
+"""What a node sent, beside what we count for the schedule."""
+
+from hpccoll.report.compare import best_placements
+from hpccoll.report.groups import Group, Point
+from hpccoll.report.wires import beside_workers, in_sizes, measured_to_counted, uncounted
+from hpccoll.store.rows import Row
+from hpccoll.units import format_size
+
+
+def wire_table(group: Group) -> tuple[list[str], list[list[str]]]:
+    """Return header and body of a table: what was sent at the largest size, beside what we count for the schedule."""
+    compared = () if group.many_pairs else best_placements(group.points)
+    points = [p for p in compared if in_sizes(p.row, p.row.worker_sent_measured) is not None]
+    largest: dict[tuple[str, int], Point] = {}
+    for point in sorted(points, key=lambda p: (list(group.colours).index(p.series), p.row.ranks, p.row.bytes)):
+        largest[point.series, point.row.ranks] = point
+    beside = any(point.row.aggregators for point in largest.values())
+    extra = ["received: both", "by aggregators: both"] if beside else []
+    head = ["sent by a node", "on", "size", "counted", "measured", *extra, "measured / counted with headers"]
+    return head, [_sent(group, point, beside=beside) for point in largest.values()]
+
+
+def _sent(group: Group, point: Point, *, beside: bool) -> list[str]:
+    """Return the cells of a series; ``beside`` workers, what these receive and aggregators send are its own."""
+    row = point.row
+    counted, measured = row.worker_sent_predicted, row.worker_sent_measured
+    extra = [
+        (row.worker_received_predicted, row.worker_received_measured),
+        (
+            beside_workers(row, row.wire_bytes_predicted, counted),
+            beside_workers(row, row.wire_bytes_measured, measured),
+        ),
+    ]
+    ratio = measured_to_counted(row, point.wire)
+    return [
+        point.series,
+        group.place(row),
+        format_size(row.requested_bytes),
+        _in_sizes(row, counted) or uncounted(row),
+        _in_sizes(row, measured),
+        *(", ".join(filter(None, (_in_sizes(row, nbytes) for nbytes in both))) for both in extra if beside),
+        "" if ratio is None else f"{ratio:.3f}",
+    ]
+
+
+def _in_sizes(row: Row, nbytes: float | None) -> str:
+    value = in_sizes(row, nbytes)
+    return "" if value is None else f"{value:.3f} S"

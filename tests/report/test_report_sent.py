@@ -1,0 +1,33 @@
+"""What a node sent, and what is said where nothing is counted."""
+
+from hpccoll.report.groups import groups
+from hpccoll.report.sent import wire_table
+
+BIG = 16 << 20
+
+
+def test_what_was_sent_is_set_beside_what_we_count_at_the_largest_size(testbed_results):
+    (group,) = groups(testbed_results)
+    _, body = wire_table(group)
+    assert ["native", "8 nodes", "4 MiB", "its schedule is not known", "1.769 S", ""] in body
+    assert ["ring", "8 nodes", "4 MiB", "1.750 S", "1.769 S", "1.000"] in body
+    assert ["recursive_doubling", "2 nodes", "4 MiB", "1.000 S", "1.011 S", "1.000"] in body
+    assert len(body) == 9
+
+
+def test_what_an_older_file_did_not_count_is_left_empty(make_node_row, make_bed_run, of_rows):
+    rows = (make_node_row(name, worker_sent_predicted=None, wire_bytes_predicted=None) for name in ("ring", "native"))
+    (group,) = groups(of_rows(*rows, runs=(make_bed_run(),)))
+    counted = {cells[0]: cells[3] for cells in wire_table(group)[1]}
+    assert counted == {"ring": "", "native": "its schedule is not known"}
+
+
+def test_what_workers_and_aggregators_carry_is_told_apart(make_node_row, make_bed_run, of_rows):
+    half = {"aggregators": 1, "ranks": 4, "wire_bytes_measured": 8 * BIG, "worker_received_measured": 1.02 * BIG}
+    half |= {"wire_bytes_predicted": 8 * BIG, "worker_received_predicted": 1.0 * BIG}
+    counted = {"worker_sent_predicted": 1.0 * BIG, "worker_sent_measured": 1.01 * BIG}
+    row = make_node_row("ring", 4, BIG, **half, **counted)
+    (group,) = groups(of_rows(row, runs=[make_bed_run(nodes=4)]))
+    head, (cells,) = wire_table(group)
+    assert head[3:7] == ["counted", "measured", "received: both", "by aggregators: both"]
+    assert cells[3:7] == ["1.000 S", "1.010 S", "1.000 S, 1.020 S", "4.000 S, 3.960 S"]
