@@ -10,12 +10,13 @@ APART = Layout.of(6, 1)
 MACHINE = Machine({"node": Link(1e-6, 1e-10), "rack": Link(5e-5, 8e-9)}, gamma_s=3e-10)
 
 
-def observation(collective, algorithm, nbytes, seconds, layout=APART, **params):
-    """An observation; the library's own algorithm is None."""
+def observation(collective, algorithm, nbytes, seconds, layout=APART, about=(), **params):
+    """An observation, with what ``about`` says of it beside its parameters; the library's own algorithm is None."""
     family = COLLECTIVES[collective]
     arguments = {name: value for name, value in params.items() if name in family.arguments}
     promise = family.promise(layout.workers, **arguments)
-    return Observation(promise, family.algorithms.get(algorithm), params, nbytes, seconds, layout)
+    more = {"asked": params, "op": "sum" if family.has_op else None, **dict(about)}
+    return Observation(promise, family.algorithms.get(algorithm), params, nbytes, seconds, layout, **more)
 
 
 def observed(collective, algorithm, layout=APART, machine=MACHINE, sizes=SIZES, **params):

@@ -14,6 +14,9 @@ from hpccoll.schedule import Cut
 SIMULATED = 64
 """The most ranks for which a schedule without a declared cost is simulated: seconds for each size."""
 
+SAME = 1e-9
+"""What two times may be apart, relative, and be the same: sums of the same costs in another order are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Confronted:
@@ -36,16 +39,25 @@ class Confronted:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
-    """Of two algorithms the one that is faster for large vectors, and from which size on, in bytes.
+class Overtaking:
+    """Which of two algorithms is faster for large vectors, and from which size on, as one side has it.
 
-    A side is empty where the two do not cross in the range of sizes, and has several sizes where they cross again.
+    Args:
+        overtaker: the faster one at the largest size at which they differ; None where they take the same throughout.
+        sizes: in bytes, where they cross; none where the overtaker is ahead throughout, several where they cross again.
     """
 
-    overtaker: str
-    overtaken: str
-    modelled: tuple[float, ...]
-    measured: tuple[float, ...]
+    overtaker: str | None
+    sizes: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Two algorithms that cross, by the model or measured: each side says for itself which way."""
+
+    pair: tuple[str, str]
+    modelled: Overtaking
+    measured: Overtaking
 
 
 def confront(observed: Iterable[Observation], machine: Machine) -> list[Confronted]:
@@ -81,7 +93,11 @@ def _silent(one: Observation, machine: Machine) -> str | None:
 
 
 def curves(confronted: Iterable[Confronted]) -> dict[str, dict[int, Confronted]]:
-    """Return of every algorithm the faster placement at each size; what the model is silent on is left out."""
+    """Return of every algorithm the faster placement at each size; what the model is silent on is left out.
+
+    Args:
+        confronted: of one work, so that what shares a name and a size differs in its placement alone.
+    """
     found: dict[str, dict[int, Confronted]] = defaultdict(dict)
     for one in confronted:
         if one.seconds is not None:
@@ -99,15 +115,25 @@ def crossings(confronted: Iterable[Confronted]) -> Iterator[Crossing]:
             continue
         modelled = {n: math.log((first[n].seconds or 1) / (second[n].seconds or 1)) for n in sizes}
         measured = {n: math.log(first[n].observed.seconds / second[n].observed.seconds) for n in sizes}
-        if _crossed(modelled) or _crossed(measured):
-            over, under = (b, a) if modelled[sizes[-1]] > 0 else (a, b)
-            yield Crossing(over, under, _crossed(modelled), _crossed(measured))
+        found = Crossing((a, b), _overtaking(a, b, modelled), _overtaking(a, b, measured))
+        if found.modelled.sizes or found.measured.sizes:
+            yield found
 
 
-def _crossed(leads: Mapping[int, float]) -> tuple[float, ...]:
-    """Return the sizes at which the logarithm of a ratio of times changes its sign, interpolated over log sizes."""
-    return tuple(
-        math.exp(math.log(n) + (math.log(m) - math.log(n)) * leads[n] / (leads[n] - leads[m]))
-        for n, m in pairwise(sorted(leads))
-        if leads[n] * leads[m] < 0
-    )
+def _overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
+    """Return which of two overtakes where.
+
+    Args:
+        a: one of them.
+        b: the other one.
+        behind: by size, the logarithm of the time of ``a`` over that of ``b``. Where it changes its sign is
+            interpolated over log sizes; what is ahead after a tie is so from the tie on.
+    """
+    leads = {n: log if abs(log) > SAME else 0.0 for n, log in sorted(behind.items())}
+    last, sizes = 0.0, []
+    for n, m in pairwise(leads):
+        last = leads[n] or last
+        if last * leads[m] < 0:
+            sizes.append(math.exp(math.log(n) + (math.log(m) - math.log(n)) * leads[n] / (leads[n] - leads[m])))
+    end = next((lead for lead in reversed(leads.values()) if lead), 0.0)
+    return Overtaking(b if end > 0 else a if end < 0 else None, tuple(sizes))

@@ -80,7 +80,7 @@ def _twins(observed: Iterable[Observation], machine: Machine) -> Iterable[list[O
         if cost is None or link is None or one.promise.peer is not None:
             continue
         if cost.rounds * link.alpha_s < one.nbytes * cost.sent * link.beta_s:
-            alike[one.layout, one.nbytes, round(cost.rounds, 6), round(cost.sent, 6)].append(one)
+            alike[one.layout, one.dtype, one.nbytes, round(cost.rounds, 6), round(cost.sent, 6)].append(one)
     return alike.values()
 
 

@@ -2,12 +2,34 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hpccoll.schedule import COLLECTIVES, Algorithm, Cost, Layout, Parameter, Promise, numbering
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.raw import Raw
 from hpccoll.store.summary import row
+
+
+class Work(NamedTuple):
+    """What algorithms have to do to be compared: a call, and how many ranks do it where; empty is what there is not."""
+
+    collective: str
+    ranks: int  # workers
+    nodes: int
+    racks: int
+    aggregators: int
+    dtype: str
+    op: str
+    call: str  # the rest of its arguments, in words
+
+    @property
+    def words(self) -> str:
+        """The work in words: ``all_reduce of 6 ranks on 6 nodes, float32 sum``."""
+        where = f"{self.collective} of {self.ranks} ranks on {self.nodes} node{'s' * (self.nodes > 1)}"
+        where += f" in {self.racks} racks" if self.racks > 1 else ""
+        beside = f"{self.aggregators} aggregators" if self.aggregators else ""
+        return ", ".join(filter(None, (where, beside, f"{self.dtype} {self.op}".strip(), self.call)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +44,11 @@ class Observation:
         seconds: the median time.
         layout: where the ranks were, by the numbers that the case gave them.
         transport: how its bytes moved.
+        asked: those of the parameters that the case asked for.
+        dtype: of the elements.
+        op: by which they were folded.
+        in_place: whether contribution and result shared a buffer.
+        mapping: how the case numbered the ranks; None where as they were launched.
     """
 
     promise: Promise
@@ -31,6 +58,11 @@ class Observation:
     seconds: float
     layout: Layout
     transport: str = "mpi"
+    asked: Mapping[str, Parameter] = field(default_factory=dict)
+    dtype: str = "float32"
+    op: str | None = None
+    in_place: bool = False
+    mapping: str | None = None
 
     @property
     def collective(self) -> str:
@@ -44,12 +76,25 @@ class Observation:
 
     @property
     def name(self) -> str:
-        """The algorithm with those of its own parameters that are not at their defaults."""
-        if self.algorithm is None:
-            return NATIVE
-        known = self.algorithm.parameters
-        changed = [f"{name}={value}" for name, value in sorted(self.own.items()) if known[name] != value]
-        return " ".join([self.algorithm.name, *changed])
+        """The algorithm, the parameters that were asked for, and how ranks were numbered for it."""
+        arguments = self.promise.collective.arguments
+        asked = [f"{name}={value}" for name, value in sorted(self.asked.items()) if name not in arguments]
+        mapping = [f"mapping={self.mapping}"] if self.mapping else []
+        return " ".join([self.algorithm.name if self.algorithm else NATIVE, *asked, *mapping])
+
+    @property
+    def work(self) -> Work:
+        """What was done: whatever is of one work and one name differs in its placement alone."""
+        promise, layout = self.promise, self.layout
+        call = [f"traffic {promise.traffic}"] if promise.traffic else []
+        if promise.peer is not None:
+            call += [f"ranks {promise.root} and {promise.peer}"]
+        elif promise.collective.rooted:
+            call += [f"root {promise.root}"]
+        return Work(
+            self.collective, layout.workers, layout.nodes, layout.racks, layout.aggregators, self.dtype, self.op or "",
+            ", ".join(call),
+        )  # fmt: skip
 
     @property
     def cost(self) -> Cost | None:
@@ -65,6 +110,11 @@ class Observation:
         racks = Counter(rack for rack, _ in nodes)
         there = {"node": max(nodes.values()) > 1, "rack": max(racks.values()) > 1, "fabric": len(racks) > 1}
         return frozenset(tier for tier, crossed in there.items() if crossed)
+
+    @property
+    def shares_uplinks(self) -> bool:
+        """Whether several of its nodes are in one rack, and reach other racks by the same uplink."""
+        return {"rack", "fabric"} <= self.tiers
 
     @property
     def tier(self) -> str | None:
@@ -92,4 +142,9 @@ def observations(raw: Raw) -> Iterator[Observation]:
             seconds=timed.median_s,
             layout=layout,
             transport=case.transport,
+            asked=case.params,
+            dtype=case.dtype,
+            op=case.op,
+            in_place=case.in_place,
+            mapping=case.mapping,
         )

@@ -9,10 +9,10 @@ from statistics import median
 from typing import Any
 
 from hpccoll.errors import BadInputError
-from hpccoll.model.confront import Confronted, Crossing, confront, crossings, curves
+from hpccoll.model.confront import Confronted, Crossing, Overtaking, confront, crossings, curves
 from hpccoll.model.fit import LEAST_SIZES, fit
 from hpccoll.model.machine import PLACES, Link, Machine
-from hpccoll.model.observe import Observation, observations
+from hpccoll.model.observe import Observation, Work, observations
 from hpccoll.store.raw import Raw
 from hpccoll.store.results import find, read_raw
 from hpccoll.units import format_seconds, format_size
@@ -51,43 +51,51 @@ class Modelled:
         return attempt.kind, attempt.machine
 
     @cached_property
-    def groups(self) -> dict[tuple[str, int, int], list[Confronted]]:
-        """What was confronted, by collective, workers and nodes."""
-        found: dict[tuple[str, int, int], list[Confronted]] = defaultdict(list)
+    def groups(self) -> dict[Work, list[Confronted]]:
+        """What was confronted, by what was done."""
+        found: dict[Work, list[Confronted]] = defaultdict(list)
         for one in self.confronted:
-            layout = one.observed.layout
-            found[one.observed.collective, layout.workers, layout.nodes].append(one)
+            found[one.observed.work].append(one)
         return dict(sorted(found.items()))
 
 
 def modelled(paths: Sequence[Path]) -> list[Modelled]:
-    """Return the model of every run below ``paths``.
+    """Return the model of every run below ``paths``; those that have no ping-pongs to fit to have no links.
 
     Raises:
-        BadInputError: for a path that is not there or cannot be read, or where no run has ping-pongs to fit to.
+        BadInputError: for a path that is not there or cannot be read, or where no run has any.
     """
     runs: dict[object, list[Raw]] = defaultdict(list)
     for raw in map(read_raw, find(paths)):
         if raw.attempts:
             attempt = raw.attempts[0][0]
             runs[raw.path.parent, attempt.kind, attempt.machine, raw.job.variant].append(raw)
-    found = [one for raws in runs.values() for one in Modelled.of(raws) if one.machine.links]
-    if not found:
+    found = [one for raws in runs.values() for one in Modelled.of(raws)]
+    if not any(one.machine.links for one in found):
         told = f"a run that has send_recv of {LEAST_SIZES} sizes or more: see workflows/config/model.yaml"
         raise BadInputError("path", ", ".join(map(str, paths)), told)
     return found
 
 
+UPLINKS = "nodes of a rack share its uplink, which is not modelled: what crosses racks may take longer"
+
+
 def lines(model: Modelled) -> Iterator[str]:
     """Yield the model of one run in words."""
-    yield f"{', '.join(raw.path.name for raw in model.raws)}: {', '.join(model.where)}, over {model.transport}"
+    where = f"{', '.join(raw.path.name for raw in model.raws)}: {', '.join(model.where)}, over {model.transport}"
+    if not model.machine.links:
+        yield f"{where}: no send_recv of {LEAST_SIZES} sizes, not modelled"
+        return
+    yield where
     for tier, link in model.machine.links.items():
         yield f"  {PLACES[tier]}: {_link(link)}"
     folds = f"from {model.machine.folds} pairs of cases" if model.machine.folds else "taken as 0: nothing tells of it"
     yield f"  a folded byte: gamma {model.machine.gamma_s * 1e9:.3g} ns, {folds}"
-    for (collective, workers, nodes), found in model.groups.items():
-        yield f"{collective} of {workers} ranks on {nodes} node{'s' * (nodes > 1)}, measured over modelled time"
+    for work, found in model.groups.items():
+        yield f"{work.words}, measured over modelled time"
         yield from _table(found)
+        if any(one.observed.shares_uplinks for one in found if one.seconds is not None):
+            yield f"  {UPLINKS}"
         for crossing in crossings(found):
             yield f"  {_crossing(crossing)}"
         silent = {f"{one.observed.name}: {one.kind}" for one in found if one.seconds is None}
@@ -118,13 +126,26 @@ def _table(found: Sequence[Confronted]) -> Iterator[str]:
 
 
 def _crossing(crossing: Crossing) -> str:
-    def said(sizes: tuple[float, ...]) -> str:
-        if not sizes:
-            return "nowhere in the range"
-        return f"from {_size(sizes[-1])}" + (f" (back and forth since {_size(sizes[0])})" * (len(sizes) > 1))
+    """Return in words which of two overtakes, and where the sides differ, what each of them says."""
+    sides = {"modelled": crossing.modelled, "measured": crossing.measured}
+    says = {side: (_who(crossing, of), _from(of)) for side, of in sides.items()}
+    if len({who for who, _ in says.values()}) > 1:
+        return "; ".join(f"{side}: {' '.join(filter(None, words))}" for side, words in says.items())
+    who, _ = says["modelled"]
+    return f"{who}: {', '.join(f'{side} {sizes}' for side, (_, sizes) in says.items())}"
 
-    words = f"{crossing.overtaker} overtakes {crossing.overtaken}"
-    return f"{words}: modelled {said(crossing.modelled)}, measured {said(crossing.measured)}"
+
+def _who(crossing: Crossing, side: Overtaking) -> str:
+    one, other = crossing.pair
+    if side.overtaker is None:
+        return f"{one} and {other} take the same"
+    slower = other if side.overtaker == one else one
+    return f"{side.overtaker} {'overtakes' if side.sizes else 'is always ahead of'} {slower}"
+
+
+def _from(side: Overtaking) -> str:
+    again = f" (back and forth since {_size(side.sizes[0])})" if len(side.sizes) > 1 else ""
+    return f"from {_size(side.sizes[-1])}{again}" if side.sizes else ""
 
 
 def _size(nbytes: float) -> str:
@@ -151,26 +172,32 @@ def as_json(model: Modelled) -> dict[str, Any]:
         "transport": model.transport,
         "measured": measured,
         "machine": place,
+        "variant": model.raws[0].job.variant,
         "links": links,
         "gamma_s": machine.gamma_s if machine.folds else None,
         "rows": [_row(one) for one in model.confronted],
         "crossings": [
             {
-                "collective": collective, "ranks": workers, "nodes": nodes,
-                "overtaker": each.overtaker, "overtaken": each.overtaken,
-                "modelled_bytes": each.modelled, "measured_bytes": each.measured,
+                **_work(work), "algorithms": each.pair,
+                "modelled": {"overtaker": each.modelled.overtaker, "bytes": each.modelled.sizes},
+                "measured": {"overtaker": each.measured.overtaker, "bytes": each.measured.sizes},
             }
-            for (collective, workers, nodes), found in model.groups.items()
+            for work, found in model.groups.items()
             for each in crossings(found)
         ],
     }  # fmt: skip
 
 
+def _work(work: Work) -> dict[str, Any]:
+    return {name: value if value != "" else None for name, value in work._asdict().items()}
+
+
 def _row(one: Confronted) -> dict[str, Any]:
     observed, cost = one.observed, one.observed.cost
     return {
-        "collective": observed.collective, "algorithm": observed.name, "params": dict(observed.params),
-        "ranks": observed.layout.workers, "nodes": observed.layout.nodes, "bytes": observed.nbytes,
+        **_work(observed.work), "shares_uplinks": observed.shares_uplinks, "algorithm": observed.name,
+        "params": dict(observed.params), "in_place": observed.in_place, "mapping": observed.mapping,
+        "bytes": observed.nbytes,
         "measured_s": observed.seconds, "modelled_s": one.seconds,
         "kind": one.kind if one.seconds is not None else None, "reason": one.kind if one.seconds is None else None,
         "rounds": cost.rounds if cost else None, "sent": cost.sent if cost else None,

@@ -38,11 +38,14 @@ def test_what_was_measured_stands_beside_what_the_model_says(measured):
     assert set(table[0].split()) == {"bytes", "ring", "recursive_doubling", "double_binary_tree"}
     assert [line.split()[0] for line in table[1:]] == ["65536", "262144", "1048576", "median"]
     assert "not modelled: native: what the library does is not known" in said.out
+    assert re.search(r"over shm: no send_recv of 3 sizes, not modelled\Z", said.out.strip())
 
 
 @pytest.mark.mpi
 def test_as_json_it_has_every_row_and_what_was_fitted(measured):
-    (run,) = json.loads(inside("model", measured, "--json").out)
+    run, shared = json.loads(inside("model", measured, "--json").out)
+    assert (shared["transport"], shared["links"], len(shared["rows"])) == ("shm", {}, 2 * 3)
+    assert {row["reason"] for row in shared["rows"]} == {"the run has no ping-pong inside a node"}
     assert sorted(run["files"]) == sorted(str(measured / f"{name}.h5") for name in RUNS)
     link = run["links"]["inside a node"]
     assert link["sizes"] == 3
@@ -56,6 +59,8 @@ def test_as_json_it_has_every_row_and_what_was_fitted(measured):
         ring["sent"] * link["beta_s"] + ring["reduced"] * (run["gamma_s"] or 0)
     )
     assert (ring["kind"], ring["reason"]) == ("modelled", None)
+    assert (ring["dtype"], ring["op"], ring["mapping"], ring["racks"]) == ("float32", "sum", None, 1)
+    assert {row["in_place"] for row in run["rows"] if row["algorithm"] == "ring"} == {False, True}
     assert ring["modelled_s"] == pytest.approx(cost)
     assert rows["all_reduce", "native", 1 << 20]["modelled_s"] is None
 
