@@ -32,7 +32,7 @@ class Case:
         in_place: whether the contribution and the result share a buffer.
         root: the rank of a rooted collective, the first of two ranks, None for others.
         params: parameters of the algorithm and the transport, and arguments of the collective (``peer``, ``traffic``),
-            that differ from their defaults.
+            that are asked for.
         ranks: the workers; None for all that its job has.
         nodes: that the workers are spread over; None for all that its job has.
         mapping: how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None, as the launcher did.

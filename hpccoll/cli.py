@@ -233,6 +233,8 @@ def tune(
         raise BadInputError(
             "hpccoll tune", None if out is None else str(out), "either --out or --judge, a table's file"
         )
+    if as_json and out:
+        raise BadInputError("--json", str(out), "left out with --out: a table is JSON itself")
     results = read_results(paths)
     if judge:
         judgement = judged(TuneTable.from_json(load_table(judge, "--judge")), results)

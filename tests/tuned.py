@@ -1,11 +1,12 @@
 """Results with the times that a test wants, and tables of them."""
 
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
 from raws import attempt, case, job, outcome
 
-from hpccoll.case import Case
+from hpccoll.case import Case, Effort
 from hpccoll.store.raw import Raw
 from hpccoll.store.results import _run
 from hpccoll.store.rows import Results
@@ -22,14 +23,18 @@ def lines(alpha, beta, sizes):
     return {size: alpha + beta * size for size in sizes}
 
 
-def taking(seconds, spread=0.0, iterations=20):
-    """Return times whose median is ``seconds``, half of them below and half above by ``spread``."""
+def taking(seconds, spread=0.0, drift=(1,), iterations=20):
+    """Return times whose median is ``seconds``, half of them below and half above by ``spread``, times each drift."""
     ns = np.round(seconds * 1e9 * (1 + spread * np.linspace(-1, 1, iterations))).astype(np.int64)
     start = np.zeros((iterations, 2), np.int64)
-    return Times.of(start, np.repeat(ns[:, None], 2, axis=1), one_clock=True)
+    rounds = (
+        Times.of(start, np.repeat(ns[:, None] * times, 2, axis=1), one_clock=True, round_number=number)
+        for number, times in enumerate(drift, 1)
+    )
+    return reduce(Times.then, rounds)
 
 
-def measured(curves, *, spread=0.0, number=1, about=(), **more):
+def measured(curves, *, spread=0.0, number=1, about=(), drift=(1,), **more):
     """Return results of one attempt at cases that took what ``curves`` say: {words: {size: seconds}}.
 
     Args:
@@ -37,6 +42,7 @@ def measured(curves, *, spread=0.0, number=1, about=(), **more):
         spread: how far times are from their median.
         number: of the run.
         about: what is to be said of all rows' attempt.
+        drift: how many times as long everything took in each of the rounds.
         more: of all outcomes, or of all cases: what is a field of one.
     """
     of_case = {name: more.pop(name) for name in list(more) if name in Case.__dataclass_fields__ and name != "bytes"}
@@ -45,10 +51,11 @@ def measured(curves, *, spread=0.0, number=1, about=(), **more):
         algorithm, *params = words.split()
         for size, seconds in curve.items():
             of = case(size, algorithm=algorithm, **{"params": dict(map(parse_parameter, params)), **of_case})
-            about_it = {"bytes": size, "times": taking(seconds, spread), "floor": algorithm == "null", **more}
+            about_it = {"bytes": size, "times": taking(seconds, spread, drift), "floor": algorithm == "null", **more}
             outcomes.append(outcome(of, **about_it))
     launch = attempt(number, **dict(about))
-    raw = Raw(path=Path("here.h5"), job=job(*(o.case for o in outcomes)), attempts=[(launch, outcomes)])
+    of = job(*(o.case for o in outcomes), effort=Effort(rounds=len(drift)))
+    raw = Raw(path=Path("here.h5"), job=of, attempts=[(launch, outcomes)])
     rows = tuple(row(raw.job, launch, each) for each in outcomes)
     return Results(rows=rows, runs=(_run(raw, launch),), planned=len(rows))
 

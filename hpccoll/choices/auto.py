@@ -25,9 +25,16 @@ def check_table(key: str, table: str | None, algorithms: Sequence[str]) -> None:
 
 
 def concrete(
-    case: Case, layout: Layout, table: TuneTable | None, variant: str | None = None
+    case: Case, layout: Layout, table: TuneTable | None, variant: str | None = None, here: str | None = None
 ) -> tuple[Case, str | None]:
     """Return what ``case`` comes to on ``layout``, and for ``auto`` why, in words.
+
+    Args:
+        case: any.
+        layout: of the ranks as they were launched.
+        table: what ``auto`` chooses by.
+        variant: the environment of a sweep's job.
+        here: the conditions that it runs in; where the table was made in others, the words say so.
 
     Raises:
         BadInputError: where it is ``auto`` and there is no table, or it has no entry for this setting.
@@ -41,6 +48,8 @@ def concrete(
     least, most = entry.measured
     inside = least <= case.bytes <= most
     beyond = "" if inside else f", measured from {format_size(least)} to {format_size(most)}"
-    words = f"{taken.choice.words} by the table of {table.created}, {taken.words}{beyond}"
+    there = table.conditions(entry)
+    strange = f", made on {' and '.join(there)}, not on {here}" if here and there and here not in there else ""
+    words = f"{taken.choice.words} by the table of {table.created}, {taken.words}{beyond}{strange}"
     params = {**case.params, **dict(taken.choice.params)}
     return replace(case, algorithm=taken.choice.algorithm, transport=taken.choice.transport, params=params), words

@@ -16,7 +16,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule.promise import AUTO
 from hpccoll.units import format_size
 
-SCHEMA, VERSION = "hpccoll-tune", "1.0"
+SCHEMA, VERSION = "hpccoll-tune", "1.1"
 """A minor version only adds."""
 
 MAJOR = VERSION.partition(".")[0]
@@ -27,7 +27,7 @@ REMEDY = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Choice:
-    """What can be taken: an algorithm, how its bytes move, and those of its parameters that differ from defaults."""
+    """What can be taken: an algorithm, how its bytes move, and those of its parameters that were asked for."""
 
     algorithm: str
     transport: str
@@ -51,6 +51,8 @@ class Range:
         sizes: those that were measured.
         over_best: its time over that of the best at each of these sizes, the geometric mean: what few ranges cost.
         over_native: its time over that of the library's own, likewise; None where that was not measured.
+        apart: other choices, in words, that were not measured in one launch with it at one of these sizes or more: what
+            launches are apart is between them.
     """
 
     first: int
@@ -59,20 +61,21 @@ class Range:
     sizes: tuple[int, ...]
     over_best: float
     over_native: float | None = None
+    apart: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> "Range":
         choice = Choice(read["algorithm"], read["transport"], tuple(sorted(read["params"].items())))
         return cls(
             first=int(read["from"]), below=read["below"], choice=choice, sizes=tuple(read["sizes"]),
-            over_best=float(read["over_best"]), over_native=read["over_native"],
+            over_best=float(read["over_best"]), over_native=read["over_native"], apart=tuple(read.get("apart", ())),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         return {
             "from": self.first, "below": self.below, "algorithm": self.choice.algorithm,
             "transport": self.choice.transport, "params": dict(self.choice.params), "sizes": list(self.sizes),
-            "over_best": self.over_best, "over_native": self.over_native,
+            "over_best": self.over_best, "over_native": self.over_native, "apart": list(self.apart),
         }  # fmt: skip
 
     @property
@@ -150,6 +153,11 @@ class TuneTable:
         about = {"created": self.created, "hpccoll_version": self.hpccoll_version, "rule": self.rule}
         return {"schema": SCHEMA, "schema_version": VERSION, **about, "runs": list(self.runs), "entries": entries}
 
+    def conditions(self, entry: Entry) -> list[str]:
+        """Return on what machines, with what MPI libraries, the choices of ``entry`` were measured."""
+        runs = (run for run in self.runs if run.get("run_id") in entry.runs)
+        return sorted({conditions(run.get("machine"), run.get("mpi")) for run in runs})
+
     def entry(self, setting: Setting) -> Entry:
         """Return the choices of ``setting``; that of another layout is no substitute.
 
@@ -163,6 +171,17 @@ class TuneTable:
         same_collective = [s for s in there if s.collective == setting.collective]
         alike = [s for s in there if s.call == setting.call] or same_collective or there
         raise BadInputError(AUTO, setting.words, f"the table has {'; '.join(s.words for s in alike) or 'nothing'}")
+
+
+def conditions(machine: object, mpi: object) -> str:
+    """Return in words what choices hold on: a machine, and an MPI library in its own words."""
+    return f"{machine or 'an unknown machine'} with {mpi or 'an unknown MPI'}"
+
+
+def library(provenance: Mapping[str, object]) -> str:
+    """Return the MPI library of a run in its own words; empty where that is not known."""
+    mpi = provenance.get("mpi")
+    return str(mpi.get("version", "")) if isinstance(mpi, Mapping) else ""
 
 
 def load_table(path: Path, key: str) -> dict[str, Any]:

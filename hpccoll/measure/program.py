@@ -11,7 +11,7 @@ import numpy as np
 
 from hpccoll.case import Case, Job, Shape
 from hpccoll.choices.auto import concrete
-from hpccoll.choices.table import TuneTable
+from hpccoll.choices.table import TuneTable, conditions, library
 from hpccoll.errors import BadInputError
 from hpccoll.measure import environment, wire
 from hpccoll.measure.catalogue import check_case, idle, unmet
@@ -141,7 +141,8 @@ class Program:
         comm, layout = self.numbered.by(case.mapping)
         self.progress.enter("compiling")
         try:
-            made, chosen = concrete(case, attempt.layout, self.table, self.job.variant)
+            here = conditions(attempt.machine, library(attempt.provenance))
+            made, chosen = concrete(case, attempt.layout, self.table, self.job.variant, here)
             check_case(made)
             if reason := unmet(made, layout) or idle(case, attempt.layout) or self._too_large(made, attempt):
                 return Outcome(case=case, status="skipped", reason=reason)

@@ -14,7 +14,10 @@ from hpccoll.units import format_seconds, format_size
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One size of one setting: the choice and the best, each with its seconds in these results."""
+    """One size of one setting: the choice and the best, each with its seconds in these results.
+
+    ``apart`` where no launch measured both: then what launches are apart is in the regret.
+    """
 
     setting: Setting
     nbytes: int
@@ -22,6 +25,7 @@ class Verdict:
     seconds: float
     best: Choice
     best_seconds: float
+    apart: bool = False
 
     @property
     def regret(self) -> float:
@@ -31,10 +35,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """All verdicts, and in words what could not be judged."""
+    """All verdicts, and in words what could not be judged, and what was measured in other conditions than here."""
 
     verdicts: tuple[Verdict, ...]
     unjudged: tuple[str, ...]
+    strange: tuple[str, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -57,7 +62,7 @@ class Judgement:
                     "sizes": [
                         {
                             "bytes": v.nbytes, "choice": v.choice.words, "seconds": v.seconds, "best": v.best.words,
-                            "best_seconds": v.best_seconds, "regret": v.regret,
+                            "best_seconds": v.best_seconds, "regret": v.regret, "apart": v.apart,
                         }
                         for v in found
                     ],
@@ -65,6 +70,7 @@ class Judgement:
                 for setting, found, mean in self.by_setting()
             ],
             "unjudged": list(self.unjudged),
+            "strange": list(self.strange),
         }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
@@ -73,10 +79,12 @@ class Judgement:
             yield setting.words
             for v in found:
                 better = "" if v.choice == v.best else f", best {v.best.words}: {format_seconds(v.best_seconds)}"
+                better += ", in another launch" if v.apart else ""
                 took = f"{v.choice.words}: {format_seconds(v.seconds)}"
                 yield f"{format_size(v.nbytes):>12}  {v.regret:.3f}  {took}{better}"
             yield f"{'mean':>12}  {mean:.3f}"
         yield from (f"not judged: {words}" for words in self.unjudged)
+        yield from self.strange
         yield f"geometric mean of the regret at {len(self.verdicts)} sizes: {self.mean:.3f}"
 
 
@@ -89,17 +97,23 @@ def judge(table: TuneTable, results: Results) -> Judgement:
     entries = {entry.setting: entry for entry in table.entries}
     verdicts: list[Verdict] = []
     unjudged: list[str] = []
+    strange: dict[str, None] = {}
     for setting, found in measured(results).items():
         if setting not in entries:
             unjudged.append(f"{setting.words}: the table has no choice for it")
             continue
+        made = table.conditions(entries[setting])
+        if made and found.conditions not in made:
+            strange[f"the table was made on {' and '.join(made)}, and these results on {found.conditions}"] = None
         lacking: dict[Choice, list[int]] = {}
         for size in found.sizes:
-            there = {choice: curve[size].seconds for choice, curve in found.curves.items() if size in curve}
+            there = {choice: curve[size] for choice, curve in found.curves.items() if size in curve}
             choice = entries[setting].at(size).choice
             if choice in there:
-                best = min(there, key=lambda one: there[one])
-                verdicts.append(Verdict(setting, size, choice, there[choice], best, there[best]))
+                best = min(there, key=lambda one: there[one].seconds)
+                own, least = there[choice], there[best]
+                apart = not own.beside(least)
+                verdicts.append(Verdict(setting, size, choice, own.seconds, best, least.seconds, apart))
             else:
                 lacking.setdefault(choice, []).append(size)
         unjudged += [f"{setting.words}: {c.words} was not measured at {_sizes(at)}" for c, at in lacking.items()]
@@ -107,7 +121,7 @@ def judge(table: TuneTable, results: Results) -> Judgement:
         raise BadInputError(
             "PATHS", "; ".join(unjudged) or "no rows", "results in which choices of the table were measured"
         )
-    return Judgement(tuple(verdicts), tuple(unjudged))
+    return Judgement(tuple(verdicts), tuple(unjudged), tuple(strange))
 
 
 def _sizes(sizes: Sequence[int]) -> str:

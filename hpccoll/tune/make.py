@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll import __version__
-from hpccoll.choices.table import Choice, Entry, Range, TuneTable
+from hpccoll.choices.table import Choice, Entry, Range, TuneTable, library
 from hpccoll.errors import BadInputError
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.rows import Results
-from hpccoll.tune.measured import Curves, Measured, library, measured
+from hpccoll.tune.measured import Curves, Measured, measured
 
 PRICE = 0.03
 """What another range has to gain at least, as a relative time summed over the measured sizes that it serves."""
@@ -27,8 +27,9 @@ DIGITS = 4
 
 RULE = (
     "ranges minimise the sum of log(time / best time) over the measured sizes, and a price for each cut: the median "
-    "over sizes of what the ratio of the two best may be off by (half of what rounds are apart; with one round the "
-    f"half 95 % intervals, relative, as a hypotenuse), at least {PRICE}; a cut lies where the medians of its choices "
+    "over sizes of what the ratio of the two best may be off by (half of what it is apart between the rounds in which "
+    "both took a turn; where those are fewer than two the half 95 % intervals or what runs are apart, relative, as a "
+    f"hypotenuse), at least {PRICE}; a cut lies where the medians of its choices "
     "cross, on straight lines of log time over log bytes"
 )
 
@@ -49,7 +50,7 @@ def make(results: Results) -> TuneTable:
     runs = [
         {
             "run_id": run.run_id, "job": run.job, "created": run.created, "kind": run.kind, "machine": run.machine,
-            "hosts": run.provenance.get("hosts"), "mpi": library(run), "path": run.path,
+            "hosts": run.provenance.get("hosts"), "mpi": library(run.provenance), "path": run.path,
         }
         for run in results.runs
         if run.run_id in used
@@ -72,7 +73,8 @@ def write(table: TuneTable, out: Path) -> Iterator[str]:
         yield entry.setting.words
         for r in entry.ranges:
             native = "" if r.over_native is None else f", {r.over_native:.2f} of native's"
-            yield f"  {r.words}: {r.choice.words} ({r.over_best:.2f} of the best time{native})"
+            apart = f"; not in one launch with {', '.join(r.apart)}" if r.apart else ""
+            yield f"  {r.words}: {r.choice.words} ({r.over_best:.2f} of the best time{native}){apart}"
     yield f"table: {out}"
 
 
@@ -92,6 +94,7 @@ def ranges(of: Measured) -> tuple[Range, ...]:
             sizes=tuple(sizes[start:end]),
             over_best=round(float(np.exp(excess[taken[start], start:end].mean())), DIGITS),
             over_native=_over_native(choices, logs[:, start:end], taken[start]),
+            apart=tuple(_apart(of.curves, choices[taken[start]], sizes[start:end])),
         )
         for n, (start, end) in enumerate(zip(starts, [*starts[1:], len(sizes)], strict=True))
     )
@@ -144,6 +147,14 @@ def _cut(sizes: Sequence[int], before: Times, after: Times) -> int:
         part = 0.5 if not known.any() else float(known[0])
     cut = sizes[0] * (sizes[1] / sizes[0]) ** part
     return int(np.clip(np.ceil(cut), sizes[0] + 1, sizes[1]))
+
+
+def _apart(curves: Curves, choice: Choice, sizes: Sequence[int]) -> Iterator[str]:
+    """Yield the choices that no launch measured together with ``choice`` at one of ``sizes`` that both have."""
+    own = curves[choice]
+    for other, curve in curves.items():
+        if other != choice and any(not own[n].beside(curve[n]) for n in sizes if n in own and n in curve):
+            yield other.words
 
 
 def _over_native(choices: Sequence[Choice], logs: Times, taken: int) -> float | None:

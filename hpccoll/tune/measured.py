@@ -3,16 +3,20 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from hpccoll.choices.setting import Setting, call_of
-from hpccoll.choices.table import Choice
+from hpccoll.choices.table import Choice, conditions, library
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.promise import AUTO
 from hpccoll.store.rows import Results, Row, Run
+
+Turn: TypeAlias = tuple[object, str, int]
+"""A call (its type of elements, op and root), the run that measured it, and the number of the round in that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,32 +24,42 @@ class Time:
     """How long a choice took at a size.
 
     Args:
-        seconds: the median; of several runs the geometric mean of theirs.
+        seconds: the median; of several runs or calls the geometric mean of theirs.
         noise: what it may be off by, relative: half its 95 % interval, or half of what runs are apart if that is more.
-        rounds: the medians of the rounds of one run.
+        turns: the median of each round.
     """
 
     seconds: float
     noise: float
-    rounds: tuple[float, ...] = ()
+    turns: Mapping[Turn, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "Time":
         medians = np.array([row.median_s for row in rows])
         seconds = float(np.exp(np.log(medians).mean()))
         within = [((row.ci_high_s or 0.0) - (row.ci_low_s or 0.0)) / 2 / seconds for row in rows]
-        rounds = tuple(filter(None, rows[0].round_medians_s)) if len(rows) == 1 else ()
-        return cls(seconds, max(*within, float(np.ptp(medians)) / 2 / seconds, 0.0), rounds)
+        turns: dict[Turn, float] = {
+            ((row.dtype, row.op, row.root), run, number): median
+            for row in rows
+            for number, (median, run) in enumerate(zip(row.round_medians_s, row.round_run_ids, strict=True), 1)
+            if median and run
+        }
+        return cls(seconds, max(*within, float(np.ptp(medians)) / 2 / seconds, 0.0), turns)
 
     def unsure(self, other: "Time") -> float:
         """Return what the ratio to another time may be off by, relative.
 
         Of rounds in which both took their turn it is half of what their ratios are apart: what slows a machine for a
-        while slows both. Without such rounds the noises of the two add up as those of independent values.
+        while slows both. Without several of them the noises of the two add up as those of independent values.
         """
-        if len(self.rounds) == len(other.rounds) > 1:
-            return float(np.ptp(np.log(self.rounds) - np.log(other.rounds))) / 2
+        both = self.turns.keys() & other.turns.keys()
+        if len(both) > 1:
+            return float(np.ptp(np.log([self.turns[turn] / other.turns[turn] for turn in both]))) / 2
         return float(np.hypot(self.noise, other.noise))
+
+    def beside(self, other: "Time") -> bool:
+        """Return whether a launch measured both."""
+        return bool({run for _, run, _ in self.turns} & {run for _, run, _ in other.turns})
 
 
 Curves = Mapping[Choice, Mapping[int, Time]]
@@ -54,10 +68,11 @@ Curves = Mapping[Choice, Mapping[int, Time]]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured in one setting, and in which runs."""
+    """What was measured in one setting, in which runs, and on what machine with what MPI library."""
 
     curves: Curves
     runs: tuple[str, ...]
+    conditions: str = ""
 
     @property
     def sizes(self) -> list[int]:
@@ -76,9 +91,8 @@ def measured(results: Results) -> dict[Setting, Measured]:
     for row in results.rows:
         if row.status == "ok" and not row.wrong and not row.floor and row.algorithm != AUTO and row.median_s:
             rows[_setting(row)].append(row)
-    for setting, found in rows.items():
-        _check_alike(setting, (runs[row.run_id] for row in found))
-    return {setting: _measured(found) for setting, found in rows.items()}
+    where = {setting: _conditions(setting, (runs[row.run_id] for row in found)) for setting, found in rows.items()}
+    return {setting: _measured(found, where[setting]) for setting, found in rows.items()}
 
 
 def _setting(row: Row) -> Setting:
@@ -90,7 +104,7 @@ def _setting(row: Row) -> Setting:
     )  # fmt: skip
 
 
-def _measured(rows: Sequence[Row]) -> Measured:
+def _measured(rows: Sequence[Row], where: str) -> Measured:
     alike: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         alike[_choice(row)][row.requested_bytes].append(row)
@@ -98,7 +112,7 @@ def _measured(rows: Sequence[Row]) -> Measured:
         choice: {size: Time.of(found) for size, found in sorted(alike[choice].items())}
         for choice in sorted(alike, key=str)
     }
-    return Measured(curves, tuple(dict.fromkeys(row.run_id for row in rows)))
+    return Measured(curves, tuple(dict.fromkeys(row.run_id for row in rows)), where)
 
 
 def _choice(row: Row) -> Choice:
@@ -107,18 +121,13 @@ def _choice(row: Row) -> Choice:
     return Choice(row.algorithm, row.transport, tuple(sorted(own.items())))
 
 
-def library(run: Run) -> str:
-    """Return the MPI library of a run in its own words."""
-    mpi = run.provenance.get("mpi")
-    return str(mpi.get("version", "")) if isinstance(mpi, Mapping) else ""
-
-
-def _check_alike(setting: Setting, runs: Iterable[Run]) -> None:
-    conditions = sorted({f"{run.machine} with {library(run) or 'an unknown MPI'}" for run in runs})
-    if len(conditions) > 1:
+def _conditions(setting: Setting, runs: Iterable[Run]) -> str:
+    there = sorted({conditions(run.machine, library(run.provenance)) for run in runs})
+    if len(there) > 1:
         raise BadInputError(
-            "PATHS", "; ".join(conditions), f"results of one machine and one MPI library for {setting.words}"
+            "PATHS", "; ".join(there), f"results of one machine and one MPI library for {setting.words}"
         )
+    return there[0]
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:

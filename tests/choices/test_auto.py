@@ -50,6 +50,13 @@ def test_the_words_name_the_table_the_range_and_whether_it_was_measured_there():
     assert words.endswith(f", below {CUT} B, measured from 1 KiB to 16 MiB")
 
 
+@pytest.mark.parametrize("here", ["3 nodes with MPICH 5", "2 nodes with Open MPI 5"])
+def test_that_the_table_is_of_another_machine_or_library_is_said(here):
+    _, words = concrete(auto(MIB), TWO_NODES, MADE, here=here)
+    assert words.endswith(f", made on 2 nodes with MPICH 5, not on {here}")
+    assert concrete(auto(MIB), TWO_NODES, MADE, here="2 nodes with MPICH 5") == concrete(auto(MIB), TWO_NODES, MADE)
+
+
 @pytest.mark.parametrize(
     ("asked", "layout", "variant", "words"),
     [
@@ -115,8 +122,8 @@ def test_without_a_table_auto_is_refused_in_a_line_that_names_what_makes_one():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.0"),
-        ({"schema": "other"}, "it is other 1.0"),
+        ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.1"),
+        ({"schema": "other"}, "it is other 1.1"),
         ({"entries": [{"setting": {}}]}, "KeyError"),
         ({"entries": [{**MADE.to_json()["entries"][0], "ranges": []}]}, "an entry has no ranges"),
     ],
@@ -131,4 +138,13 @@ def test_what_is_no_table_is_refused(tmp_path, change, words):
 def test_a_table_of_a_later_minor_version_is_read(tmp_path):
     path = tmp_path / "t.json"
     path.write_text(json.dumps(MADE.to_json() | {"schema_version": "1.9", "more": 1}))
+    assert TuneTable.from_json(load_table(path, "--table")) == MADE
+
+
+def test_a_table_of_the_first_version_is_read(tmp_path):
+    path = tmp_path / "t.json"
+    made = MADE.to_json() | {"schema_version": "1.0"}
+    for taken in made["entries"][0]["ranges"]:
+        del taken["apart"]
+    path.write_text(json.dumps(made))
     assert TuneTable.from_json(load_table(path, "--table")) == MADE

@@ -60,6 +60,24 @@ def test_a_choice_that_was_not_measured_is_told_and_not_guessed(made):
         judge(made, measured({"star": {KIB: 1.0}}))
 
 
+def test_a_best_of_another_launch_is_marked(made):
+    slow, quick = measured({"recursive_doubling": {KIB: 3.0}}), measured({"ring": {KIB: 2.0}}, number=2)
+    found = judge(made, both(slow, quick))
+    assert found.verdicts[0].apart
+    assert "       1 KiB  1.500  recursive_doubling: 3 s, best ring: 2 s, in another launch" in found.lines()
+    assert not judge(made, measured({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}})).verdicts[0].apart
+
+
+@pytest.mark.parametrize("about", [{"machine": "3 nodes"}, {"provenance": {"mpi": {"version": "Open MPI"}}}])
+def test_a_table_of_another_machine_or_library_is_judged_with_a_word(made, about):
+    found = judge(made, model(SIZES, about=about))
+    (words,) = found.strange
+    assert words.startswith("the table was made on 2 nodes with MPICH 5, and these results on ")
+    assert words in found.lines()
+    assert found.to_json()["strange"] == [words]
+    assert judge(made, model(SIZES)).strange == ()
+
+
 def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path):
     for name, sizes in (("a.h5", SIZES), ("b.h5", BETWEEN)):
         curves = {"recursive_doubling": lines(*EARLY, sizes), "ring": lines(*LATE, sizes)}
@@ -81,6 +99,7 @@ def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path)
 def test_a_table_is_made_or_judged_and_where_it_cannot_be_it_takes_one_line(tmp_path):
     hdf5.write(raw(), tmp_path / "a.h5")
     assert inside("tune", tmp_path / "a.h5").complains_of("either --out or --judge")
+    assert inside("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json", "--json").complains_of("--json", "--out")
     both_ways = ["--out", tmp_path / "t.json", "--judge", tmp_path / "t.json"]
     assert inside("tune", tmp_path / "a.h5", *both_ways).complains_of("either --out or --judge")
     assert inside("tune", tmp_path / "a.h5", "--judge", tmp_path / "no.json").complains_of("--judge", "no.json")

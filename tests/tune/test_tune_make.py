@@ -10,7 +10,7 @@ from tuned import KIB, MIB, both, chosen, lines, measured, table
 
 from hpccoll.choices.table import Choice, TuneTable
 from hpccoll.errors import BadInputError
-from hpccoll.tune.make import PRICE, make, price, ranges
+from hpccoll.tune.make import PRICE, make, price, ranges, write
 from hpccoll.tune.measured import Measured, Time
 from hpccoll.tune.measured import measured as curves_of
 
@@ -46,7 +46,8 @@ def test_a_small_gain_at_many_sizes_is_told_where_one_at_one_size_is_not():
 
 def test_what_slows_all_in_a_round_is_no_noise_between_them():
     def curve(factor, drift):
-        return {size: Time(s * factor, 2.0, tuple(s * factor * d for d in drift)) for size, s in LATE.items()}
+        turns = {("sum", "run-1", number): d * factor for number, d in enumerate(drift)}
+        return {size: Time(s * factor, 2.0, {turn: s * d for turn, d in turns.items()}) for size, s in LATE.items()}
 
     def cuts(drift, other):
         late = {size: curve(1.2 if size < SIZES[5] else 0.9, other)[size] for size in SIZES}
@@ -54,6 +55,45 @@ def test_what_slows_all_in_a_round_is_no_noise_between_them():
 
     assert cuts((1, 5, 2), (1, 5, 2)) == 2
     assert cuts((1, 5, 2), (5, 1, 2)) == 1
+
+
+SLOW_FIRST, SLOW_LAST = (5, 1, 2), (1, 2, 5)
+
+
+def unsure(found):
+    """What the ratio of two choices at one size may be off by."""
+    (of,) = curves_of(found).values()
+    one, other = (curve[KIB] for curve in of.curves.values())
+    return one.unsure(other)
+
+
+def test_rounds_of_different_launches_are_no_pairs():
+    ring, star = measured({"ring": {KIB: 1.0}}, drift=SLOW_FIRST), {"star": {KIB: 1.0}}
+    together = measured({"ring": {KIB: 1.0}, **star}, drift=SLOW_FIRST)
+    assert unsure(together) == 0
+    assert unsure(both(ring, measured(star, number=2, drift=SLOW_FIRST))) > 1, "that both begin slowly is chance"
+    again = measured({"ring": {KIB: 2.0}, **star}, number=2, drift=SLOW_LAST)
+    assert unsure(both(together, again)) == pytest.approx(np.log(2) / 2), "what two launches say of their ratio"
+
+
+def test_types_and_ops_that_share_a_setting_are_paired_each_for_itself():
+    ring, star = {"ring": {KIB: 1.0}}, {"star": {KIB: 1.1}}
+    for one, other in ({"op": "sum"}, {"op": "max"}), ({"dtype": "float32"}, {"dtype": "int32"}):
+        together = measured(ring | star, drift=SLOW_FIRST, **one)
+        assert unsure(both(together, measured(ring, drift=SLOW_LAST, **other))) == pytest.approx(0)
+        assert unsure(both(together, measured(ring | star, drift=SLOW_LAST, **other))) == pytest.approx(0)
+
+
+def test_choices_that_no_launch_measured_together_are_told_of(tmp_path):
+    slow = {size: 9 * seconds for size, seconds in EARLY.items()}
+    apart = make(both(measured({"ring": LATE, "star": EARLY}), measured({"native": slow}, number=2)))
+    assert [r.apart for r in apart.entries[0].ranges] == [("native",), ("native",)]
+    assert TuneTable.from_json(apart.to_json()) == apart
+    first = list(write(apart, tmp_path / "t.json"))[1]
+    assert first.endswith("of native's); not in one launch with native")
+    joined = both(measured({"ring": LATE, "native": slow}), measured({"star": EARLY, "ring": LATE}, number=2))
+    ring = next(r for r in make(joined).entries[0].ranges if r.choice.algorithm == "ring")
+    assert ring.apart == ()
 
 
 @given(
