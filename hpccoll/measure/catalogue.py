@@ -176,7 +176,14 @@ def _floor(family: Collective, algorithm: str) -> bool:
 
 
 def transports(name: str, algorithm: str, asked: Sequence[str]) -> Sequence[str]:
-    """Return which of the transports ``asked`` make a difference: to a library, a choice and who moves nothing none."""
+    """Return which of the transports ``asked`` make a difference: to a library, a choice and who moves nothing none.
+
+    Raises:
+        BadInputError: for one that there is not, also where it would make no difference.
+    """
+    for transport in asked:
+        if transport not in TRANSPORTS:
+            raise BadInputError("transport", transport, TRANSPORTS)
     if algorithm in (NATIVE, AUTO) or _floor(collective(name), algorithm):
         return (NATIVE_TRANSPORT,)
     return asked

@@ -1,7 +1,7 @@
 """The cases of a sweep: every combination of what its file names, as far as it makes sense."""
 
-from collections.abc import Iterator
-from itertools import combinations, product
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, combinations, product
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
@@ -42,19 +42,26 @@ def _asked(sweep: Sweep) -> dict[str, list[str]]:
     Raises:
         BadInputError: for an algorithm that none of them has, or a collective that has none of them.
     """
-    names = list(COLLECTIVES) if sweep.collectives == [ALL] else sweep.collectives
+    words = (COLLECTIVES if word == ALL else [word] for word in sweep.collectives)
+    names = list(dict.fromkeys(chain.from_iterable(words)))
     there = {name: {NATIVE, AUTO, *collective(name).algorithms} for name in names}
     known = set().union(*there.values())
     for algorithm in (*sweep.params, *(name for name in sweep.algorithms if name != ALL)):
         if algorithm not in known:
             raise BadInputError("algorithm", algorithm, sorted(known))
-    if sweep.algorithms == [ALL]:
-        return {name: list(algorithms_of(name)) for name in names}
-    asked = {name: [algorithm for algorithm in sweep.algorithms if algorithm in there[name]] for name in names}
+    asked = {
+        name: list(dict.fromkeys(chain.from_iterable(_meant(name, word, there[name]) for word in sweep.algorithms)))
+        for name in names
+    }
     for name, algorithms in asked.items():
         if not algorithms:
             raise BadInputError("algorithms", sweep.algorithms, f"one of {name}: {', '.join(sorted(there[name]))}")
     return asked
+
+
+def _meant(name: str, word: str, there: Collection[str]) -> Sequence[str]:
+    """Return the algorithms of a collective that a word of the sweep file means; ``there`` are those that it has."""
+    return algorithms_of(name) if word == ALL else [word] if word in there else []
 
 
 def _calls(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[int | None, dict[str, Parameter]]]:

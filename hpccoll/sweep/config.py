@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, Tag, model_validator
 
 from hpccoll.case import MOST_ROUNDS, Effort, Parameter, Shape
 from hpccoll.choices.auto import check_table
@@ -149,14 +149,16 @@ class Sweep(Section):
 
     @model_validator(mode="after")
     def _parameters_are_of_what_is_measured(self) -> "Sweep":
-        if self.algorithms != [ALL] and (strange := self.params.keys() - set(self.algorithms)):
+        if ALL not in self.algorithms and (strange := self.params.keys() - set(self.algorithms)):
             raise BadInputError("params", strange.pop(), self.algorithms)
         return self
 
-    @model_validator(mode="after")
-    def _auto_has_a_table(self) -> "Sweep":
-        check_table("table", "a table" if self.table else None, self.algorithms)
-        return self
+    @model_validator(mode="wrap")
+    @classmethod
+    def _auto_has_a_table(cls, written: Any, read: ModelWrapValidatorHandler["Sweep"]) -> "Sweep":
+        sweep = read(written)
+        check_table("table", None if sweep.table is None else str(written["table"]), sweep.algorithms)
+        return sweep
 
     @model_validator(mode="after")
     def _has_ranks_or_nodes(self) -> "Sweep":

@@ -29,7 +29,8 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
     """Measure what is missing of job ``name`` of a plan into the raw file ``out``; return whether it is complete.
 
     Raises:
-        BadInputError: where there is no such job, or the ranks of this site do not find each other.
+        BadInputError: where there is no such job, its hosts are too few for aggregators, or the ranks of this site do
+            not find each other.
     """
     plan = Plan.load(plan_file)
     job = plan.job(name)
@@ -39,7 +40,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
         hosts = slurm.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
-        helpers = slurm.having(plan.launcher.aggregator, hosts) if job.apart and plan.launcher.aggregator else ()
+        helpers = _helpers(job, plan.launcher.aggregator, hosts) if job.apart and plan.launcher.aggregator else ()
         start = Start(plan.launcher, job, [host for host in hosts if host not in helpers], helpers)
         if left and plan.launcher.slurm and job.ranks > 1:
             start.check()
@@ -55,6 +56,19 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         _leave(out, str(error))
         raise
     return _settled(job, out)
+
+
+def _helpers(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
+    """Return the hosts of the aggregators of ``job``, those that have a feature.
+
+    Raises:
+        BadInputError: where they are too few.
+    """
+    found = slurm.having(feature, hosts)
+    if len(found) < job.aggregators:
+        told = f"{job.aggregators} that have the feature {feature}"
+        raise BadInputError("hosts of aggregators", f"{len(found)} of {len(hosts)} hosts", told)
+    return found
 
 
 def _read(out: Path) -> Raw | None:

@@ -296,7 +296,7 @@ def having(feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
     Raises:
         BadInputError: where Slurm does not answer.
     """
-    said = ask("sinfo", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b")
+    said = ask("sinfo", "-a", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b")  # also where partitions are hidden
     features = dict(line.split("|") for line in said.splitlines())  # a node of two partitions is there twice
     return tuple(host for host in hosts if feature in features.get(host, "").split(","))
 

@@ -137,7 +137,7 @@ def stand_in(tmp_path):
 
     def stand_in(name, script):
         place = tmp_path / "bin"
-        place.mkdir()
+        place.mkdir(exist_ok=True)
         (place / name).write_text(f"#!/bin/bash\n{script}\n")
         (place / name).chmod(0o755)
         return place
@@ -177,6 +177,35 @@ def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
     said = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout) == (1, "")
     assert "HPCCOLL_IMAGE: is the image to run in" in said.stderr
+
+
+MANY = 50_000
+"""Lines of sinfo that no pipe holds: a reader that leaves after the first would end it by a signal."""
+
+
+def test_the_hosts_of_aggregators_are_found_however_much_sinfo_says_and_there_have_to_be_some(stand_in, tmp_path):
+    stand_in("scontrol", "printf '%s\\n' a1 n1 n2")
+    stand_in("srun", "printf '%s\\n' \"$@\"")
+    job = {"SLURM_JOB_NODELIST": "a1,n[1-2]", "SLURM_NTASKS_PER_NODE": "1"}
+    place = stand_in(
+        "sinfo",
+        f"""
+[[ $1 == -a ]] || exit 1
+[[ "$*" == *"-n a1 "* ]] && printf ',x,switch,\\n%.0s' {{1..{MANY}}} || echo ',worker,'
+""",
+    )
+    command = ["bash", ROOT / "slurm" / "in-network.sbatch"]
+
+    def run(feature):
+        variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_AGGREGATOR": feature, **job}
+        return subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    said = run("switch")
+    assert said.returncode == 0, said.stderr
+    assert "--nodelist=n1,n2,a1" in said.stdout.splitlines()
+    said = run("gpu")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr == "none of the hosts a1 n1 n2 has the feature gpu: see HPCCOLL_AGGREGATOR\n"
 
 
 def test_doctor_knows_the_testbed(testbed, mpiexec):  # noqa: ARG001 - there is an MPI library

@@ -24,6 +24,19 @@ def test_all_of_all_is_everything_but_the_floors():
     assert named(swept(collectives="all")) == {(name, each) for name in COLLECTIVES for each in algorithms_of(name)}
 
 
+def test_all_among_others_is_all_and_those(tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
+    every = {("all_reduce", each) for each in algorithms_of("all_reduce")}
+    found = swept(algorithms=["all", "auto", "ring"], table=str(tmp_path / "t.json"))
+    assert named(found) == {*every, ("all_reduce", "auto")}
+    assert len({case.id for case in found}) == len(found)
+    found = swept(algorithms=["null", "all"], params={"ring": {"channels": 2}})
+    assert named(found) == {*every, ("all_reduce", "null")}
+    assert {case.collective for case in swept(collectives=["barrier", "all"])} == {*COLLECTIVES}
+    with pytest.raises(BadInputError, match="'al_reduce'"):
+        swept(collectives=["all", "al_reduce"])
+
+
 def test_every_collective_takes_those_of_the_algorithms_that_it_has():
     found = swept(collectives=["all_gather", "all_to_all"], algorithms=["ring", "bruck", "native"])
     assert named(found) == {
@@ -101,6 +114,12 @@ def test_a_choice_says_how_bytes_move_so_that_auto_is_measured_once(tmp_path):
     asked = {"algorithms": ["auto", "ring"], "table": str(tmp_path / "t.json"), "in_place": False}
     found = swept(**asked, transports=["shm", "mpi"])
     assert [(case.algorithm, case.transport) for case in found] == [("auto", "mpi"), ("ring", "shm"), ("ring", "mpi")]
+
+
+@pytest.mark.parametrize("algorithms", ["native", ["native", "null"], ["ring", "native"]])
+def test_a_transport_that_there_is_not_is_refused_whatever_is_measured(algorithms):
+    with pytest.raises(BadInputError, match="transport: 'ucx' is not valid: choose from mpi, shm, tiered"):
+        swept(algorithms=algorithms, transports=["mpi", "ucx"])
 
 
 def test_a_segment_that_is_named_twice_is_tried_once():

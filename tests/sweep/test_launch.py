@@ -155,6 +155,20 @@ def test_commands_in_a_job_find_slurm_where_the_sweep_did(here, monkeypatch):
     monkeypatch.delenv("SLURM_CONF")
 
 
+def test_a_job_without_hosts_for_its_aggregators_is_refused_before_it_starts(here, programs, monkeypatch):
+    plan = json.loads((here / "plan.json").read_text())
+    plan["jobs"][0] |= {"aggregators": 2, "apart": True}
+    plan["launcher"] |= {"slurm": True, "aggregator": "switch"}
+    (here / "plan.json").write_text(json.dumps(plan))
+    programs("scontrol", {"show job": "JobId=7 NodeList=n[1-4],a1\n", "show hostnames": "a1\nn1\nn2\nn3\nn4\n"})
+    programs("sinfo", "a1|switch\nn1|worker\nn2|worker\nn3|worker\nn4|worker\n")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with pytest.raises(BadInputError, match=r"hosts of aggregators: '1 of 5 hosts' .*: 2 that have .* switch"):
+        start(here)
+    assert "1 of 5 hosts" in last_words(here / "raw" / "F.h5")[0].message
+    assert not any(call.startswith("-N") for call in programs.calls())
+
+
 def test_a_job_that_is_not_of_the_plan_is_refused(here):
     with pytest.raises(BadInputError, match=r"job: 'nope' is not valid: choose from mpi\.n4x1"):
         launch(here / "plan.json", "nope", here / "F.h5")

@@ -68,6 +68,7 @@ def test_nodes_with_a_feature_are_counted_by_themselves(cluster):
     assert (workers.lack(2, 1), workers.lack(2, 1, 1)) == (None, "partition debug gives a job at most 2 nodes")
     cluster("sinfo", "n1|worker\nn1|worker\na1|aggregator,x\n")
     assert slurm.having("aggregator", ["a1", "n1"]) == ("a1",)
+    assert "sinfo -a -h -N -n a1,n1 -o %N|%b" in cluster.calls(), "of hidden partitions, too"
 
 
 @pytest.mark.usefixtures("cluster")

@@ -53,6 +53,12 @@ def test_the_table_of_auto_is_read_with_the_file(sweep_file, tmp_path):
     assert TuneTable.from_json(found.table) == made
 
 
+def test_a_table_that_nothing_chooses_by_is_refused_by_its_name(sweep_file, tmp_path):
+    (tmp_path / "t.json").write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
+    said = inside("plan", sweep_file(LEAST + f"table: {tmp_path / 't.json'}"))
+    assert said.complains_of("a.yaml: table", f"'{tmp_path / 't.json'}'", "left out")
+
+
 BAD = {
     "auto without a table": (LEAST + "algorithms: [ring, auto]", ["table", "None", "hpccoll tune"]),
     "a table without auto": (LEAST + "table: nowhere.json", ["table", "'nowhere.json'", "hpccoll tune"]),
