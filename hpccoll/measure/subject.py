@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import own_parameters, promise_of
+from hpccoll.measure.catalogue import NATIVE_TRANSPORT, own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload
 from hpccoll.schedule import (
@@ -177,7 +177,8 @@ class CaseSubject:
         ran, words = self._ran(sent)
         if self.chosen is None:
             return ran, words
-        return self.case.algorithm, "; ".join(filter(None, (self.chosen, words)))
+        over = "" if self.case.transport == NATIVE_TRANSPORT else f" over {self.case.transport}"
+        return f"{self.case.algorithm}{over}", "; ".join(filter(None, (self.chosen, words)))
 
     def _ran(self, sent: int | None) -> tuple[str, str | None]:
         if self.algorithm is None:

@@ -73,3 +73,13 @@ def test_what_a_case_sends_is_counted_once(subject, monkeypatch, name, algorithm
     sent = ours.wire_bytes
     assert ours.evidence(sent)[1].endswith("the ports sent 1.000 times the bytes it counts")
     assert len(counted) == 1
+
+
+def test_what_a_table_chose_is_told_with_how_it_moved_bytes_where_that_is_not_by_messages(subject, monkeypatch):
+    monkeypatch.setitem(subject.TRANSPORTS, "shm", Still)
+
+    def executed(transport):
+        chosen = case(algorithm="ring", transport=transport)
+        return subject.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), chosen, chosen="by a table").evidence(None)[0]
+
+    assert [executed("mpi"), executed("shm")] == ["ring", "ring over shm"]
