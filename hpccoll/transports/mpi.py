@@ -31,17 +31,23 @@ LANE_UNIT = 1 << 20
 1 to 256, with 128 a fifth slower.
 """
 
-WIRE_UNIT, WIRE_CHANNELS = 1 << 15, 16
+WIRE_UNIT, WIRE_CHANNELS = 1 << 15, 4
 """Between nodes another channel pays from smaller units on, up to so many: while one turns round, another transfers.
 
-In 4, 8 and 16 channels, ms: on 4 nodes of 1 Gbit/s, 16 MiB, a ring takes 221, 215 and 215 (at the wire 207) and
-rabenseifner 234, 221 and 221; with 2 ranks a node hierarchical 223, 216 and 217 (at the wire 204). On 8 nodes of
+In 4, 8 and 16 channels, ms: on 4 nodes of 1 Gbit/s, 16 MiB, a ring takes 218, 217 and 215 (at the wire 207) and
+rabenseifner 236, 221 and 221; with 2 ranks a node hierarchical 221, 216 and 217 (at the wire 204). On 8 nodes of
 100 Mbit/s, 4 MiB, a ring 610, 605 and 597 (at the wire 594), rabenseifner 698, 673 and 633.
 """
 
+WIRE_MESSAGE, WIRE_CHANNELS_MOST = 1 << 19, 16
+"""More channels than those have to leave messages of so many bytes: UCX sends one of up to 256 KiB over a single rail.
+
+4 MiB between 2 nodes with two rails of 100 Mbit/s each: in 4 channels 187 ms, half over each rail; in 8 to 32 344 to 384.
+"""
+
 WINDOW = 4
-"""Channels in flight at once: with 2 the ring takes as long, hierarchical 223 ms for 217, and rabenseifner, whose
-messages differ in size, 715 ms for 633 and 228 for 221; a double binary tree as long."""
+"""Channels in flight at once. Of 16 channels of the same operations 2 instead of 4: a ring takes as long, rabenseifner,
+whose messages differ in size, 715 ms for 633 and 228 for 221; of 4 channels hierarchical 223 for 221."""
 
 SEGMENT, SEGMENTS = 1 << 17, 64
 """Bytes of a segment of a pipeline, and how many there are at most.
@@ -56,8 +62,8 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) ->
     if pipelined:
         return max(1, min(SEGMENTS, nbytes // SEGMENT))
     unit = nbytes // layout.workers
-    between = min(WIRE_CHANNELS, unit // WIRE_UNIT) if layout.nodes > 1 else 1
-    return max(1, min(64, unit // LANE_UNIT), between)
+    between = max(min(WIRE_CHANNELS, unit // WIRE_UNIT), min(WIRE_CHANNELS_MOST, unit // WIRE_MESSAGE))
+    return max(1, min(64, unit // LANE_UNIT), between if layout.nodes > 1 else 1)
 
 
 def segmented(nbytes: int, schedules: Sequence[Schedule], segment: int, *, pipelined: bool = False) -> int:

@@ -50,4 +50,4 @@ def test_what_a_rank_writes_the_others_of_its_node_read_and_all_are_told_where_t
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     ran = mpiexec(3, program)
-    assert (ran.returncode, ran.stdout.split()) == (0, ["done"] * 3), ran.stdout + ran.stderr
+    assert (ran.returncode, ran.stdout.count("done")) == (0, 3), ran.stdout + ran.stderr
