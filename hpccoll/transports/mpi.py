@@ -42,7 +42,7 @@ rabenseifner 236, 221 and 221; with 2 ranks a node hierarchical 221, 216 and 217
 WIRE_MESSAGE, WIRE_CHANNELS_MOST = 1 << 19, 16
 """More channels than those have to leave messages of so many bytes: UCX sends one of up to 256 KiB over a single rail.
 
-4 MiB between 2 nodes with two rails of 100 Mbit/s each: in 4 channels 187 ms, half over each rail; in 8 to 32 344 to 384.
+4 MiB between 2 nodes with two rails of 100 Mbit/s: in 4 channels 187 ms, half over each rail; in 8 to 32 344 to 384.
 """
 
 WINDOW = 4

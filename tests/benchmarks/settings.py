@@ -81,6 +81,8 @@ class Way:
 
 NATIVELY = Way(NATIVE)
 
+HIERARCHICAL = tuple(f"hierarchical{over}{cut}" for over in ("", " tiered") for cut in ("", " channels=8"))
+
 SETTINGS = {
     "node": Setting(
         testbed=(), nodes=1, each=2, sizes=(1 << 10, 64 << 10, 1 << 20, 64 << 20), seconds=5,
@@ -100,10 +102,13 @@ SETTINGS = {
     ),
     "tiers": Setting(
         testbed=("--nodes", "4", "--cpus", "2", "--rate", "1gbit"), nodes=4, each=2, sizes=(16 << 20,),
-        ways=(NATIVELY, Way("ring"), Way("hierarchical"), Way("hierarchical", "tiered")),
+        ways=(
+            NATIVELY, Way("hierarchical"), Way("hierarchical", "tiered"),
+            Way("hierarchical", params={"channels": 8}), Way("hierarchical", "tiered", params={"channels": 8}),
+        ),
         asks=(
-            Ask(16 << 20, ("hierarchical", "hierarchical tiered"), None, 0.93),
-            Ask(16 << 20, ("hierarchical", "hierarchical tiered"), NATIVE, 1.4),
+            Ask(16 << 20, HIERARCHICAL, None, 0.93),
+            Ask(16 << 20, HIERARCHICAL, NATIVE, 1.4),
         ),
     ),
     "aggregation": Setting(
