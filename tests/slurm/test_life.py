@@ -163,9 +163,10 @@ class Ground:
         return {int(variables["SLURM_PROCID"]): pid for pid, variables in ranks.items()}
 
     def signal(self, number):
-        """Send a signal to the ranks."""
+        """Send a signal to the ranks that are left: Slurm ends them, too, once one is dead."""
         for pid in self.ranks().values():
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def interrupted(self, sweep, state):
         """Interrupt a sweep when Slurm has given its job a state: Snakemake would look at it after a minute or two."""
