@@ -27,16 +27,16 @@ PERSISTENT_REQUESTS = 65536
 LANE_UNIT = 1 << 20
 """Bytes of a unit at which another channel pays: folding one then overlaps the transfer of another, in cache.
 
-64 MiB on 2 ranks of a node, over messages and in shared memory alike: with 16 or 32 channels within 5 % of the best of
-1 to 256, with 128 a fifth slower.
+64 MiB on 2 ranks of a node, over messages and in shared memory: with 16 or 32 channels and the best window 4 to 10 %
+slower than the best of 1 to 256, with 128 by 28 % and more.
 """
 
 WIRE_UNIT, WIRE_CHANNELS = 1 << 15, 4
 """Between nodes another channel pays from smaller units on, up to so many: while one turns round, another transfers.
 
 In 4, 8 and 16 channels, ms: on 4 nodes of 1 Gbit/s, 16 MiB, a ring takes 218, 217 and 215 (at the wire 207) and
-rabenseifner 236, 221 and 221; with 2 ranks a node hierarchical 221, 216 and 217 (at the wire 204). On 8 nodes of
-100 Mbit/s, 4 MiB, a ring 610, 605 and 597 (at the wire 594), rabenseifner 698, 673 and 633.
+rabenseifner 236, 221 and 221; with 2 ranks a node hierarchical, tiered, 221, 216 and 217 (at the wire 204). On 8 nodes
+of 100 Mbit/s, 4 MiB, a ring 610, 605 and 597 (at the wire 594), rabenseifner 698, 673 and 633.
 """
 
 WIRE_MESSAGE, WIRE_CHANNELS_MOST = 1 << 19, 16
