@@ -15,23 +15,24 @@ MAY_IMPORT = {
     "case.py": "errors",
     "choices": "schedule case errors units",
     "schedule": "errors numpy",
+    "evidence": "case errors units",
     "algorithms": "schedule",
     "transports": "schedule errors numpy mpi4py",
     "store": "schedule case errors units numpy h5py",
     "model": "schedule store errors units numpy scipy",
-    "report": "store schedule errors units numpy scipy altair vl_convert",
+    "report": "evidence store schedule errors units numpy scipy altair vl_convert",
     "draw": "units schedule errors numpy vl_convert",
     "tune": "choices store schedule case errors units numpy",
-    "measure": "choices algorithms transports schedule store case errors units numpy mpi4py",
-    "sweep": "choices measure schedule store case errors units pydantic pydantic_core yaml rich snakemake",
-    "run.py": "choices measure schedule store case errors units mpi4py",
-    "cli.py": "tune choices run sweep report draw measure model store schedule case errors units typer rich",
+    "measure": "evidence choices algorithms transports schedule store case errors units numpy mpi4py",
+    "sweep": "evidence choices measure schedule store case errors units pydantic pydantic_core yaml rich snakemake",
+    "run.py": "evidence choices measure schedule store case errors units mpi4py",
+    "cli.py": "evidence tune choices run sweep report draw measure model store schedule case errors units typer rich",
     "__main__.py": "cli run",
     "__init__.py": "",
 }
 """For each room: the rooms below it and the libraries that it may name, beside the standard library and itself."""
 
-LIGHT = ("__main__.py", "run.py", "measure")
+LIGHT = ("__main__.py", "run.py", "measure", "evidence")
 """The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""
 
 HEAVY = ("typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py", "cupy")

@@ -1,0 +1,239 @@
+"""The table of named variants: environments that a sweep compares, each with what must be seen to believe it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence import demands
+from hpccoll.evidence.asked import ALGORITHMS, requested_of
+from hpccoll.evidence.demands import Demand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Where a variant makes sense; what is None has no limit.
+
+    Args:
+        collectives: that it changes.
+        dtypes: of elements.
+        ops: reductions.
+        least_nodes: with fewer there is nothing to do.
+        most_nodes: with more it does not run.
+        most_per_node: ranks on a node.
+    """
+
+    collectives: tuple[str, ...] | None = None
+    dtypes: tuple[str, ...] | None = None
+    ops: tuple[str, ...] | None = None
+    least_nodes: int = 1
+    most_nodes: int | None = None
+    most_per_node: int | None = None
+
+    def unmet(self, collective: str, dtype: str, op: str | None, nodes: int, per_node: int) -> str | None:
+        """Return why a case is outside, in words, or None where it is inside."""
+        of = (("collective", collective, self.collectives), ("dtype", dtype, self.dtypes), ("op", op, self.ops))
+        for key, word, valid in of:
+            if word is not None and valid is not None and word not in valid:
+                return f"{key} {word}: only {', '.join(valid)}"
+        if nodes < self.least_nodes:
+            return f"at least {self.least_nodes} nodes"
+        if self.most_nodes is not None and nodes > self.most_nodes:
+            return f"at most {self.most_nodes} node{'s' * (self.most_nodes > 1)}"
+        if self.most_per_node is not None and per_node > self.most_per_node:
+            return f"at most {self.most_per_node} rank{'s' * (self.most_per_node > 1)} per node"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A named environment.
+
+    Args:
+        what: it is for, in one line.
+        transport: of the native cases that it changes: ``nccl``, or ``mpi`` for what stands behind an MPI.
+        environment: variables and their values; ``variables`` says what each does.
+        demands: the evidence.
+        needs: names of what must be there, see ``needs``.
+        limits: where it makes sense.
+        control: the variant that differs in what is claimed and must lose the evidence.
+    """
+
+    what: str
+    transport: str
+    environment: Mapping[str, str]
+    demands: Demand
+    needs: tuple[str, ...]
+    limits: Limits = field(default_factory=Limits)
+    control: str | None = None
+
+    @property
+    def requested(self) -> str | None:
+        """What it asks the library for, in one word."""
+        return requested_of(self.environment)
+
+
+_ON_GPUS = ("cuda", "nccl")
+_IN_FABRIC = ("cuda", "nccl", "infiniband", "sharp-plugin", "sharp-fabric")
+_REDUCED = ("all_reduce", "reduce_scatter", "all_gather")
+_BY_SWITCHES = ("int32", "int64", "float16", "float32", "float64", "bfloat16")
+_COLLNET = Limits(
+    collectives=_REDUCED, dtypes=_BY_SWITCHES, ops=("sum", "min", "max", "avg"), least_nodes=2, most_per_node=8
+)
+_CHAIN = Limits(
+    collectives=("all_reduce",), dtypes=_BY_SWITCHES, ops=("sum", "min", "max", "avg"), least_nodes=2, most_per_node=8
+)
+_UCC = Limits(
+    collectives=("all_reduce", "barrier", "broadcast", "reduce_scatter", "all_gather"),
+    dtypes=_BY_SWITCHES, ops=("sum", "min", "max"), least_nodes=2, most_per_node=1,
+)  # fmt: skip
+_MPI_SHARP = Limits(
+    collectives=("all_reduce", "barrier", "broadcast", "reduce"), ops=("sum", "min", "max"), least_nodes=4
+)
+_NVLS = Limits(collectives=_REDUCED, ops=("sum", "min", "max", "avg"), most_nodes=1)
+_SHARP_LOG = {"SHARP_COLL_LOG_LEVEL": "3"}
+_UCC_ON = {"OMPI_MCA_coll_ucc_enable": "1", "OMPI_MCA_coll_ucc_priority": "100"}
+
+
+def _algorithm(name: str, needs: tuple[str, ...] = _ON_GPUS, limits: Limits | None = None) -> Variant:
+    word = ALGORITHMS[name.lower()]
+    return Variant(
+        what=f"NCCL with algorithm {name} and no other", transport="nccl", environment={"NCCL_ALGO": name},
+        demands=demands.ran(word), needs=needs, limits=limits or Limits(),
+    )  # fmt: skip
+
+
+def _protocol(name: str) -> Variant:
+    return Variant(
+        what=f"NCCL with protocol {name} and no other", transport="nccl", environment={"NCCL_PROTO": name},
+        demands=demands.ran_with(name.upper()), needs=_ON_GPUS,
+    )  # fmt: skip
+
+
+def _network(what: str, environment: Mapping[str, str], demand: Demand, control: str | None = None) -> Variant:
+    return Variant(
+        what=what, transport="nccl", environment=environment, demands=demand, needs=(*_ON_GPUS, "infiniband"),
+        limits=Limits(least_nodes=2), control=control,
+    )  # fmt: skip
+
+
+def _switches(what: str, algorithms: str, control: str, limits: Limits = _COLLNET) -> Variant:
+    return Variant(
+        what=what, transport="nccl", needs=_IN_FABRIC, limits=limits, control=control, demands=demands.SHARP_BY_NCCL,
+        environment={"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": algorithms, **_SHARP_LOG},
+    )  # fmt: skip
+
+
+def _behind_mpi(
+    what: str, environment: Mapping[str, str], needs: tuple[str, ...], limits: Limits, control: str | None = None
+) -> Variant:
+    demand = demands.SHARP_BY_UCC if "ucc" in needs else demands.SHARP_BY_ITS_LINES
+    return Variant(
+        what=what, transport="mpi", environment={**environment, **_SHARP_LOG},
+        demands=demand if control else demands.NO_SHARP, needs=needs, limits=limits, control=control,
+    )  # fmt: skip
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "nccl-ring": _algorithm("Ring"),
+    "nccl-tree": _algorithm("Tree", limits=Limits(collectives=("all_reduce",))),
+    "nccl-pat": _algorithm("PAT", limits=Limits(collectives=("reduce_scatter", "all_gather"), most_per_node=1)),
+    "nccl-nvls": Variant(
+        what="NVLink SHARP: the switches inside a node reduce", transport="nccl", environment={"NCCL_ALGO": "NVLS"},
+        demands=demands.NVLS, needs=(*_ON_GPUS, "nvswitch"), limits=_NVLS, control="nccl-nvls-off",
+    ),
+    "nccl-nvls-off": Variant(
+        what="NCCL without NVLink SHARP, the control of nccl-nvls", transport="nccl",
+        environment={"NCCL_NVLS_ENABLE": "0"}, demands=demands.NO_NVLS, needs=_ON_GPUS,
+    ),
+    "nccl-nvls-tree": _algorithm(
+        "NVLSTree", (*_ON_GPUS, "nvswitch"), Limits(collectives=("all_reduce",), least_nodes=2)
+    ),
+    "nccl-ll": _protocol("LL"),
+    "nccl-ll128": _protocol("LL128"),
+    "nccl-simple": _protocol("Simple"),
+    "nccl-gdr": _network(
+        "NCCL with GPUDirect RDMA wherever it can be", {"NCCL_NET_GDR_LEVEL": "SYS"}, demands.DIRECT, "nccl-gdr-off"
+    ),
+    "nccl-gdr-off": _network("NCCL through host memory", {"NCCL_NET_GDR_LEVEL": "LOC"}, demands.NOT_DIRECT),
+    "nccl-traffic-class": _network(
+        "NCCL in the traffic class 106, DSCP 26 with ECN, which RoCE fabrics often keep without loss",
+        {"NCCL_IB_TC": "106"}, demands.BY_PORTS,
+    ),
+    "nccl-one-rail": _network("NCCL over one port of one NIC", {"NCCL_IB_HCA": "=mlx5_0:1"}, demands.ONE_RAIL),
+    "nccl-all-rails": _network("NCCL over all NICs of a node", {"NCCL_IB_HCA": "mlx5"}, demands.SEVERAL_RAILS),
+    "nccl-rails-apart": _network("rings and trees stay on their rail", {"NCCL_CROSS_NIC": "0"}, demands.BY_PORTS),
+    "nccl-rails-crossed": _network("rings and trees may change rails", {"NCCL_CROSS_NIC": "1"}, demands.BY_PORTS),
+    "nccl-socket": _network("NCCL over TCP, although there is RDMA", {"NCCL_NET": "Socket"}, demands.TCP),
+    "ucx-one-rail": Variant(
+        what="UCX with one rail for a large message", transport="mpi", environment={"UCX_MAX_RNDV_RAILS": "1"},
+        demands=demands.BY_PORTS, needs=("infiniband",), limits=Limits(least_nodes=2),
+    ),
+    "ucx-four-rails": Variant(
+        what="UCX with up to four rails for a large message", transport="mpi", environment={"UCX_MAX_RNDV_RAILS": "4"},
+        demands=demands.BY_PORTS, needs=("infiniband",), limits=Limits(least_nodes=2),
+    ),
+    "nccl-collnet-direct": _switches("SHARP by NCCL, algorithm CollnetDirect", "CollnetDirect", "nccl-sharp-off"),
+    "nccl-collnet-chain": _switches("SHARP by NCCL, algorithm CollnetChain", "CollnetChain", "nccl-sharp-off", _CHAIN),
+    "nccl-sharp": _switches(
+        "SHARP by NCCL: CollNet in either form, and nothing else", "CollnetDirect,CollnetChain", "nccl-sharp-off"
+    ),
+    "nccl-sharp-nvls": _switches("SHARP by NCCL, NVLS inside nodes and switches between", "NVLS", "nccl-sharp-off"),
+    "nccl-sharp-off": Variant(
+        what="NCCL without SHARP, the control of nccl-sharp", transport="nccl", demands=demands.NO_SHARP,
+        environment={"NCCL_COLLNET_ENABLE": "0", "NCCL_SHARP_DISABLE": "1", **_SHARP_LOG}, needs=_ON_GPUS,
+        limits=Limits(least_nodes=2),
+    ),
+    "ucc-sharp": _behind_mpi(
+        "SHARP by UCC under Open MPI, one rank per node",
+        {**_UCC_ON, "UCC_CL_BASIC_TLS": "ucp,cuda,sharp", "UCC_TL_SHARP_TUNE": "allreduce:0-inf:inf"},
+        ("openmpi", "ucc", "infiniband", "sharp-fabric"), _UCC, "ucc-sharp-off",
+    ),
+    "ucc-sharp-hier": _behind_mpi(
+        "SHARP by UCC under Open MPI, between the first ranks of nodes",
+        {
+            **_UCC_ON, "OMPI_MCA_coll_ucc_cls": "basic,hier", "UCC_CL_HIER_NODE_LEADERS_SBGP_TLS": "ucp,sharp",
+            "UCC_CL_HIER_TUNE": "allreduce:0-inf:inf:@rab",
+        },
+        ("openmpi", "ucc", "infiniband", "sharp-fabric"),
+        Limits(collectives=("all_reduce",), dtypes=_BY_SWITCHES, ops=("sum", "min", "max"), least_nodes=2),
+        "ucc-sharp-off",
+    ),
+    "ucc-sharp-off": _behind_mpi(
+        "UCC under Open MPI without SHARP, the control of ucc-sharp", {**_UCC_ON, "UCC_CL_BASIC_TLS": "ucp,cuda"},
+        ("openmpi", "ucc"), Limits(least_nodes=2),
+    ),
+    "hcoll-sharp": _behind_mpi(
+        "SHARP by HCOLL under HPC-X", {"OMPI_MCA_coll_hcoll_enable": "1", "HCOLL_ENABLE_SHARP": "3"},
+        ("openmpi", "hcoll", "infiniband", "sharp-fabric"), _MPI_SHARP, "hcoll-sharp-off",
+    ),
+    "hcoll-sharp-off": _behind_mpi(
+        "HCOLL without SHARP, the control of hcoll-sharp",
+        {"OMPI_MCA_coll_hcoll_enable": "1", "HCOLL_ENABLE_SHARP": "0"}, ("openmpi", "hcoll"), Limits(least_nodes=2),
+    ),
+    "mvapich-sharp": _behind_mpi(
+        "SHARP by MVAPICH", {"MVP_ENABLE_SHARP": "1", "MV2_ENABLE_SHARP": "1"},
+        ("mvapich", "infiniband", "sharp-fabric"), _MPI_SHARP, "mvapich-sharp-off",
+    ),
+    "mvapich-sharp-off": _behind_mpi(
+        "MVAPICH without SHARP, the control of mvapich-sharp", {"MVP_ENABLE_SHARP": "0", "MV2_ENABLE_SHARP": "0"},
+        ("mvapich",), Limits(least_nodes=2),
+    ),
+}  # fmt: skip
+"""By name, as a sweep file says them: ``variants: {nccl-ring: }``."""
+
+
+def demanded(name: str | None) -> Demand | None:
+    """Return the evidence that the variant ``name`` of a sweep has to show; None where the table does not know it."""
+    return VARIANTS[name].demands if name is not None and name in VARIANTS else None
+
+
+def environment_of(name: str, variables: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return the environment of a variant of a sweep: the table's, with ``variables`` added or put in place of it.
+
+    Raises:
+        BadInputError: for a name that is not in the table, with no variables behind it.
+    """
+    if name not in VARIANTS and not variables:
+        raise BadInputError("variants", name, f"variables behind it, or a known name: {', '.join(VARIANTS)}")
+    own = VARIANTS[name].environment if name in VARIANTS else {}
+    return {**own, **(variables or {})}

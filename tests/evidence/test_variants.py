@@ -1,0 +1,117 @@
+import pytest
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.asked import ALGORITHMS, forced, requested_of
+from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
+from hpccoll.evidence.variables import LOGGING, VARIABLES
+from hpccoll.evidence.variants import VARIANTS, environment_of
+
+
+def test_every_variable_of_the_table_is_explained_in_one_line_and_no_other_is():
+    assert {name for variant in VARIANTS.values() for name in variant.environment} == VARIABLES.keys()
+    assert not [words for words in VARIABLES.values() if "\n" in words or len(words) > 110]
+
+
+def test_every_algorithm_of_nccl_has_a_variant_that_asks_for_it_and_nothing_else():
+    assert {variant.requested for variant in VARIANTS.values()} >= {*ALGORITHMS.values(), "sharp"}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, variant in VARIANTS.items() if variant.requested in ("sharp", "collnet_direct", "nvls")]
+)
+def test_what_claims_an_offload_has_a_negative_control_that_claims_nothing(name):
+    control = VARIANTS[VARIANTS[name].control]
+    assert control.requested is None
+    assert control.control is None
+
+
+def test_nothing_logged_meets_no_demand_but_those_of_the_negative_controls():
+    met = {name for name, variant in VARIANTS.items() if variant.demands.met and variant.demands.met(Record())}
+    assert met == {variant.control for variant in VARIANTS.values()} - {None, "nccl-gdr-off"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "collective", "requested"),
+    [
+        ({}, None, None),
+        ({"NCCL_ALGO": "tree"}, "all_reduce", "tree"),
+        ({"NCCL_ALGO": "Ring"}, None, "ring"),
+        ({"NCCL_ALGO": "ring,tree"}, "all_reduce", None),
+        ({"NCCL_ALGO": "allreduce:tree;allgather:ring"}, "all_reduce", "tree"),
+        ({"NCCL_ALGO": "allreduce:tree;allgather:ring"}, "all_gather", "ring"),
+        ({"NCCL_ALGO": "allreduce:tree;allgather:ring"}, None, None),
+        ({"NCCL_ALGO": "ring;allreduce:tree"}, "all_reduce", "tree"),
+        ({"NCCL_ALGO": "ring;allreduce:tree"}, "broadcast", "ring"),
+        ({"NCCL_ALGO": "allreduce:tree"}, "broadcast", None),
+        ({"NCCL_ALGO": "^tree"}, None, None),
+        ({"NCCL_ALGO": "no such thing"}, None, None),
+        ({"NCCL_ALGO": "NVLS"}, "all_reduce", "nvls"),
+        ({"NCCL_ALGO": "NVLS", "NCCL_COLLNET_ENABLE": "1"}, "all_reduce", "sharp"),
+        ({"NCCL_ALGO": "CollnetChain", "NCCL_COLLNET_ENABLE": "1"}, "all_reduce", "collnet_chain"),
+        ({"NCCL_ALGO": "CollnetChain,CollnetDirect", "NCCL_COLLNET_ENABLE": "1"}, "all_reduce", "sharp"),
+        ({"NCCL_ALGO": "Ring", "NCCL_COLLNET_ENABLE": "1"}, "all_reduce", "ring"),
+        ({"NCCL_COLLNET_ENABLE": "1"}, "all_reduce", "sharp"),
+        ({"NCCL_COLLNET_ENABLE": "0"}, "all_reduce", None),
+        ({"UCC_CL_BASIC_TLS": "ucp,sharp"}, "all_reduce", "sharp"),
+        ({"UCC_CL_BASIC_TLS": "^sharp,nccl"}, "all_reduce", None),
+        ({"HCOLL_ENABLE_SHARP": "3"}, "all_reduce", "sharp"),
+    ],
+)
+def test_what_an_environment_asks_for_is_said_in_one_word(environment, collective, requested):
+    assert requested_of(environment, collective) == requested
+
+
+def test_an_inverted_list_leaves_all_others():
+    assert forced({"NCCL_ALGO": "^tree,ring"}) == ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+
+
+def test_a_known_name_brings_its_environment_and_variables_behind_it_are_added_or_override():
+    assert environment_of("nccl-ring", None) == {"NCCL_ALGO": "Ring"}
+    assert environment_of("nccl-ring", {"NCCL_PROTO": "LL"}) == {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}
+    assert environment_of("nccl-one-rail", {"NCCL_IB_HCA": "=mlx5_7:1"}) == {"NCCL_IB_HCA": "=mlx5_7:1"}
+    assert environment_of("mine", {"A": "1"}) == {"A": "1"}
+
+
+def test_an_unknown_name_with_nothing_behind_it_is_refused_with_the_known_names():
+    with pytest.raises(BadInputError, match=r"'nccl-rnig' .* variables behind it, or a known name: nccl-ring"):
+        environment_of("nccl-rnig", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "reason"),
+    [
+        ("nccl-sharp", ("all_reduce", "float32", "sum", 2, 8), None),
+        ("nccl-sharp", ("all_reduce", "float32", "prod", 2, 8), "op prod: only sum, min, max, avg"),
+        ("nccl-sharp", ("all_reduce", "float32", "sum", 1, 8), "at least 2 nodes"),
+        ("nccl-sharp", ("all_reduce", "float32", "sum", 2, 9), "at most 8 ranks per node"),
+        ("nccl-sharp", ("broadcast", "float32", None, 2, 8), "collective broadcast: only all_reduce,"),
+        ("nccl-nvls", ("all_reduce", "float32", "sum", 2, 8), "at most 1 node"),
+        ("ucc-sharp", ("all_reduce", "float32", "sum", 2, 2), "at most 1 rank per node"),
+    ],
+)
+def test_a_case_outside_the_limits_of_a_variant_is_told_why(name, case, reason):
+    unmet = VARIANTS[name].limits.unmet(*case)
+    assert unmet == reason or (reason and unmet.startswith(reason))
+
+
+def test_the_logging_variables_name_a_directory_for_what_they_write():
+    assert {name: value for name, value in LOGGING.items() if "{dir}" in value} == {
+        "NCCL_DEBUG_FILE": "{dir}/nccl.%h.%p.log",
+        "NCCL_TOPO_DUMP_FILE": "{dir}/topology.xml",
+        "NCCL_GRAPH_DUMP_FILE": "{dir}/graph.xml",
+    }
+
+
+def test_a_record_survives_its_json():
+    record = Record(
+        library="nccl", ran=(Ran(collective="all_reduce", bytes=8, algorithm="ring", line="a line"),),
+        refusals=(Refusal(of="sharp", reason="too few nodes", line="b"),), paths={"NET/IB/GDRDMA": 4}, network=("IB",),
+        model=(Modelled(collective="all_reduce", algorithm="ring", protocol="LL", latency_s=1e-6, bytes_per_s=1e9),),
+    )  # fmt: skip
+    assert Record.from_json(record.to_json()) == record
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"ran": [], "refusals": [], "model": [], "strange": 1}'])
+def test_what_is_no_record_is_refused(text):
+    with pytest.raises(ValueError):  # noqa: PT011  json says its own words
+        Record.from_json(text)
