@@ -126,8 +126,9 @@ class Record:
         try:
             read = json.loads(text)
             rows = {name: [row(**one) for one in read[name]] for name, row in _ROWS.items()}
-            fields: dict[str, Any] = {**read, **rows}
-            return cls(**{name: tuple(one) if isinstance(one, list) else one for name, one in fields.items()})
+            whole = {**read, **rows}.items()
+            fields: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in whole}
+            return cls(**fields)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no record of evidence: {error}") from None
 
