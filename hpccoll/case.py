@@ -24,9 +24,9 @@ class Case:
     Args:
         collective: by name, such as ``all_reduce``.
         algorithm: the bare registered name, ``native`` for the library's own, or ``auto``: by the job's table.
-        transport: how bytes move: ``mpi``, ``shm`` or ``tiered``.
-        device: where buffers lie: ``cpu``.
-        dtype: of the elements, by NumPy's name.
+        transport: how bytes move: ``mpi``, ``shm`` or ``tiered``; of a GPU's memory ``nccl``, ``mpi`` or ``staged``.
+        device: where buffers lie: ``cpu`` or ``cuda``.
+        dtype: of the elements, by NumPy's name, or ``bfloat16``.
         op: the reduction, None for collectives that do not reduce.
         bytes: the size S that is asked, as nccl-tests counts it; what no element fits in is left out.
         in_place: whether the contribution and the result share a buffer.

@@ -56,11 +56,12 @@ def parser() -> argparse.ArgumentParser:
     add = parse.add_argument
     add("-c", "--collective", default="all_reduce", help="the collective [all_reduce]")
     add("-a", "--algorithms", help=f"names, by comma, or {ALL} [{DEFAULT}; {ALL} for others than all_reduce]")
-    add("-t", "--transport", default="mpi", metavar="T,..", help="how bytes move, by comma: mpi, shm, tiered [mpi]")
+    add("-t", "--transport", default="mpi", metavar="T,..", help="mpi, shm, tiered; of GPUs nccl, mpi, staged [mpi]")
+    add("--device", default="cpu", help="where buffers lie: cpu, cuda [cpu]")
     add("-b", "--begin", default="8", help="the smallest size [8]")
     add("-e", "--end", default="64M", help="the largest size [64M]")
     add("-f", "--factor", default="2", help="from one size to the next [2]")
-    add("-d", "--dtype", default="float32", help="of the elements [float32]")
+    add("-d", "--dtype", default="float32", help="of the elements; bfloat16 over nccl alone [float32]")
     add("-o", "--op", default="sum", help="the reduction [sum]")
     add(
         "-n",
@@ -118,11 +119,12 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     layout = replace(there, aggregators=aggregators)
     cases = (
         Case(
-            collective=arguments.collective, algorithm=algorithm, transport=transport, dtype=arguments.dtype, op=op,
-            bytes=size, in_place=in_place, root=root, params=_numbered(params, layout.workers), mapping=mapping,
+            collective=arguments.collective, algorithm=algorithm, transport=transport, device=arguments.device,
+            dtype=arguments.dtype, op=op, bytes=size, in_place=in_place, root=root,
+            params=_numbered(params, layout.workers), mapping=mapping,
         )
         for algorithm, params in shared(family.name, algorithms, dict(map(parse_parameter, arguments.param)))
-        for transport in transports(family.name, algorithm, arguments.transport.split(","))
+        for transport in transports(family.name, algorithm, arguments.transport.split(","), arguments.device)
         for size in sizes
         for in_place in placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
         for mapping in mappings(family.name, algorithm, arguments.mapping.split(",") if arguments.mapping else (None,))

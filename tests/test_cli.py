@@ -71,7 +71,7 @@ def test_list_as_json_has_the_shape_of_the_contract():
         assert row["available"] == (row["reason"] is None)
     names = {(row["collective"], row["name"]) for row in listed["algorithms"]}
     assert {("all_reduce", "ring"), ("all_reduce", "native"), ("barrier", "native")} <= names
-    assert [row["name"] for row in listed["transports"]] == ["mpi", "shm", "tiered"]
+    assert [row["name"] for row in listed["transports"]] == ["mpi", "shm", "tiered", "staged", "nccl"]
 
 
 NAMES = {

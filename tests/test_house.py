@@ -14,10 +14,10 @@ MAY_IMPORT = {
     "units.py": "errors",
     "case.py": "errors",
     "choices": "schedule case errors units",
-    "schedule": "errors numpy",
+    "schedule": "errors numpy ml_dtypes",
     "evidence": "case errors units",
     "algorithms": "schedule",
-    "transports": "schedule errors numpy mpi4py",
+    "transports": "schedule errors numpy mpi4py cupy",
     "store": "schedule case errors units numpy h5py",
     "model": "schedule store errors units numpy scipy",
     "report": "evidence store schedule errors units numpy scipy altair vl_convert",
@@ -35,7 +35,7 @@ MAY_IMPORT = {
 LIGHT = ("__main__.py", "run.py", "measure", "evidence")
 """The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""
 
-HEAVY = ("typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py", "cupy")
+HEAVY = ("typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py", "cupy", "ml_dtypes")
 
 
 def rooms() -> list[str]:

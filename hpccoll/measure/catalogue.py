@@ -4,42 +4,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
-
 import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
+from hpccoll.measure.ways import DEVICES, TRANSPORTS, by_device, going_over, unmet_by_way
 from hpccoll.schedule import (
+    BFLOAT16,
     COLLECTIVES,
     DTYPES,
     MAPPINGS,
     REDUCTIONS,
     Collective,
     Layout,
-    Need,
     Promise,
     collective,
+    itemsize,
     numbering,
     traffic,
 )
 from hpccoll.schedule.promise import AUTO, NATIVE, check_parameters
 from hpccoll.units import format_size, parse_size
 
-TRANSPORTS: Mapping[str, tuple[Need, ...]] = {
-    "mpi": (),
-    "shm": (Need("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),),
-    "tiered": (Need("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
-}
-"""How schedules move bytes, and what each needs: ``tiered`` is ``shm`` inside nodes and ``mpi`` between them."""
-
-DEVICES = ("cpu",)
-
 PLAN_PARAMETERS = ("channels", "window", "segment")
 """Parameters of every scheduled case: the pieces that advance independently, how many of them at once, and, instead of
 how many pieces, how large one is at most: of a unit, or, in a pipeline, of all that it moves."""
-
-NATIVE_TRANSPORT = "mpi"
-"""Whose own collectives ``native`` are, and what is said of whatever else is not told how to move bytes."""
 
 FIRST = next(iter(MAPPINGS))
 """The mapping that is measured where others give the same."""
@@ -55,13 +43,13 @@ def check_case(case: Case) -> None:
     choices: dict[str, tuple[object, tuple[object, ...]]] = {
         "algorithm": (case.algorithm, (*family.algorithms, NATIVE, AUTO)),
         "device": (case.device, DEVICES),
-        "dtype": (case.dtype, DTYPES),
+        "dtype": (case.dtype, (*DTYPES, BFLOAT16)),
         "op": (case.op, tuple(REDUCTIONS) if family.has_op else (None,)),
     }
     for key, (word, valid) in choices.items():
         if word not in valid:
             raise BadInputError(key, word, valid)
-    move = tuple(transports(case.collective, case.algorithm, tuple(TRANSPORTS)))
+    move = transports(case.collective, case.algorithm, (case.transport,), case.device)
     if case.transport not in move:
         raise BadInputError(f"transport of {case.algorithm}", case.transport, move)
     _check_call(case)
@@ -83,8 +71,8 @@ def _check_call(case: Case) -> None:
         raise BadInputError("in_place", case.in_place, f"{not case.in_place}: {what} has no other placement")
     if not isinstance(case.bytes, int):
         raise BadInputError("bytes", case.bytes, "a whole number")
-    if family.elements(case.bytes, np.dtype(case.dtype).itemsize, 1) < 1:
-        raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {np.dtype(case.dtype).itemsize} bytes")
+    if family.elements(case.bytes, itemsize(case.dtype), 1) < 1:
+        raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {itemsize(case.dtype)} bytes")
 
 
 def _check_parameters(case: Case) -> None:
@@ -175,22 +163,21 @@ def _floor(family: Collective, algorithm: str) -> bool:
     return algorithm in family.algorithms and family.algorithms[algorithm].floor
 
 
-def transports(name: str, algorithm: str, asked: Sequence[str]) -> Sequence[str]:
-    """Return which of the transports ``asked`` make a difference: to a library, a choice and who moves nothing none.
+def transports(name: str, algorithm: str, asked: Sequence[str], device: str = "cpu") -> Sequence[str]:
+    """Return which of the transports ``asked`` make a difference: to a choice and who moves nothing none.
+
+    A library's own collectives go over messages on the host, and over each of the transports on a GPU.
 
     Raises:
-        BadInputError: for one that there is not, also where it would make no difference.
+        BadInputError: for one that the device has not, also where it would make no difference.
     """
-    for transport in asked:
-        if transport not in TRANSPORTS:
-            raise BadInputError("transport", transport, TRANSPORTS)
-    if algorithm in (NATIVE, AUTO) or _floor(collective(name), algorithm):
-        return (NATIVE_TRANSPORT,)
-    return asked
+    there = by_device((device,), asked)[device]
+    native = algorithm == NATIVE
+    return going_over(native, device, there) if native or _floats(name, algorithm) else there
 
 
-def _has_tiers(layout: Layout) -> bool:
-    return 1 < len(set(layout.node)) < layout.ranks
+def _floats(name: str, algorithm: str) -> bool:
+    return algorithm == AUTO or _floor(collective(name), algorithm)
 
 
 def own_parameters(case: Case) -> dict[str, Parameter]:
@@ -219,19 +206,19 @@ def unmet(case: Case, layout: Layout) -> str | None:
     family = collective(case.collective)
     if not isinstance(case.bytes, int):
         raise BadInputError("bytes", case.bytes, "a whole number")
-    if family.elements(case.bytes, np.dtype(case.dtype).itemsize, layout.workers) < 1:
+    if family.elements(case.bytes, itemsize(case.dtype), layout.workers) < 1:
         return f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
     try:
         promise_of(case, layout.workers)
     except BadInputError as error:
         return str(error)
-    if case.algorithm in (NATIVE, AUTO):
-        return None  # the table says what auto is, and that may have needs
+    if case.algorithm == AUTO:
+        return None  # the table says what it is, and that may have needs
+    if case.algorithm == NATIVE:
+        return unmet_by_way(case.transport, case.dtype, layout, {})
     algorithm, own = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, own)
-    if lacks := [need.words for need in TRANSPORTS[case.transport] if not need.met(layout, own)]:
-        return f"{case.transport} needs {' and '.join(lacks)}"
-    return algorithm.unmet(layout, **own)
+    return unmet_by_way(case.transport, case.dtype, layout, own) or algorithm.unmet(layout, **own)
 
 
 def idle(case: Case, layout: Layout) -> str | None:
@@ -269,7 +256,10 @@ def listing() -> dict[str, Any]:
             for algorithm, needs in _names(name).items()
         ],
         "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], "available": mpi, "reason": reason}],
-        "transports": [{"name": name, "available": mpi, "reason": reason} for name in TRANSPORTS],
+        "transports": [
+            {"name": name, "devices": [*way.devices], "available": mpi, "reason": reason}
+            for name, way in TRANSPORTS.items()
+        ],
     }
 
 

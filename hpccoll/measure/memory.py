@@ -4,12 +4,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from operator import itemgetter
 
-import numpy as np
-
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import own_parameters, promise_of
-from hpccoll.schedule import Algorithm, Copy, Layout, Send, collective
+from hpccoll.schedule import Algorithm, Copy, Layout, Send, collective, itemsize
 from hpccoll.schedule.words import live
 from hpccoll.units import format_size
 
@@ -41,7 +39,7 @@ def memory_needed(case: Case, workers: int, ranks: int) -> int:
     """
     family = collective(case.collective)
     # What is expected of blocks is copied once more, before the check takes a byte for each element.
-    check = 1 / np.dtype(case.dtype).itemsize if family.units == "free" else 1
+    check = 1 / itemsize(case.dtype) if family.units == "free" else 1
     tmp, arrive = 0.0, 1.0
     if case.algorithm in family.algorithms:
         own = tuple(sorted(own_parameters(case).items()))

@@ -25,6 +25,7 @@ from hpccoll.measure.watchdog import watched
 from hpccoll.store.journal import Journal, check_same_job, journal_path, leave_word
 from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Whole
 from hpccoll.store.times import Times
+from hpccoll.transports import gpu
 
 SPEAKERS = 8
 """The most ranks that say in a row's reason what is wrong with their result."""
@@ -144,7 +145,8 @@ class Program:
             here = conditions(attempt.machine, library(attempt.provenance))
             made, chosen = concrete(case, attempt.layout, self.table, self.job.variant, here)
             check_case(made)
-            if reason := unmet(made, layout) or idle(case, attempt.layout) or self._too_large(made, attempt):
+            reason = unmet(made, layout) or idle(case, attempt.layout) or self._lack(made)
+            if reason := reason or self._too_large(made, attempt):
                 return Outcome(case=case, status="skipped", reason=reason)
             self.subject = subject = CaseSubject(comm, layout, made, chosen)
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
@@ -155,6 +157,12 @@ class Program:
         subject.close()
         self.subject = None
         return outcome
+
+    def _lack(self, case: Case) -> str | None:
+        """Return what a rank lacks for the device of ``case``, or None; the same on all ranks."""
+        if case.device == "cpu":
+            return None
+        return next(filter(None, self.comm.allgather(gpu.lack(case.transport))), None)
 
     def _too_large(self, case: Case, attempt: Attempt) -> str | None:
         """Return that a node lacks the memory for its ranks' buffers, or None; the same on all ranks."""

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import NATIVE_TRANSPORT, own_parameters, promise_of
+from hpccoll.measure.catalogue import own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload
+from hpccoll.measure.ways import NATIVE_TRANSPORT
 from hpccoll.schedule import (
     REDUCTIONS,
     Algorithm,
@@ -24,6 +25,7 @@ from hpccoll.schedule import (
     Schedule,
     collective,
     crossings,
+    dtype_of,
     unequal_wire_bytes,
     wire_bytes,
 )
@@ -75,7 +77,7 @@ class CaseSubject:
         self.family: Collective = collective(case.collective)
         self.algorithm: Algorithm | None = None if case.algorithm == NATIVE else self.family.algorithm(case.algorithm)
         self.floor = self.algorithm is not None and self.algorithm.floor
-        dtype, p = np.dtype(case.dtype), layout.workers
+        dtype, p = dtype_of(case.dtype), layout.workers
         elements = self.family.elements(case.bytes, dtype.itemsize, p)
         promise = promise_of(case, p)
         self.bytes = promise.bytes(elements, dtype.itemsize)

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from hpccoll.case import Case, Job, Shape
-from hpccoll.measure.catalogue import NATIVE_TRANSPORT
+from hpccoll.measure.ways import NATIVE_TRANSPORT
 from hpccoll.schedule import collective
 from hpccoll.schedule.promise import AUTO
 from hpccoll.store.raw import Attempt, Whole

@@ -26,7 +26,7 @@ from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.placement import out_of_place
 from hpccoll.schedule.promise import Collective, Promise
 from hpccoll.schedule.prove import prove
-from hpccoll.schedule.reduction import DTYPES, REDUCTIONS, Reduction
+from hpccoll.schedule.reduction import BFLOAT16, DTYPES, REDUCTIONS, Reduction, dtype_of, itemsize
 from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, at_least, power_of_two, summed
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.words import (
@@ -48,6 +48,7 @@ from hpccoll.schedule.words import (
 )
 
 __all__ = [
+    "BFLOAT16",
     "COLLECTIVES",
     "DTYPES",
     "MAPPINGS",
@@ -87,7 +88,9 @@ __all__ = [
     "crossings",
     "doublings",
     "dst",
+    "dtype_of",
     "gather",
+    "itemsize",
     "match",
     "maximum",
     "minimum",

@@ -6,6 +6,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 DTYPES = ("int32", "int64", "float16", "float32", "float64")
+"""Of elements, by NumPy's names."""
+
+BFLOAT16 = "bfloat16"
+"""What NumPy lacks, and no MPI folds: the upper half of a float32."""
+
+
+def dtype_of(name: str) -> np.dtype[np.generic]:
+    """Return the dtype of elements by its name; ml_dtypes has that of ``bfloat16``."""
+    if name != BFLOAT16:
+        return np.dtype(name)
+    from ml_dtypes import bfloat16
+
+    found: np.dtype[np.generic] = np.dtype(bfloat16)
+    return found
+
+
+def itemsize(name: str) -> int:
+    """Return the bytes of an element; whoever plans needs no ml_dtypes."""
+    return 2 if name == BFLOAT16 else np.dtype(name).itemsize
 
 
 @dataclass(frozen=True, slots=True)

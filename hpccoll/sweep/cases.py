@@ -6,6 +6,7 @@ from itertools import chain, combinations, product
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import algorithms_of, check_case, exact, mappings, placements, transports
+from hpccoll.measure.ways import by_device
 from hpccoll.schedule import COLLECTIVES, Collective, collective, traffic
 from hpccoll.schedule.promise import AUTO, NATIVE
 from hpccoll.sweep.config import ALL, Sweep
@@ -17,20 +18,22 @@ def cases(sweep: Sweep, p: int) -> Iterator[Case]:
     Raises:
         BadInputError: for a word that is not known.
     """
+    carriers = by_device(sweep.devices, sweep.transports)
     for name, algorithms in _asked(sweep).items():
         family = collective(name)
         ops = sweep.ops if family.has_op else [None]
         one = 1 if family.token else None  # a barrier has a size of its own, of whatever
-        for algorithm, dtype, op, size in product(algorithms, sweep.dtypes[:one], ops, sweep.sizes()[:one]):
+        calls = product(sweep.devices, algorithms, sweep.dtypes[:one], ops, sweep.sizes()[:one])
+        for device, algorithm, dtype, op, size in calls:
             ways = product(
-                transports(name, algorithm, sweep.transports), placements(name, algorithm, sweep.in_place),
+                transports(name, algorithm, carriers[device], device), placements(name, algorithm, sweep.in_place),
                 _calls(sweep, family, p), _params(sweep, algorithm),
                 mappings(name, algorithm, sweep.mapping or [None]),
             )  # fmt: skip
             for transport, in_place, (root, arguments), params, mapping in ways:
                 case = Case(
-                    collective=name, algorithm=algorithm, transport=transport, dtype=dtype, op=op, bytes=size,
-                    in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping,
+                    collective=name, algorithm=algorithm, transport=transport, device=device, dtype=dtype, op=op,
+                    bytes=size, in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping,
                 )  # fmt: skip
                 check_case(case)
                 yield case

@@ -106,8 +106,13 @@ class Sweep(Section):
     algorithms: OneOrMore[Name] = Field(
         description="see 'hpccoll list'; native is the library's own; each collective takes those that it has, or all"
     )
-    transports: OneOrMore[Name] = Field(["mpi"], description="how bytes move: mpi, shm, tiered")
-    dtypes: OneOrMore[Name] = Field(["float32"], description="int32, int64, float16, float32, float64")
+    devices: OneOrMore[Literal["cpu", "cuda"]] = Field(["cpu"], description="where buffers lie: on the host or a GPU")
+    transports: OneOrMore[Name] = Field(
+        ["mpi"], description="how bytes move: mpi, shm, tiered; on device cuda nccl, mpi (CUDA-aware), staged"
+    )
+    dtypes: OneOrMore[Name] = Field(
+        ["float32"], description="int32, int64, float16, float32, float64; over nccl bfloat16, too"
+    )
     ops: OneOrMore[Name] = Field(["sum"], description="sum, prod, min, max, avg")
     bytes: Sizes = Field(description="sizes: a list, or {from: 8, to: 4M, factor: 2}")
     in_place: OneOrMore[bool] = Field([False, True], description="whether contribution and result share a buffer")

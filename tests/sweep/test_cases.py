@@ -132,3 +132,18 @@ def test_a_library_and_who_moves_nothing_are_measured_once_whatever_transports_t
     assert sorted({(case.algorithm, case.transport) for case in found}) == [
         ("native", "mpi"), ("null", "mpi"), ("ring", "mpi"), ("ring", "shm"),
     ]  # fmt: skip
+
+
+def test_each_device_has_those_of_the_transports_that_move_its_memory():
+    found = swept(
+        algorithms=["ring", "native"], devices=["cpu", "cuda"], transports=["nccl", "mpi", "shm"], in_place=[False]
+    )
+    assert [(case.algorithm, case.device, case.transport) for case in found] == [
+        ("ring", "cpu", "mpi"), ("ring", "cpu", "shm"), ("native", "cpu", "mpi"),
+        ("ring", "cuda", "nccl"), ("ring", "cuda", "mpi"), ("native", "cuda", "nccl"), ("native", "cuda", "mpi"),
+    ]  # fmt: skip
+
+
+def test_a_transport_of_gpus_alone_is_refused_where_no_gpu_is_asked_for():
+    with pytest.raises(BadInputError, match=r"transport: 'nccl' .*device cuda has it"):
+        swept(algorithms="ring", transports=["mpi", "nccl"])

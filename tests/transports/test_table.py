@@ -13,7 +13,8 @@ import pytest
 
 from hpccoll.case import Case, Effort, Job
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import NATIVE, TRANSPORTS, known_parameters, placements, transports, unmet
+from hpccoll.measure.catalogue import NATIVE, known_parameters, placements, transports, unmet
+from hpccoll.measure.ways import TRANSPORTS, of_device
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.store import hdf5
@@ -59,7 +60,7 @@ class Launch:
     @property
     def transports(self):
         """The transports that there are on its layout."""
-        return [name for name, needs in TRANSPORTS.items() if all(need.met(self.layout, {}) for need in needs)]
+        return [n for n in of_device("cpu") if all(need.met(self.layout, {}) for need in TRANSPORTS[n].needs)]
 
     @property
     def layout(self):
@@ -204,4 +205,4 @@ def test_every_algorithm_has_run_over_every_transport_that_makes_a_difference(ou
         for launch in LAUNCHES for outcome in outcomes(launch).values() if outcome.status == "ok"
     }  # fmt: skip
     everything = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)]
-    assert ran == {(name, own, over) for name, own in everything for over in transports(name, own, tuple(TRANSPORTS))}
+    assert ran == {(name, own, over) for name, own in everything for over in transports(name, own, of_device("cpu"))}
