@@ -6,11 +6,9 @@ A case of several rounds has its row when the last one is in; before that there 
 import sys
 from typing import cast
 
-import numpy as np
-
 from hpccoll.case import Case, Job, Shape
 from hpccoll.measure.ways import NATIVE_TRANSPORT
-from hpccoll.schedule import collective
+from hpccoll.schedule import collective, itemsize
 from hpccoll.schedule.promise import AUTO
 from hpccoll.store.raw import Attempt, Whole
 from hpccoll.store.rows import Row
@@ -62,7 +60,7 @@ class Table:
         bandwidths = [
             f"{'-' if rate is None else format(rate / 1e9, '.3f'):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)
         ]
-        elements = collective(r.collective).elements(r.requested_bytes, np.dtype(r.dtype).itemsize, r.ranks)
+        elements = collective(r.collective).elements(r.requested_bytes, itemsize(r.dtype), r.ranks)
         print(
             f"{what} {elements:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
             f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "

@@ -12,12 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 
-import numpy as np
-
 from hpccoll.errors import BadInputError
 from hpccoll.report.calls import own_params, pair, root, traffic
 from hpccoll.report.naming import counted
-from hpccoll.schedule.collectives import COLLECTIVES
+from hpccoll.schedule import COLLECTIVES, itemsize
 from hpccoll.store.rows import Results, Row
 
 FIELDS = tuple(field.name for field in fields(Row))
@@ -64,7 +62,6 @@ def _cell(value: object) -> object:
 
 
 _TYPES = {"float16": "half", "float32": "float", "float64": "double"}
-_ITEMSIZES = {"bfloat16": 2}
 _WIDTHS = (12, 12, 8, 6, 6, 9, 7, 7, 7, 9, 7, 7, 7)
 _HEADS = (
     ("", "", "", "", "", "out-of-place", "", "", "", "in-place", "", "", ""),
@@ -129,9 +126,9 @@ def _line(cells: tuple[object, ...]) -> str:
 
 def _count(row: Row) -> int:
     """As nccl-tests counts: elements of the whole buffer, or of one rank's block where the blocks are owned."""
-    itemsize = _ITEMSIZES.get(row.dtype) or np.dtype(row.dtype).itemsize
+    each = itemsize(row.dtype)
     collective = COLLECTIVES.get(row.collective)
-    return collective.elements(row.requested_bytes, itemsize, row.ranks) if collective else row.bytes // itemsize
+    return collective.elements(row.requested_bytes, each, row.ranks) if collective else row.bytes // each
 
 
 def _timing(row: Row | None) -> tuple[str, ...]:
