@@ -33,15 +33,13 @@ def ran_with(protocol: str) -> Demand:
 
 
 def in_switches(record: Record) -> bool:
-    """Return whether NCCL's lines show that switches between nodes reduce: the algorithm and a connected CollNet.
+    """Return whether NCCL's lines show that switches between nodes reduce: the algorithm, and SHARP's own lines.
 
     NVLS over several nodes needs them as well; NVLS_TREE shows that they do not.
     """
     across = record.nodes is not None and record.nodes > 1
     algorithms = {one.algorithm for one in record.ran}
-    return bool(record.collnet and record.sharp) and bool(
-        algorithms & {*IN_SWITCHES} or (across and "nvls" in algorithms)
-    )
+    return bool(record.sharp) and bool(algorithms & {*IN_SWITCHES} or (across and "nvls" in algorithms))
 
 
 def by_ucc(record: Record) -> bool:
@@ -60,7 +58,7 @@ def nothing_in_switches(record: Record) -> bool:
 
 
 SHARP_BY_NCCL = Demand(
-    "a TUNING line with Algo COLLNET_DIRECT, COLLNET_CHAIN or, over several nodes, NVLS; channels via COLLNET/SHARP; "
+    "a TUNING line with Algo COLLNET_DIRECT, COLLNET_CHAIN or, over several nodes, NVLS; "
     "a SHARP group; and one vector up per port instead of 2(n-1)/n",
     in_switches,
 )

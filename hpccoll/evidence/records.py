@@ -83,12 +83,13 @@ class Record:
         paths: how many channels of all ranks go each way, such as ``NET/IB/GDRDMA``, ``P2P/CUMEM``, ``SHM``.
         nvls: lines that show that NVLink SHARP is set up.
         collnet: lines that show that NCCL's CollNet is connected.
-        sharp: lines of SHARP itself, of its plugin and its library, that show a group in the switches.
+        sharp: lines of SHARP itself: its plugin has started it, its library was given a group of ranks.
         trees: the trees of those groups: ``LLT`` for small messages, ``SAT`` for streaming aggregation.
         refusals: what was asked for and not done, and why.
         plugins: by kind (``net``, ``tuner``, ``collnet``, ``profiler``), the name.
         settings: variables that NCCL says it read from the environment or a file, and their values.
         files: of settings, that NCCL read.
+        scores: rows of UCC's map of scores that name SHARP: where it may be chosen, not that it was.
         model: NCCL's own cost model.
         warnings: lines of level WARN, each once.
     """
@@ -110,6 +111,7 @@ class Record:
     plugins: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    scores: tuple[str, ...] = ()
     model: tuple[Modelled, ...] = ()
     warnings: tuple[str, ...] = ()
 

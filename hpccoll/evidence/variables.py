@@ -1,4 +1,4 @@
-"""What the variables do that variants set, one line each; and those that make libraries say what they do."""
+"""What the variables do that variants set, one line each."""
 
 from collections.abc import Mapping
 
@@ -28,18 +28,3 @@ VARIABLES: Mapping[str, str] = {
     "SHARP_COLL_LOG_LEVEL": "3: libsharp says which jobs and groups it is given",
 }
 """The variables of the table of variants."""
-
-LOGGING: Mapping[str, str] = {
-    "NCCL_DEBUG": "INFO",
-    "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH,TUNING,COLL",
-    "NCCL_DEBUG_FILE": "{dir}/nccl.%h.%p.log",
-    "NCCL_TOPO_DUMP_FILE": "{dir}/topology.xml",
-    "NCCL_GRAPH_DUMP_FILE": "{dir}/graph.xml",
-    "SHARP_COLL_LOG_LEVEL": "3",
-    "UCC_COLL_TRACE": "info",
-    "UCC_LOG_LEVEL": "info",
-}
-"""What an untimed launch adds to an environment, so that libraries say what they run; ``{dir}`` is where logs go.
-
-Each process of NCCL writes a file of its own; UCC and libsharp write to the standard output.
-"""

@@ -3,7 +3,7 @@ import pytest
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.asked import ALGORITHMS, forced, requested_of
 from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
-from hpccoll.evidence.variables import LOGGING, VARIABLES
+from hpccoll.evidence.variables import VARIABLES
 from hpccoll.evidence.variants import VARIANTS, environment_of
 
 
@@ -92,14 +92,6 @@ def test_an_unknown_name_with_nothing_behind_it_is_refused_with_the_known_names(
 def test_a_case_outside_the_limits_of_a_variant_is_told_why(name, case, reason):
     unmet = VARIANTS[name].limits.unmet(*case)
     assert unmet == reason or (reason and unmet.startswith(reason))
-
-
-def test_the_logging_variables_name_a_directory_for_what_they_write():
-    assert {name: value for name, value in LOGGING.items() if "{dir}" in value} == {
-        "NCCL_DEBUG_FILE": "{dir}/nccl.%h.%p.log",
-        "NCCL_TOPO_DUMP_FILE": "{dir}/topology.xml",
-        "NCCL_GRAPH_DUMP_FILE": "{dir}/graph.xml",
-    }
 
 
 def test_a_record_survives_its_json():

@@ -1,0 +1,135 @@
+"""NCCL's log: the shapes of 2.27 to 2.32, with NCCL_DEBUG=INFO and the subsystems INIT, ENV, NET, GRAPH, TUNING, COLL.
+
+What is not evidence: the count of ``collnet channels``, which is printed without CollNet too; ``via COLLNET/SHARP``
+and ``Using ...:1/IB/SHARP``, which come before SHARP is asked for a group and stay where it refuses; names of kernels,
+which are those of ring or tree whatever runs.
+"""
+
+import re
+
+from hpccoll.evidence import refusals, tuning_table
+from hpccoll.evidence.asked import FUNCTIONS
+from hpccoll.evidence.lines import Message
+from hpccoll.evidence.notes import Notes, Rule, saying
+from hpccoll.evidence.records import Ran
+
+COLLECTIVES = {**FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
+_REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
+_DTYPES = {
+    0: ("int8", 1), 1: ("uint8", 1), 2: ("int32", 4), 3: ("uint32", 4), 4: ("int64", 8), 5: ("uint64", 8),
+    6: ("float16", 2), 7: ("float32", 4), 8: ("float64", 8), 9: ("bfloat16", 2), 10: ("float8e4m3", 1),
+    11: ("float8e5m2", 1),
+}  # fmt: skip
+"""ncclDataType_t: our name, and the bytes of an element."""
+_OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
+"""ncclRedOp_t."""
+
+
+def _version(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    notes.version = match["version"]
+
+
+def _call(notes: Notes, match: re.Match[str], message: Message) -> None:
+    collective = COLLECTIVES.get(match["function"].lower())
+    dtype = _DTYPES.get(int(match["dtype"]))
+    if collective and dtype:
+        name, size = dtype
+        op = _OPS.get(int(match["op"]), "custom") if collective in _REDUCTIONS else None
+        notes.calls[message.process].append((collective, int(match["count"]) * size, name, op))
+
+
+def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
+    """Note what ran; the dtype and the op are those of the first call of this size that waits in the same process."""
+    collective = COLLECTIVES.get(match["function"].lower(), match["function"].lower())
+    nbytes, waiting = int(match["bytes"]), notes.calls[message.process]
+    call = next((call for call in waiting if call[:2] == (collective, nbytes)), None)
+    if call:
+        waiting.remove(call)
+    dtype, op = call[2:] if call else (None, None)
+    kind = (match["kind"] or "").lower().replace(" ", "_")
+    channels = match["channels"] or (int(match["high"]) - int(match["low"]) + 1 if match["high"] else None)
+    ran = Ran(
+        collective=collective, bytes=nbytes, algorithm=kind or match["algorithm"].lower(), dtype=dtype, op=op,
+        protocol=match["kernel"] or (match["protocol"] or "").upper() or None,
+        channels=None if channels is None else int(channels), line=message.text,
+    )  # fmt: skip
+    notes.ran[ran] = None
+
+
+def _size(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    notes.size(int(match["ranks"]), int(match["nodes"]))
+
+
+def _network(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    notes.say("network", match["name"])
+
+
+def _devices(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    for device in re.findall(r"\[\d+\](\S+)", match["list"]):
+        notes.say("devices", device.rstrip(";"))
+
+
+def _path(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    """Count a channel under its way, without the number of the device: NET/IB/2(3)/GDRDMA is NET/IB/GDRDMA/PXN."""
+    first, *rest = match["way"].split("/")
+    numbers = [part for part in rest if re.match(r"\d+\b", part)]
+    words = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
+    words += ["GDRDMA"] if "GDRDMA" in match["way"] else []
+    words += ["PXN"] if any("(" in number and first == "NET" for number in numbers) else []
+    notes.paths["/".join(words)] += 1
+
+
+def _plugin(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    if not match["name"].startswith("internal"):
+        notes.plugins[match["kind"].lower()] = match["name"]
+
+
+def _fabric(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    notes.plugins["fabric"] = match["name"]
+
+
+def _setting(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    notes.settings[match["name"]] = match["value"]
+
+
+def _warning(notes: Notes, _match: re.Match[str], message: Message) -> None:
+    if message.level == "WARN":
+        notes.say("warnings", message.text)
+
+
+RULES: tuple[Rule, ...] = (
+    (re.compile(r"^NCCL version (?P<version>\d+(?:\.\d+)+)"), _version),
+    (
+        re.compile(
+            r"^(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d+) "
+            r"datatype (?P<dtype>\d+) op (?P<op>\d+) root "
+        ),
+        _call,
+    ),
+    (
+        re.compile(
+            r"^(?P<function>\w+)(?: \[(?P<kind>Symmetric|Copy Engine)\])?:\s+(?P<bytes>\d+) Bytes -> "
+            r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\s+proto (?P<protocol>\w+)\s+"
+            r"channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\}"
+            r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d+) |cudaMemcpy)"
+        ),
+        _ran,
+    ),
+    (re.compile(r"^comm \S+ rank \d+ nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+) "), _size),
+    (re.compile(r"^Using network (?P<name>\S.*)$"), _network),
+    (re.compile(r"^NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _devices),
+    (re.compile(r"^(?:Channel|CollNet) \d+/\d+ : .* via (?P<way>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _path),
+    (re.compile(r"^(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)"), _plugin),
+    (re.compile(r"^NET/Plugin: Loaded (?P<kind>net|collnet|gin) plugin (?P<name>\S+)"), _plugin),
+    (re.compile(r"^(?P<kind>PROFILER)/Plugin: Loaded (?:profiler plugin )?(?P<name>\S+)"), _plugin),
+    (re.compile(r"^NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _fabric),
+    (re.compile(r"^(?P<name>(?:NCCL|SHARP)_\w+) set by \w+ to (?P<value>.*?)\.?$"), _setting),
+    (re.compile(""), _warning),
+    *saying(
+        "nvls", r"^NVLS multicast support is available on dev", r"^NVLS comm \S+ headRank", r"^Connected NVLS tree"
+    ),
+    *saying("collnet", r"^rank \d+ Connected CollNet", r"^Connected Collnet Chains", r"^Connected collnet \+ chain"),
+    *saying("sharp", r"^SHARP rank \d+/\d+ initialized on "),
+    *tuning_table.RULES,
+    *refusals.RULES,
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""What is read of logs so far, until it becomes a record; and rules that read more."""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hpccoll.evidence.lines import Message
+from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
+
+
+class Notes:
+    """Facts in the order in which they are first said; what is said again is no news."""
+
+    def __init__(self) -> None:
+        self.library: str | None = None
+        self.version: str | None = None
+        self.nodes: int | None = None
+        self.ranks: int | None = None
+        self.ran: dict[Ran, None] = {}
+        self.refusals: dict[Refusal, None] = {}
+        self.model: dict[Modelled, None] = {}
+        self.said: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self.paths: Counter[str] = Counter()
+        self.plugins: dict[str, str] = {}
+        self.settings: dict[str, str] = {}
+        self.calls: defaultdict[str, deque[Call]] = defaultdict(lambda: deque(maxlen=256))
+        self.tables: dict[str, Any] = {}
+
+    def say(self, field: str, line: str) -> None:
+        """Note a line, or a word, under a field of the record."""
+        self.said[field][line] = None
+
+    def refuse(self, of: str, reason: str, line: str) -> None:
+        """Note that something was not done, and why; the same reason once."""
+        if not any((known.of, known.reason) == (of, reason) for known in self.refusals):
+            self.refusals[Refusal(of=of, reason=reason, line=line)] = None
+
+    def size(self, ranks: int, nodes: int) -> None:
+        """Note a communicator; the largest is what was measured."""
+        if ranks > (self.ranks or 0):
+            self.ranks, self.nodes = ranks, nodes
+
+    def record(self) -> Record:
+        """Return all of it."""
+        hops = [path for path in self.paths if path.startswith("NET/") and not path.startswith("NET/Socket")]
+        lines: dict[str, Any] = {field: tuple(lines) for field, lines in self.said.items()}
+        return Record(
+            library=self.library, version=self.version, nodes=self.nodes, ranks=self.ranks, ran=tuple(self.ran),
+            refusals=tuple(self.refusals), model=tuple(self.model), plugins=dict(self.plugins),
+            gdr=all("GDRDMA" in hop for hop in hops) if hops else None, paths=dict(sorted(self.paths.items())),
+            settings=dict(sorted(self.settings.items())), **lines,
+        )  # fmt: skip
+
+
+Call = tuple[str, int, str, str | None]
+"""What a rank was asked for: collective, bytes, dtype, op."""
+
+Rule = tuple[re.Pattern[str], Callable[[Notes, re.Match[str], Message], None]]
+"""A shape of message, and what to do with one that has it."""
+
+
+def saying(field: str, *shapes: str) -> list[Rule]:
+    """Return rules that note every message of these shapes, whole, under a field of the record."""
+    return [(re.compile(shape), lambda notes, _, message: notes.say(field, message.text)) for shape in shapes]
+
+
+def apply(rules: Sequence[Rule], notes: Notes, message: Message) -> None:
+    """Let every rule that fits read ``message``."""
+    for shape, take in rules:
+        if match := shape.search(message.text):
+            take(notes, match, message)

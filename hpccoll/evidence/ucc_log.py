@@ -1,0 +1,62 @@
+"""UCC's trace of collectives (UCC_COLL_TRACE=info) and its map of scores (UCC_LOG_LEVEL=info)."""
+
+import re
+
+from hpccoll.evidence import refusals
+from hpccoll.evidence.lines import Message
+from hpccoll.evidence.notes import Notes, Rule
+from hpccoll.evidence.records import Ran
+
+_COLLECTIVES = {
+    "allreduce": "all_reduce", "reduce_scatter": "reduce_scatter", "allgather": "all_gather", "bcast": "broadcast",
+    "reduce": "reduce", "barrier": "barrier", "alltoall": "all_to_all", "alltoallv": "all_to_all_v",
+    "gather": "gather", "scatter": "scatter",
+}  # fmt: skip
+_OPS = ("sum", "prod", "min", "max", "avg")
+
+
+def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
+    """Note which transport layers UCC chose; the bytes are those of the first buffer that it names."""
+    word = match["function"].lower()
+    collective = _COLLECTIVES.get(word, word)
+    layers = [layer.lower() for layer in re.findall(r"TL_(\w+)", match["layers"])]
+    if not layers:
+        return
+    size = re.search(r"(\d+)$", match["dtype"] or "")
+    ran = Ran(
+        collective=collective, bytes=int(match["count"]) * int(size[1]) // 8 if size else None,
+        algorithm="+".join(dict.fromkeys(layers)), protocol=match["upper"], dtype=match["dtype"],
+        op=next((word for word in match["flags"].split() if word in _OPS), None),
+        line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
+    )  # fmt: skip
+    notes.ran[ran] = None
+
+
+def _map(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    """Note the scores of the collective that the rows below are of."""
+    notes.tables["ucc"] = match["collective"]
+
+
+def _score(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    if "TL_SHARP" in match["scores"]:
+        of = notes.tables.get("ucc", "?")
+        notes.say("scores", f"{of}: {match['memory']}: {match['scores']}")
+
+
+def _size(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    notes.ranks = max(notes.ranks or 0, int(match["ranks"]))
+
+
+RULES: tuple[Rule, ...] = (
+    (
+        re.compile(
+            r"^coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"
+            r"(?::[^{;]*\{\S+, (?P<count>\d+), (?P<dtype>\w+)[^;]*)?; (?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}"
+        ),
+        _ran,
+    ),
+    (re.compile(r"COLL_SCORE_MAP \(team_id \d+, size (?P<ranks>\d+)\)"), _size),
+    (re.compile(r"^(?P<collective>[A-Z]\w+):$"), _map),
+    (re.compile(r"^(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _score),
+    *refusals.RULES,
+)

@@ -1,0 +1,180 @@
+"""What ran, judged by what the logs say: a row is SHARP only with evidence, and unknown where there is none."""
+
+from dataclasses import dataclass
+
+from hpccoll.evidence.asked import IN_SWITCHES
+from hpccoll.evidence.demands import nothing_in_switches
+from hpccoll.evidence.records import Ran, Record
+from hpccoll.evidence.refusals import RANK
+from hpccoll.units import format_size
+
+UNKNOWN = "unknown"
+OFFLOADED = ("sharp", "nvls", "nvls_tree", *IN_SWITCHES)
+"""First words of ``executed`` that are no load of links: switches reduce, and busbw is notional."""
+
+_REFUSED = {
+    **dict.fromkeys(("sharp", *IN_SWITCHES), ("sharp", "plugin", "algorithm")),
+    **dict.fromkeys(("nvls", "nvls_tree"), ("nvls", "algorithm")),
+}
+"""Where to look for the reason why something that was asked for did not run."""
+
+_NEW_DTYPES = ("int8", "uint8", "bfloat16")
+"""What older switches do not add."""
+
+_SHARES = {"nccl": ("all_gather", "reduce_scatter", "all_to_all"), "ucc": ("all_gather",)}
+"""Collectives whose bytes a library counts for one rank, and this project for all: S / p in its lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What ran.
+
+    Args:
+        executed: in a word, with what it fell back from and why: ``ring``, ``sharp (collnet_direct)``,
+            ``ring (fallback: <line>)``, ``unknown``.
+        words: the evidence, such as the line that says so.
+    """
+
+    executed: str
+    words: str
+
+    @property
+    def offloaded(self) -> bool:
+        """Whether switches reduced."""
+        return self.executed.partition(" ")[0] in OFFLOADED
+
+
+def verdict(
+    requested: str | None, collective: str, nbytes: int, ranks: int, record: Record, *,
+    dtype: str | None = None, op: str | None = None, port_bytes: float | None = None,
+) -> Verdict:  # fmt: skip
+    """Judge one case.
+
+    Args:
+        requested: of the library, in one word; None where the choice was left to it.
+        collective: of the case.
+        nbytes: the S of the case. A line is evidence for exactly its own size, and for no other.
+        ranks: the workers.
+        record: of a launch with the same environment and shape.
+        dtype: of the case; a line that names another is none of it.
+        op: of the case, likewise.
+        port_bytes: that all ports of a node sent for one operation; None where they were not counted.
+    """
+    of_case = f"{collective} of {format_size(nbytes)}"
+    ran = _lines(collective, nbytes, ranks, record, dtype, op)
+    kinds = {one.algorithm: one for one in ran}
+    if len(kinds) > 1:
+        return Verdict(UNKNOWN, f"the log names {' and '.join(kinds)} for {of_case}: {'; '.join(map(_line, ran))}")
+    if not kinds:
+        reasons = _reasons(requested, record, dtype)
+        return _silent(requested, collective, nbytes, ranks, record, port_bytes, reasons)
+    name, one = next(iter(kinds.items()))
+    if name in IN_SWITCHES or name == "sharp" or (name == "nvls" and (record.nodes or 1) > 1):
+        return _claims_switches(name, one, nbytes, ranks, record, port_bytes if collective == "all_reduce" else None)
+    if name in ("symmetric", "copy_engine"):
+        return Verdict(f"{name} ({one.protocol or 'cudaMemcpy'})", f"{one.line}; NCCL_ALGO does not hold for it")
+    if requested in (None, name):
+        return Verdict(name, one.line)
+    reason = next(iter(_reasons(requested, record, dtype)), "no line says why")
+    return Verdict(f"{name} (fallback: {reason})", one.line)
+
+
+def counted(library: str | None, collective: str, nbytes: int, ranks: int) -> int:
+    """Return what a library logs as the bytes of a case of S = ``nbytes``."""
+    return nbytes // ranks if collective in _SHARES.get(library or "", ()) else nbytes
+
+
+def _lines(
+    collective: str, nbytes: int, ranks: int, record: Record, dtype: str | None, op: str | None
+) -> list[Ran]:  # fmt: skip
+    size = counted(record.library, collective, nbytes, ranks)
+    return [
+        one
+        for one in record.ran
+        if (one.collective, one.bytes) == (collective, size)
+        and (dtype is None or one.dtype in (None, dtype))
+        and (op is None or one.op in (None, op))
+    ]
+
+
+def _line(one: Ran) -> str:
+    return one.line
+
+
+def _claims_switches(
+    name: str, one: Ran, nbytes: int, ranks: int, record: Record, port_bytes: float | None
+) -> Verdict:  # fmt: skip
+    """Judge a line that names what needs SHARP: it also takes SHARP's own lines, and ports that do not contradict."""
+    if not record.sharp:
+        return Verdict(f"{name} (not shown to be SHARP)", f"{one.line}; no line of SHARP itself")
+    ports, contradicts = _ports(nbytes, ranks, port_bytes)
+    if contradicts:
+        return Verdict(UNKNOWN, f"{one.line}; but {ports}")
+    return Verdict("sharp" if name == "sharp" else f"sharp ({name})", f"{one.line}; {record.sharp[-1]}; {ports}")
+
+
+def _ports(nbytes: int, ranks: int, port_bytes: float | None) -> tuple[str, bool]:
+    """Return what the ports of a node say, and whether that speaks against SHARP.
+
+    With SHARP a node sends its vector up once, S; in a ring 2(n-1)/n S leave it. The middle divides them; two ranks
+    send S in both.
+    """
+    if port_bytes is None or not nbytes:
+        return "bytes per port are not known", False
+    vectors, ring = port_bytes / nbytes, 2 * (ranks - 1) / ranks
+    said = f"{vectors:.2f} vectors left a node for each operation, where SHARP sends 1 and a ring {ring:.2f}"
+    return said, ranks > 2 and vectors > (1 + ring) / 2
+
+
+def _silent(
+    requested: str | None, collective: str, nbytes: int, ranks: int, record: Record, port_bytes: float | None,
+    reasons: list[str],
+) -> Verdict:  # fmt: skip
+    """Judge a case that no line names: HCOLL and MVAPICH say nothing of single calls, and ports have to."""
+    if requested == "sharp" and record.trees and not record.ran:
+        ports, contradicts = _ports(nbytes, ranks, port_bytes)
+        proven = collective == "all_reduce" and port_bytes is not None and ranks > 2 and not contradicts
+        which = "no line says which calls it carried out"
+        return Verdict("sharp" if proven else UNKNOWN, f"{record.sharp[-1]}; {which}; {ports}")
+    logged = sorted({one.bytes for one in record.ran if one.collective == collective and one.bytes is not None})
+    sizes = f", only of {', '.join(map(str, logged[:8]))}{'...' * (len(logged) > 8)} bytes" if logged else ""
+    size = counted(record.library, collective, nbytes, ranks)
+    why = f"; {reasons[0]}" if requested and reasons else ""
+    return Verdict(UNKNOWN, f"no line names {collective} of {size} bytes{sizes}{why}")
+
+
+def _reasons(requested: str | None, record: Record, dtype: str | None) -> list[str]:
+    """Return the lines that say why what was requested did not run, the one that says most first."""
+    of = _REFUSED.get(requested or "", ("algorithm",))
+    of = (*of, "sharp-dtypes") if "sharp" in of and dtype in _NEW_DTYPES else of
+    known = [one for one in record.refusals if one.of in of]
+    return [one.line for one in sorted(known, key=lambda one: RANK.get((one.of, one.reason), len(RANK)))]
+
+
+def red_line(record: Record, expected: str | None) -> str | None:
+    """Return what to say at the top where nodes did not talk by what was expected, or None.
+
+    Args:
+        record: of a launch.
+        expected: ``rdma`` or ``tcp``; None where nothing was.
+    """
+    if record.nodes == 1 or expected is None:
+        return None
+    sockets = any(path.startswith("NET/Socket") for path in record.paths) or record.network == ("Socket",)
+    sockets = sockets or record.plugins.get("fabric", "").startswith(("tcp", "sockets"))
+    names = ", ".join(record.network)
+    if expected == "rdma" and sockets:
+        why = next((f": {one.line}" for one in record.refusals if one.of == "rdma"), "")
+        return f"RDMA was expected and TCP was used (NCCL: using network {names or 'Socket'}){why}"
+    if expected == "tcp" and names and not sockets:
+        return f"TCP was expected and RDMA was used (NCCL: using network {names})"
+    return None
+
+
+def control_fails(record: Record) -> str | None:
+    """Return what a negative control still shows of SHARP, or None where the evidence is gone, as it must be."""
+    if nothing_in_switches(record):
+        return None
+    claims = (one.line for one in record.ran if one.algorithm in {*IN_SWITCHES, "sharp"})
+    line = next(iter((*record.sharp, *record.collnet, *claims)))
+    return f"SHARP is off, and still: {line}"

@@ -1,0 +1,79 @@
+import pytest
+
+from hpccoll.evidence.topology import Graph, Near, balance, graphs, of_dump, of_sysfs
+
+GPU = '<pci busid="{0}" class="0x030200"><gpu dev="{1}" sm="90" rank="{1}" gdr="1"/></pci>'
+NIC = '<pci busid="{0}" class="0x020000"><nic><net name="{1}" dev="0" speed="400000" port="1" gdr="1"/></nic></pci>'
+
+
+def switch(address, *inner):
+    return f'<pci busid="{address}" class="0x060400">{"".join(inner)}</pci>'
+
+
+def system(*cpus):
+    inside = "".join(f'<cpu numaid="{number}" arch="x86_64">{cpu}</cpu>' for number, cpu in enumerate(cpus))
+    return f'<system version="1">{inside}</system>'
+
+
+def test_a_nic_below_the_same_switch_is_nearest():
+    first = switch("s", GPU.format("a", 0), NIC.format("b", "mlx5_0"))
+    near = of_dump(system(first, switch("t", GPU.format("c", 1), NIC.format("d", "mlx5_1"))))
+    assert near == (Near(0, "PIX", ("mlx5_0",)), Near(1, "PIX", ("mlx5_1",)))
+    assert balance(near) == "balanced: each GPU has a NIC at PIX"
+
+
+@pytest.mark.parametrize(
+    ("text", "distance"),
+    [
+        (system(switch("s", switch("t", GPU.format("a", 0)), switch("u", NIC.format("b", "n")))), "PXB"),
+        (system(switch("s", GPU.format("a", 0)) + switch("t", NIC.format("b", "n"))), "PHB"),
+        (system(switch("s", GPU.format("a", 0)), switch("t", NIC.format("b", "n"))), "SYS"),
+    ],
+)
+def test_the_distance_is_that_of_what_they_share(text, distance):
+    assert of_dump(text) == (Near(0, distance, ("n",)),)
+
+
+def test_a_gpu_that_is_further_from_a_nic_than_its_peers_is_named():
+    first, second = (switch(f"s{n}", GPU.format(f"a{n}", n), NIC.format(f"b{n}", f"n{n}")) for n in (0, 1))
+    near = of_dump(system(first + second, switch("u", GPU.format("e", 2))))
+    assert balance(near) == "not balanced: most GPUs have a NIC at PIX, but GPU 2: SYS (n0, n1)"
+
+
+def test_gpus_that_share_a_nic_while_others_have_their_own_are_named():
+    near = [Near(0, "PIX", ("n0",)), Near(1, "PIX", ("n0",)), Near(2, "PIX", ("n1",))]
+    assert balance(near) == "not balanced: each GPU has a NIC at PIX, but some share theirs (n0: 2 GPUs)"
+    assert balance(near[:2]) == "balanced: each GPU has a NIC at PIX"
+    assert balance([]) == "no GPU and NIC to compare"
+
+
+def test_sysfs_says_the_same(tmp_path):
+    def device(name, path, node):
+        place = tmp_path / "devices" / path
+        place.mkdir(parents=True)
+        (place / "numa_node").write_text(f"{node}\n")
+        link = tmp_path / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(place)
+
+    device("bus/pci/devices/0000:18:00.0", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0", 0)
+    device("bus/pci/devices/0000:98:00.0", "pci0000:95/0000:95:01.0/0000:98:00.0", 1)
+    device("class/infiniband/mlx5_0/device", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0", 0)
+    device("class/infiniband/mlx5_1/device", "pci0000:a0/0000:a0:01.0/0000:a1:00.0", 1)
+    near = of_sysfs({0: "0000:18:00.0", 1: "0000:98:00.0"}, tmp_path)
+    assert near == (Near(0, "PIX", ("mlx5_0",)), Near(1, "PHB", ("mlx5_1",)))
+
+
+def test_a_machine_without_adapters_has_nothing_near(tmp_path):
+    assert of_sysfs({0: "0000:18:00.0"}, tmp_path) == ()
+
+
+def test_the_graph_gives_channels_and_the_speed_that_nccl_reckons_with():
+    text = '<graphs version="1"><graph id="0" pattern="4" nchannels="16" speedintra="20" speedinter="24.5"/></graphs>'
+    assert graphs(text) == (Graph(0, 16, 20e9, 24.5e9),)
+
+
+@pytest.mark.parametrize("text", ["", "<system", "<html/>"])
+def test_what_is_no_dump_is_refused(text):
+    with pytest.raises(ValueError, match="no dump of NCCL"):
+        of_dump(text)

@@ -1,0 +1,183 @@
+"""What ran, as judged by logs. The texts in logs/ are written after documented shapes; nothing of them was recorded."""
+
+from pathlib import Path
+
+import pytest
+
+from hpccoll.evidence.read import read_logs
+from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.verdict import Verdict, control_fails, red_line, verdict
+
+LOGS = Path(__file__).parent / "logs"
+TEXTS = {path.stem: path.read_text() for path in sorted(LOGS.glob("*.log"))}
+MIB = 1 << 20
+
+
+def read(name, *more):
+    return read_logs({f"{name}.log": "\n".join((TEXTS[name], *more))})
+
+
+def test_what_was_asked_for_and_ran_is_called_so_with_the_line_that_says_it():
+    made = verdict("ring", "all_reduce", 64 * MIB, 4, read("rdma-2.27"), dtype="float32", op="sum")
+    assert made == Verdict("ring", "AllReduce: 67108864 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..15}")
+    assert not made.offloaded
+
+
+def test_what_was_left_to_the_library_is_called_what_it_chose():
+    assert verdict(None, "all_reduce", 8, 4, read("rdma-2.27")).executed == "tree"
+
+
+def test_another_dtype_of_the_same_size_is_judged_by_its_own_line():
+    assert verdict("tree", "all_reduce", 64 * MIB, 4, read("rdma-2.27"), dtype="bfloat16", op="prod").executed == "tree"
+
+
+def test_lines_that_disagree_prove_nothing():
+    made = verdict("ring", "all_reduce", 64 * MIB, 4, read("rdma-2.27"))
+    assert made.executed == "unknown"
+    assert made.words.startswith("the log names ring and tree for all_reduce of 64 MiB: AllReduce: ")
+
+
+def test_a_size_that_the_log_does_not_name_is_not_guessed():
+    made = verdict("ring", "all_reduce", 16, 4, read("rdma-2.27"))
+    assert made == Verdict("unknown", "no line names all_reduce of 16 bytes, only of 8, 67108864 bytes")
+
+
+def test_nccl_counts_the_bytes_of_one_rank_where_this_project_counts_all():
+    record = read("rdma-2.27")
+    assert verdict("ring", "all_gather", 16384, 4, record).executed == "ring"
+    assert verdict("ring", "all_gather", 4096, 4, record).executed == "unknown"
+
+
+@pytest.mark.parametrize("requested", ["sharp", "collnet_direct"])
+def test_sharp_that_shows_its_lines_is_called_sharp(requested):
+    made = verdict(requested, "all_reduce", 64 * MIB, 16, read("sharp"))
+    assert made.executed == "sharp (collnet_direct)"
+    assert "Algo COLLNET_DIRECT" in made.words
+    assert "tree_type:SAT" in made.words
+    assert "bytes per port are not known" in made.words
+    assert made.offloaded
+
+
+def test_ports_that_carried_what_a_ring_carries_take_the_label_away():
+    ring = 2 * 15 / 16 * 64 * MIB
+    made = verdict("sharp", "all_reduce", 64 * MIB, 16, read("sharp"), port_bytes=ring)
+    assert made.executed == "unknown"
+    assert made.words.endswith("1.88 vectors left a node for each operation, where SHARP sends 1 and a ring 1.88")
+    one_vector = verdict("sharp", "all_reduce", 64 * MIB, 16, read("sharp"), port_bytes=1.02 * 64 * MIB)
+    assert one_vector.executed == "sharp (collnet_direct)"
+
+
+def test_two_ranks_send_one_vector_either_way_so_that_ports_say_nothing():
+    assert verdict("sharp", "all_reduce", 64 * MIB, 2, read("sharp"), port_bytes=64 * MIB).offloaded
+
+
+def test_nvls_over_several_nodes_is_sharp_and_within_one_node_is_nvls():
+    assert verdict("sharp", "all_reduce", MIB, 16, read("sharp-nvls")).executed == "sharp (nvls)"
+    assert verdict("nvls", "all_reduce", MIB, 8, read("nvls")).executed == "nvls"
+    assert verdict("nvls", "all_reduce", MIB, 8, read("nvls")).offloaded
+
+
+def test_collnet_without_a_line_of_sharp_is_not_called_sharp():
+    text = "\n".join(line for line in TEXTS["sharp"].splitlines() if "SHARP rank" not in line and "[group#" not in line)
+    made = verdict("sharp", "all_reduce", 64 * MIB, 16, read_logs({"a": text}))
+    assert made.executed == "collnet_direct (not shown to be SHARP)"
+    assert not VARIANTS["nccl-sharp"].demands.met(read_logs({"a": text}))
+
+
+GENERAL = "n1:1:1 [0] transport.cc:384 NCCL WARN Cannot initialize CollNet, using point-to-point network instead"
+SPECIAL = "n1:1:1 [0] sharp_plugin.c:365 NCCL WARN NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"
+RING = "n1:1:1 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}"
+
+
+def test_a_fallback_is_called_what_ran_with_the_line_that_says_most():
+    record = read_logs({"a": f"{GENERAL}\n{SPECIAL}\n{RING}"})
+    made = verdict("sharp", "all_reduce", MIB, 16, record)
+    assert made.executed == "ring (fallback: NET/IB : SHARP coll init error: Cannot create SHARP job(-11))"
+    assert not made.offloaded
+
+
+def test_a_fallback_without_a_reason_says_so():
+    assert verdict("tree", "all_reduce", MIB, 4, read("socket")).executed == "ring (fallback: no line says why)"
+
+
+def test_missing_dtypes_of_switches_are_the_reason_for_those_dtypes_only():
+    line = "n1:1:1 [0] sharp_plugin.c:382 NCCL WARN SHARP int8,uint8,bfloat16 Datatypes not supported"
+    record = read_logs({"a": f"{line}\n{RING}"})
+    assert "Datatypes" in verdict("sharp", "all_reduce", MIB, 16, record, dtype="bfloat16").executed
+    assert "Datatypes" not in verdict("sharp", "all_reduce", MIB, 16, record, dtype="float32").executed
+
+
+def test_a_forced_algorithm_that_cannot_do_it_gives_its_reason():
+    line = (
+        "n1:1:1 [0] tuning.cc:9 (f) NCCL WARN No algorithm/protocol available for function AllReduce with datatype x."
+    )
+    made = verdict("pat", "all_reduce", MIB, 4, read_logs({"a": line}))
+    assert made.executed == "unknown"
+    assert made.words.endswith("; No algorithm/protocol available for function AllReduce with datatype x.")
+
+
+def test_symmetric_kernels_and_copy_engines_are_called_so_whatever_was_asked():
+    record = read("rdma-2.32")
+    assert verdict("ring", "all_reduce", MIB, 16, record).executed == "symmetric (AllReduce_RSxLD_AGxST)"
+    assert verdict("ring", "all_gather", MIB, 16, record).executed == "copy_engine (cudaMemcpy)"
+
+
+def test_ucc_is_sharp_where_its_trace_and_a_group_say_so():
+    assert verdict("sharp", "all_reduce", MIB, 4, read("ucc-sharp"), dtype="float32", op="sum").executed == "sharp"
+    assert verdict("sharp", "reduce", 8, 4, read("ucc-sharp")).executed == "ucp (fallback: no line says why)"
+
+
+def test_hcoll_is_sharp_only_where_ports_carried_one_vector():
+    record = read("hcoll")
+    unknown = verdict("sharp", "all_reduce", MIB, 8, record)
+    assert unknown.executed == "unknown"
+    assert "no line says which calls it carried out; bytes per port are not known" in unknown.words
+    assert verdict("sharp", "all_reduce", MIB, 8, record, port_bytes=1.1 * MIB).executed == "sharp"
+    assert verdict("sharp", "all_reduce", MIB, 8, record, port_bytes=1.7 * MIB).executed == "unknown"
+    assert verdict("sharp", "broadcast", MIB, 8, record, port_bytes=1.1 * MIB).executed == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("name", "variants"),
+    [
+        ("sharp", {"nccl-sharp", "nccl-collnet-direct", "nccl-collnet-chain", "nccl-sharp-nvls", "nccl-tree"}),
+        ("sharp-nvls", {"nccl-sharp", "nccl-sharp-nvls", "nccl-nvls"}),
+        ("nvls", {"nccl-nvls", "nccl-sharp-off"}),
+        ("socket", {"nccl-ring", "nccl-simple", "nccl-socket", "nccl-nvls-off", "nccl-sharp-off"}),
+        ("ucc-sharp", {"ucc-sharp", "ucc-sharp-hier", "hcoll-sharp"}),
+        ("hcoll", {"hcoll-sharp"}),
+        ("rdma-2.27", {"nccl-ring", "nccl-tree", "nccl-ll", "nccl-ll128", "nccl-gdr", "nccl-all-rails"}),
+        ("rdma-2.32", {"nccl-ring", "nccl-gdr-off"}),
+    ],
+)
+def test_a_variant_is_shown_by_the_logs_that_show_it(name, variants):
+    record = read(name)
+    assert not [variant for variant in variants if not VARIANTS[variant].demands.met(record)]
+
+
+def test_a_negative_control_must_lose_the_evidence():
+    assert control_fails(read("socket")) is None
+    assert control_fails(read("nvls")) is None
+    assert control_fails(read("sharp")) == "SHARP is off, and still: SHARP rank 0/2 initialized on mlx5_0:1"
+    assert "TL_SHARP" in control_fails(read_logs({"a": TEXTS["ucc-sharp"].replace("[group#", "group")}))
+
+
+def test_tcp_where_rdma_was_expected_is_a_red_line_with_its_reason():
+    line = "RDMA was expected and TCP was used (NCCL: using network Socket): NET/IB : No device found."
+    assert red_line(read("socket"), "rdma") == line
+    assert red_line(read("socket"), "tcp") is None
+    assert red_line(read("socket"), None) is None
+
+
+@pytest.mark.parametrize("name", ["rdma-2.27", "rdma-2.32", "sharp", "efa"])
+def test_rdma_that_was_expected_is_no_red_line_and_where_tcp_was_expected_it_is(name):
+    assert red_line(read(name), "rdma") is None
+    assert red_line(read(name), "tcp").startswith("TCP was expected and RDMA was used (NCCL: using network ")
+
+
+def test_a_provider_of_tcp_behind_libfabric_is_tcp():
+    assert red_line(read_logs({"a": TEXTS["efa"].replace("provider is efa", "provider is tcp")}), "rdma")
+
+
+def test_one_node_needs_no_network():
+    assert red_line(read_logs({"a": TEXTS["nvls"].replace("network IB", "network Socket")}), "rdma") is None
