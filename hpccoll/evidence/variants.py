@@ -228,12 +228,12 @@ def demanded(name: str | None) -> Demand | None:
 
 
 def environment_of(name: str, variables: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return the environment of a variant of a sweep: the table's, with ``variables`` added or put in place of it.
+    """Return the environment of a variant of a sweep: the table's, with ``variables`` added or put in place of its own.
 
     Raises:
         BadInputError: for a name that is not in the table, with no variables behind it.
     """
-    if name not in VARIANTS and not variables:
+    if name not in VARIANTS and variables is None:
         raise BadInputError("variants", name, f"variables behind it, or a known name: {', '.join(VARIANTS)}")
     own = VARIANTS[name].environment if name in VARIANTS else {}
     return {**own, **(variables or {})}

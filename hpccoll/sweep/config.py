@@ -15,6 +15,7 @@ from hpccoll.case import MOST_ROUNDS, Effort, Parameter, Shape
 from hpccoll.choices.auto import check_table
 from hpccoll.choices.table import load_table
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.variants import environment_of
 from hpccoll.sweep.document import OneOrMore, Section, Variables, load
 from hpccoll.units import parse_size
 
@@ -52,6 +53,14 @@ Pairs = Annotated[Literal["ends", "all"] | list[tuple[Rank, Rank]], BeforeValida
 def _table(value: object) -> object:
     """Read the file now: a plan needs no other."""
     return load_table(Path(str(value)), "table") if value is not None else None
+
+
+def _variants(value: object) -> object:
+    """Fill in the variants that the table knows; with nothing behind it a name has to be one of those."""
+    if not isinstance(value, dict):
+        return value
+    known = {name: own for name, own in value.items() if isinstance(own, dict | None) and isinstance(name, str)}
+    return {**value, **{name: environment_of(name, own) for name, own in known.items()}}
 
 
 class SizeRange(Section):
@@ -143,8 +152,12 @@ class Sweep(Section):
     table: Annotated[dict[str, Any] | None, BeforeValidator(_table, json_schema_input_type=str | None)] = Field(
         None, description="what auto chooses by: a file that 'hpccoll tune' has made"
     )
-    variants: dict[str, Variables] = Field(
-        {}, description="environments to compare, each a job of its own: {name: {VARIABLE: value}}"
+    variants: Annotated[
+        dict[str, Variables], BeforeValidator(_variants, json_schema_input_type=dict[str, Variables | None])
+    ] = Field(
+        {},
+        description="environments to compare, each a job of its own: {name: {VARIABLE: value}}; a name that 'hpccoll "
+        "list' knows brings its variables along, and needs none behind it",
     )
     effort: EffortSection = Field(EffortSection(), description="how long each case is measured")
     rounds: int = Field(

@@ -128,6 +128,24 @@ def test_a_sweep_file_that_cannot_be_read_takes_one_line(path):
     assert inside("sweep", path, "--out", "/proc/nowhere").complains_of("CONFIG", path)
 
 
+def test_a_known_variant_brings_its_variables_and_those_behind_it_are_added_or_override(sweep_file):
+    text = (
+        LEAST + "variants: {nccl-ring: , nccl-gdr: {NCCL_PROTO: LL}, nccl-one-rail: {NCCL_IB_HCA: mlx5_7}, plain: {}}"
+    )
+    assert load_sweep(sweep_file(text)).variants == {
+        "nccl-ring": {"NCCL_ALGO": "Ring"},
+        "nccl-gdr": {"NCCL_NET_GDR_LEVEL": "SYS", "NCCL_PROTO": "LL"},
+        "nccl-one-rail": {"NCCL_IB_HCA": "mlx5_7"},
+        "plain": {},
+    }
+    jsonschema.validate(yaml.safe_load(text), json.loads(json_schema()))
+
+
+def test_an_unknown_variant_needs_variables(sweep_file):
+    said = inside("plan", sweep_file(LEAST + "variants: {nccl-rnig: }"))
+    assert said.complains_of("variants", "'nccl-rnig'", "variables behind it", "nccl-ring", "ucc-sharp")
+
+
 def test_the_json_schema_is_current():
     assert SCHEMA.read_text() == json_schema(), f"run: python -m hpccoll.sweep.config > {SCHEMA}"
 
