@@ -38,7 +38,6 @@ class Ranks:
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
-        self.barrier = comm.Barrier
         told: list[tuple[tuple[str, str], str]] = comm.allgather(((node_name(), boot_id()), rack_name()))
         self._homes, self._racks = zip(*told, strict=True)
         self.crowds = Counter(self._homes)  # ranks on each node, in order of its first rank
@@ -54,6 +53,13 @@ class Ranks:
             for places in (self._homes, self._racks)
         )
         return Layout(node, rack, aggregators=aggregators)
+
+    def barrier(self) -> None:
+        # Ranks that share a core leave MPICH's own, which never gives way, one after the other, each when the time
+        # slice of the one before has ended: 8 ranks on 2 cores within 6 ms, as long as which the first then waits.
+        request = self.comm.Ibarrier()
+        while not request.Test():
+            os.sched_yield()
 
     def gather(self, local: Times) -> Times | None:
         everyone = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None
