@@ -1,14 +1,15 @@
 """Regret: how long a table's choices take in results that it was not made of, over the best single choice there."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from hpccoll.choices.setting import Setting
 from hpccoll.choices.table import Choice, TuneTable
 from hpccoll.errors import BadInputError
 from hpccoll.store.rows import Results
-from hpccoll.tune.measured import geometric_mean, measured
+from hpccoll.tune.measured import Curves, geometric_mean, measured
 from hpccoll.units import format_seconds, format_size
 
 
@@ -16,7 +17,9 @@ from hpccoll.units import format_seconds, format_size
 class Verdict:
     """One size of one setting: the choice and the best, each with its seconds in these results.
 
-    ``apart`` where no launch measured both: then what launches are apart is in the regret.
+    Args:
+        apart: whether no launch measured both: then what launches are apart is in the regret.
+        unsure: what the regret may be off by, relative, as far as rounds tell.
     """
 
     setting: Setting
@@ -26,11 +29,17 @@ class Verdict:
     best: Choice
     best_seconds: float
     apart: bool = False
+    unsure: float = 0.0
 
     @property
     def regret(self) -> float:
         """The time of the choice over that of the best: 1 where it is the best."""
         return self.seconds / self.best_seconds
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the best is faster by more than rounds differ: an algorithm under two names never is."""
+        return self.choice != self.best and math.log(self.regret) > self.unsure
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,8 @@ class Judgement:
     verdicts: tuple[Verdict, ...]
     unjudged: tuple[str, ...]
     strange: tuple[str, ...] = ()
+    fixed: Mapping[Setting, tuple[Choice, float]] = field(default_factory=dict)
+    """Of a setting, the best of the choices that do not look at the size, and the geometric mean of its regrets."""
 
     @property
     def mean(self) -> float:
@@ -59,10 +70,11 @@ class Judgement:
                 {
                     "setting": setting.to_json(),
                     "geometric_mean": mean,
+                    "fixed": self._fixed(setting),
                     "sizes": [
                         {
                             "bytes": v.nbytes, "choice": v.choice.words, "seconds": v.seconds, "best": v.best.words,
-                            "best_seconds": v.best_seconds, "regret": v.regret, "apart": v.apart,
+                            "best_seconds": v.best_seconds, "regret": v.regret, "unsure": v.unsure, "apart": v.apart,
                         }
                         for v in found
                     ],
@@ -73,6 +85,10 @@ class Judgement:
             "strange": list(self.strange),
         }  # fmt: skip
 
+    def _fixed(self, setting: Setting) -> dict[str, Any] | None:
+        found = self.fixed.get(setting)
+        return found and {"choice": found[0].words, "geometric_mean": found[1]}
+
     def lines(self) -> Iterator[str]:
         """Yield the same as a table for people."""
         for setting, found, mean in self.by_setting():
@@ -80,9 +96,13 @@ class Judgement:
             for v in found:
                 better = "" if v.choice == v.best else f", best {v.best.words}: {format_seconds(v.best_seconds)}"
                 better += ", in another launch" if v.apart else ""
+                better += f", which rounds do not tell apart (to {v.unsure:.0%})" if better and not v.told_apart else ""
                 took = f"{v.choice.words}: {format_seconds(v.seconds)}"
                 yield f"{format_size(v.nbytes):>12}  {v.regret:.3f}  {took}{better}"
             yield f"{'mean':>12}  {mean:.3f}"
+            if setting in self.fixed:
+                choice, fixed = self.fixed[setting]
+                yield f"{'whatever':>12}  {fixed:.3f}  {choice.words} at all sizes"
         yield from (f"not judged: {words}" for words in self.unjudged)
         yield from self.strange
         yield f"geometric mean of the regret at {len(self.verdicts)} sizes: {self.mean:.3f}"
@@ -98,6 +118,7 @@ def judge(table: TuneTable, results: Results) -> Judgement:
     verdicts: list[Verdict] = []
     unjudged: list[str] = []
     strange: dict[str, None] = {}
+    fixed: dict[Setting, tuple[Choice, float]] = {}
     for setting, found in measured(results).items():
         if setting not in entries:
             unjudged.append(f"{setting.words}: the table has no choice for it")
@@ -112,16 +133,31 @@ def judge(table: TuneTable, results: Results) -> Judgement:
             if choice in there:
                 best = min(there, key=lambda one: there[one].seconds)
                 own, least = there[choice], there[best]
-                apart = not own.beside(least)
-                verdicts.append(Verdict(setting, size, choice, own.seconds, best, least.seconds, apart))
+                apart, unsure = not own.beside(least), own.unsure(least) if choice != best else 0.0
+                verdicts.append(Verdict(setting, size, choice, own.seconds, best, least.seconds, apart, unsure))
             else:
                 lacking.setdefault(choice, []).append(size)
+        if alone := _fixed([verdict for verdict in verdicts if verdict.setting == setting], found.curves):
+            fixed[setting] = alone
         unjudged += [f"{setting.words}: {c.words} was not measured at {_sizes(at)}" for c, at in lacking.items()]
     if not verdicts:
         raise BadInputError(
             "PATHS", "; ".join(unjudged) or "no rows", "results in which choices of the table were measured"
         )
-    return Judgement(tuple(verdicts), tuple(unjudged), tuple(strange))
+    return Judgement(tuple(verdicts), tuple(unjudged), tuple(strange), fixed)
+
+
+def _fixed(verdicts: Sequence[Verdict], curves: Curves) -> tuple[Choice, float] | None:
+    """Return the choice that is best where one has to do for all sizes of ``verdicts``, and its mean regret."""
+    if len(verdicts) < 2:
+        return None
+    means = {
+        choice: geometric_mean(curve[v.nbytes].seconds / v.best_seconds for v in verdicts)
+        for choice, curve in curves.items()
+        if all(v.nbytes in curve for v in verdicts)
+    }
+    best = min(means, key=lambda choice: means[choice], default=None)
+    return None if best is None else (best, means[best])
 
 
 def _sizes(sizes: Sequence[int]) -> str:

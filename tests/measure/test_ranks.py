@@ -73,6 +73,25 @@ abort(World(), [end, os.open(os.devnull, os.O_WRONLY)])
 """
 
 
+MEETS = """
+import time
+from mpi4py import MPI
+from hpccoll.measure.ranks import Ranks
+ranks, me = Ranks(MPI.COMM_WORLD), MPI.COMM_WORLD.rank
+for late in range(3):
+    time.sleep(0.05 * (me == late))
+    came = time.perf_counter_ns()  # of one clock: the ranks are on one machine
+    ranks.barrier()
+    left = time.perf_counter_ns()
+    assert min(MPI.COMM_WORLD.allgather(left)) > max(MPI.COMM_WORLD.allgather(came))
+"""
+
+
+def test_nobody_leaves_the_barrier_before_everybody_has_come(mpiexec):
+    ended = mpiexec(3, "-c", MEETS)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_an_abort_waits_until_the_launcher_has_read_the_reason(mpiexec):
     ended = mpiexec(1, "-c", ABORTS)
     assert (ended.returncode, ended.stdout) == (0, "1 0\n"), ended.stderr

@@ -60,6 +60,27 @@ def test_a_choice_that_was_not_measured_is_told_and_not_guessed(made):
         judge(made, measured({"star": {KIB: 1.0}}))
 
 
+def test_what_one_choice_for_all_sizes_would_cost_stands_beside_the_mean(made):
+    times = {"recursive_doubling": {KIB: 1.0, 4096 * KIB: 4.0}, "ring": {KIB: 2.0, 4096 * KIB: 1.0}}
+    found = judge(made, measured({**times, "star": {KIB: 1.0}}))  # one that was not measured at all sizes is none
+    ((choice, mean),) = found.fixed.values()
+    assert (choice.words, mean) == ("ring", pytest.approx(2**0.5))
+    assert "    whatever  1.414  ring at all sizes" in found.lines()
+    assert found.to_json()["settings"][0]["fixed"] == {"choice": "ring", "geometric_mean": mean}
+
+
+def test_a_regret_that_rounds_do_not_tell_from_none_says_so(made):
+    hardly, clearly = (
+        measured({"recursive_doubling": {KIB: 2.1}, "ring": {KIB: 2.0}}, spread=spread) for spread in (0.5, 0.0)
+    )
+    (verdict,) = judge(made, hardly).verdicts
+    assert verdict.unsure > verdict.regret - 1
+    assert not verdict.told_apart
+    assert any("best ring: 2 s, which rounds do not tell apart (to " in line for line in judge(made, hardly).lines())
+    assert judge(made, clearly).verdicts[0].told_apart
+    assert not any("tell apart" in line for line in judge(made, clearly).lines())
+
+
 def test_a_best_of_another_launch_is_marked(made):
     slow, quick = measured({"recursive_doubling": {KIB: 3.0}}), measured({"ring": {KIB: 2.0}}, number=2)
     found = judge(made, both(slow, quick))
