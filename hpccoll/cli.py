@@ -6,7 +6,7 @@ import subprocess
 import sys
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -308,11 +308,11 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
 
 @app.command("list", epilog="Example: hpccoll list --json | jq '.algorithms[].name'")
 def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List collectives, algorithms and transports.
+    """List collectives, algorithms, transports and variants.
 
     With what is missing for those that cannot run here.
     """
-    from hpccoll.measure.catalogue import listing
+    from hpccoll.measure.listing import listing
 
     found = listing()
     if as_json:
@@ -320,12 +320,19 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
         return
     for algorithm in found["algorithms"]:
         needs = f" (needs {', '.join(algorithm['needs'])})" if algorithm["needs"] else ""
-        missing = "" if algorithm["available"] else f": {algorithm['reason']}"
         parameters = found["collectives"][algorithm["collective"]]["parameters"].get(algorithm["name"], {})
         values = "".join(f" {name}={value}" for name, value in parameters.items())
-        typer.echo(f"{algorithm['collective']} {algorithm['name']}{values}{needs}{missing}")
+        typer.echo(f"{algorithm['collective']} {algorithm['name']}{values}{needs}{_missing(algorithm)}")
     for policy in found["policies"]:
         typer.echo(f"any {policy['name']} (needs {', '.join(policy['needs'])})")
+    for transport in found["transports"]:
+        typer.echo(f"transport {transport['name']} (of {', '.join(transport['devices'])}){_missing(transport)}")
+    for variant in found["variants"]:
+        typer.echo(f"variant {variant['name']} ({variant['what']}){_missing(variant)}")
+
+
+def _missing(row: dict[str, Any]) -> str:
+    return "" if row["available"] else f": {row['reason']}"
 
 
 @app.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")

@@ -1,16 +1,13 @@
 """The catalogue: what can be asked for, by name. It starts no MPI, so that a login node can plan."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
-from typing import Any
 
 import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.ways import DEVICES, TRANSPORTS, by_device, going_over, unmet_by_way
+from hpccoll.measure.ways import DEVICES, by_device, going_over, unmet_by_way
 from hpccoll.schedule import (
     BFLOAT16,
-    COLLECTIVES,
     DTYPES,
     MAPPINGS,
     REDUCTIONS,
@@ -234,36 +231,3 @@ def idle(case: Case, layout: Layout) -> str | None:
     where = f"{layout.workers} on {layout.nodes} nodes" if layout.nodes > 1 else "all on one node"
     beside = f" in {racks} racks" if racks > 1 else ""
     return f"mapping {case.mapping} numbers these ranks as {FIRST} does: {where}{beside}"
-
-
-def listing() -> dict[str, Any]:
-    """Return what there is, as ``hpccoll list --json`` prints it."""
-    mpi = find_spec("mpi4py") is not None
-    reason = None if mpi else "mpi4py is not installed"
-    return {
-        "collectives": {
-            name: {
-                "units": row.units,
-                "reduces": row.reduces,
-                "algorithms": [*_names(name)],
-                "parameters": {a.name: dict(a.parameters) for a in row.algorithms.values() if a.parameters},
-            }
-            for name, row in COLLECTIVES.items()
-        },
-        "algorithms": [
-            {"collective": name, "name": algorithm, "needs": needs, "available": mpi, "reason": reason}
-            for name in COLLECTIVES
-            for algorithm, needs in _names(name).items()
-        ],
-        "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], "available": mpi, "reason": reason}],
-        "transports": [
-            {"name": name, "devices": [*way.devices], "available": mpi, "reason": reason}
-            for name, way in TRANSPORTS.items()
-        ],
-    }
-
-
-def _names(name: str) -> dict[str, list[str]]:
-    """Return the algorithms of a collective, each with its restrictions in words."""
-    needs = {a.name: [need.words for need in a.needs] for a in COLLECTIVES[name].algorithms.values()}
-    return {**needs, NATIVE: []}

@@ -4,7 +4,8 @@ import pytest
 from cases import ALL, case
 
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import AUTO, NATIVE, check_case, listing, transports, unmet
+from hpccoll.measure.catalogue import AUTO, NATIVE, check_case, transports, unmet
+from hpccoll.measure.listing import listing
 from hpccoll.measure.ways import DEVICES, TRANSPORTS, by_device, of_device
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout
 

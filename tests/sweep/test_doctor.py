@@ -2,12 +2,16 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from hpccoll.measure import machine
 from hpccoll.sweep import doctor
+from hpccoll.sweep.doctor import mpi
+from hpccoll.sweep.doctor.machine import LIBRARY, Machine
 
+NO_GPU = Path("/nowhere")
 PARTITION = "PartitionName={} AllowAccounts=ALL Default=NO MaxNodes={} State=UP TotalNodes=2\n"
 WORK = PARTITION.format("work", "UNLIMITED")
 LIBRARIES = {
@@ -25,10 +29,10 @@ def library(monkeypatch):
     """Have an MPI library; two ranks of it know of each other."""
 
     def library(name, ranks="ranks 2\nranks 2\n"):
-        answers = {doctor.LIBRARY: json.dumps(LIBRARIES[name]), doctor.HELLO: ranks}
-        monkeypatch.setattr(doctor, "mpiexec", lambda: ["mpiexec"])
+        answers = {LIBRARY: json.dumps(LIBRARIES[name]), mpi.HELLO: ranks}
+        monkeypatch.setattr(mpi, "mpiexec", lambda: ["mpiexec"])
         monkeypatch.setattr(
-            doctor, "_python", lambda code, *_: subprocess.CompletedProcess([], 0, stdout=answers[code], stderr="")
+            Machine, "python", lambda _, code, *__: subprocess.CompletedProcess([], 0, stdout=answers[code], stderr="")
         )
 
     library("mpich")
@@ -63,11 +67,11 @@ def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there i
 
 def findings():
     """Return what is found, by what was looked at."""
-    return {found.what: found for found in doctor.examine()}
+    return {found.what: found for found in doctor.examine(NO_GPU)}
 
 
 def wrong():
-    return {found.what for found in doctor.examine() if found.fatal}
+    return {found.what for found in doctor.examine(NO_GPU) if found.fatal}
 
 
 SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}
@@ -200,5 +204,5 @@ def test_mpiexec_matters_where_there_is_no_slurm(programs, library):
 
 
 def test_ranks_that_write_at_the_same_time_are_counted_all_the_same(mpiexec):
-    said = mpiexec(4, "-c", doctor.HELLO)
+    said = mpiexec(4, "-c", mpi.HELLO)
     assert said.stdout.count("ranks 4\n") == 4, said.stdout

@@ -1,0 +1,69 @@
+"""Needs: what the named variants must find on a machine, and what is missing of it here, in words."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from hpccoll.measure import equipment
+from hpccoll.measure.equipment import ROOT
+
+MPI_SAYS = "from mpi4py import MPI; print(MPI.Get_library_version())"
+
+
+@cache
+def mpi_words() -> str:
+    """Return what the MPI library says of itself, nothing without one; in a child, for MPI can be started once only."""
+    code = f"import mpi4py; mpi4py.rc.initialize = False; {MPI_SAYS}"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return child.stdout
+
+
+def _cuda(root: Path) -> str | None:
+    if not equipment.devices(root):
+        return "no CUDA device"
+    return None if find_spec("cupy") else "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
+
+
+def _nccl(root: Path) -> str | None:
+    return None if equipment.nccl_libraries(root) else "NCCL not found"
+
+
+def _infiniband(root: Path) -> str | None:
+    known = any(port.active and port.driver != "efa" for port in equipment.rdma_ports(root))
+    return None if known else "no InfiniBand or RoCE port in use"
+
+
+def _sharp_plugin(root: Path) -> str | None:
+    found = any(kind == "SHARP" for _, kind in equipment.nccl_plugins(root))
+    return None if found else "no SHARP plugin of NCCL where the loader looks"
+
+
+def _library(name: str) -> Callable[[Path], str | None]:
+    return lambda root: None if equipment.libraries(f"{name}*", root=root) else f"no {name} where the loader looks"
+
+
+def _mpi(vendor: str) -> Callable[[Path], str | None]:
+    return lambda _: None if vendor in mpi_words() else f"the MPI library is not {vendor}"
+
+
+NEEDS: Mapping[str, Callable[[Path], str | None]] = {
+    "cuda": _cuda,
+    "nccl": _nccl,
+    "infiniband": _infiniband,
+    "nvswitch": lambda root: None if equipment.nvswitches(root) else "no NVSwitch",
+    "sharp-plugin": _sharp_plugin,
+    "sharp-fabric": _library("libsharp_coll.so"),  # whether switches take part only a job sees
+    "ucc": _library("libucc.so"),
+    "hcoll": _library("libhcoll.so"),
+    "openmpi": _mpi("Open MPI"),
+    "mvapich": _mpi("MVAPICH"),
+}
+"""By the words of the table of variants: returns why it is not there, or None."""
+
+
+def missing(needs: Iterable[str], root: Path = ROOT) -> list[str]:
+    """Return what is missing here of ``needs``, in words; a login node may lack what the nodes have."""
+    return [reason for need in needs if (reason := NEEDS[need](root))]

@@ -1,0 +1,119 @@
+"""GPUs: devices and their driver, the CuPy that fits it, NVLink, and whether MPI takes device buffers."""
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from hpccoll.measure import equipment
+from hpccoll.sweep.doctor.machine import Finding, Machine
+
+CUDA_OF_DRIVER = {580: 13, 525: 12}
+"""The CUDA that a driver runs, from these major versions on (CUDA's release notes, Toolkit Driver Version)."""
+
+COMPUTES = "import cupy; n = cupy.cuda.runtime.getDeviceCount(); assert int((cupy.arange(4) + 1).sum()) == 10; print(n)"
+"""Compiles a kernel, too, for which CuPy needs libraries of the CUDA toolkit."""
+
+
+def cuda(machine: Machine) -> int | None:
+    """Return the CUDA, by its major version, that the driver runs; None without a driver, or with too old a one."""
+    driver = equipment.driver(machine.root)
+    return next((runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
+
+
+def devices(machine: Machine) -> Iterator[Finding]:
+    """See what GPUs there are; without one there is nothing more to say of them."""
+    found, driver = equipment.devices(machine.root), equipment.driver(machine.root)
+    if not found:
+        look = "nodes may have some: srun --gpus-per-node=1 hpccoll doctor looks there" if machine.settings else ""
+        yield Finding("GPU", "no CUDA device: GPU cases will be skipped", look)
+        return
+    count = f"{found} x {' and '.join(equipment.models(machine.root)) or 'NVIDIA device'}"
+    if driver is None:
+        yield Finding("GPU", f"{count}, no driver is loaded", "see what nvidia-smi says")
+    elif runs := cuda(machine):
+        yield Finding("GPU", f"{count}, driver {driver.version}, for CUDA {runs} and older")
+    else:
+        least = min(CUDA_OF_DRIVER)
+        yield Finding("GPU", f"{count}, driver {driver.version}", f"CuPy needs driver {least} or newer")
+
+
+def cupy(machine: Machine) -> Iterator[Finding]:
+    """See that there is one CuPy, that it is for the CUDA of the driver, and that it computes."""
+    runs = cuda(machine)
+    if not equipment.devices(machine.root) or runs is None:
+        return
+    fits = f"cupy-cuda{runs}x"
+    there = {name: told for name in ("cupy", *(f"cupy-cuda{major}x" for major in (11, 12, 13))) if (told := _of(name))}
+    if not there:
+        yield Finding("CuPy", "not installed: GPU cases will be skipped", f"pip install 'hpccoll[cuda{runs}]' ({fits})")
+        return
+    said = " and ".join(f"{name} {told}" for name, told in there.items())
+    if len(there) > 1:
+        remedy = f"they overwrite each other: pip uninstall {' '.join(there)}, then pip install {fits}"
+        yield Finding("CuPy", said, remedy, fatal=True)
+        return
+    built = re.search(r"cuda(\d+)x", said)
+    if built and int(built[1]) > runs:
+        remedy = f"its CUDA is newer than the driver's: pip uninstall {next(iter(there))}, then pip install {fits}"
+        yield Finding("CuPy", said, remedy, fatal=True)
+        return
+    child = machine.python(COMPUTES)
+    if child.returncode:
+        why = (child.stderr.strip().splitlines() or ["it died"])[-1]
+        remedy = f"see nvidia-smi; where a library of CUDA is missing, load its module, or pip install '{fits}[ctk]'"
+        yield Finding("CuPy", f"{said} does not compute ({why})", remedy, fatal=True)
+    else:
+        yield Finding("CuPy", f"{said} computes, and sees {child.stdout.strip()} of the GPUs")
+
+
+def _of(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def nvlink(machine: Machine) -> Iterator[Finding]:
+    """See that the switches between GPUs are managed: without that CUDA does not start, and there is no NVLS."""
+    switches = equipment.nvswitches(machine.root)
+    if not equipment.devices(machine.root):
+        return
+    if not switches:
+        yield Finding("NVLink", "no NVSwitch is seen: variants of NVLS fall back, and say so")
+    elif equipment.runs("nv-fabricmanager", machine.root):
+        yield Finding("NVLink", f"{switches} NVSwitches, and the fabric manager runs: NVLS from H100 on")
+    else:
+        remedy = "a container may hide it; else the admin starts nvidia-fabricmanager, of the driver's version"
+        yield Finding("NVLink", f"{switches} NVSwitches, and no fabric manager is seen", remedy)
+
+
+AWARE = """
+import ctypes, re
+from mpi4py import MPI
+library = ctypes.CDLL(re.search(r"/\\S*/libmpi\\S*\\.so\\S*", open("/proc/self/maps").read())[0])
+query = getattr(library, "MPIX_Query_cuda_support", None)
+print("unknown" if query is None else "yes" if query() else "no")
+"""
+"""Asks the library itself; mpi4py loads it for itself alone, so that it is found by its file."""
+
+SWITCHES = {
+    "CRAY": "MPICH_GPU_SUPPORT_ENABLED=1",
+    "MVAPICH": "MV2_USE_CUDA=1 or MVP_USE_CUDA=1",
+    "MPICH": "MPIR_CVAR_ENABLE_GPU=1",
+}
+"""What turns it on in libraries that are built for it, by a word of what they say of themselves."""
+
+
+def aware_mpi(machine: Machine) -> Iterator[Finding]:
+    """See what the MPI library says of device buffers; that it is true is tried in the job, by a child of each rank."""
+    if not equipment.devices(machine.root) or machine.library.returncode:
+        return
+    child = machine.python(AWARE)
+    answer = child.stdout.strip() or "unknown"
+    words = {
+        "yes": "the library says that it takes buffers of GPUs; a job tries it",
+        "no": "the library takes no buffers of GPUs: cuda over mpi will be skipped, and staged goes by the host",
+    }.get(answer, "the library does not say whether it takes buffers of GPUs; a job tries it")
+    switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
+    remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
+    yield Finding("MPI and GPUs", words, "" if answer == "yes" else remedy)

@@ -1,0 +1,100 @@
+"""What the checks ask of a machine, each asked once, and how they say what they find."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from hpccoll.errors import BadInputError
+from hpccoll.measure.equipment import ROOT
+from hpccoll.sweep import slurm
+
+LIBRARY = "import json; from mpi4py import MPI; print(json.dumps([MPI.get_vendor()[0], MPI.Get_library_version()]))"
+
+SPEAKS = {
+    "CRAY MPICH": ("cray_shasta", "pmi2"),
+    "Open MPI": ("pmix",),
+    "Intel MPI": ("pmi2",),
+    "MVAPICH": ("pmi2",),
+    "MPICH": ("pmi2",),
+}
+"""The types of ``srun --mpi`` that a library speaks, by a word of what it says of itself; the first match counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; ``fatal`` where it has to be mended before a sweep can run."""
+
+    what: str
+    state: str
+    remedy: str = ""
+    fatal: bool = False
+
+
+class Machine:
+    """What several checks ask of this machine, asked once.
+
+    Args:
+        root: the directory below which its dev, etc, proc and sys are.
+    """
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+
+    @cached_property
+    def library(self) -> subprocess.CompletedProcess[str]:
+        """What the MPI library says of itself, in a child, because MPI can be started once and may fail by abort."""
+        return self.python(LIBRARY)
+
+    @cached_property
+    def speaks(self) -> tuple[str, ...]:
+        """The types of ``srun --mpi`` that the MPI library speaks, the best first; none where that is not known."""
+        if self.library.returncode:
+            return ()
+        vendor, words = json.loads(self.library.stdout)
+        types = next((types for name, types in SPEAKS.items() if name in f"{vendor} {words}"), ())
+        built_for_pmix = "pmix" in words.lower()  # MPICH tells how it was configured
+        return ("pmix", *types) if built_for_pmix and "pmix" not in types else types
+
+    @cached_property
+    def controller(self) -> dict[str, str] | str:
+        """The settings of Slurm's controller, or why it does not tell them."""
+        try:
+            return slurm.configuration()
+        except BadInputError as error:
+            said = error.expected.rpartition("scontrol: ")[2]  # its last words
+            return re.sub("^a (request that Slurm grants|controller that answers): ", "", said)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of Slurm's controller, none where it does not answer."""
+        return self.controller if isinstance(self.controller, dict) else {}
+
+    @cached_property
+    def accounting(self) -> bool:
+        return slurm.accounting()
+
+    @cached_property
+    def mpi_types(self) -> list[str]:
+        return slurm.mpi_types()
+
+    @property
+    def mpi_type(self) -> str | None:
+        """The type of ``srun --mpi`` for the library here, None where none is known."""
+        return next((name for name in self.speaks if name in self.mpi_types), None)
+
+    def python(self, code: str, *launcher: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of Python's in a child, through a launcher, and wait for its end.
+
+        Raises:
+            TimeoutExpired: after a minute.
+        """
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        return subprocess.run(
+            [*launcher, sys.executable, "-c", code],
+            capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "PATH": path},
+        )  # fmt: skip

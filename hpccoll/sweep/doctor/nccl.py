@@ -1,0 +1,83 @@
+"""NCCL: which library is taken, which plugins it finds, and what sets things unseen."""
+
+from collections.abc import Iterator
+
+from hpccoll.measure import equipment
+from hpccoll.measure.equipment import Port
+from hpccoll.sweep.doctor.machine import Finding, Machine
+
+VERSION = """
+import ctypes
+number = ctypes.c_int()
+ctypes.CDLL({path!r}).ncclGetVersion(ctypes.byref(number))
+print("%d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.value % 100))
+"""
+"""Needs no GPU; from 2.9 on the number is major x 10000 + minor x 100 + patch (nccl.h)."""
+
+
+def _needed(machine: Machine) -> bool:
+    return equipment.devices(machine.root) > 0
+
+
+def library(machine: Machine) -> Iterator[Finding]:
+    """See which NCCL CuPy loads, and which one that hides."""
+    if not _needed(machine):
+        return
+    found = equipment.nccl_libraries(machine.root)
+    if not found:
+        yield Finding("NCCL", "not found: cases over nccl will be skipped",
+                      "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, as CuPy is)")  # fmt: skip
+        return
+    taken, *others = found
+    child = machine.python(VERSION.format(path=str(taken)))
+    if child.returncode:
+        why = (child.stderr.strip().splitlines() or ["it died"])[-1]
+        yield Finding("NCCL", f"{taken} cannot be loaded ({why})", fatal=True)
+        return
+    said = f"{child.stdout.strip()}, {taken}"
+    if equipment.of_a_wheel(taken) and others:
+        remedy = f"to measure the site's, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={others[0]}"
+        yield Finding("NCCL", f"{said}; this wheel hides {', '.join(map(str, others))}", remedy)
+    else:
+        yield Finding("NCCL", said)
+
+
+def plugins(machine: Machine) -> Iterator[Finding]:
+    """See which plugins NCCL would load, and whether the network needs one that is not there."""
+    if not _needed(machine):
+        return
+    found = equipment.nccl_plugins(machine.root)
+    kinds = {kind for _, kind in found}
+    ports = [port for port in equipment.rdma_ports(machine.root) if port.active]
+    told = "; ".join(f"{kind or 'of another kind'}: {path}" for path, kind in found)
+    yield Finding("NCCL plugins", told or "none where the loader looks", _plugin_remedy(ports, kinds))
+
+
+def _plugin_remedy(ports: list[Port], kinds: set[str | None]) -> str:
+    """Return what to do for the plugin that the network here asks for, nothing where it is there."""
+    if any(port.driver == "efa" for port in ports) and "aws-ofi-nccl" not in kinds:
+        return (
+            "without aws-ofi-nccl NCCL does not see EFA, and uses TCP: the EFA installer brings it, put "
+            "/opt/amazon/ofi-nccl/lib on LD_LIBRARY_PATH"
+        )
+    if any(port.layer == "InfiniBand" for port in ports) and "SHARP" not in kinds:
+        return "for SHARP by NCCL load the module of HPC-X, whose nccl-rdma-sharp-plugins go on LD_LIBRARY_PATH"
+    return ""
+
+
+CHOOSING = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_COLLNET_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN")
+"""Settings that decide what runs: of a sweep that is the business of its variants."""
+
+
+def settings(machine: Machine) -> Iterator[Finding]:
+    """See what the environment and files set for every run, the files unseen."""
+    if not _needed(machine):
+        return
+    found = equipment.nccl_settings(machine.root)
+    places: dict[str, list[str]] = {}
+    for place, name, value in found:
+        places.setdefault(place, []).append(f"{name}={value}")
+    chosen = list(dict.fromkeys(name for _, name, _ in found if name in CHOOSING))
+    remedy = f"take out {', '.join(chosen)}: what a sweep compares it sets itself, as variants" if chosen else ""
+    told = "; ".join(f"{place} sets {', '.join(words)}" for place, words in places.items())
+    yield Finding("NCCL settings", told or "none in the environment, ~/.nccl.conf and /etc/nccl.conf", remedy)

@@ -1,0 +1,52 @@
+"""RDMA: adapters and their ports, and whether they reach the memory of GPUs."""
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+
+from hpccoll.measure import equipment
+from hpccoll.measure.equipment import Port
+from hpccoll.sweep.doctor.machine import Finding, Machine
+
+
+def adapters(machine: Machine) -> Iterator[Finding]:
+    """See which ports of adapters are in use, and how fast they are."""
+    ports = equipment.rdma_ports(machine.root)
+    if not ports:
+        yield Finding("RDMA", "no InfiniBand, RoCE or EFA adapter: between nodes TCP would be used")
+        return
+    alike = groupby(sorted(ports, key=_words), key=_words)
+    told = "; ".join(f"{', '.join(port.name for port in group)}: {words}" for words, group in alike)
+    unused = any(not port.active and port.layer == "InfiniBand" for port in ports)
+    yield Finding("RDMA", told, "ports that are not active: see ibstat; a fabric without subnet manager has none"
+                  if unused else "")  # fmt: skip
+
+
+def _words(port: Port) -> str:
+    kind = "EFA" if port.driver == "efa" else "RoCE" if port.layer == "Ethernet" else port.layer
+    return ", ".join(filter(None, (kind, port.rate, port.state.lower())))
+
+
+PEER = ("nvidia_peermem", "nv_peer_mem")
+"""Modules of the kernel by which adapters reach the memory of GPUs."""
+
+DMA_BUF = (5, 12)
+"""The first kernel with DMA-BUF for RDMA, which NCCL takes where the driver's modules are the open ones."""
+
+
+def direct(machine: Machine) -> Iterator[Finding]:
+    """See that adapters can reach the memory of GPUs by themselves: GPUDirect RDMA. EFA's driver sees to it alone."""
+    ports = [port for port in equipment.rdma_ports(machine.root) if port.driver != "efa"]
+    driver = equipment.driver(machine.root)
+    if not (ports and driver and equipment.devices(machine.root)):
+        return
+    kernel = tuple(map(int, re.findall(r"\d+", equipment.kernel(machine.root))[:2]))
+    if loaded := next((name for name in PEER if equipment.module_loaded(name, machine.root)), None):
+        yield Finding("GPUDirect RDMA", f"{loaded} is loaded")
+    elif driver.open_modules and kernel >= DMA_BUF:
+        yield Finding(
+            "GPUDirect RDMA", f"by DMA-BUF: open kernel modules of the driver, Linux {equipment.kernel(machine.root)}"
+        )
+    else:
+        yield Finding("GPUDirect RDMA", "neither nvidia_peermem nor DMA-BUF: NCCL goes through host memory",
+                      "the admin says 'modprobe nvidia-peermem', or installs the open kernel modules")  # fmt: skip

@@ -1,0 +1,54 @@
+"""Needs: every word of the table of variants is answered, with what is missing."""
+
+from types import SimpleNamespace
+
+import pytest
+from equipped import EFA, GPUS, RAILS, SWITCHES, equip
+
+from hpccoll.evidence.variants import VARIANTS
+from hpccoll.measure import equipment, needs
+
+
+@pytest.fixture(autouse=True)
+def _bare(monkeypatch):
+    monkeypatch.setattr(equipment, "sys", SimpleNamespace(path=[]))
+    for name in ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_every_need_of_a_variant_can_be_looked_for():
+    assert {need for variant in VARIANTS.values() for need in variant.needs} == set(needs.NEEDS)
+
+
+def test_a_machine_without_anything_lacks_all_that_is_not_of_its_mpi(tmp_path):
+    words = [need for need in needs.NEEDS if need not in ("openmpi", "mvapich")]
+    assert needs.missing(words, tmp_path) == [
+        "no CUDA device", "NCCL not found", "no InfiniBand or RoCE port in use", "no NVSwitch",
+        "no SHARP plugin of NCCL where the loader looks",
+        "no libsharp_coll.so where the loader looks", "no libucc.so where the loader looks",
+        "no libhcoll.so where the loader looks",
+    ]  # fmt: skip
+
+
+def test_a_machine_with_everything_lacks_nothing_but_cupy(tmp_path, monkeypatch):
+    equip(tmp_path, GPUS, SWITCHES, RAILS)
+    names = ("libnccl.so.2", "libsharp_coll.so.5", "libucc.so.1", "libhcoll.so.1")
+    equip(tmp_path, {f"lib/{name}": "" for name in names} | {"lib/libnccl-net.so": "SHARP"})
+    monkeypatch.setattr(needs, "find_spec", lambda _: None)
+    words = [need for need in needs.NEEDS if need not in ("openmpi", "mvapich")]
+    assert needs.missing(words, tmp_path) == [
+        "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
+    ]
+    monkeypatch.setattr(needs, "find_spec", lambda _: "there")
+    assert needs.missing(words, tmp_path) == []
+
+
+def test_ports_of_efa_and_ports_that_are_down_are_no_infiniband(tmp_path):
+    equip(tmp_path, EFA, {name: text for name, text in RAILS.items() if "mlx5_2" in name})
+    assert needs.missing(["infiniband"], tmp_path) == ["no InfiniBand or RoCE port in use"]
+
+
+def test_the_library_of_mpi_is_asked_what_it_is(mpiexec):  # noqa: ARG001 - there is an MPI library
+    said = needs.mpi_words()
+    assert "MPI" in said
+    assert needs.missing(["openmpi"]) == ([] if "Open MPI" in said else ["the MPI library is not Open MPI"])

@@ -1,0 +1,187 @@
+"""Doctor, on machines with GPUs of all kinds: trees of files, and children that answer as a test wants."""
+
+import json
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from equipped import CLOSED, EFA, GPUS, LINUX, MANAGED, OPEN, RAILS, SWITCHES, equip
+
+from hpccoll.measure import equipment
+from hpccoll.sweep import doctor
+from hpccoll.sweep.doctor import gpu, mpi, nccl
+from hpccoll.sweep.doctor.machine import LIBRARY, Machine
+
+ABOUT_GPUS = {"CuPy", "NVLink", "GPUDirect RDMA", "NCCL", "NCCL plugins", "NCCL settings", "MPI and GPUs"}
+MPICH = ("MPICH", "MPICH Version:      5.0.2\n")
+OPEN_MPI = ("Open MPI", "Open MPI v5.0.3, package: Open MPI, ident: 5.0.3\n")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other program
+    """Have a machine of such parts, with these wheels; ``aware`` is what its MPI says of device buffers."""
+    names = ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME")
+    for name in (*names, *(name for name in equipment.os.environ if name.startswith("NCCL_"))):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    monkeypatch.setattr(equipment, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
+    monkeypatch.setattr(mpi, "mpiexec", lambda: ["mpiexec"])
+
+    def here(*parts, wheels=(), library=MPICH, aware="no", computes=(0, "8\n")):
+        root = equip(tmp_path, LINUX, *parts)
+
+        def python(_, code, *__):
+            if code.startswith(nccl.VERSION.partition("{")[0]):
+                return subprocess.CompletedProcess([], 0, "2.27.3\n", "")
+            code_and_words = {
+                LIBRARY: (0, json.dumps(library)), mpi.HELLO: (0, "ranks 2\nranks 2\n"),
+                gpu.AWARE: (0, f"{aware}\n"), gpu.COMPUTES: computes,
+            }[code]  # fmt: skip
+            return subprocess.CompletedProcess([], code_and_words[0], code_and_words[1], code_and_words[1])
+
+        monkeypatch.setattr(Machine, "python", python)
+        monkeypatch.setattr(gpu, "_of", dict(wheels).get)
+        return {found.what: found for found in doctor.examine(root)}
+
+    return here
+
+
+def test_without_a_gpu_one_line_says_so(here):
+    found = here(RAILS)
+    assert found["GPU"].state == "no CUDA device: GPU cases will be skipped"
+    assert not ABOUT_GPUS & set(found)
+
+
+def test_devices_are_told_with_their_driver_and_its_cuda(here):
+    found = here(GPUS, OPEN)
+    assert found["GPU"].state == "8 x NVIDIA H100 80GB HBM3, driver 580.65.06, for CUDA 13 and older"
+    assert set(found) >= ABOUT_GPUS - {"GPUDirect RDMA"}, "there is no adapter that could reach them"
+
+
+@pytest.mark.parametrize(
+    ("version", "remedy"), [(None, "see what nvidia-smi says"), ("470.57.02", "CuPy needs driver 525 or newer")]
+)
+def test_a_driver_that_is_missing_or_too_old_is_told(here, version, remedy):
+    said = {"proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Mon\n"}
+    found = here(GPUS, said if version else {})
+    assert found["GPU"].remedy == remedy
+    assert "CuPy" not in found
+
+
+@pytest.mark.parametrize(("driver", "extra"), [(OPEN, "cuda13"), (CLOSED, "cuda12")])
+def test_the_wheel_of_cupy_that_fits_the_driver_is_named(here, driver, extra):
+    found = here(GPUS, driver)["CuPy"]
+    assert (found.state, found.fatal) == ("not installed: GPU cases will be skipped", False)
+    assert f"pip install 'hpccoll[{extra}]' (cupy-{extra}x)" in found.remedy
+
+
+def test_a_cupy_for_a_newer_cuda_than_the_drivers_is_wrong_and_one_for_an_older_is_not(here):
+    found = here(GPUS, CLOSED, wheels={"cupy-cuda13x": "14.2.0"})["CuPy"]
+    assert found.fatal
+    assert found.remedy.endswith("pip uninstall cupy-cuda13x, then pip install cupy-cuda12x")
+    found = here(OPEN, wheels={"cupy-cuda12x": "14.2.0"})["CuPy"]
+    assert (found.state, found.fatal) == ("cupy-cuda12x 14.2.0 computes, and sees 8 of the GPUs", False)
+
+
+def test_two_wheels_of_cupy_are_wrong(here):
+    found = here(GPUS, OPEN, wheels={"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"})["CuPy"]
+    assert found.fatal
+    assert found.remedy.endswith("pip uninstall cupy-cuda12x cupy-cuda13x, then pip install cupy-cuda13x")
+
+
+def test_a_cupy_that_does_not_compute_says_why(here):
+    lacks = (1, "Traceback\nRuntimeError: failed to load libnvrtc.so.13\n")
+    found = here(GPUS, OPEN, wheels={"cupy-cuda13x": "14.2.0"}, computes=lacks)["CuPy"]
+    assert found.fatal
+    assert "(RuntimeError: failed to load libnvrtc.so.13)" in found.state
+    assert "'cupy-cuda13x[ctk]'" in found.remedy
+
+
+def test_switches_between_gpus_need_their_manager(here):
+    assert "no NVSwitch" in here(GPUS, OPEN)["NVLink"].state
+    found = here(SWITCHES)["NVLink"]
+    assert found.state == "4 NVSwitches, and no fabric manager is seen"
+    assert "nvidia-fabricmanager" in found.remedy
+    assert here(MANAGED)["NVLink"].remedy == ""
+
+
+def test_ports_are_told_by_what_they_are(here):
+    assert here()["RDMA"].state.startswith("no InfiniBand, RoCE or EFA adapter")
+    assert here(RAILS)["RDMA"].state == (
+        "mlx5_0:1, mlx5_1:1: InfiniBand, 400 Gb/sec (4X NDR), active; mlx5_2:1: RoCE, 100 Gb/sec (4X EDR), down"
+    )
+    assert "rdmap79s0:1: EFA, 100 Gb/sec (4X EDR), active" in here(EFA)["RDMA"].state
+
+
+@pytest.mark.parametrize(
+    ("parts", "state", "needs_the_admin"),
+    [([OPEN], "by DMA-BUF", False), ([CLOSED], "neither nvidia_peermem nor DMA-BUF", True),
+     ([CLOSED, {"sys/module/nvidia_peermem/version": ""}], "nvidia_peermem is loaded", False),
+     ([OPEN, {"proc/sys/kernel/osrelease": "5.10.0-9\n"}], "neither nvidia_peermem nor DMA-BUF", True)],
+)  # fmt: skip
+def test_ways_of_adapters_to_the_memory_of_gpus(here, parts, state, needs_the_admin):
+    found = here(GPUS, RAILS, *parts)["GPUDirect RDMA"]
+    assert found.state.startswith(state)
+    assert ("modprobe nvidia-peermem" in found.remedy) == needs_the_admin
+
+
+def test_a_nccl_that_is_missing_is_told_with_what_to_install(here):
+    found = here(GPUS, OPEN)["NCCL"]
+    assert found.state == "not found: cases over nccl will be skipped"
+    assert "pip install nvidia-nccl-cu12" in found.remedy
+
+
+def test_a_wheel_of_nccl_that_hides_the_sites_is_told_with_both_places(here, tmp_path, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
+    found = here(GPUS, OPEN, {"mod/libnccl.so.2": ""})["NCCL"]
+    assert (found.state, found.remedy) == (f"2.27.3, {tmp_path}/mod/libnccl.so.2", "")
+    wheel = f"{tmp_path}/site/nvidia/nccl/lib/libnccl.so.2"
+    found = here({"site/nvidia/nccl/lib/libnccl.so.2": ""})["NCCL"]
+    assert found.state == f"2.27.3, {wheel}; this wheel hides {tmp_path}/mod/libnccl.so.2"
+    assert found.remedy.endswith(f"or set LD_PRELOAD={tmp_path}/mod/libnccl.so.2")
+
+
+def test_a_network_that_needs_a_plugin_is_told_which(here, tmp_path, monkeypatch):
+    found = here(GPUS, OPEN, EFA)["NCCL plugins"]
+    assert found.state == "none where the loader looks"
+    assert "uses TCP" in found.remedy
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/ofi")
+    found = here({"ofi/libnccl-net.so": "NET/OFI Initializing aws-ofi-nccl 1.17.1"})["NCCL plugins"]
+    assert (found.state, found.remedy) == (f"aws-ofi-nccl: {tmp_path}/ofi/libnccl-net.so", "")
+
+
+def test_infiniband_without_the_plugin_of_sharp_works_and_says_what_sharp_needs(here):
+    assert "nccl-rdma-sharp-plugins" in here(GPUS, OPEN, RAILS)["NCCL plugins"].remedy
+    assert here({"usr/lib64/libnccl-net.so": "SHARP rank"})["NCCL plugins"].remedy == ""
+
+
+def test_settings_that_nobody_sees_are_told_and_those_that_choose_are_to_go(here, monkeypatch):
+    assert here(GPUS, OPEN)["NCCL settings"].state.startswith("none in ")
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
+    found = here({"etc/nccl.conf": "NCCL_IB_HCA=mlx5\nNCCL_ALGO=Ring\n"})["NCCL settings"]
+    assert found.state == "environment sets NCCL_DEBUG=WARN; /etc/nccl.conf sets NCCL_IB_HCA=mlx5, NCCL_ALGO=Ring"
+    assert found.remedy.startswith("take out NCCL_ALGO: ")
+
+
+@pytest.mark.parametrize(
+    ("aware", "library", "remedy"),
+    [("yes", OPEN_MPI, ""), ("no", OPEN_MPI, "load the site's module"), ("no", MPICH, "MPIR_CVAR_ENABLE_GPU=1"),
+     ("unknown", MPICH, "MPIR_CVAR_ENABLE_GPU=1")],
+)  # fmt: skip
+def test_what_the_library_of_mpi_says_of_device_buffers_is_told_with_what_turns_it_on(here, aware, library, remedy):
+    found = here(GPUS, OPEN, aware=aware, library=library)["MPI and GPUs"]
+    assert remedy in found.remedy
+    assert bool(found.remedy) == (aware != "yes")
+    assert ("staged" in found.state) == (aware == "no")
+
+
+def test_the_query_of_device_buffers_has_an_answer_of_a_real_library(mpiexec):
+    said = mpiexec(1, "-c", gpu.AWARE)
+    assert (said.returncode, said.stdout) == (0, "no\n"), said.stderr
+
+
+def test_a_version_of_nccl_is_asked_of_the_library_that_was_found():
+    code = nccl.VERSION.format(path="/nowhere/libnccl.so.2")
+    child = Machine().python(code)
+    assert child.returncode
+    assert "/nowhere/libnccl.so.2" in child.stderr
