@@ -240,6 +240,7 @@ class Launcher:
         patience_s: seconds that two ranks have to find each other; those of an MPI that speaks another PMI may never.
         slurm_conf: where Slurm's configuration is, if its commands have to be told; Snakemake keeps it from jobs.
         aggregator: the feature by which Slurm knows the hosts of aggregators, where there are some.
+        within: how srun deals the ranks of a node out to its sockets, such as ``:block``; empty for Slurm's own way.
     """
 
     command: str
@@ -249,6 +250,7 @@ class Launcher:
     patience_s: float = 60.0
     slurm_conf: str | None = None
     aggregator: str | None = None
+    within: str = ""
 
     def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
         """Return the command line that starts ``shape``, up to the arguments of the program.
@@ -257,7 +259,8 @@ class Launcher:
         go to the hosts in the order given, and each host is named as often as it has ranks.
         """
         each = shape.ranks_per_node
-        order = "--distribution=arbitrary" if shape.apart else f"--ntasks-per-node={each} --distribution=block"
+        block = f"--ntasks-per-node={each} --distribution=block{self.within}"
+        order = "--distribution=arbitrary" if shape.apart else block
         if shape.apart:
             hosts = [*(host for host in hosts[: shape.nodes] for _ in range(each)), *hosts[shape.nodes :]]
         numbers = {"nodes": shape.hosts, "ranks": shape.processes, "ranks_per_node": each}

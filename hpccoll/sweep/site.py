@@ -15,11 +15,15 @@ from pydantic import Field, field_validator, model_validator
 
 from hpccoll.case import Launcher, Shape
 from hpccoll.errors import BadInputError
-from hpccoll.sweep.document import OneOrMore, Section, Variables, load
+from hpccoll.sweep.document import OneOrMore, Section, Setting, Variables, load
 from hpccoll.sweep.locate import site_files
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
 """Repeated on every srun: Snakemake's job step removes Slurm's variables; a bare srun would start a rank per node."""
+
+NEAR = ":block"
+"""On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's own way is round robin, by
+which half of the ranks are on the socket that their GPU is not on (man srun, --distribution)."""
 
 _GEOMETRY = "nodes and ranks_per_node of the sweep file"
 _FOUND = "nothing: it is how jobs are found"
@@ -52,6 +56,7 @@ class Container(Section):
     mounts: list[str] = Field([], description="SOURCE:TARGET, also where results go")
 
 
+Gpus = Annotated[Setting, Field(pattern=r"^([a-zA-Z][\w.-]*:)?[1-9]\d*$")]
 Feature = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 
 
@@ -78,7 +83,10 @@ class Site(Section):
     exclusive: bool = Field(True, description="whether nobody else may use the nodes of a job")
     memory_mb: int | None = Field(None, ge=1, description="memory on each node [the partition's default]")
     cpus_per_task: int | None = Field(None, ge=1, description="CPUs for each rank [Slurm's default]")
-    gpus_per_node: int | None = Field(None, ge=1, description="GPUs on each node; every rank sees all of them")
+    gpus_per_node: Gpus | None = Field(
+        None,
+        description="GPUs on each node, such as 8 or h100:8; every rank sees all of them, on the socket of its own",
+    )
     sbatch: OneOrMore[str] | None = Field(None, description="other options of sbatch, such as --switches=1")
     signal_s: int = Field(60, ge=1, description="seconds before the time limit at which ranks are told to end")
     start_s: int | None = Field(
@@ -159,6 +167,7 @@ class Site(Section):
             command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
             patience_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
             aggregator=self.aggregators.aggregator if self.aggregators else None,
+            within=NEAR if self.gpus_per_node else "",
         )  # fmt: skip
 
     def request(self, shape: Shape, minutes: int) -> dict[str, int | str]:

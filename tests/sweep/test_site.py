@@ -38,7 +38,7 @@ def line(site):
 
 def test_the_files_that_come_with_hpccoll_are_valid():
     names = [path.stem for path in site_files()]
-    assert names == ["apptainer", "cpu-infiniband", "hgx", "pyxis", "testbed"]
+    assert names == ["apptainer", "aws-p5", "cpu-infiniband", "hgx", "hpcx-sharp", "pyxis", "testbed"]
     for name in names:
         assert line(load_site(name, "slurm")).endswith("hpccoll"), name
 
@@ -89,6 +89,7 @@ BAD = {
     "an option in two words": ("sbatch: --reservation mine", ["sbatch", "in one word"]),
     "a variable that is a list": ("environment: {A: [1]}", ["environment.A", "string"]),
     "a variable that is no name": ("environment: {A B: 1}", ["environment", "'A B'", "letters, digits"]),
+    "no GPU": ("gpus_per_node: 0", ["gpus_per_node", "'0'", "match pattern"]),
     "aggregators without a partition": ("aggregators: {}", ["aggregators.partition", "it must be there"]),
     "two features": ("aggregators: {partition: all, worker: a&b}", ["aggregators.worker", "'a&b'", "match pattern"]),
     "no keys": ("- partition", ["a YAML file of keys and values", "partition, account"]),
@@ -106,7 +107,9 @@ def test_a_bad_file_takes_one_line(site, what):
 
 
 def test_an_unknown_site_is_told_with_those_that_there_are():
-    with pytest.raises(BadInputError, match="--site: 'hg' is not valid: a file, or one of apptainer, cpu-infiniband"):
+    with pytest.raises(
+        BadInputError, match="--site: 'hg' is not valid: a file, or one of apptainer, aws-p5, cpu-infiniband"
+    ):
         load_site("hg", "slurm")
 
 
@@ -139,10 +142,12 @@ def test_srun_gets_the_cpus_that_it_does_not_inherit(site):
     assert line(site("cpus_per_task: 4")) == f"srun {GEOMETRY} --cpus-per-task=4 hpccoll"
 
 
-def test_every_rank_sees_all_gpus_of_its_node(site):
-    found = site("gpus_per_node: 8")
-    assert line(found) == f"srun {GEOMETRY} --gpu-bind=none hpccoll"
-    assert "--gpus-per-node=8" in found.request(Shape(2, 8), 9)["slurm_extra"].split()
+@pytest.mark.parametrize("gpus", ["8", "h100:8"])
+def test_every_rank_sees_all_gpus_of_its_node_from_the_socket_of_its_own(site, gpus):
+    found = site(f"gpus_per_node: {gpus}")
+    near = GEOMETRY.replace("--distribution=block", "--distribution=block:block")
+    assert line(found) == f"srun {near} --gpu-bind=none hpccoll"
+    assert f"--gpus-per-node={gpus}" in found.request(Shape(2, 8), 9)["slurm_extra"].split()
 
 
 def test_a_launcher_with_places_is_taken_as_it_is(site):
