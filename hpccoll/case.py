@@ -278,6 +278,7 @@ class Plan:
     launcher: Launcher
     resources: Mapping[str, Mapping[str, int | str]]  # of each job, by the names of Snakemake and its Slurm plugin
     estimated_s: float  # about, once the machine is free
+    on_paper: bool = False  # whether nobody was asked what can be had: it is for reading, and not for running
 
     def job(self, name: str) -> Job:
         """Return the job of that name.

@@ -116,11 +116,11 @@ def plan(
 ) -> None:
     """Show the jobs, cases and skips of a sweep file.
 
-    Nothing is submitted.
+    Nothing is submitted. A sweep over nodes can be read without a cluster, too: it is planned by its file alone.
     """
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
-    made = make_plan(config, profile, site, out)
+    made = make_plan(config, profile, site, out, on_paper=out is None)
     if out:
         check_out(made, out)
         write_plan(made, out)
@@ -128,6 +128,8 @@ def plan(
         typer.echo(made.to_json())
         return
     typer.echo(_summary(made))
+    if made.on_paper:
+        typer.echo("planned by the file alone: no cluster was asked what it can give; to run it, say --profile slurm")
     for job in made.jobs:
         typer.echo(f"{job.name}: {len(job.cases)} cases on {job.largest.words}")
         for shape in job.shapes:

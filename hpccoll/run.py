@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     add("--in-place", action="store_true", help="in place only [both placements]")
     add("--table", type=Path, metavar="T.json", help="what the algorithm auto chooses by; hpccoll tune makes it")
     add("--param", action="append", default=[], metavar="K=V", help="a parameter, such as channels=4")
+    add("--variant", metavar="V", help="set the variables of a named variant, such as nccl-ring; see hpccoll list")
     add("--seconds", default="1", help="for a case, once it has its least iterations [1]")
     add("--timeout", default="120", help="seconds without progress until a rank is stuck [120]")
     add("--rounds", default="1", metavar="R", help="times that all cases are gone through, in another order each [1]")
@@ -132,6 +133,7 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     once = {case.id: case for case in cases}
     return Job(
         name="run", ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
+        variant=arguments.variant, environment=_variables(arguments),
         seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), table=table, cases=tuple(once.values()),
     )  # fmt: skip
 
@@ -140,6 +142,19 @@ def _numbered(params: dict[str, int | str], workers: int) -> dict[str, int | str
     """Return parameters with the peer by its number: -1 is the last rank."""
     peer = params.get("peer")
     return {**params, "peer": peer % workers} if isinstance(peer, int) and -workers <= peer < 0 else params
+
+
+def _variables(arguments: argparse.Namespace) -> Mapping[str, str]:
+    """Return what the variant of a command line sets.
+
+    Raises:
+        BadInputError: for one that there is not.
+    """
+    from hpccoll.evidence.variants import VARIANTS
+
+    if arguments.variant not in (None, *VARIANTS):
+        raise BadInputError("--variant", arguments.variant, VARIANTS)
+    return VARIANTS[arguments.variant].environment if arguments.variant else {}
 
 
 def _shape(text: str) -> Shape:
@@ -279,6 +294,7 @@ def _measure(arguments: argparse.Namespace) -> int:
     shape = _shape(arguments.shape) if arguments.shape else None
     if arguments.hosts and not shape:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
+    os.environ.update(_variables(arguments))  # libraries read them when they start, and MPI starts some
     comm = _world()  # --help and a misspelt option need no MPI
     from hpccoll.measure.program import Program
     from hpccoll.measure.ranks import Ranks, abort, check_launch, check_shape

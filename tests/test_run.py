@@ -86,6 +86,20 @@ def test_every_collective_is_measured_with_all_it_has_and_no_case_twice(name):
         check_case(case)
 
 
+def test_a_variant_is_a_label_and_an_environment():
+    made = job("--variant", "nccl-ring")
+    assert (made.variant, made.environment) == ("nccl-ring", {"NCCL_ALGO": "Ring"})
+    assert made.sha256 != job().sha256, "results of one are never continued by the other"
+
+
+def test_a_variant_is_set_before_the_library_starts(tmp_path):
+    small = ("-a", "native", "-b", "8", "-e", "8", "-n", "1", "--in-place", "--out", tmp_path / "a.h5")
+    said = outside("run", *small, "--variant", "nccl-ring", NCCL_ALGO="Tree")
+    assert said.code == 0, said.err
+    (run,) = read_results([tmp_path / "a.h5"]).runs
+    assert run.provenance["variables"]["NCCL_ALGO"] == "Ring"
+
+
 def test_a_root_is_that_of_every_case():
     assert {case.root for case in one_size("-c", "broadcast", "-r", "1")} == {1}
 
@@ -152,6 +166,7 @@ BAD = {
     "unknown dtype": (["-d", "float33"], ["dtype", "'float33'", "float16"]),
     "unknown op": (["-o", "xor"], ["op", "'xor'", "sum", "max"]),
     "unknown transport": (["-t", "ucx"], ["transport", "'ucx'", "mpi"]),
+    "unknown variant": ([*SMALL, "--variant", "ring"], ["--variant", "'ring'", "nccl-ring, nccl-tree"]),
     "unknown option": (["--frob"], ["--frob", "--help"]),
     "an option cut short": (["--iter", "4"], ["--iter", "--help"]),
     "unknown unit": (["-b", "8X"], ["-b", "'8X'", "64K"]),

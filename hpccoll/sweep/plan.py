@@ -1,25 +1,22 @@
 """The plan: the jobs and cases that a sweep comes to, frozen before anything runs."""
 
-import math
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from hpccoll.case import Case, Job, Launcher, Plan, Shape, Skip
+from hpccoll.case import Case, Job, Plan, Shape, Skip
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.variants import VARIANTS
 from hpccoll.measure.catalogue import idle, unmet
-from hpccoll.measure.machine import available_memory
-from hpccoll.measure.memory import check_memory
 from hpccoll.schedule import Layout
+from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.journal import journal_path
 from hpccoll.store.results import PLAN
-from hpccoll.sweep import slurm
 from hpccoll.sweep.cases import cases
 from hpccoll.sweep.config import Sweep, load_sweep
-from hpccoll.sweep.locate import mpiexec
-from hpccoll.sweep.site import Site, load_site
+from hpccoll.sweep.place import Place
+from hpccoll.sweep.site import load_site
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 LAUNCH_S = 1.5
@@ -30,7 +27,9 @@ SLURM_S = 20.0
 """What a Slurm job costs beside its launches, for the estimate: Snakemake starts twice in it."""
 
 
-def make_plan(config: Path, profile: str = "local", site: str | None = None, out: Path | None = None) -> Plan:
+def make_plan(
+    config: Path, profile: str = "local", site: str | None = None, out: Path | None = None, *, on_paper: bool = False
+) -> Plan:
     """Return what the sweep file ``config`` comes to under ``profile``.
 
     A job that has been begun stays as it was planned, whatever nodes a cluster can give today: only the rest is planned
@@ -41,6 +40,8 @@ def make_plan(config: Path, profile: str = "local", site: str | None = None, out
         profile: the name of a directory of workflows/profiles.
         site: a site file or the name of one, for the Slurm profiles.
         out: where results go, if jobs may have been begun there.
+        on_paper: whether a sweep over nodes is planned with profile local, too, which has none: nobody is asked what
+            can be had, and the plan is for reading.
 
     Raises:
         BadInputError: where a file is not valid, names what there is not, or asks for more than there is; or where
@@ -48,10 +49,14 @@ def make_plan(config: Path, profile: str = "local", site: str | None = None, out
     """
     if profile not in PROFILES:
         raise BadInputError("--profile", profile, PROFILES)
-    if profile == "local" and site is not None:
-        raise BadInputError("--site", site, "left out: profile local runs on this machine")
     sweep = load_sweep(config)
-    place = Place.local() if profile == "local" else Place.cluster(load_site(site, profile), sweep)
+    paper = on_paper and profile == "local" and sweep.nodes is not None
+    if profile == "local" and site is not None and not paper:
+        raise BadInputError("--site", site, "left out: profile local runs on this machine")
+    if paper:
+        place = Place.on_paper(load_site(site, profile), sweep)
+    else:
+        place = Place.local() if profile == "local" else Place.cluster(load_site(site, profile), sweep)
     try:
         kept = _begun(out) if out else []
         jobs, skips = _jobs(sweep, place, kept)
@@ -62,10 +67,10 @@ def make_plan(config: Path, profile: str = "local", site: str | None = None, out
     if not jobs:
         key, asked = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
         raise BadInputError(f"{config}: {key}", asked, f"something that can be measured here: {skips[0].reason}")
-    requests = {job.name: place.request(job) for job in jobs}
+    requests = {job.name: place.request(job, _seconds(job)) for job in jobs}
     for job in jobs:
-        if place.launcher.slurm and job not in kept:
-            slurm.check_request(requests[job.name])
+        if job not in kept:
+            place.check_request(requests[job.name])
     return Plan(
         name=config.stem,
         profile=profile,
@@ -74,61 +79,8 @@ def make_plan(config: Path, profile: str = "local", site: str | None = None, out
         launcher=place.launcher,
         resources=requests,
         estimated_s=sum(_seconds(job) + (SLURM_S if place.launcher.slurm else 0.0) for job in jobs),
+        on_paper=paper,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where jobs run: how their ranks are started, and what they can have."""
-
-    launcher: Launcher
-    site: Site | None = None
-    partition: slurm.Partition | None = None
-    beside: tuple[slurm.Partition, slurm.Partition] | None = None  # where aggregators are apart: of workers, and theirs
-
-    @classmethod
-    def local(cls) -> "Place":
-        return cls(Launcher(command=f"{shlex.join(mpiexec())} -n {{ranks}}"))
-
-    @classmethod
-    def cluster(cls, site: Site, sweep: Sweep) -> "Place":
-        partition = slurm.partition(site.partition)
-        slurm.check_account(site.account, partition)
-        variables = (name for variant in sweep.variants.values() for name in variant)
-        beside = None
-        if sweep.apart and (asked := site.aggregators):
-            beside = slurm.partition(asked.partition, asked.worker), slurm.partition(asked.partition, asked.aggregator)
-        return cls(site.launcher_of_ranks(variables), site, partition, beside)
-
-    def lack(self, shape: Shape) -> str | None:
-        """Return why ``shape`` cannot be had here, None where it can."""
-        if self.site is None or self.partition is None:
-            return None
-        each = self.site.cpus_per_task or 1
-        cpus = shape.ranks_per_node * each
-        if not shape.apart:
-            reason = self.partition.lack(shape.nodes, cpus)
-        elif self.beside is None:
-            reason = "the site file does not say where aggregators go: key aggregators"
-        else:
-            workers, helpers = self.beside
-            reason = workers.lack(shape.nodes, cpus, shape.aggregators) or helpers.lack(shape.aggregators, each)
-        return f"{shape.words}: {reason}" if reason else None
-
-    def request(self, job: Job) -> dict[str, int | str]:
-        """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine."""
-        if self.site is None:
-            return {}
-        return self.site.request(job.largest, math.ceil(2 * _seconds(job) / 60) + 5)
-
-    def check(self, job: Job) -> None:
-        """See that this machine has room for the largest case; on a cluster that is found in the job.
-
-        Raises:
-            BadInputError: where it has not.
-        """
-        if self.site is None:
-            check_memory(job.cases, job.ranks, job.ranks + job.aggregators, available_memory())
 
 
 def _seconds(job: Job) -> float:
@@ -200,7 +152,8 @@ class _Allocation:
             layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)
             for case in self.cases(shape):
                 # Which nodes share a rack is known in the job.
-                if reason := unmet(case, layout) or (idle(case, layout) if shape.nodes == 1 else None):
+                alike = idle(case, layout) if shape.nodes == 1 else None
+                if reason := unmet(case, layout) or self._outside(case, shape) or alike:
                     skips.append(Skip(case=case.id, job=name, reason=reason))
                 else:
                     cases.append(case)
@@ -210,6 +163,14 @@ class _Allocation:
             variant=self.variant, environment=environment, seed=self.sweep.seed,
             effort=self.sweep.effort_of_a_case(), table=self.sweep.table, cases=tuple(cases),
         ), skips  # fmt: skip
+
+    def _outside(self, case: Case, shape: Shape) -> str | None:
+        """Return why a known variant cannot be asked of the library for ``case``; of our schedules it asks nothing."""
+        known = VARIANTS.get(self.variant or "")
+        if known is None or (case.algorithm, case.transport) != (NATIVE, known.transport):
+            return None
+        reason = known.limits.unmet(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)
+        return f"{self.variant}: {reason}" if reason else None
 
 
 def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:

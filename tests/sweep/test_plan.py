@@ -268,6 +268,19 @@ def test_a_variant_is_a_job_with_an_environment(planned):
     assert environments == {"plain": {}, "few": {"MPI4PY_RC_THREAD_LEVEL": "funneled", "N": "1"}}
 
 
+def test_a_variant_is_asked_of_the_library_where_it_can_be_and_of_our_schedules_everywhere(on_cluster):
+    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [1, 2]\nranks_per_node: 2\n"
+    gpus = (
+        text + "devices: cuda\ntransports: [nccl]\nvariants: {nccl-nvls: {NCCL_DEBUG: WARN}, mine: {NCCL_ALGO: NVLS}}\n"
+    )
+    plan = on_cluster(gpus)
+    of_one, mine = plan.jobs
+    assert {(case.algorithm, case.nodes) for case in of_one.cases} == {("native", 1), ("ring", 1), ("ring", 2)}
+    assert len(mine.cases) == 4
+    assert [(skip.job, skip.reason) for skip in plan.skips] == [(of_one.name, "nccl-nvls: at most 1 node")]
+    assert not on_cluster(text + "variants: {nccl-nvls: {NCCL_DEBUG: WARN}}\n").skips, "it says nothing of an MPI"
+
+
 def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
     on_cluster(CLUSTER + "scaling: separate")
     looked = [call for call in on_cluster.calls() if call.startswith("sbatch")]
@@ -275,10 +288,37 @@ def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
     assert all("--test-only" in call for call in looked)
 
 
-def test_nodes_are_not_of_this_machine(tmp_path):
+@pytest.mark.parametrize("command", [["sweep"], ["plan", "--out", "out"]], ids=lambda command: command[0])
+def test_nodes_are_not_of_this_machine(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "some.yaml").write_text(CLUSTER)
-    assert inside("plan", tmp_path / "some.yaml").complains_of("nodes", "[1, 2, 4, 6]", "profile local", "ranks")
+    assert inside(*command, "some.yaml").complains_of("nodes", "[1, 2, 4, 6]", "profile local", "ranks")
+    assert [path.name for path in tmp_path.iterdir()] == ["some.yaml"]
+
+
+def test_a_site_is_not_of_this_machine(tmp_path):
+    (tmp_path / "some.yaml").write_text(TEXT)
     assert inside("plan", tmp_path / "some.yaml", "--site", "x").complains_of("--site", "'x'", "profile local")
+
+
+def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path):
+    (tmp_path / "some.yaml").write_text(CLUSTER + "ranks_per_node: 8\n")
+    (tmp_path / "site.yaml").write_text("launcher: srun --mpi=pmix\npartition: gpu\n")
+    said = inside("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
+    assert (said.code, said.err, programs.calls()) == (0, "", [])
+    assert "planned by the file alone" in said.out
+    assert "mpi.n6x8: 16 cases on 48 ranks on 6 nodes" in said.out
+    assert "srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
+    plan = Plan.load(_written(inside("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
+    assert plan.on_paper
+    assert plan.launcher.command.startswith("srun -N")
+    assert not plan.skips
+    assert inside("plan", tmp_path / "some.yaml", "--site", "x").complains_of("--site", "'x'", "a file, or one of")
+
+
+def _written(text, place):
+    (place / "plan.json").write_text(text)
+    return place / "plan.json"
 
 
 def test_a_plan_for_a_cluster_is_read_as_it_was_written(on_cluster, tmp_path):

@@ -1,0 +1,91 @@
+"""Places: where jobs run, how their ranks are started there, and what they can have."""
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hpccoll.case import Job, Launcher, Shape
+from hpccoll.measure.machine import available_memory
+from hpccoll.measure.memory import check_memory
+from hpccoll.sweep import slurm
+from hpccoll.sweep.config import Sweep
+from hpccoll.sweep.locate import mpiexec
+from hpccoll.sweep.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where jobs run: how their ranks are started, and what they can have."""
+
+    launcher: Launcher
+    site: Site | None = None  # none where that is this machine
+    partition: slurm.Partition | None = None  # none where nobody has been asked
+    beside: tuple[slurm.Partition, slurm.Partition] | None = None  # where aggregators are apart: of workers, and theirs
+
+    @classmethod
+    def local(cls) -> "Place":
+        return cls(Launcher(command=f"{shlex.join(mpiexec())} -n {{ranks}}"))
+
+    @classmethod
+    def cluster(cls, site: Site, sweep: Sweep) -> "Place":
+        partition = slurm.partition(site.partition)
+        slurm.check_account(site.account, partition)
+        beside = None
+        if sweep.apart and (asked := site.aggregators):
+            beside = slurm.partition(asked.partition, asked.worker), slurm.partition(asked.partition, asked.aggregator)
+        return cls(site.launcher_of_ranks(_variables(sweep)), site, partition, beside)
+
+    @classmethod
+    def on_paper(cls, site: Site, sweep: Sweep) -> "Place":
+        """Return a cluster of which nobody is asked anything."""
+        return cls(site.launcher_of_ranks(_variables(sweep)), site)
+
+    def lack(self, shape: Shape) -> str | None:
+        """Return why ``shape`` cannot be had here, None where it can."""
+        if self.site is None or self.partition is None:
+            return None
+        each = self.site.cpus_per_task or 1
+        cpus = shape.ranks_per_node * each
+        if not shape.apart:
+            reason = self.partition.lack(shape.nodes, cpus)
+        elif self.beside is None:
+            reason = "the site file does not say where aggregators go: key aggregators"
+        else:
+            workers, helpers = self.beside
+            reason = workers.lack(shape.nodes, cpus, shape.aggregators) or helpers.lack(shape.aggregators, each)
+        return f"{shape.words}: {reason}" if reason else None
+
+    def request(self, job: Job, seconds: float) -> dict[str, int | str]:
+        """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine.
+
+        Args:
+            job: to be asked for.
+            seconds: that it takes, about.
+        """
+        if self.site is None:
+            return {}
+        return self.site.request(job.largest, math.ceil(2 * seconds / 60) + 5)
+
+    def check_request(self, request: Mapping[str, int | str]) -> None:
+        """Have Slurm look at what a job asks for, where there is one.
+
+        Raises:
+            BadInputError: where it would refuse.
+        """
+        if self.partition is not None:
+            slurm.check_request(request)
+
+    def check(self, job: Job) -> None:
+        """See that this machine has room for the largest case; on a cluster that is found in the job.
+
+        Raises:
+            BadInputError: where it has not.
+        """
+        if self.site is None:
+            check_memory(job.cases, job.ranks, job.ranks + job.aggregators, available_memory())
+
+
+def _variables(sweep: Sweep) -> Iterator[str]:
+    """Yield the variables that a job may set."""
+    return (name for variant in sweep.variants.values() for name in variant)
