@@ -50,7 +50,7 @@ def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
     channels = match["channels"] or (int(match["high"]) - int(match["low"]) + 1 if match["high"] else None)
     ran = Ran(
         collective=collective, bytes=nbytes, algorithm=kind or match["algorithm"].lower(), dtype=dtype, op=op,
-        protocol=match["kernel"] or (match["protocol"] or "").upper() or None,
+        protocol=match["kernel"] or match["way"] or match["protocol"].upper(),
         channels=None if channels is None else int(channels), line=message.text,
     )  # fmt: skip
     notes.ran[ran] = None
@@ -108,22 +108,23 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         re.compile(
-            r"^(?P<function>\w+)(?: \[(?P<kind>Symmetric|Copy Engine)\])?:\s+(?P<bytes>\d+) Bytes -> "
+            r"^(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d+) Bytes -> "
             r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\s+proto (?P<protocol>\w+)\s+"
             r"channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\}"
-            r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d+) |cudaMemcpy)"
+            r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d+) |(?P<way>cudaMemcpy\w*|RMA proxy \+ CE))"
         ),
         _ran,
     ),
     (re.compile(r"^comm \S+ rank \d+ nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+) "), _size),
     (re.compile(r"^Using network (?P<name>\S.*)$"), _network),
     (re.compile(r"^NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _devices),
-    (re.compile(r"^(?:Channel|CollNet) \d+/\d+ : .* via (?P<way>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _path),
+    (re.compile(r"^(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<way>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _path),
     (re.compile(r"^(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)"), _plugin),
     (re.compile(r"^NET/Plugin: Loaded (?P<kind>net|collnet|gin) plugin (?P<name>\S+)"), _plugin),
     (re.compile(r"^(?P<kind>PROFILER)/Plugin: Loaded (?:profiler plugin )?(?P<name>\S+)"), _plugin),
     (re.compile(r"^NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _fabric),
     (re.compile(r"^(?P<name>(?:NCCL|SHARP)_\w+) set by \w+ to (?P<value>.*?)\.?$"), _setting),
+    (re.compile(r"^Comm config \w+ reset to (?P<name>NCCL_\w+)=(?P<value>.*)$"), _setting),
     (re.compile(""), _warning),
     *saying(
         "nvls", r"^NVLS multicast support is available on dev", r"^NVLS comm \S+ headRank", r"^Connected NVLS tree"

@@ -13,10 +13,11 @@ class Ran:
     Args:
         collective: in our word, such as ``all_reduce``.
         bytes: as the library counts them; None where it does not say.
-        algorithm: ``ring``, ``tree``, ``collnet_direct``, ``collnet_chain``, ``nvls``, ``nvls_tree``, ``pat``;
-            ``symmetric`` for a kernel on registered windows, ``copy_engine``; ``sharp``, ``ucp``, ``cuda``... for the
-            transport layer that UCC chose.
-        protocol: ``LL``, ``LL128`` or ``SIMPLE``; the name of a symmetric kernel; None where there is none.
+        algorithm: ``ring``, ``tree``, ``collnet_direct``, ``collnet_chain``, ``nvls``, ``nvls_tree``, ``pat``; on
+            registered windows ``symmetric``, ``copy_engine``, ``hierarchical_ce``; ``sharp``, ``ucp``, ``cuda``... for
+            the transport layer that UCC chose.
+        protocol: ``LL``, ``LL128`` or ``SIMPLE``; the name of a symmetric kernel, or what a copy engine does; the
+            collective layer of UCC.
         channels: that share the work, None where it is not said.
         dtype: of the elements, by the project's name; None where it is not said.
         op: the reduction, None where it is not said.

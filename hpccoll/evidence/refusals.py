@@ -32,6 +32,8 @@ _KNOWN = (
     ("sharp-dtypes", r"int8,uint8,bfloat16 Datatypes not supported", "the switches do not add int8, uint8, bfloat16"),
     ("plugin", r"NET/Plugin: Could not find: ", "no plugin of the network is found (libnccl-net.so)"),
     ("nvls", r"NVLS multicast support is not available", "the device or its driver has no multicast"),
+    ("nvls", r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory", "NVSwitches refuse multicast memory"),
+    ("nvls", r"not compatible with NCCL_NVLS_ENABLE=1", "several ranks on one GPU"),
     (
         "algorithm", r"[Nn]o algorithm/protocol available for function",
         "nothing that NCCL_ALGO and NCCL_PROTO leave can do it",

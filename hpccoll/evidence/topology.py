@@ -7,7 +7,7 @@ link between CPUs.
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -23,11 +23,13 @@ class Near:
         gpu: its number.
         distance: of these NICs, one of ``DISTANCES``.
         nics: their names.
+        nvlinks: that the GPU has, to switches and to others; None where it is not known.
     """
 
     gpu: int
     distance: str
     nics: tuple[str, ...]
+    nvlinks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def of_dump(text: str) -> tuple[Near, ...]:
     """
     gpus: dict[int, tuple[str, ...]] = {}
     nics: dict[str, tuple[str, ...]] = {}
+    links: dict[int, int] = {}
 
     def walk(element: ET.Element, above: tuple[str, ...]) -> None:
         place = above
@@ -62,13 +65,19 @@ def of_dump(text: str) -> tuple[Near, ...]:
             place = (*above, f"{element.tag} {element.get('busid') or element.get('numaid')}")
         if element.tag == "gpu" and (number := element.get("dev", "")).isdigit():
             gpus[int(number)] = place
+            links[int(number)] = sum(_count(link) for link in element.iter("nvlink"))
         if element.tag == "net":
             nics[element.get("name", "?")] = place
         for inner in element:
             walk(inner, place)
 
     walk(_root(text, "system"), ())
-    return _nearest(gpus, nics, below=1)
+    return tuple(replace(near, nvlinks=links[near.gpu]) for near in _nearest(gpus, nics, below=1))
+
+
+def _count(link: ET.Element) -> int:
+    count = link.get("count", "")
+    return int(count) if count.isdigit() else 0
 
 
 def of_sysfs(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> tuple[Near, ...]:
@@ -153,7 +162,7 @@ def _root(text: str, tag: str) -> ET.Element:
 
 
 def balance(near: Iterable[Near]) -> str:
-    """Return in words whether each GPU has a NIC as near as its peers' and shares it with as few."""
+    """Return in words whether each GPU has a NIC as near as its peers', shared by as few, and as many NVLinks."""
     rows = list(near)
     if not rows:
         return "no GPU and NIC to compare"
@@ -162,9 +171,13 @@ def balance(near: Iterable[Near]) -> str:
     if strange := [row for row in rows if row.distance != usual]:
         others = ", ".join(f"GPU {row.gpu}: {row.distance} ({', '.join(row.nics)})" for row in strange)
         return f"not balanced: most GPUs have a NIC at {usual}, but {others}"
+    if len(links := {row.nvlinks for row in rows}) > 1:
+        counts = ", ".join(f"GPU {row.gpu}: {row.nvlinks}" for row in rows)
+        return f"not balanced: each GPU has a NIC at {usual}, but not as many NVLinks ({counts})"
     users = Counter(nic for row in rows for nic in row.nics)
     shares = {max(users[nic] for nic in row.nics) for row in rows if len(row.nics) == 1}
     if len(shares) > 1:
         crowded = ", ".join(f"{nic}: {count} GPUs" for nic, count in sorted(users.items()) if count > 1)
         return f"not balanced: each GPU has a NIC at {usual}, but some share theirs ({crowded})"
-    return f"balanced: each GPU has a NIC at {usual}"
+    beside = f" and {of_each} NVLinks" if (of_each := links.pop()) else ""
+    return f"balanced: each GPU has a NIC at {usual}{beside}"

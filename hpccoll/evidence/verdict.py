@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpccoll.evidence.asked import IN_SWITCHES
+from hpccoll.evidence.asked import ALGORITHMS, IN_SWITCHES
 from hpccoll.evidence.demands import nothing_in_switches
 from hpccoll.evidence.records import Ran, Record
 from hpccoll.evidence.refusals import RANK
@@ -71,8 +71,8 @@ def verdict(
     name, one = next(iter(kinds.items()))
     if name in IN_SWITCHES or name == "sharp" or (name == "nvls" and (record.nodes or 1) > 1):
         return _claims_switches(name, one, nbytes, ranks, record, port_bytes if collective == "all_reduce" else None)
-    if name in ("symmetric", "copy_engine"):
-        return Verdict(f"{name} ({one.protocol or 'cudaMemcpy'})", f"{one.line}; NCCL_ALGO does not hold for it")
+    if record.library == "nccl" and name not in ALGORITHMS.values():  # registered windows: symmetric, copy_engine...
+        return Verdict(f"{name} ({one.protocol})", f"{one.line}; NCCL_ALGO does not hold for it")
     if requested in (None, name):
         return Verdict(name, one.line)
     reason = next(iter(_reasons(requested, record, dtype)), "no line says why")

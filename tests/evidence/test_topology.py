@@ -18,7 +18,7 @@ def system(*cpus):
 def test_a_nic_below_the_same_switch_is_nearest():
     first = switch("s", GPU.format("a", 0), NIC.format("b", "mlx5_0"))
     near = of_dump(system(first, switch("t", GPU.format("c", 1), NIC.format("d", "mlx5_1"))))
-    assert near == (Near(0, "PIX", ("mlx5_0",)), Near(1, "PIX", ("mlx5_1",)))
+    assert near == (Near(0, "PIX", ("mlx5_0",), 0), Near(1, "PIX", ("mlx5_1",), 0))
     assert balance(near) == "balanced: each GPU has a NIC at PIX"
 
 
@@ -31,7 +31,7 @@ def test_a_nic_below_the_same_switch_is_nearest():
     ],
 )
 def test_the_distance_is_that_of_what_they_share(text, distance):
-    assert of_dump(text) == (Near(0, distance, ("n",)),)
+    assert of_dump(text) == (Near(0, distance, ("n",), 0),)
 
 
 def test_a_gpu_that_is_further_from_a_nic_than_its_peers_is_named():
@@ -45,6 +45,20 @@ def test_gpus_that_share_a_nic_while_others_have_their_own_are_named():
     assert balance(near) == "not balanced: each GPU has a NIC at PIX, but some share theirs (n0: 2 GPUs)"
     assert balance(near[:2]) == "balanced: each GPU has a NIC at PIX"
     assert balance([]) == "no GPU and NIC to compare"
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((9, 9), "balanced: each GPU has a NIC at PIX and 18 NVLinks"),
+        ((9, 8), "not balanced: each GPU has a NIC at PIX, but not as many NVLinks (GPU 0: 18, GPU 1: 16)"),
+    ],
+)
+def test_nvlinks_are_counted_over_all_switches(counts, words):
+    links = [f'<nvlink target="a" count="{count}"/><nvlink target="b" count="{count}"/>' for count in counts]
+    gpus = [GPU.format(f"a{number}", number).replace("/></", f">{inner}</gpu></") for number, inner in enumerate(links)]
+    inside = (switch(f"s{number}", gpu, NIC.format(f"b{number}", f"n{number}")) for number, gpu in enumerate(gpus))
+    assert balance(of_dump(system("".join(inside)))) == words
 
 
 def test_sysfs_says_the_same(tmp_path):

@@ -119,7 +119,7 @@ def test_a_forced_algorithm_that_cannot_do_it_gives_its_reason():
 def test_symmetric_kernels_and_copy_engines_are_called_so_whatever_was_asked():
     record = read("rdma-2.32")
     assert verdict("ring", "all_reduce", MIB, 16, record).executed == "symmetric (AllReduce_RSxLD_AGxST)"
-    assert verdict("ring", "all_gather", MIB, 16, record).executed == "copy_engine (cudaMemcpy)"
+    assert verdict("ring", "all_gather", MIB, 16, record).executed == "copy_engine (cudaMemcpyBatchAsync)"
 
 
 def test_ucc_is_sharp_where_its_trace_and_a_group_say_so():
