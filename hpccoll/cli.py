@@ -232,9 +232,8 @@ def tune(
     from hpccoll.tune.make import make, write
 
     if (out is None) == (judge is None):
-        raise BadInputError(
-            "hpccoll tune", None if out is None else str(out), "either --out or --judge, a table's file"
-        )
+        asked = "neither --out nor --judge" if out is None else "--out and --judge"
+        raise BadInputError("hpccoll tune", asked, "either --out or --judge, with a table's file")
     if as_json and out:
         raise BadInputError("--json", str(out), "left out with --out: a table is JSON itself")
     results = read_results(paths)

@@ -66,8 +66,9 @@ class Range:
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> "Range":
         choice = Choice(read["algorithm"], read["transport"], tuple(sorted(read["params"].items())))
+        below = read["below"] if read["below"] is None else int(read["below"])
         return cls(
-            first=int(read["from"]), below=read["below"], choice=choice, sizes=tuple(read["sizes"]),
+            first=int(read["from"]), below=below, choice=choice, sizes=tuple(map(int, read["sizes"])),
             over_best=float(read["over_best"]), over_native=read["over_native"], apart=tuple(read.get("apart", ())),
         )  # fmt: skip
 
@@ -140,8 +141,12 @@ class TuneTable:
             )
             for entry in read["entries"]
         )
-        if not all(entry.ranges for entry in entries):
-            raise ValueError("an entry has no ranges")
+        for entry in entries:
+            ends = [0, *(r.below for r in entry.ranges)]
+            if not entry.ranges or ends[:-1] != [r.first for r in entry.ranges] or ends[-1] is not None:
+                raise ValueError(f"{entry.setting.words}: its ranges do not cover all sizes, each up to the next")
+            if not any(r.sizes for r in entry.ranges):
+                raise ValueError(f"{entry.setting.words}: none of its ranges has sizes")
         about = {name: read[name] for name in ("created", "hpccoll_version", "rule", "runs")}
         return cls(**about, entries=entries)
 
@@ -195,6 +200,10 @@ def load_table(path: Path, key: str) -> dict[str, Any]:
         TuneTable.from_json(read)
     except OSError as error:
         raise BadInputError(key, str(path), f"{REMEDY} ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadInputError(key, str(path), f"{REMEDY} ({type(error).__name__}: {error})") from None
+    except KeyError as error:
+        raise BadInputError(key, str(path), f"{REMEDY} (it lacks {error})") from None
+    except (TypeError, AttributeError):
+        raise BadInputError(key, str(path), f"{REMEDY} (it is made in another way)") from None
+    except ValueError as error:
+        raise BadInputError(key, str(path), f"{REMEDY} ({error})") from None
     return read

@@ -119,13 +119,25 @@ def test_without_a_table_auto_is_refused_in_a_line_that_names_what_makes_one():
         concrete(auto(), TWO_NODES, None)
 
 
+def edited(**change):
+    """Return a change of the table by hand: of its first entry, or of all ranges in it."""
+    entry = MADE.to_json()["entries"][0]
+    of_entry = "ranges" in change
+    ranges = change["ranges"] if of_entry else [one | change for one in entry["ranges"]]
+    return {"entries": [entry | {"ranges": ranges}]}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.1"),
         ({"schema": "other"}, "it is other 1.1"),
-        ({"entries": [{"setting": {}}]}, "KeyError"),
-        ({"entries": [{**MADE.to_json()["entries"][0], "ranges": []}]}, "an entry has no ranges"),
+        ({"entries": [{"setting": {}}]}, "it lacks"),
+        (edited(ranges=[]), "2 nodes: its ranges do not cover all sizes"),
+        (edited(below=1 << 40), "its ranges do not cover all sizes"),
+        (edited(below="64K"), "invalid literal"),
+        (edited(sizes=[]), "none of its ranges has sizes"),
+        (edited(sizes=None), "it is made in another way"),
     ],
 )
 def test_what_is_no_table_is_refused(tmp_path, change, words):
