@@ -18,7 +18,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout, Schedule
 from hpccoll.transports.mpi_compile import LANES, Compiler
 from hpccoll.transports.mpi_step import CompiledStep
-from hpccoll.transports.operation import Array, Operation, Plan, PlanMismatchError, aligned_empty
+from hpccoll.transports.operation import Array, Operation, Plan, aligned_empty, check_agreement
 from hpccoll.transports.shared import SharedMemory
 
 PERSISTENT_REQUESTS = 65536
@@ -222,7 +222,4 @@ def _compare(comm: MPI.Intracomm, operation: Operation, sequences: list[list[Com
                 digests[message.sends, message.peer].update(b"%d %d;" % (message.tag, message.nbytes))
     theirs = comm.alltoall([digests[True, peer].digest() for peer in range(comm.size)])
     strange = [peer for peer, digest in enumerate(theirs) if digest != digests[False, peer].digest()]
-    pairs = [(peer, me) for me, peers in enumerate(comm.allgather(strange)) for peer in peers]
-    if pairs:
-        words = [f"rank {source} is about to send what rank {target} does not expect" for source, target in pairs]
-        raise PlanMismatchError("; ".join(words))
+    check_agreement(comm.allgather(strange))

@@ -7,12 +7,10 @@ Between ranks that see each other's memory two empty messages take the place of 
 takes the part where it lies, and *done*, which ends the sender's step.
 """
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache, partial
-from itertools import accumulate, chain, pairwise
-from typing import TypeAlias
+from itertools import chain
 
 import numpy as np
 from mpi4py import MPI
@@ -22,6 +20,7 @@ from hpccoll.schedule import Copy, Part, Reduce, ScheduleError, Send, Step
 from hpccoll.schedule.words import Range, live
 from hpccoll.transports.mpi_step import CompiledStep, Message, joined
 from hpccoll.transports.operation import Array, Operation, aligned_empty
+from hpccoll.transports.pieces import Piece, align, ends, landings, meetings, parts, touched, workspace
 from hpccoll.transports.shared import Neighbour, Offers, SharedMemory
 
 MESSAGES = 32
@@ -32,11 +31,6 @@ TAGS_PER_LANE = 2 * MESSAGES
 
 LANES = 32768 // TAGS_PER_LANE
 """The most lanes of a plan: MPI promises tags up to 32767."""
-
-Place: TypeAlias = tuple[str, int]
-"""An element of a buffer."""
-
-Piece: TypeAlias = tuple[Place, Place]
 
 NOTHING = np.empty(1, np.uint8), 0, MPI.BYTE
 """The data of a message that is only a word: ready, or done."""
@@ -88,12 +82,9 @@ class Compiler:
         return steps
 
     def _tmp(self, empty: Callable[[int, np.dtype[np.generic]], Array]) -> Array:
-        """Return the algorithm's own buffer: like dst for free units, else as many blocks as it names."""
-        parts = [part for steps in self.slices for step in steps for part in _parts(step) if part.buffer == "tmp"]
-        blocks = max((int(r.last) for part in parts for r in part.ranges), default=0)
-        if parts and self.operation.collective.units == "free":
-            blocks = 1
-        return empty(blocks * self.operation.count, self.operation.dtype)
+        """Return the algorithm's own buffer."""
+        room = workspace(chain.from_iterable(self.slices), self.operation.cut, self.operation.count)
+        return empty(room, self.operation.dtype)
 
     def _neighbours(self, shared: SharedMemory) -> dict[int, Neighbour]:
         """Return the ranks whose memory this one sees, with where the parts lie that each sends it."""
@@ -121,20 +112,20 @@ class Compiler:
 
     def _landing(self, lane: int, step: Step) -> int:
         """Return the elements that the arrivals and copies of a step could need of scratch."""
-        return sum(b - a for part in _landings(step) for a, b in self.spans(lane, self.me, part))
+        return sum(b - a for part in landings(step) for a, b in self.spans(lane, self.me, part))
 
     def _step(self, lane: int, step: Step, scratch: Array) -> list[CompiledStep]:
         """Compile a step; where parts are taken in place of being sent, its end is another."""
         start, end = CompiledStep(), CompiledStep()
         land = end if self._overwrites_what_is_taken(lane, step) else start
         ordinal: dict[tuple[bool, int], int] = defaultdict(int)
-        used, touched = 0, self._touched(lane, step)
+        used, common = 0, self._touched(lane, step)
         for place, action in enumerate(step.actions):
             target = self._spans(lane, action.target if isinstance(action, Copy) else action.part)
             length = sum(len(view) for view in target)
             room = scratch[used : used + length]
             if isinstance(action, Copy):
-                used += self._copy(start, land, lane, action, room, touched=place in touched)
+                used += self._copy(start, land, lane, action, room, touched=place in common)
                 continue
             sends, peer = isinstance(action, Send), int(action.peer)
             tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
@@ -150,26 +141,26 @@ class Compiler:
             if sends:
                 start.messages += [] if near else [Message(sends, self._data(target), peer, tag, nbytes)]
                 continue
-            staged = land is end if near else isinstance(action, Reduce) or place in touched
+            staged = land is end if near else isinstance(action, Reduce) or place in common
             arrival = [room] if staged else target
             used += length * staged
             if near:
                 theirs = near.part(lane, room)
-                start.after += [(np.copyto, views) for views in _align(arrival, theirs)] if staged else []
+                start.after += [(np.copyto, views) for views in align(arrival, theirs)] if staged else []
                 arrival = arrival if staged else theirs
             else:
                 start.messages.append(Message(sends, self._data(arrival), peer, tag, nbytes))
             if isinstance(action, Reduce):
                 own, fold = self._spans(lane, action.own), self.operation.reduction.fold
-                land.after += [(partial(fold, out=out), (a, b)) for a, b, out in _align(own, arrival, target)]
+                land.after += [(partial(fold, out=out), (a, b)) for a, b, out in align(own, arrival, target)]
             elif arrival is not target:
-                land.after += [(np.copyto, views) for views in _align(target, arrival)]
+                land.after += [(np.copyto, views) for views in align(target, arrival)]
         return [start, end] if end.messages else [start]
 
     def _overwrites_what_is_taken(self, lane: int, step: Step) -> bool:
         """Return whether arrivals or copies of a step land on what neighbours take in the same step."""
         taken = (a.part for a in step.actions if isinstance(a, Send) and a.peer in self.near)
-        return bool(_meetings(self._pieces(lane, *_landings(step)), *_ends(self._pieces(lane, *taken))))
+        return bool(meetings(self._pieces(lane, *landings(step)), *ends(self._pieces(lane, *taken))))
 
     def _copy(
         self, start: CompiledStep, land: CompiledStep, lane: int, action: Copy, room: Array, *, touched: bool
@@ -177,18 +168,16 @@ class Compiler:
         """Compile a copy, through scratch where the step writes what it reads; return the scratch it takes."""
         source, target = self._spans(lane, action.source), self._spans(lane, action.target)
         pieces = self._pieces(lane, action.source)
-        if not (touched or _meetings(pieces, *_ends(self._pieces(lane, action.target)))):
-            land.after += [(np.copyto, views) for views in _align(target, source)]
+        if not (touched or meetings(pieces, *ends(self._pieces(lane, action.target)))):
+            land.after += [(np.copyto, views) for views in align(target, source)]
             return 0
-        start.before += [(np.copyto, views) for views in _align([room], source)]
-        land.after += [(np.copyto, views) for views in _align(target, [room])]
+        start.before += [(np.copyto, views) for views in align([room], source)]
+        land.after += [(np.copyto, views) for views in align(target, [room])]
         return len(room)
 
     def _touched(self, lane: int, step: Step) -> set[int]:
         """Return the places of actions whose buffers another action of the step touches, so that they are staged."""
-        pieces = [self._pieces(lane, *_parts(Step(action))) for action in step.actions]
-        everyone = _ends(chain.from_iterable(pieces))
-        return {at for at, mine in enumerate(pieces) if _meetings(mine, *everyone) > _meetings(mine, *_ends(mine))}
+        return touched([self._pieces(lane, *parts(Step(action))) for action in step.actions])
 
     def _pieces(self, lane: int, *parts: Part) -> list[Piece]:
         """Return where parts lie in their buffers."""
@@ -215,44 +204,3 @@ class Compiler:
         views = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
         scale = self.operation.reduction.scale
         return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]
-
-
-def _landings(step: Step) -> list[Part]:
-    """Return the parts that arrivals and copies of a step write at this rank."""
-    return [a.target if isinstance(a, Copy) else a.part for a in step.actions if not isinstance(a, Send)]
-
-
-def _parts(step: Step) -> Iterator[Part]:
-    """Yield every part that a step reads or writes at this rank."""
-    for action in step.actions:
-        if isinstance(action, Copy):
-            yield from (action.source, action.target)
-        else:
-            yield action.part
-            if isinstance(action, Reduce):
-                yield action.own
-
-
-def _ends(pieces: Iterable[Piece]) -> tuple[list[Place], list[Place]]:
-    """Return where pieces start, and where they stop, each in order."""
-    both = [*pieces]
-    return sorted(start for start, _ in both), sorted(stop for _, stop in both)
-
-
-def _meetings(pieces: list[Piece], starts: list[Place], stops: list[Place]) -> int:
-    """Return how often ``pieces`` overlap those that have the ``starts`` and ``stops``."""
-    return sum(bisect_left(starts, stop) - bisect_right(stops, start) for start, stop in pieces)
-
-
-def _align(*lists: list[Array]) -> Iterator[tuple[Array, ...]]:
-    """Cut lists of views that describe equally many elements into pieces that are one view in each list."""
-    ends = [list(accumulate(map(len, views))) for views in lists]
-    for start, stop in pairwise(sorted({0, *chain.from_iterable(ends)})):
-        yield tuple(_piece(views, of, start, stop) for views, of in zip(lists, ends, strict=True))
-
-
-def _piece(views: list[Array], ends: list[int], start: int, stop: int) -> Array:
-    """Return the elements [start, stop) of ``views`` joined, which lie in the one of them that ends behind start."""
-    at = bisect_right(ends, start)
-    begin = ends[at] - len(views[at])
-    return views[at][start - begin : stop - begin]

@@ -1,5 +1,6 @@
 """What a transport is given to compile, and what it gives back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -125,6 +126,18 @@ class Transport(Protocol):
 
 class PlanMismatchError(RuntimeError):
     """Two ranks disagree on what they send each other; names both."""
+
+
+def check_agreement(strange: Sequence[Sequence[int]]) -> None:
+    """See that no rank has others whose messages are strange to it, given those of each; on all ranks together.
+
+    Raises:
+        PlanMismatchError: on every rank; names both ranks of each pair that disagrees.
+    """
+    pairs = [(peer, me) for me, peers in enumerate(strange) for peer in peers]
+    if pairs:
+        words = [f"rank {source} is about to send what rank {target} does not expect" for source, target in pairs]
+        raise PlanMismatchError("; ".join(words))
 
 
 def aligned_empty(count: int, dtype: np.dtype[np.generic], alignment: int = 4096) -> Array:

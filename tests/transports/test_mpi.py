@@ -11,6 +11,7 @@ from schedules import Case
 from hpccoll.schedule import Copy, Layout, Part, Receive, Reduce, Schedule, Send, Step, all_reduce
 from hpccoll.schedule.words import Range
 from hpccoll.transports.mpi import default_channels
+from hpccoll.transports.pieces import parts
 
 CONTRACT = Path(__file__).parent / "contract.py"
 
@@ -37,25 +38,6 @@ contract["main"]()
     assert ran.returncode != 0
     assert "every schedule agrees with lockstep bit for bit" in ran.stdout
     assert "not what lockstep has" in ran.stdout
-
-
-@pytest.mark.parametrize(
-    ("lengths", "pieces"),
-    [(([4], [4]), [(4, 4)]), (([1, 3], [2, 2]), [(1, 1), (1, 1), (2, 2)]), (([2, 2], [2, 2]), [(2, 2), (2, 2)])],
-)
-@pytest.mark.usefixtures("mpiexec")
-def test_views_are_cut_into_pieces_that_are_one_in_each(lengths, pieces):
-    from hpccoll.transports.mpi_compile import _align  # where there is an MPI
-
-    def views(lengths, start):
-        whole = np.arange(start, start + sum(lengths))
-        return np.split(whole, np.cumsum(lengths)[:-1])
-
-    cut = list(_align(views(lengths[0], 0), views(lengths[1], 100)))
-    assert [tuple(map(len, pair)) for pair in cut] == pieces
-    for side, start in enumerate((0, 100)):
-        joined = np.concatenate([pair[side] for pair in cut])
-        assert joined.tolist() == list(range(start, start + len(joined)))
 
 
 def compiler(steps, channels=1):
@@ -93,10 +75,8 @@ ACTIONS = st.one_of(
 @given(st.lists(ACTIONS, max_size=5))
 @pytest.mark.usefixtures("mpiexec")
 def test_an_action_is_touched_where_another_of_its_step_has_an_element_in_common_with_it(actions):
-    from hpccoll.transports.mpi_compile import _parts  # where there is an MPI
-
     one = compiler(list)
-    elements = [{(at, e) for (at, a), (_, b) in one._pieces(0, *_parts(Step(x))) for e in range(a, b)} for x in actions]
+    elements = [{(at, e) for (at, a), (_, b) in one._pieces(0, *parts(Step(x))) for e in range(a, b)} for x in actions]
     touched = {
         place
         for place, mine in enumerate(elements)
