@@ -1,0 +1,163 @@
+"""NCCL: a schedule as groups of ncclSend and ncclRecv with one launch of folds behind each, on one stream.
+
+All is queued at once and the host waits for the end alone; a CUDA graph queues it in one call. Nothing of a run is made
+in it: what each call is given is laid out when the plan is compiled.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+
+from hpccoll.schedule import Layout
+from hpccoll.transports.fold import Move
+from hpccoll.transports.nccl_compile import Message, NcclCompiler, Stage
+from hpccoll.transports.operation import Array, Operation, check_agreement
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+SEGMENT, SEGMENTS = 1 << 22, 64
+"""Bytes of a segment of a pipeline, and how many there are at most: a group takes some 10 us, and 4 MiB over NVLink."""
+
+Call: TypeAlias = Callable[[], object]
+Buffers: TypeAlias = Mapping[str, Array]
+
+
+def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:  # noqa: ARG001  as over MPI
+    """Return the channels that ``nbytes`` are moved in unless a case says otherwise.
+
+    Folds do not overlap messages on a stream, and NCCL cuts each message into channels of its own: only a pipeline has
+    use for several.
+    """
+    return max(1, min(SEGMENTS, nbytes // SEGMENT)) if pipelined else 1
+
+
+class Graph(Protocol):
+    """Calls that were captured: ``launch`` queues all of them at once."""
+
+    def launch(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Device(Protocol):
+    """What a plan asks of a GPU and of NCCL: calls that queue work on one stream."""
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        """Return a buffer in its memory."""
+
+    def group(self, buffers: Buffers, messages: Sequence[Message]) -> Call:
+        """Return the call that queues ``messages``, which go on together; those between two ranks meet in order."""
+
+    def folds(self, operation: Operation, buffers: Buffers, waves: Sequence[Sequence[Move]]) -> list[Call]:
+        """Return the call that queues each wave, in one launch."""
+
+    def wait(self) -> None:
+        """Wait until all that is queued has ended."""
+
+    def capture(self, queue: Call) -> Graph:
+        """Return what ``queue`` queues, without doing it."""
+
+
+class Queued:
+    """A plan whose calls are queued on a device's stream.
+
+    Args:
+        device: the GPU.
+        result: where the result lies.
+        calls: that queue the operation.
+        what: it is, for a person who wonders why it does not end.
+    """
+
+    def __init__(self, device: Device, result: Array, calls: Sequence[Call], what: str) -> None:
+        self.result, self._what = result, what
+        self._device, self._wait, self._calls = device, device.wait, [*calls]
+        self._graph: Graph | None = None
+        self._queued = False
+        self.enqueue: Call = calls[0] if len(calls) == 1 else self._each
+        """Queue the operation and return at once."""
+
+    def _each(self) -> None:
+        for call in self._calls:
+            call()
+
+    def prepare(self, *, graph: bool) -> None:
+        """Run once, so that connections are made and kernels loaded, and capture the calls if they are to be a graph.
+
+        On all ranks together; the buffers are overwritten.
+        """
+        self.run()
+        if graph:
+            self._graph = self._device.capture(self.enqueue)
+            self.enqueue = self._graph.launch
+
+    def run(self) -> None:
+        self._queued = True
+        self.enqueue()
+        self._wait()
+        self._queued = False
+
+    def where(self) -> str:
+        """Return what the stream is at; the host does not see which call of it."""
+        return f"on the stream: {self._what}" if self._queued else "done"
+
+    def close(self) -> None:
+        """Destroy the graph, before anyone destroys the communicator that it names."""
+        if self._graph:
+            self._graph.close()
+        self._graph, self._calls = None, []
+        self.enqueue = self._each
+
+
+def compiled(device: Device, compiler: NcclCompiler, stages: Sequence[Stage], src: Array, dst: Array) -> Queued:
+    """Return the plan of a rank for its buffers."""
+    operation = compiler.operation
+    buffers = {name: device.empty(count, operation.dtype) for name, count in compiler.room.items()}
+    buffers |= {"src": src, "dst": dst}
+    folds = iter(device.folds(operation, buffers, [wave for stage in stages for wave in stage.waves]))
+    calls: list[Call] = []
+    for stage in stages:
+        calls += [device.group(buffers, stage.messages)] if stage.messages else []
+        calls += [next(folds) for _ in stage.waves]
+    peers = sorted({message.peer for stage in stages for message in stage.messages})
+    groups = sum(bool(stage.messages) for stage in stages)
+    named = ", ".join(f"rank {peer}" for peer in peers) or "nobody"
+    what = f"{groups} groups of messages with {named}, {len(calls) - groups} launches of folds"
+    return Queued(device, operation.result(dst, compiler.me), calls, what)
+
+
+class Nccl:
+    """Schedules over the point-to-point calls of NCCL.
+
+    Args:
+        comm: of the ranks.
+        gpu: of this rank, with the stream on which all is queued.
+    """
+
+    def __init__(self, comm: "MPI.Intracomm", gpu: Any) -> None:
+        self.comm, self.gpu = comm, gpu
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        buffer: Array = self.gpu.empty(count, dtype)
+        return buffer
+
+    def plan(self, operation: Operation, src: Array, dst: Array, *, graph: bool = False) -> Queued:
+        """Compile ``operation``, on all ranks together; ``graph`` replays it as a CUDA graph.
+
+        Raises:
+            PlanMismatchError: where the ranks do not agree on what they send each other.
+        """
+        from hpccoll.transports.nccl_device import CupyDevice
+        from hpccoll.transports.nccl_world import world
+
+        compiler = NcclCompiler(self.comm.rank, operation)
+        theirs = self.comm.alltoall(compiler.proposals())
+        check_agreement(self.comm.allgather(compiler.strange(theirs)))
+        device = CupyDevice(self.gpu, world(self.comm).communicator)
+        plan = compiled(device, compiler, compiler.stages(theirs), src, dst)
+        plan.prepare(graph=graph)
+        return plan
+
+    def close(self) -> None:
+        """There is nothing to free: CuPy's pool has the buffers once nobody names them."""

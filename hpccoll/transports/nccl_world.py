@@ -1,0 +1,82 @@
+"""NCCL's communicators: one for each MPI communicator, made when it is first asked for and kept for the job.
+
+To make one takes a second on a node and more on many; a case would have it made anew. They are destroyed explicitly, on
+all ranks together, before MPI ends: CuPy would do so whenever Python comes to it, on each rank at another time.
+"""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class Library(Protocol):
+    """What is asked of CuPy's binding of NCCL."""
+
+    def get_unique_id(self) -> Any: ...
+
+    def NcclCommunicator(self, ndev: int, commId: Any, rank: int) -> Any: ...  # noqa: N802, N803  CuPy's names
+
+
+class World:
+    """The ranks of an MPI communicator as NCCL sees them; made and closed on all of them together.
+
+    Args:
+        comm: of the ranks, each with its GPU current.
+        library: NCCL.
+    """
+
+    def __init__(self, comm: "MPI.Intracomm", library: Library) -> None:
+        unique = comm.bcast(library.get_unique_id() if comm.rank == 0 else None)
+        self.comm, self.communicator = comm, library.NcclCommunicator(comm.size, unique, comm.rank)
+        self._workers: dict[int, Any] = {}
+
+    def workers(self, count: int) -> Any:
+        """Return the communicator of the first ``count`` ranks, None at others; all ranks ask together."""
+        if count == self.comm.size:
+            return self.communicator
+        if count not in self._workers:
+            color = 0 if self.comm.rank < count else -1
+            self._workers[count] = self.communicator.commSplit(color, self.comm.rank)
+        return self._workers[count]
+
+    def close(self) -> None:
+        """Destroy what it made, the parts of a communicator before the whole."""
+        for part in filter(None, self._workers.values()):
+            part.destroy()
+        self._workers = {}
+        self.communicator.destroy()
+
+    def abort(self) -> None:
+        """End what is under way and free it without the others: after that one of them is not to be waited for."""
+        for part in filter(None, self._workers.values()):
+            part.abort()
+        self._workers = {}
+        self.communicator.abort()
+
+
+_WORLDS: dict[int, World] = {}
+"""Of this process, by the handle of their MPI communicator."""
+
+
+def world(comm: "MPI.Intracomm", library: Library | None = None) -> World:
+    """Return NCCL's view of ``comm``, made on all its ranks together when it is first asked for."""
+    key = comm.handle
+    if key not in _WORLDS:
+        if library is None:
+            from cupy.cuda import nccl
+
+            library = nccl
+        _WORLDS[key] = World(comm, library)
+    return _WORLDS[key]
+
+
+def forget(made: World) -> None:
+    """Have the next one who asks get a new one: after ``abort``."""
+    _WORLDS.pop(made.comm.handle, None)
+
+
+def close_all() -> None:
+    """Destroy all of them, the last one first, on all ranks together, after the graphs that name them."""
+    for key in reversed([*_WORLDS]):
+        _WORLDS.pop(key).close()

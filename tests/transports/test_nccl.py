@@ -1,0 +1,225 @@
+"""The NCCL plan on fake GPUs: every algorithm runs through compiler and executor, and comes to what lockstep has."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from fake_gpus import Cluster, DeadlockError, plans
+from schedules import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, places, promised
+
+from hpccoll.schedule import DTYPES, REDUCTIONS, Layout, Receive, Schedule, Send, Step, all_reduce, dst
+from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.nccl import default_channels
+from hpccoll.transports.nccl_compile import Message, NcclCompiler
+from hpccoll.transports.pieces import Span
+
+RANKS = range(1, 9)
+WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
+"""Channels and window."""
+
+
+def comes_to_what_lockstep_has(asked, *, graph=False):
+    """Run an operation twice on plans for all ranks, and compare bits."""
+    inputs, outputs = buffers(asked, exact=False)
+    before = [values.copy() for values in outputs]
+    kept = [values.copy() for values in inputs]
+    given = [values[:0] if asked.in_place else values for values in inputs]
+    lockstep(asked, given, outputs)
+    cluster = Cluster(asked.layout.ranks)
+    room = [values.copy() for values in before]
+    made = plans(cluster, asked, given, room)
+    if graph:
+        for plan in made:
+            plan.prepare(graph=True)
+        cluster.run()
+    for _ in range(2):
+        for me, plan in enumerate(made):
+            room[me][:] = before[me]
+            plan.run()
+        cluster.run()
+        for me, plan in enumerate(made):
+            right = promised(asked, outputs[me], me) if me < asked.promise.p else outputs[me][:0]
+            assert plan.result.tobytes() == right.tobytes(), (me, asked)
+            assert inputs[me].tobytes() == kept[me].tobytes(), "src was written"
+    for plan in made:
+        plan.close()
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("name", [*ALGORITHMS])
+def test_every_call_of_every_algorithm_comes_to_what_lockstep_has(name, ranks):
+    collective, algorithm = ALGORITHMS[name]
+    for turn, case in enumerate(cases(collective, algorithm, places(algorithm, ranks))):
+        for more, in_place in enumerate(case.placements):
+            channels, window = WAYS[(turn + more + ranks) % len(WAYS)]
+            comes_to_what_lockstep_has(
+                case.operation(101, "float32", in_place=in_place, channels=channels, window=window)
+            )
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_schedules_that_use_what_no_algorithm_does_come_to_it_too(name, ranks):
+    case = EXAMPLES[name].case(ranks)
+    for count, (channels, window), in_place in product((0, 1, ranks + 1, 1000), WAYS, case.placements):
+        comes_to_what_lockstep_has(case.operation(count, "int32", in_place=in_place, channels=channels, window=window))
+
+
+@pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-direct", "reduce-direct", "two_way_ring"])
+def test_every_dtype_and_op_comes_to_what_lockstep_has(name):
+    for turn, (dtype, op) in enumerate(product(DTYPES, REDUCTIONS)):
+        case = case_of(name, 5)
+        comes_to_what_lockstep_has(case.operation(100, dtype, op, in_place=turn % 2 == 0, channels=2, window=2))
+
+
+@pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-double_binary_tree", "all_to_all-bruck"])
+def test_a_graph_replays_what_was_captured(name):
+    comes_to_what_lockstep_has(case_of(name, 4).operation(1000, in_place=False, channels=3, window=2), graph=True)
+
+
+def test_a_graph_is_destroyed_with_its_plan_and_launched_as_one_call():
+    asked, cluster = case_of("all_reduce-ring", 2).operation(100), Cluster(2)
+    inputs, outputs = buffers(asked)
+    made = plans(cluster, asked, inputs, outputs)
+    for plan in made:
+        plan.prepare(graph=True)
+    cluster.run()
+    graphs = [plan._graph for plan in made]
+    assert all(plan.enqueue == graph.launch for plan, graph in zip(made, graphs, strict=True))
+    for plan in made:
+        plan.close()
+    assert [graph.taken for graph in graphs] == [None, None]
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+
+def meets_late(early):
+    """Return a schedule of three ranks: one speaks with rank 2 before it hears of another that speaks at once."""
+    late = 1 - early
+
+    def steps(_layout, me):
+        if me == early:
+            yield Step(Send(late, 0))
+        elif me == late:
+            yield Step(Send(2, 1))
+            yield Step(Receive(early, 0))
+        else:
+            yield Step(Receive(late, 1))
+
+    return Schedule(Layout.of(3), 3, lambda me: steps(None, me))
+
+
+MISALIGNED = Case(all_reduce.promise(3), (meets_late(0), meets_late(1)))
+"""In the first lane rank 0's first step meets rank 1's second one, in the other it is the other way round."""
+
+
+def naive(schedule, _times, me):
+    """Put a message into the group of the number of its step."""
+    from collections import defaultdict, deque
+
+    found = defaultdict(deque)
+    for number, step in enumerate(schedule.steps(me)):
+        for action in step.actions:
+            found[isinstance(action, Send), action.peer].append(number)
+    return found
+
+
+def run_misaligned():
+    asked, cluster = MISALIGNED.operation(60), Cluster(3)
+    compilers = [NcclCompiler(me, asked) for me in range(3)]
+    said = [compiler.proposals() for compiler in compilers]
+    for me, compiler in enumerate(compilers):
+        room = {"src": np.zeros(0), "dst": np.zeros(60), "tmp": np.zeros(0)}
+        for stage in compiler.stages([proposals[me] for proposals in said]):
+            cluster.devices[me].group(room, stage.messages)()
+    cluster.run()
+
+
+def test_lanes_whose_steps_are_not_aligned_share_groups_that_do_not_wait_for_each_other():
+    run_misaligned()
+
+
+def test_groups_by_the_number_of_the_step_wait_for_each_other_for_ever_and_the_fake_says_so(monkeypatch):
+    monkeypatch.setattr("hpccoll.transports.nccl_compile.timetable", naive)
+    with pytest.raises(DeadlockError, match="rank 0 waits to send to rank 1"):
+        run_misaligned()
+
+
+def test_a_group_whose_messages_touch_each_other_is_refused_by_the_fake():
+    device = Cluster(2).devices[0]
+    with pytest.raises(AssertionError, match="touch the same elements"):
+        device.group({}, [Message(True, 1, Span("dst", 0, 5)), Message(False, 1, Span("dst", 4, 8))])
+
+
+def stages_of(case, me, **how):
+    asked = case.operation(3 << 10, "int32", **how)
+    compilers = [NcclCompiler(rank, asked) for rank in range(asked.layout.ranks)]
+    return compilers[me].stages([compiler.proposals()[me] for compiler in compilers])
+
+
+def test_a_step_is_one_group_and_one_launch_of_all_lanes():
+    stages = stages_of(case_of("all_reduce-ring", 4), 1, channels=3, window=3)
+    assert [len(stage.messages) for stage in stages] == [6] * 6
+    assert [[len(wave) for wave in stage.waves] for stage in stages] == [[3]] * 3 + [[]] * 3
+
+
+def test_arrivals_folded_into_one_part_are_read_and_written_once():
+    (first, *_) = stages_of(case_of("all_reduce-direct", 8), 0)
+    ((move,),) = first.waves
+    assert len(move.inputs) == 8
+    assert move.inputs[0] == move.out
+
+
+def test_an_average_is_divided_where_its_last_arrival_is_folded():
+    (stage,) = stages_of(case_of("all_reduce-recursive_doubling", 2), 0, op="avg")
+    ((move,),) = stage.waves
+    assert (len(move.inputs), move.divisor) == (2, 2)
+
+
+def test_a_rank_of_a_pipeline_receives_in_the_group_in_which_it_passes_on():
+    stages = stages_of(case_of("broadcast-chain", 4), 1, channels=8, window=2)
+    both = [{message.sends for message in stage.messages} for stage in stages]
+    assert both.count({True, False}) >= 6
+    assert len(stages) <= 12
+
+
+def test_a_message_has_as_many_pieces_as_it_takes_to_be_contiguous_at_both_ends():
+    def steps(me):
+        yield Step(Send(1, dst[0] + dst[2])) if me == 0 else Step(Receive(0, dst[1:3]))
+
+    case = Case(all_reduce.promise(2), (Schedule(Layout.of(2), 3, steps),))
+    pieces = [[message.span for stage in stages_of(case, me) for message in stage.messages] for me in (0, 1)]
+    unit = 1 << 10
+    assert pieces[0] == [Span("dst", 0, unit), Span("dst", 2 * unit, 3 * unit)]
+    assert pieces[1] == [Span("dst", unit, 2 * unit), Span("dst", 2 * unit, 3 * unit)]
+
+
+def test_what_is_folded_is_staged_where_vectors_of_it_lie_as_those_of_its_place_do():
+    for stage in stages_of(case_of("all_reduce-rabenseifner", 6), 5, channels=2, window=2):
+        for wave in stage.waves:
+            for move in wave:
+                assert {span.start % 32 for span in move.inputs} == {move.out.start % 32}
+
+
+def test_ranks_that_disagree_find_who_is_strange_to_them():
+    one, other = (case_of("all_reduce-ring", 3).operation(count) for count in (300, 3000))
+    said = [NcclCompiler(me, one if me else other).proposals() for me in range(3)]
+    strange = [NcclCompiler(me, one if me else other).strange([of[me] for of in said]) for me in range(3)]
+    assert strange[0] == [1, 2]
+    assert strange[1] == strange[2] == [0]
+
+
+def test_only_a_pipeline_has_channels_by_default():
+    layout = Layout.of(8)
+    assert default_channels(1 << 30, layout) == 1
+    assert [default_channels(size, layout, pipelined=True) for size in (1, 1 << 23, 1 << 30)] == [1, 2, 64]
+
+
+def test_a_plan_says_what_its_stream_is_at():
+    asked = case_of("all_reduce-ring", 2).operation(100)
+    inputs, outputs = buffers(asked)
+    plan, _ = plans(Cluster(2), asked, inputs, outputs)
+    assert plan.where() == "done"
+    plan._queued = True
+    assert plan.where() == "on the stream: 2 groups of messages with rank 1, 1 launches of folds"
