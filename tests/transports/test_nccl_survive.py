@@ -1,0 +1,54 @@
+"""A rank that stalls is noticed and left behind; stalled_ranks.py has the ranks. MPI is real, NCCL a fake."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+RANKS = Path(__file__).parent / "stalled_ranks.py"
+pytestmark = pytest.mark.mpi
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_unique_id_goes_from_rank_0_to_all_and_a_communicator_is_made_once_and_destroyed(mpiexec, ranks):
+    ran = mpiexec(ranks, RANKS, "unique_ids_are_exchanged")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("who", [0, 1, 2])
+def test_the_others_go_on_without_a_rank_that_stalls_and_it_is_told_when_it_comes(mpiexec, who):
+    ran = mpiexec(3, RANKS, "stalls", str(who))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    left = " and ".join(str(rank) for rank in range(3) if rank != who).replace(" and ", ", ")
+    assert f"rank {who}: ranks {left} have gone on without rank {who}" in ran.stdout
+    assert ran.stdout.count("done") == 3
+
+
+def test_ranks_that_are_all_there_go_on_together(mpiexec):
+    ran = mpiexec(3, RANKS, "nobody_stalls")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_rank_that_ends_ends_the_job_and_is_named(mpiexec):
+    ran = mpiexec(3, RANKS, "ends", "1")
+    assert ran.returncode != 0
+    said = ran.stdout + ran.stderr
+    (process,) = re.findall(r"process (\d+) ends", said)
+    assert re.search(rf"PID {process}\b|[Rr]ank 1\b", said), "the launcher names the process, or its rank"
+    assert "StalledError" not in ran.stderr
+
+
+@pytest.mark.usefixtures("mpiexec")
+def test_a_wait_ends_with_the_stream_with_an_error_of_nccl_or_with_time():
+    from hpccoll.transports.nccl_survive import StalledError, wait  # where there is an MPI
+
+    looks = iter([False, False, True])
+    wait(lambda: next(looks), lambda: None, 60)
+
+    def error():
+        raise RuntimeError("NCCL_ERROR_REMOTE_ERROR")
+
+    with pytest.raises(StalledError, match="NCCL says: NCCL_ERROR_REMOTE_ERROR"):
+        wait(lambda: False, error, 60)
+    with pytest.raises(StalledError, match=r"0\.01 s"):
+        wait(lambda: False, lambda: None, 0.01)
