@@ -1,0 +1,197 @@
+"""What schedules and calls over NCCL owe, checked by every rank of a real MPI, all on one GPU.
+
+    mpiexec -n 2 python tests/gpu/gpu_ranks.py [drill]
+
+Every rank does the operation in lockstep by itself, and holds the bits it was given against that. test_nccl_gpu.py runs
+it, under a timeout: ranks that share a GPU wait for each other's turns.
+"""
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+from mpi4py import MPI
+from schedules import AGGREGATORS, ALGORITHMS, buffers, case_of, cases, promised, promises, result
+
+from hpccoll.measure.ranks import abort
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
+from hpccoll.transports import nccl_world
+from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.nccl import Nccl
+from hpccoll.transports.nccl_survive import StalledError, wait, without_the_stalled
+from hpccoll.transports.nccl_vendor import NcclVendor
+from hpccoll.transports.operation import Operation
+
+COMM = MPI.COMM_WORLD
+ME, RANKS = COMM.rank, COMM.size
+ELEMENTS = (*DTYPES, *(["bfloat16"] if "bfloat16" not in DTYPES else []))
+SHARED_SINCE = 23000
+"""The version of NCCL that lets several ranks have one GPU; before, each rank says that it is a host of its own."""
+
+
+def share_a_gpu() -> None:
+    """Set what NCCL reads when it starts."""
+    from cupy.cuda import nccl
+
+    os.environ.setdefault("NCCL_MAX_CTAS", "2")
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    if nccl.get_version() >= SHARED_SINCE:
+        os.environ.setdefault("NCCL_MULTI_RANK_GPU_ENABLE", "1")
+    else:
+        os.environ["NCCL_HOSTID"] = f"rank-{ME}"
+
+
+def bits(values):
+    """Return an array as a GPU of CuPy holds it: bfloat16 as uint16."""
+    return values if values.dtype.kind in "fiu" else values.view(np.uint16)
+
+
+def agrees(asked: Operation, way=Nccl, *, graph: bool = False, right=None) -> None:
+    """Do the operation twice on one plan, and compare with lockstep, or with ``right``."""
+    transport = way(COMM, GPU)
+    inputs, outputs = buffers(asked)
+    before = bits(outputs[ME].copy())
+    given = bits(inputs[ME][:0] if asked.in_place else inputs[ME])
+    if right is None:
+        lockstep(asked, [values[:0] if asked.in_place else values for values in inputs], outputs)
+        right = promised(asked, outputs[ME], ME) if asked.promise.p > ME else outputs[ME][:0]
+    src, dst = transport.empty(len(given), asked.dtype), transport.empty(len(before), asked.dtype)
+    plan = transport.plan(asked, src, dst, graph=graph)
+    for _ in range(2):
+        src.set(given, stream=GPU.stream)
+        dst.set(before, stream=GPU.stream)
+        GPU.synchronize()
+        COMM.Barrier()
+        plan.run()
+        got = GPU.download(plan.result)
+        assert got.tobytes() == bits(right).tobytes(), f"not what lockstep has: {asked}"
+    plan.close()
+    transport.close()
+
+
+# ---- checks ---------------------------------------------------------------------------------------------------------
+
+
+def every_call_of_every_algorithm_agrees_with_lockstep() -> None:
+    for collective, algorithm in ALGORITHMS.values():
+        layout = Layout.of(RANKS)
+        if algorithm.aggregates:
+            layout = Layout.of(max(1, RANKS - 1), aggregators=min(AGGREGATORS, RANKS - max(1, RANKS - 1)))
+        for turn, case in enumerate(cases(collective, algorithm, layout)):
+            for in_place in case.placements:
+                channels, window = [(1, 1), (3, 2)][turn % 2]
+                agrees(case.operation(1001, "float32", in_place=in_place, channels=channels, window=window))
+
+
+def every_dtype_and_op_agrees_with_lockstep() -> None:
+    for turn, (dtype, op) in enumerate(product(ELEMENTS, REDUCTIONS)):
+        for name in ("all_reduce-ring", "all_reduce-recursive_doubling"):
+            if case := case_of(name, RANKS):
+                agrees(case.operation(1003, dtype_of(dtype), op, in_place=turn % 2 == 0))
+
+
+def graphs_replay_what_runs_directly() -> None:
+    for name in ("all_reduce-ring", "all_gather-bruck", "broadcast-chain", "reduce_scatter-ring"):
+        if case := case_of(name, RANKS):
+            agrees(case.operation(5000, "float32", in_place=False, channels=2, window=2), graph=True)
+    asked = operation(COLLECTIVES["all_reduce"].promise(RANKS), "float32", "sum")
+    agrees(asked, NcclVendor, graph=True, right=what_is_promised(asked))
+
+
+def large_messages_arrive_whole() -> None:
+    agrees(case_of("all_reduce-ring", RANKS).operation(1 << 22, "float32"))
+
+
+def operation(promise, dtype: str, op: str, *, in_place: bool = True) -> Operation:
+    count = 1 if promise.collective.token else 37
+    return Operation(promise, Layout.of(RANKS), (), count, dtype_of(dtype), REDUCTIONS[op], in_place=in_place)
+
+
+def what_is_promised(asked: Operation):
+    inputs, _ = buffers(asked)
+    return result(asked, inputs, ME)
+
+
+def nccls_own_calls_do_what_is_promised() -> None:
+    for collective in COLLECTIVES.values():
+        for promise, in_place in product(promises(collective, RANKS), (True, False)):
+            fits = collective.in_place if in_place else collective.out_of_place
+            if fits and not collective.token and not (in_place and collective.name == "all_to_all"):
+                asked = operation(promise, "float32", "sum", in_place=in_place)
+                agrees(asked, NcclVendor, right=what_is_promised(asked))
+
+
+def nccls_own_calls_take_every_dtype_and_op() -> None:
+    for dtype, op in product(ELEMENTS, REDUCTIONS):
+        asked = operation(COLLECTIVES["all_reduce"].promise(RANKS), dtype, op)
+        agrees(asked, NcclVendor, right=what_is_promised(asked))
+
+
+CHECKS: list[Callable[[], None]] = [
+    every_call_of_every_algorithm_agrees_with_lockstep,
+    every_dtype_and_op_agrees_with_lockstep,
+    graphs_replay_what_runs_directly,
+    large_messages_arrive_whole,
+    nccls_own_calls_do_what_is_promised,
+    nccls_own_calls_take_every_dtype_and_op,
+]
+
+
+# ---- the drill ------------------------------------------------------------------------------------------------------
+
+
+def drill() -> None:
+    """The last rank stalls in front of an all-reduce; the others notice it, and go on without it."""
+    last, patience = RANKS - 1, 5.0
+    agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"))
+    one = nccl_world.world(COMM)
+    COMM.Barrier()
+    if last == ME:
+        time.sleep(6 * patience)
+        nccl_world.forget(one)
+        one.abort()
+        print(f"rank {ME} woke up", flush=True)
+        return
+    array = GPU.empty(1 << 20, np.dtype("float32"))
+    address = GPU.address(array)
+    one.communicator.allReduce(address, address, array.size, 7, 0, GPU.stream.ptr)
+    try:
+        wait(lambda: GPU.stream.done, one.communicator.check_async_error, patience)
+    except StalledError as error:
+        print(f"rank {ME}: {error}", flush=True)
+    else:
+        raise AssertionError("an all-reduce without one of its ranks came to an end")
+    made, gone = without_the_stalled(one, patience)
+    assert gone == [last], gone
+    GPU.synchronize()  # the aborted stream has come to its end
+    array[:] = made.comm.rank + 1
+    made.communicator.allReduce(address, address, array.size, 7, 0, GPU.stream.ptr)
+    GPU.synchronize()
+    assert float(array[0]) == made.comm.size * (made.comm.size + 1) / 2
+    print(f"rank {ME} went on without rank {last}", flush=True)
+
+
+def main() -> None:
+    for check in [drill] if sys.argv[1:] == ["drill"] else CHECKS:
+        started = time.monotonic()
+        try:
+            check()
+        except BaseException:  # noqa: BLE001  whatever it is, the other ranks wait for this one
+            print(f"r{ME} | {check.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
+            abort(COMM)
+        COMM.Barrier()
+        if ME == 0:
+            print(f"{check.__name__} {time.monotonic() - started:.1f} s", flush=True)
+    nccl_world.close_all()
+
+
+if __name__ == "__main__":
+    share_a_gpu()
+    GPU = Gpu(0)
+    main()
+    sys.exit(0)
