@@ -31,10 +31,13 @@ def attempt(number=1, ranks=2, **more):
     return Attempt(**{**about, **more})
 
 
-def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None, number=1):
+def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None, number=1, events=False):
     start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
     end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
-    return Times.of(start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number)
+    device = end - start - 50 if events else None
+    return Times.of(
+        start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number, device_ns=device
+    )
 
 
 def outcome(of=None, **more):
@@ -88,12 +91,13 @@ params = st.dictionaries(
 def outcomes(draw, of, ranks):
     if draw(st.booleans()):
         return skipped(of, draw(words.filter(bool)))
-    one_clock, workers = draw(st.booleans()), draw(st.integers(1, ranks))
+    one_clock, events, workers = draw(st.booleans()), draw(st.booleans()), draw(st.integers(1, ranks))
     parts = []
     for number in draw(st.lists(st.integers(1, 255), unique=True, min_size=1, max_size=3)):
         n = draw(st.integers(1, 6))
         limit, first = draw(st.sampled_from([1 << 22, n * 2, 1])), draw(st.integers(0, 2**62))
-        parts.append(times(n, ranks, limit, one_clock=one_clock, first=first, workers=workers, number=number))
+        how = {"one_clock": one_clock, "first": first, "workers": workers, "number": number, "events": events}
+        parts.append(times(n, ranks, limit, **how))
     taken = reduce(Times.then, parts)
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
     known = st.none() | st.floats(0, 1e15)
@@ -108,7 +112,8 @@ def outcomes(draw, of, ranks):
         wire_bytes_measured=draw(st.none() | st.integers(0, 2**50)), wire_sent=wire[0], wire_received=wire[-1],
         workers_sent_predicted=draw(st.none() | st.integers(0, 2**50)), port_sent=tuple(ports), port_received=(),
         rack_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
-        counters=draw(st.none() | counters), executed=draw(words.filter(bool)), evidence=draw(some_words),
+        counters=draw(st.none() | counters), requested=draw(some_words),
+        executed=draw(words.filter(bool)), evidence=draw(some_words),
         floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s),
     )  # fmt: skip
 
@@ -128,6 +133,7 @@ def raw_results(draw):
             shape = {
                 "ranks_per_node": draw(st.none() | st.integers(1, 8)), "oversubscribed": draw(st.booleans()),
                 "aggregators": draw(st.integers(0, ranks - 1)),
+                "evidence": draw(st.none() | st.dictionaries(words, words, max_size=2)),
             }  # fmt: skip
             attempts.append((attempt(number, ranks, **shape), [draw(outcomes(of, ranks)) for of in done]))
     return Raw(path=Path("here.h5"), job=job(*cases), attempts=attempts)

@@ -23,8 +23,11 @@ from hpccoll.store.times import Times
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
 _PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")
 _PER_PLACE = ("cpu_s", *_PER_NODE)
-_OF_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in ("places", "ports", "provenance"))
+_APART = ("places", "ports", "provenance", "evidence")  # fields of an attempt that are no attributes of one value
+_OF_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in _APART)
 _ATTEMPT = "attempt_"
+EVIDENCE = "evidence_json"
+"""The dataset of an attempt that is there where logs were read."""
 _PACKED = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
 
 
@@ -60,6 +63,10 @@ def _write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) ->
         value = getattr(attempt, name)
         group.attrs[name] = -1 if value is None else value
     group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
+    if attempt.evidence is not None:  # as a dataset: an attribute has 64 KiB at most
+        words = json.dumps(attempt.evidence, indent=1, sort_keys=True)
+        dataset = group.create_dataset(EVIDENCE, data=words, dtype=h5py.string_dtype())
+        dataset.attrs["long_name"] = "JSON: what the library's own logs said in an untimed pass"
     sizes = {
         "case": len(outcomes),
         "iteration": max(1, *(_iterations(outcome) for outcome in outcomes), 1),
@@ -111,7 +118,9 @@ def _fill(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
             dataset[number, : len(values)] = values
     elif outcome.times is not None:
         times = getattr(outcome.times, column.name)
-        n = len(times)
+        n = len(times)  # none, where there is no common clock or nothing ran on a GPU
+        if not n:
+            return
         if column.dims == ("case", "iteration"):
             dataset[number, :n] = times
         else:
@@ -211,7 +220,9 @@ def _read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
     about = {name: _python(group.attrs[name]) for name in _OF_ATTEMPT}
     about["ranks_per_node"] = None if about["ranks_per_node"] == -1 else about["ranks_per_node"]
     ports = tuple(filter(None, columns["port_name"]))
-    attempt = Attempt(**about, places=places, ports=ports, provenance=json.loads(group.attrs["provenance_json"]))
+    evidence = json.loads(group[EVIDENCE].asstr()[()]) if EVIDENCE in group else None
+    provenance = json.loads(group.attrs["provenance_json"])
+    attempt = Attempt(**about, places=places, ports=ports, provenance=provenance, evidence=evidence)
     return attempt, [_outcome(columns, number) for number in range(len(group["case"]))]
 
 
@@ -265,6 +276,8 @@ def _times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Times |
     per_iteration = {name: columns[name][number, :n] for name in _PER_ITERATION}
     if (per_iteration["span_ns"] < 0).any():
         per_iteration["span_ns"] = np.empty(0, np.int64)
-    kept = {name: columns[name][number, :n, ::stride] for name in ("start_ns", "end_ns")}
+    kept = {name: columns[name][number, :n, ::stride] for name in ("start_ns", "end_ns", "device_ns")}
+    if (kept["device_ns"] < 0).any():
+        kept["device_ns"] = np.empty((0, 0), np.int64)
     rounds = columns["round"][number, :n].clip(1)  # absent in files before 1.3, which had one
     return Times(**per_iteration, **kept, rank_stride=stride, round=rounds)

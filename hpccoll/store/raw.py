@@ -36,6 +36,7 @@ class Outcome:
     port_sent: Sequence[Sequence[float | None]] = ()  # the same of each port, [node][port of the attempt]
     port_received: Sequence[Sequence[float | None]] = ()
     counters: Mapping[str, int | None] | None = None  # of congestion, over all nodes and ``operations`` of them
+    requested: str | None = None  # of the library, in one word; None where it was left to it, and for our schedules
     executed: str = "unknown"
     evidence: str | None = None
     floor: bool = False
@@ -99,6 +100,7 @@ class Attempt:
     places: tuple[Place, ...]
     ports: tuple[str, ...] = ()  # the names of the network ports that hosts have
     provenance: Mapping[str, object]
+    evidence: Mapping[str, object] | None = None  # what the probe of the library's logs found, as JSON
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property

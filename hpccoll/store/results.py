@@ -166,6 +166,7 @@ def _run(raw: Raw, attempt: Attempt) -> Run:
         machine=attempt.machine,
         path=str(raw.path),
         provenance=attempt.provenance,
+        evidence=attempt.evidence,
     )
 
 

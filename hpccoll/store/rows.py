@@ -62,6 +62,7 @@ class Row:
     reason: str | None  # why it is not ok
     converged: bool | None  # the confidence interval became tight within the time budget
     oversubscribed: bool
+    requested: str | None = None  # of the library, in one word: ring, sharp; None for our own, and where it may choose
     executed: str  # the algorithm that ran, as far as the evidence goes; 'unknown' without evidence
     evidence: str | None
     kind: str  # measured, measured on a testbed, measured on a shared GPU, simulated, modelled
@@ -81,6 +82,7 @@ class Run:
     machine: str  # one line for the subtitle of a chart: "2 cores of Intel Xeon ... on 1 node (host)"
     path: str  # the raw file
     provenance: Mapping[str, object]  # allow-listed: versions, libraries, hosts, CPU, launcher, git commit, variables
+    evidence: Mapping[str, object] | None = None  # what the probe of the library's logs found: results/README.md
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

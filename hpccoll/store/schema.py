@@ -8,11 +8,12 @@ units without prefixes.
 from dataclasses import dataclass
 
 SCHEMA = "hpccoll-raw"
-VERSION = "1.3"
+VERSION = "1.4"
 """A reader refuses another major version; a minor one only adds.
 
 1.0: the first. 1.1: what crossed the wire, and cases of several numbers of ranks in a file. 1.2: racks.
 1.3: mapping of the ranks of a case, bytes between racks, of each port and of the nodes of workers, and rounds.
+1.4: what was asked of the library, what its logs say, and times by events of the GPU.
 """
 
 
@@ -78,6 +79,7 @@ COLUMNS = (
     _case("workers_sent_predicted", "int64", "what of the counted bytes nodes of workers send", "B", -1, since=3),
     _case("workers_received_predicted", "int64", "what of them nodes of workers receive", "B", -1, since=3),
     _case("counters", "str", "JSON: what else ports counted: over all nodes, in so many operations", since=1),
+    _case("requested", "str", "what was asked of the library in one word: ring, sharp; empty: nothing", since=4),
     _case("executed", "str", "the algorithm that ran, as far as the evidence goes"),
     _case("evidence", "str", "how that is known"),
     _case("floor", "bool", "an empty schedule: the cost of the harness"),
@@ -105,4 +107,7 @@ COLUMNS = (
     Column("round", ("case", "iteration"), "uint8", "", 0, "the round that it belongs to, from 1 on", since=3),
     Column("start_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "start of the operation by the rank's clock"),
     Column("end_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "end of the operation by the rank's clock"),
+    Column(
+        "device_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "between events on the GPU of the rank", since=4
+    ),
 )

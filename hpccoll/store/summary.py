@@ -164,6 +164,7 @@ def row(
         port_sent=_ports(attempt, outcome),
         rack_bytes_predicted=outcome.rack_bytes_predicted,
         wrong=outcome.wrong, status=status, reason=reason, converged=outcome.converged,
-        oversubscribed=attempt.oversubscribed, executed=outcome.executed, evidence=outcome.evidence,
+        oversubscribed=attempt.oversubscribed,
+        requested=outcome.requested, executed=outcome.executed, evidence=outcome.evidence,
         kind=attempt.kind, floor=outcome.floor,
     )  # fmt: skip

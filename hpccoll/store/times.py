@@ -1,6 +1,6 @@
 """The times of one case: of every iteration, at every rank or what is kept of them, its rounds one after the other."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ class Times:
         span_ns: latest end minus earliest start, where all ranks read one clock, else empty.
         slowest_rank: the rank of the longest duration.
         round: which round the iteration belongs to, from 1 on.
+        device_ns: what the GPU took by its own events, [iteration, kept rank]; empty where no events were recorded.
     """
 
     start_ns: Nanoseconds
@@ -36,6 +37,7 @@ class Times:
     span_ns: Nanoseconds
     slowest_rank: Nanoseconds
     round: NDArray[np.uint8]
+    device_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class Times:
         workers: int | None = None,
         limit: int = SAMPLES,
         round_number: int = 1,
+        device_ns: Nanoseconds | None = None,
     ) -> "Times":
         """Summarise a round's times of the workers, and keep at most ``limit`` of each kind, aggregators' among them.
 
@@ -57,6 +60,7 @@ class Times:
             workers: the ranks whose operation it is, the first ones; all unless given.
             limit: the most times that are kept.
             round_number: which round it is.
+            device_ns: between two events on the GPU, around the operation, [iteration, rank].
         """
         begun, ended = start_ns[:, :workers], end_ns[:, :workers]
         durations = ended - begun
@@ -71,20 +75,30 @@ class Times:
             span_ns=ended.max(axis=1) - begun.min(axis=1) if one_clock else np.empty(0, np.int64),
             slowest_rank=durations.argmax(axis=1).astype(np.int64),
             round=np.full(len(durations), round_number, np.uint8),
+            device_ns=np.empty((0, 0), np.int64) if device_ns is None else device_ns[:, ::stride].copy(),
         )
 
     def then(self, later: "Times") -> "Times":
         """Return these times and ``later`` ones, of the ranks that both have kept."""
         stride = max(self.rank_stride, later.rank_stride)
         one_clock = len(self.span_ns) and len(later.span_ns)
+        by_events = len(self.device_ns) and len(later.device_ns)
+
+        def joined(name: str) -> Nanoseconds:
+            return np.concatenate([getattr(times, name) for times in (self, later)])
+
+        def of_ranks(name: str) -> Nanoseconds:
+            return np.concatenate([getattr(times, name)[:, :: stride // times.rank_stride] for times in (self, later)])
+
         return Times(
-            start_ns=np.concatenate([times.start_ns[:, :: stride // times.rank_stride] for times in (self, later)]),
-            end_ns=np.concatenate([times.end_ns[:, :: stride // times.rank_stride] for times in (self, later)]),
+            start_ns=of_ranks("start_ns"),
+            end_ns=of_ranks("end_ns"),
             rank_stride=stride,
-            min_ns=np.concatenate([self.min_ns, later.min_ns]),
-            median_ns=np.concatenate([self.median_ns, later.median_ns]),
-            max_ns=np.concatenate([self.max_ns, later.max_ns]),
-            span_ns=np.concatenate([self.span_ns, later.span_ns]) if one_clock else np.empty(0, np.int64),
-            slowest_rank=np.concatenate([self.slowest_rank, later.slowest_rank]),
+            min_ns=joined("min_ns"),
+            median_ns=joined("median_ns"),
+            max_ns=joined("max_ns"),
+            span_ns=joined("span_ns") if one_clock else np.empty(0, np.int64),
+            slowest_rank=joined("slowest_rank"),
             round=np.concatenate([self.round, later.round]),
+            device_ns=of_ranks("device_ns") if by_events else np.empty((0, 0), np.int64),
         )
