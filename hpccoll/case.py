@@ -241,6 +241,7 @@ class Launcher:
         slurm_conf: where Slurm's configuration is, if its commands have to be told; Snakemake keeps it from jobs.
         aggregator: the feature by which Slurm knows the hosts of aggregators, where there are some.
         within: how srun deals the ranks of a node out to its sockets, such as ``:block``; empty for Slurm's own way.
+        network: by what nodes should talk, ``rdma`` or ``tcp``; None where nobody has said.
     """
 
     command: str
@@ -251,6 +252,7 @@ class Launcher:
     slurm_conf: str | None = None
     aggregator: str | None = None
     within: str = ""
+    network: str | None = None
 
     def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
         """Return the command line that starts ``shape``, up to the arguments of the program.
@@ -303,6 +305,7 @@ class Plan:
         """
         try:
             read = json.loads(path.read_text())
+            read.pop("evidence", None)  # follows from the jobs: 'hpccoll plan --json' says it
             jobs = tuple(Job.from_json(json.dumps(job)) for job in read.pop("jobs"))
             skips = tuple(Skip(**skip) for skip in read.pop("skips"))
             launcher = read.pop("launcher")

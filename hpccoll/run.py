@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 from hpccoll.case import MOST_ROUNDS, Case, Effort, Job, Shape
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.verbose import keep_quiet, log_into
 from hpccoll.units import format_size, parse_parameter, parse_size
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from hpccoll.evidence.found import Found
     from hpccoll.measure.ranks import Ranks
     from hpccoll.schedule import Layout
 
@@ -85,6 +87,9 @@ def parser() -> argparse.ArgumentParser:
     add("--hosts", metavar="A,B", help="with --shape: fail unless the nodes are these")
     add("--exit-zero", action="store_true", help="exit with 0 although a result is wrong or missing: the file says it")
     add("--check", action="store_true", help="only see that the ranks know of each other and are where they should be")
+    add("--probe", type=Path, metavar="DIR", help="only run the library's own, untimed, and have it log into DIR")
+    add("--evidence", type=Path, metavar="PATH", help="what such a probe left: DIR, or the file that was made of it")
+    add("--network", choices=("rdma", "tcp"), help="what nodes should talk by; the report says where it is not so")
     add("--out", type=Path, metavar="F.h5", help="the raw file; one of the same job is resumed")
     return parse
 
@@ -223,6 +228,8 @@ def main(argv: Sequence[str]) -> int:
     """
     try:
         arguments = parser().parse_args(argv)
+        if arguments.probe:
+            log_into(arguments.probe)  # before any library reads its variables
         return _measure(arguments)
     except BadInputError as error:
         if _rank() == 0:
@@ -314,7 +321,10 @@ def _measure(arguments: argparse.Namespace) -> int:
         job = ranks.at_root(lambda: job_of(arguments, ranks.layout(0)))
         if not arguments.job:
             _check_room(comm, job, ranks.layout(job.aggregators))
-        program = Program(ranks, job, arguments.out, table.show, lambda: told.signal)
+        if arguments.probe:
+            return _probed(ranks, job, told)
+        about = _known(arguments, ranks, job)
+        program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about)
         code = 0 if program.run() or arguments.exit_zero else 3
     except BadInputError:
         raise
@@ -324,11 +334,37 @@ def _measure(arguments: argparse.Namespace) -> int:
             program.last_words(f"{what} (case {program.progress.case})")
         traceback.print_exc()
         abort(comm)
-    if comm.rank == 0 and told.signal:
-        print(f"# told to end by {signal.Signals(told.signal).name}: the same command measures what is left")
-    elif comm.rank == 0 and table.empty:
-        print(f"# {arguments.out} is complete: there is nothing left to measure")
+    if comm.rank == 0:
+        _say_what_is_left(told, arguments.out if table.empty else None)
     return code
+
+
+def _say_what_is_left(told: _Told, complete: Path | None) -> None:
+    if told.signal:
+        print(f"# told to end by {signal.Signals(told.signal).name}: the same command measures what is left")
+    elif complete:
+        print(f"# {complete} is complete: there is nothing left to measure")
+
+
+def _probed(ranks: "Ranks", job: Job, told: _Told) -> int:
+    from hpccoll.measure.probe import probe
+
+    probe(ranks, job, lambda: told.signal)
+    return 0
+
+
+def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Found | None, str | None]":
+    """Return what is known of the library and the network before anything is timed, and keep the library quiet.
+
+    Raises:
+        BadInputError: on all ranks, where the evidence cannot be read.
+    """
+    from hpccoll.evidence.found import Found
+
+    if any(case.transport == "nccl" for case in job.cases):
+        keep_quiet()
+    found = ranks.at_root(lambda: Found.load(arguments.evidence)) if arguments.evidence else None
+    return found, arguments.network
 
 
 def _checked(ranks: "Ranks") -> int:

@@ -4,28 +4,26 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
 from hpccoll.case import Case, Job, Shape
-from hpccoll.choices.auto import concrete
-from hpccoll.choices.table import TuneTable, conditions, library
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.found import Found
 from hpccoll.measure import environment, wire
-from hpccoll.measure.catalogue import check_case, idle, unmet
+from hpccoll.measure.logged import judged
 from hpccoll.measure.loop import Progress, Samples, measure
-from hpccoll.measure.machine import available_memory
-from hpccoll.measure.memory import check_memory
+from hpccoll.measure.maker import Maker
 from hpccoll.measure.order import Earlier, check_cases, rounds_left
-from hpccoll.measure.ranks import Numbered, Ranks
+from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.watchdog import watched
 from hpccoll.store.journal import Journal, check_same_job, journal_path, leave_word
 from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Whole
 from hpccoll.store.times import Times
-from hpccoll.transports import gpu
 
 SPEAKERS = 8
 """The most ranks that say in a row's reason what is wrong with their result."""
@@ -43,15 +41,17 @@ class Program:
         show: called at rank 0 with what became of a case after each of its rounds, how many rounds of cases have been
             measured and how many there are to measure.
         told: returns the signal that tells this rank to end after the round under way of a case, 0 while there is none.
+        found: what a probe found of the library's logs; used at rank 0.
+        network: by what nodes should talk, ``rdma`` or ``tcp``, None where nobody has said.
     """
 
     def __init__(
-        self, ranks: Ranks, job: Job, out: Path | None, show: Show, told: Callable[[], int] = lambda: 0
-    ) -> None:
+        self, ranks: Ranks, job: Job, out: Path | None, show: Show, told: Callable[[], int] = lambda: 0,
+        found: Found | None = None, network: str | None = None,
+    ) -> None:  # fmt: skip
         self.ranks, self.job, self.out, self.show, self.told = ranks, job, out, show, told
+        self.found, self.network = found, network
         self.comm = ranks.comm
-        self.numbered = Numbered(ranks.comm, ranks.layout(job.aggregators))
-        self.table = None if job.table is None else TuneTable.from_json(job.table)
         self.number = 0  # of this attempt
         self.progress = Progress()
         self.subject: CaseSubject | None = None
@@ -77,7 +77,8 @@ class Program:
             return earlier.fine
         with watched(self.progress, self._where, self.job.effort.timeout, self.last_words):
             self.number = earlier.attempts + 1
-            attempt = environment.attempt(self.comm, self.job, self.number)
+            attempt = self._attempt()
+            maker = Maker(self.ranks, self.job, attempt)
             if self.journal:
                 self.journal.begin(attempt)
             else:
@@ -89,24 +90,29 @@ class Program:
                     continue
                 if told := self.ranks.largest(self.told()):
                     break
-                outcome = self._recorded(case, number, attempt)
+                outcome = self._recorded(case, number, maker)
                 fine &= outcome.status == "ok" or (outcome.status == "skipped" and number == 1)
                 if outcome.status == "skipped":
                     skipped.add(case.id)
                 if self.comm.rank == 0:
                     self.show(self.job, next(self.raw.wholes(case.id)), place, len(left))
-            self.numbered.close()
+            maker.close()
         if told and self.journal:
             self.journal.end(f"{signal.Signals(told).name} told it to end, as Slurm does before a time limit")
         self.ranks.at_root(self._close)
         return fine and not told
 
-    def _recorded(self, case: Case, number: int, attempt: Attempt) -> Outcome:
+    def _attempt(self) -> Attempt:
+        found = environment.attempt(self.comm, self.job, self.number)
+        provenance = {**found.provenance, "network": self.network}
+        return replace(found, provenance=provenance, evidence=self.found.to_json() if self.found else None)
+
+    def _recorded(self, case: Case, number: int, maker: Maker) -> Outcome:
         """Measure a round of ``case`` and put what became of it into the journal."""
         self.progress.case, self.progress.iteration = case.id, 0
         if self.journal:
             self.journal.start(case)
-        outcome = self._outcome(case, number, attempt)
+        outcome = self._outcome(case, number, maker)
         if self.journal:
             self.journal.record(outcome)
         elif self.comm.rank == 0:
@@ -138,42 +144,18 @@ class Program:
                 hdf5.write(self.raw, self.out)
             self.journal.close(remove=self.raw.complete)
 
-    def _outcome(self, case: Case, number: int, attempt: Attempt) -> Outcome:
-        comm, layout = self.numbered.by(case.mapping)
+    def _outcome(self, case: Case, number: int, maker: Maker) -> Outcome:
         self.progress.enter("compiling")
-        try:
-            here = conditions(attempt.machine, library(attempt.provenance))
-            made, chosen = concrete(case, attempt.layout, self.table, self.job.variant, here)
-            check_case(made)
-            reason = unmet(made, layout) or idle(case, attempt.layout) or self._lack(made)
-            if reason := reason or self._too_large(made, attempt):
-                return Outcome(case=case, status="skipped", reason=reason)
-            self.subject = subject = CaseSubject(comm, layout, made, chosen)
-        except BadInputError as error:  # on all ranks: it depends on the case and the layout only
-            return Outcome(case=case, status="skipped", reason=str(error))
+        subject = maker.make(case)
+        if isinstance(subject, str):
+            return Outcome(case=case, status="skipped", reason=subject)
+        self.subject = subject
         samples = measure(subject, self.ranks, self.job.effort.of_a_round, self.progress)
         self.progress.enter("collecting the outcome")
-        outcome = self._collect(case, number, subject, samples, attempt)
+        outcome = self._collect(case, number, subject, samples, maker.attempt)
         subject.close()
         self.subject = None
         return outcome
-
-    def _lack(self, case: Case) -> str | None:
-        """Return what a rank lacks for the device of ``case``, or None; the same on all ranks."""
-        if case.device == "cpu":
-            return None
-        return next(filter(None, self.comm.allgather(gpu.lack(case.transport))), None)
-
-    def _too_large(self, case: Case, attempt: Attempt) -> str | None:
-        """Return that a node lacks the memory for its ranks' buffers, or None; the same on all ranks."""
-        node = attempt.places[self.comm.rank].node
-        crowd = sum(place.node == node for place in attempt.places)
-        complaint = None
-        try:
-            check_memory([case], attempt.ranks - attempt.aggregators, crowd, available_memory())
-        except BadInputError as error:
-            complaint = str(error)
-        return next(filter(None, self.comm.allgather(complaint)), None)
 
     def _collect(self, case: Case, number: int, subject: CaseSubject, samples: Samples, attempt: Attempt) -> Outcome:
         wrong = self.comm.allreduce(samples.wrong)
@@ -185,7 +167,12 @@ class Program:
         reasons = [words for words in said if words] or ["in an iteration before the last one"]
         if len(reasons) > SPEAKERS:
             reasons[SPEAKERS:] = [f"and {len(reasons) - SPEAKERS} ranks more"]
-        executed, evidence = subject.evidence(traffic.sent if traffic else None)
+        sent = traffic.sent if traffic else None
+        judgement = judged(
+            self.job, subject.case, self.found, subject.evidence(sent),
+            nbytes=subject.bytes, workers=subject.layout.workers,
+            port_bytes=None if sent is None else sent / subject.layout.nodes,
+        )  # fmt: skip
         return Outcome(
             case=case,
             status="wrong" if wrong else "ok",
@@ -204,8 +191,9 @@ class Program:
             port_sent=traffic.by_port(wire.SENT, attempt.ports) if traffic else (),
             port_received=traffic.by_port(wire.RECEIVED, attempt.ports) if traffic else (),
             counters=traffic.counters if traffic else None,
-            executed=executed,
-            evidence=evidence,
+            requested=judgement.requested,
+            executed=judgement.executed,
+            evidence=judgement.evidence,
             floor=subject.floor,
             times=Times.of(
                 samples.start_ns,

@@ -4,16 +4,10 @@ What was measured is in the raw file or its journal, whatever becomes of a launc
 """
 
 import os
-import re
 import shlex
-import subprocess
-import sys
-import threading
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from hpccoll.case import Job, Launcher, Plan, Shape
@@ -22,7 +16,7 @@ from hpccoll.store import hdf5
 from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, leave_word
 from hpccoll.store.raw import Failure, Raw
 from hpccoll.store.results import best_of, read_raw
-from hpccoll.sweep import slurm
+from hpccoll.sweep import child, probe, slurm
 
 
 def launch(plan_file: Path, name: str, out: Path) -> bool:
@@ -33,7 +27,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             not find each other.
     """
     plan = Plan.load(plan_file)
-    job = plan.job(name)
+    job, job_file = plan.job(name), plan_file.parent / "jobs" / f"{name}.json"
     forget_words(out, "launch")
     left = [shape for shape in job.shapes if _left(job, shape, _read(out))]
     if plan.launcher.slurm_conf:
@@ -46,7 +40,8 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             start.check()
         for shape in left:
             attempts = _attempts(_read(out))
-            said = start.measure(shape, plan_file.parent / "jobs" / f"{name}.json", out)
+            start.probe(shape, job_file, out)
+            said = start.measure(shape, job_file, out)
             if said:
                 _leave(out, f"the launch of {shape.words} {said}")
             raw = _read(out)
@@ -127,7 +122,7 @@ class Start:
         """
         shape = Shape(min(2, self.job.nodes), 2)
         line = self._line(shape, "--check")
-        said = _run(self._command(line), self.launcher.patience_s)
+        said = child.run(self._command(line), self.launcher.patience_s)
         if said is not None:
             types = ", ".join(slurm.mpi_types())
             raise BadInputError(
@@ -135,11 +130,25 @@ class Start:
                 f"one by which two ranks find each other: their launch {said}; srun --mpi can be {types}",
             )  # fmt: skip
 
+    def probe(self, shape: Shape, job_file: Path, out: Path) -> None:
+        """Have the library log what it does in the cases of ``shape``, unless it has already, or cannot say."""
+        if not probe.wanted(self.job, shape) or probe.known(out, self.job, shape):
+            return
+        line = self._line(shape, "--probe", str(probe.place_of(out, self.job, shape)), "--job", str(job_file))
+        print(f"$ {line}", flush=True)
+        found = probe.ask(self._command(line), self.launcher.patience_s, out, self.job, shape)
+        if found.why:
+            print(f"# the evidence is not whole: the probe {found.why}", flush=True)
+
     def measure(self, shape: Shape, job_file: Path, out: Path) -> str | None:
         """Run the cases of ``shape``, and return how the launch failed, None where it did not."""
-        line = self._line(shape, "--exit-zero", "--job", str(job_file), "--out", str(out))
+        asked = ["--exit-zero", "--job", str(job_file), "--out", str(out)]
+        asked += ["--network", self.launcher.network] if self.launcher.network else []
+        if probe.wanted(self.job, shape):
+            asked += ["--evidence", str(probe.file_of(out, self.job, shape))]
+        line = self._line(shape, *asked)
         print(f"$ {line}", flush=True)
-        return _run(self._command(line))
+        return child.run(self._command(line))
 
     def _line(self, shape: Shape, *arguments: str) -> str:
         hosts = [*self.hosts[: shape.nodes], *self.helpers[: shape.aggregators]]
@@ -152,71 +161,3 @@ class Start:
         # The variant has the last word: it is what is compared.
         variables = [f"export {name}={shlex.quote(value)}" for name, value in self.job.environment.items()]
         return ["bash", "-lc" if setup else "-c", " && ".join([*setup, *variables, f"exec {line}"])]
-
-
-def _run(command: Sequence[str], seconds: float | None = None) -> str | None:
-    """Run a launch, letting its output pass, and return how it failed, in the words that tell most; None for a success.
-
-    Args:
-        command: of the launcher.
-        seconds: that it has, None for as many as it takes.
-    """
-    said: deque[str] = deque(maxlen=200)
-    late = False
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
-    ) as child:
-        listener = threading.Thread(target=_pass_on, args=(child, said), daemon=True)
-        listener.start()
-        try:
-            child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            late = True
-            child.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(GRACE_S)
-            child.kill()
-            child.wait()
-        listener.join(LAST_WORDS_S)  # whom a killed launcher leaves behind may hold the pipe for ever
-    if child.returncode == 0:
-        return None
-    how = f"did not end within {seconds:g} s" if late else _ended(child.returncode)
-    told = _telling(said)
-    return f"{how}: {told}" if told else how
-
-
-GRACE_S = 10.0
-"""How long a launcher has for ending its ranks before it is killed."""
-
-LAST_WORDS_S = 2.0
-"""How long what a launch still has to say is listened to when it has ended."""
-
-
-def _pass_on(child: subprocess.Popen[str], said: deque[str]) -> None:
-    """Let what a launch says pass to our own stderr, and remember it."""
-    for words in child.stderr or ():
-        sys.stderr.write(words)
-        sys.stderr.flush()
-        said.append(words.strip())
-
-
-def _ended(code: int) -> str:
-    return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-
-
-MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)
-"""What Slurm says of a rank that used more memory than its job was given."""
-
-
-def _telling(said: Sequence[str]) -> str | None:
-    """Return what tells most: that memory ran out, our line, a rank's last words, or the last line that is not Slurm's.
-
-    To that last one belongs which task Slurm saw end first.
-    """
-    memory = (line for line in said if MEMORY.search(line))
-    ours = (line.removeprefix("hpccoll: ") for line in said if line.startswith("hpccoll: "))
-    ranks = (line for line in said if line.startswith("r") and " | " in line)
-    first = next((line for line in said if line.startswith("srun: error: ")), None)
-    others = (line for line in reversed(said) if line and not line.startswith(("srun: ", "slurmstepd")))
-    last = "; ".join(filter(None, (next(others, None), first)))
-    return next(chain(memory, ours, ranks, [last] if last else [], filter(None, reversed(said))), None)

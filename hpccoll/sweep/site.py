@@ -97,6 +97,9 @@ class Site(Section):
     )
     modules: OneOrMore[str] | None = Field(None, description="environment modules to load before ranks start")
     environment: Variables = Field({}, description="variables for the ranks")
+    network: Literal["rdma", "tcp"] | None = Field(
+        None, description="by what nodes should talk; the report says so in red where NCCL used TCP instead of RDMA"
+    )
     container: Container | None = Field(None, description="an image that ranks run in")
     aggregators: Aggregators | None = Field(
         None, description="hosts for aggregators; a job with some takes partition and features from here"
@@ -166,7 +169,7 @@ class Site(Section):
         return Launcher(
             command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
             patience_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
-            aggregator=self.aggregators.aggregator if self.aggregators else None,
+            aggregator=self.aggregators.aggregator if self.aggregators else None, network=self.network,
             within=NEAR if self.gpus_per_node else "",
         )  # fmt: skip
 

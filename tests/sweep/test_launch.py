@@ -12,8 +12,8 @@ from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, last_words, leave_word
 from hpccoll.store.raw import Failure, Raw
-from hpccoll.sweep import launch as module
-from hpccoll.sweep.launch import launch
+from hpccoll.sweep import child
+from hpccoll.sweep.launch import Start, launch
 
 CASES = tuple(raws.case(8, ranks=n, nodes=n) for n in (1, 2, 4))
 JOB = raws.job(*CASES, name="mpi.n4x1", ranks=4, nodes=4)
@@ -92,7 +92,7 @@ def test_the_words_of_an_earlier_launch_are_forgotten_and_those_of_ranks_are_not
 
 
 def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the_job(here, monkeypatch):
-    monkeypatch.setattr(module, "LAST_WORDS_S", 0.1)
+    monkeypatch.setattr(child, "LAST_WORDS_S", 0.1)
     (here / "does.py").write_text("import os, subprocess\nsubprocess.Popen(['sleep', '5'])\nos.kill(os.getpid(), 9)\n")
     start(here)
     assert "ended by signal 9" in last_words(here / "raw" / "F.h5")[0].message
@@ -180,8 +180,8 @@ def test_memory_that_ran_out_is_told_before_all_else():
         "srun: error: n2: task 1: Out Of Memory",
         "hpccoll: something",
     ]
-    assert module._telling(said) == said[0]
-    assert module._telling(said[2:]) == "something"
+    assert child.telling(said) == said[0]
+    assert child.telling(said[2:]) == "something"
 
 
 def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(programs):
@@ -191,7 +191,7 @@ def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(progra
     programs("bash")
     (programs.place / "bash").unlink()
     (programs.place / "bash").symlink_to("/bin/bash")
-    starter = module.Start(Launcher(command="waits -N {nodes}", slurm=True, patience_s=0.3), JOB, ("n1", "n2"))
+    starter = Start(Launcher(command="waits -N {nodes}", slurm=True, patience_s=0.3), JOB, ("n1", "n2"))
     with pytest.raises(
         BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi can be pmi2, none"
     ):
@@ -200,11 +200,11 @@ def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(progra
 
 def test_a_launch_names_the_hosts_that_it_is_for():
     launcher = Launcher(command="srun -N {nodes} --nodelist={hosts}", slurm=True)
-    line = module.Start(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
+    line = Start(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
     assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1,n2 --check"
 
 
 def test_smaller_shapes_have_the_first_nodes_and_all_aggregators():
-    start = module.Start(Launcher(command="srun --nodelist={hosts}", slurm=True), JOB, ("n1", "n2", "n3"), ("a1", "a2"))
+    start = Start(Launcher(command="srun --nodelist={hosts}", slurm=True), JOB, ("n1", "n2", "n3"), ("a1", "a2"))
     line = start._line(Shape(2, 4, 2, apart=True), "--check")
     assert line == "srun --nodelist=n1,n1,n2,n2,a1,a2 hpccoll run --shape 2x2+2 --hosts n1,n2,a1,a2 --check"

@@ -1,0 +1,87 @@
+"""What a probe found: the record of the logs of an untimed launch, or why there is none; a file beside the raw file."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.read import read_logs
+from hpccoll.evidence.records import Record
+from hpccoll.evidence.topology import balance, of_dump
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What is known of the launch of one shape of a job.
+
+    Args:
+        record: what its logs say; None where there are none that can be read.
+        why: there is no record, or not all of one.
+        balance: whether each GPU of the first node has a NIC as near as its peers', in words; None where nobody knows.
+        logs: the directory of the logs.
+        job_sha256: of the job that was probed; empty for logs that somebody made by hand.
+    """
+
+    record: Record | None = None
+    why: str | None = None
+    balance: str | None = None
+    logs: str = ""
+    job_sha256: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as JSON has it: what an attempt in a raw file keeps."""
+        record = None if self.record is None else json.loads(self.record.to_json())
+        return {**{field.name: getattr(self, field.name) for field in fields(self)}, "record": record}
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, object]) -> "Found":
+        """Return what ``to_json`` gave.
+
+        Raises:
+            ValueError: where it is something else.
+        """
+        words: dict[str, Any] = {field.name: read[field.name] for field in fields(cls) if field.name in read}
+        record = words.pop("record")
+        return cls(record=None if record is None else Record.from_json(json.dumps(record)), **words)
+
+    @classmethod
+    def in_logs(cls, place: Path, failed: str | None = None, job_sha256: str = "") -> "Found":
+        """Return what the logs ``*.log`` in a directory say.
+
+        Args:
+            place: the directory.
+            failed: how the launch failed that wrote them, None where it did not.
+            job_sha256: of its job.
+        """
+        texts = {path.name: path.read_text(errors="replace") for path in sorted(place.glob("*.log"))}
+        record = read_logs(texts)
+        found = cls(record=record, why=failed, balance=_balance(place), logs=str(place), job_sha256=job_sha256)
+        if record.library is None:
+            return replace(found, record=None, why=failed or f"no line in {place} is one that is known")
+        return found
+
+    @classmethod
+    def load(cls, path: Path) -> "Found":
+        """Read what a launch has left: its file, or a directory of logs.
+
+        Raises:
+            BadInputError: where it is neither.
+        """
+        try:
+            return cls.in_logs(path) if path.is_dir() else cls.from_json(json.loads(path.read_text()))
+        except OSError as error:
+            raise BadInputError("--evidence", str(path), f"a file or directory to read ({error.strerror})") from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInputError(
+                "--evidence", str(path), f"what a probe found, or a directory of logs ({error})"
+            ) from None
+
+
+def _balance(place: Path) -> str | None:
+    """Return what NCCL's dump of the topology says, where there is one that can be read."""
+    with suppress(OSError, ValueError):
+        return balance(of_dump((place / "topology.xml").read_text()))
+    return None

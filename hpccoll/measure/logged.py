@@ -1,0 +1,74 @@
+"""Whose logs can say what ran, known from a job alone, so that a plan says it; and what they say of a case."""
+
+from dataclasses import dataclass, replace
+
+from hpccoll.case import Case, Job, Shape
+from hpccoll.evidence.asked import requested_of
+from hpccoll.evidence.found import Found
+from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.verdict import verdict
+from hpccoll.schedule.promise import NATIVE
+
+
+def requested(job: Job, case: Case) -> str | None:
+    """Return what the environment of ``job`` asks of the library in one word; None for our own schedules."""
+    if case.algorithm != NATIVE:
+        return None
+    by_nccl = case.transport == "nccl"
+    told = {name: value for name, value in job.environment.items() if name.startswith("NCCL_") == by_nccl}
+    return requested_of(told, case.collective)
+
+
+def logged(job: Job, case: Case) -> bool:
+    """Return whether logs of the library can say what it did in ``case``: NCCL's always, MPI's where SHARP is asked.
+
+    Also where it is a control of that.
+    """
+    if case.algorithm != NATIVE:
+        return False
+    known = VARIANTS.get(job.variant or "")
+    asked = known is not None and known.transport == "mpi" and known.demands.met is not None
+    return case.transport == "nccl" or asked or requested(job, case) is not None
+
+
+def once(job: Job, shape: Shape) -> list[Case]:
+    """Return the cases of ``shape`` that are logged, each in one placement: no library chooses by that."""
+    cases = {replace(case, in_place=False).id: case for case in job.cases if job.shape(case) == shape}
+    return [case for case in cases.values() if logged(job, case)]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was asked of the library, what ran, and how that is known."""
+
+    requested: str | None
+    executed: str
+    evidence: str | None
+
+
+def judged(
+    job: Job, case: Case, found: Found | None, without: tuple[str, str | None], *,
+    nbytes: int, workers: int, port_bytes: float | None,
+) -> Said:  # fmt: skip
+    """Return what ran in a case, by the logs of a probe where they speak of it.
+
+    Args:
+        job: that the case is of.
+        case: as it was measured.
+        found: what a probe found, None where there was none.
+        without: what ran and how that is known without logs: by our own schedule, or by bytes alone.
+        nbytes: the size S that was moved.
+        workers: the ranks.
+        port_bytes: that the ports of a node sent for one operation; None where they were not counted.
+    """
+    asked = requested(job, case)
+    executed, evidence = without
+    if found is None or not logged(job, case):
+        return Said(asked, executed, evidence)
+    words = [f"the probe {found.why}"] if found.why else []
+    if found.record is not None:
+        by_logs = verdict(
+            asked, case.collective, nbytes, workers, found.record, dtype=case.dtype, op=case.op, port_bytes=port_bytes
+        )
+        executed, words = by_logs.executed, [by_logs.words, *words]
+    return Said(asked, executed, "; ".join(filter(None, (*words, evidence))) or None)

@@ -1,0 +1,63 @@
+"""The maker: a case made ready to run on the ranks of an attempt, or the reason why it cannot."""
+
+from hpccoll.case import Case, Job
+from hpccoll.choices.auto import concrete
+from hpccoll.choices.table import TuneTable, conditions, library
+from hpccoll.errors import BadInputError
+from hpccoll.measure.catalogue import check_case, idle, unmet
+from hpccoll.measure.machine import available_memory
+from hpccoll.measure.memory import check_memory
+from hpccoll.measure.ranks import Numbered, Ranks
+from hpccoll.measure.subject import CaseSubject
+from hpccoll.store.raw import Attempt
+from hpccoll.transports import gpu
+
+
+class Maker:
+    """Makes the subjects of the cases of a job; made, used and closed on all ranks together.
+
+    Args:
+        ranks: the ranks.
+        job: whose cases they are.
+        attempt: where they run.
+    """
+
+    def __init__(self, ranks: Ranks, job: Job, attempt: Attempt) -> None:
+        self.comm, self.job, self.attempt = ranks.comm, job, attempt
+        self._numbered = Numbered(ranks.comm, ranks.layout(job.aggregators))
+        self._table = None if job.table is None else TuneTable.from_json(job.table)
+
+    def make(self, case: Case) -> CaseSubject | str:
+        """Return ``case`` with its plan and buffers, or why it is skipped; the same on all ranks."""
+        comm, layout = self._numbered.by(case.mapping)
+        try:
+            here = conditions(self.attempt.machine, library(self.attempt.provenance))
+            made, chosen = concrete(case, self.attempt.layout, self._table, self.job.variant, here)
+            check_case(made)
+            reason = unmet(made, layout) or idle(case, self.attempt.layout) or self._lack(made)
+            if reason := reason or self._too_large(made):
+                return reason
+            return CaseSubject(comm, layout, made, chosen)
+        except BadInputError as error:  # on all ranks: it depends on the case and the layout only
+            return str(error)
+
+    def _lack(self, case: Case) -> str | None:
+        """Return what a rank lacks for the device of ``case``, or None; the same on all ranks."""
+        if case.device == "cpu":
+            return None
+        return next(filter(None, self.comm.allgather(gpu.lack(case.transport))), None)
+
+    def _too_large(self, case: Case) -> str | None:
+        """Return that a node lacks the memory for its ranks' buffers, or None; the same on all ranks."""
+        places = self.attempt.places
+        node = places[self.comm.rank].node
+        crowd = sum(place.node == node for place in places)
+        complaint = None
+        try:
+            check_memory([case], self.attempt.ranks - self.attempt.aggregators, crowd, available_memory())
+        except BadInputError as error:
+            complaint = str(error)
+        return next(filter(None, self.comm.allgather(complaint)), None)
+
+    def close(self) -> None:
+        self._numbered.close()

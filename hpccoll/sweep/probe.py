@@ -1,0 +1,65 @@
+"""The probe of a launch: the same ranks, untimed, with logs; what these say is in a file that the timed launch reads.
+
+It costs a launch and no measurement: where it fails, takes too long or leaves no logs, the file says so.
+"""
+
+import json
+from pathlib import Path
+from shutil import rmtree
+
+from hpccoll.case import Job, Shape
+from hpccoll.evidence.found import Found
+from hpccoll.measure.logged import once
+from hpccoll.sweep import child
+
+OUTPUT = "launch.log"
+"""The log of what the ranks and their launcher print: MPI libraries have no other."""
+
+
+def wanted(job: Job, shape: Shape) -> bool:
+    """Return whether logs have something to say of the cases of ``shape``."""
+    return bool(once(job, shape))
+
+
+def place_of(out: Path, job: Job, shape: Shape) -> Path:
+    """Return the directory of the logs, beside the raw file ``out``."""
+    return out.with_name(f"{job.name}.{shape}.logs")
+
+
+def file_of(out: Path, job: Job, shape: Shape) -> Path:
+    """Return the file of what they say."""
+    return out.with_name(f"{job.name}.{shape}.evidence.json")
+
+
+def known(out: Path, job: Job, shape: Shape) -> bool:
+    """Return whether an earlier launch of this job has read its logs."""
+    path = file_of(out, job, shape)
+    if not path.exists():
+        return False
+    found = Found.load(path)
+    return found.job_sha256 == job.sha256 and found.record is not None
+
+
+def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape) -> Found:
+    """Run a probe, and return what it found; that is also in the file.
+
+    Its time is limited: for the start, for every case, and for one that is stuck and has to say where.
+
+    Args:
+        command: that starts it; its ranks log into ``place_of``.
+        patience_s: how long the start may take.
+        out: the raw file.
+        job: that is probed.
+        shape: of the launch.
+    """
+    place = place_of(out, job, shape)
+    rmtree(place, ignore_errors=True)  # logs of an earlier one are not ours
+    place.mkdir(parents=True)
+    limit_s = patience_s + job.effort.timeout + len(once(job, shape)) * job.effort.seconds
+    failed = child.run(command, limit_s, place / OUTPUT)
+    found = Found.in_logs(place, failed, job.sha256)
+    file = file_of(out, job, shape)
+    unfinished = file.with_name(f".{file.name}.tmp")
+    unfinished.write_text(json.dumps(found.to_json(), indent=1))
+    unfinished.replace(file)
+    return found

@@ -1,0 +1,122 @@
+"""The probe before a measurement: real launches of real ranks, whose library's logs are written by the program here."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import raws
+
+from hpccoll.case import Effort, Launcher, Plan, Shape
+from hpccoll.evidence.found import Found
+from hpccoll.evidence.variants import VARIANTS
+from hpccoll.store.results import read_results
+from hpccoll.sweep import locate, probe
+from hpccoll.sweep.launch import launch
+
+EFFORT = Effort(warmup=0, min_iterations=6, max_iterations=6, seconds=0.1, timeout=20)
+NATIVE, RING = raws.case(4096, algorithm="native"), raws.case(4096)
+UCC = (
+    "[1763766000.0] [n1:77:0] ucc_coll.c:260 UCC_COLL INFO coll_init: Allreduce sum: "
+    "src={0x7f01, 1024, float32, Host}, dst={0x7f02, 1024, float32, Host}; CL_BASIC {%s}, team_id 32768"
+)
+PROGRAM = """#!{python}
+import os, sys
+if "--probe" in sys.argv:
+    with open({calls!r}, "a") as calls:
+        print("rank", os.environ["PMI_RANK"], file=calls)
+    exec(open({does!r}).read())
+os.execv({python!r}, [{python!r}, "-m", "hpccoll", *sys.argv[1:]])
+"""
+
+
+@pytest.fixture
+def here(tmp_path, mpiexec):  # noqa: ARG001 - there is one
+    """``here(does)`` launches a job of the variant ucc-sharp, whose ranks do that when they are probed."""
+    program = tmp_path / "program"
+    python, calls, does = sys.executable, str(tmp_path / "calls"), str(tmp_path / "does.py")
+    program.write_text(PROGRAM.format(python=python, calls=calls, does=does))
+    program.chmod(0o755)
+    job = raws.job(
+        NATIVE, RING, name="mpi.p2.ucc-sharp", variant="ucc-sharp", environment=dict(VARIANTS["ucc-sharp"].environment),
+        effort=EFFORT,
+    )  # fmt: skip
+
+    def start(does, effort=EFFORT, **how):
+        of = raws.job(*job.cases, name=job.name, variant=job.variant, environment=job.environment, effort=effort)
+        Path(tmp_path / "does.py").write_text(does)
+        launcher = Launcher(command=f"{shlex.join(locate.mpiexec())} -n {{ranks}}", program=str(program), **how)
+        plan = Plan(name="x", profile="local", jobs=(of,), skips=(), launcher=launcher, resources={}, estimated_s=1)
+        (tmp_path / "plan.json").write_text(plan.to_json())
+        (tmp_path / "jobs").mkdir(exist_ok=True)
+        (tmp_path / "jobs" / f"{of.name}.json").write_text(of.to_json())
+        out = tmp_path / "raw" / f"{of.name}.h5"
+        assert launch(tmp_path / "plan.json", of.name, out)
+        results = read_results([out])
+        return {row.algorithm: row for row in results.rows}, results.runs[-1]
+
+    start.place = tmp_path
+    return start
+
+
+def probed(here):
+    calls = here.place / "calls"
+    return calls.read_text().splitlines() if calls.exists() else []
+
+
+def evidence(here):
+    (file,) = (here.place / "raw").glob("*.evidence.json")
+    return Found.load(file)
+
+
+def test_what_the_library_logs_in_the_probe_is_what_rows_say_they_ran(here):
+    rows, run = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    assert (rows["native"].requested, rows["native"].executed.split()[0]) == ("sharp", "ucp")
+    assert "TL_UCP" in rows["native"].evidence
+    assert (rows["ring"].requested, rows["ring"].executed) == (None, "ring")
+    assert Found.from_json(run.evidence) == evidence(here)
+
+
+def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probed_again(here):
+    here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    (here.place / "raw" / "mpi.p2.ucc-sharp.h5").unlink()
+    rows, _ = here("raise SystemExit('not again')")
+    assert (sorted(probed(here)), rows["native"].executed.split()[0]) == (["rank 0", "rank 1"], "ucp")
+    (here.place / "raw" / "mpi.p2.ucc-sharp.h5").unlink()
+    here(f"print({UCC % 'TL_UCP'!r}, flush=True)", effort=Effort(warmup=1, min_iterations=6, max_iterations=6))
+    assert len(probed(here)) == 4
+
+
+@pytest.mark.parametrize(
+    ("does", "effort", "why"),
+    [
+        ("sys.exit('no such library')", EFFORT, "ended with exit code 1: no such library"),
+        ("import time; time.sleep(60)", Effort(min_iterations=6, max_iterations=6, timeout=1), "did not end within"),
+        ("", EFFORT, "no line in"),
+    ],
+    ids=["fails", "hangs", "is silent"],
+)
+def test_a_probe_that_fails_costs_the_evidence_and_never_the_measurement(here, does, effort, why):
+    rows, run = here(does, effort, patience_s=1.0)
+    assert {row.status for row in rows.values()} == {"ok"}
+    assert rows["native"].executed == "unknown"
+    assert why in rows["native"].evidence
+    assert why in run.evidence["why"]
+
+
+def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
+    out, job, shape = tmp_path / "raw" / "F.h5", raws.job(NATIVE), Shape(1, 2)
+    place = probe.place_of(out, job, shape)
+    place.mkdir(parents=True)
+    (place / "nccl.old.1.log").write_text(UCC % "TL_SHARP")
+    assert probe.ask(["true"], 5, out, job, shape).record is None
+
+
+def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did():
+    shape = Shape(2, 2)
+    assert not probe.wanted(raws.job(NATIVE, RING, nodes=2), shape)
+    assert probe.wanted(raws.job(raws.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape)
+    assert not probe.wanted(raws.job(raws.case(transport="nccl", device="cuda"), nodes=2), shape)
+    assert probe.wanted(raws.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
+    assert not probe.wanted(raws.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
+    assert not probe.wanted(raws.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)
