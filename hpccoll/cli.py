@@ -4,17 +4,13 @@ import json
 import shlex
 import subprocess
 import sys
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hpccoll import __version__
 from hpccoll.errors import BadInputError
-
-if TYPE_CHECKING:
-    from hpccoll.case import Plan
 
 app = typer.Typer(
     name="hpccoll",
@@ -66,6 +62,7 @@ def sweep(
     from hpccoll.sweep.locate import default_sweep
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
     from hpccoll.sweep.progress import Tally, shown
+    from hpccoll.sweep.tell import summary
 
     if context.args and "--" not in sys.argv:
         raise BadInputError("sweep", shlex.join(context.args), "one sweep file; arguments of Snakemake come after --")
@@ -83,7 +80,7 @@ def sweep(
         for what in left:
             typer.echo(f"ended what an earlier sweep left running: {what}", err=True)
         write_plan(plan, out)
-        typer.echo(f"{_summary(plan)}\n$ {shlex.join(command)}")
+        typer.echo(f"{summary(plan)}\n$ {shlex.join(command)}")
         tally = Tally(plan, out)
         with shown(tally.total) as show:
             code = drive.drive(command, out, lambda: show(tally.done()), follower)
@@ -97,14 +94,6 @@ def sweep(
             return INCOMPLETE
 
 
-def _summary(plan: "Plan") -> str:
-    jobs = "1 job" if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
-    skips = f", {len(plan.skips)} cases skipped" if plan.skips else ""
-    cases, rounds = sum(len(job.cases) for job in plan.jobs), plan.jobs[0].effort.rounds
-    times = f", {rounds} rounds of each" if rounds > 1 else ""
-    return f"{plan.name}: {cases} cases in {jobs}{times}{skips}, about {plan.estimated_s:.0f} s"
-
-
 @app.command(epilog="Example: hpccoll plan workflows/config/default.yaml")
 def plan(
     config: Annotated[Path, typer.Argument(help="The sweep file.", metavar="CONFIG")],
@@ -114,29 +103,18 @@ def plan(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    """Show the jobs, cases and skips of a sweep file.
+    """Show the jobs of a sweep file, their environments, the evidence that they will demand, and what is skipped.
 
     Nothing is submitted. A sweep over nodes can be read without a cluster, too: it is planned by its file alone.
     """
+    from hpccoll.sweep import tell
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
     made = make_plan(config, profile, site, out, on_paper=out is None)
     if out:
         check_out(made, out)
         write_plan(made, out)
-    if as_json:
-        typer.echo(made.to_json())
-        return
-    typer.echo(_summary(made))
-    if made.on_paper:
-        typer.echo("planned by the file alone: no cluster was asked what it can give; to run it, say --profile slurm")
-    for job in made.jobs:
-        typer.echo(f"{job.name}: {len(job.cases)} cases on {job.largest.words}")
-        for shape in job.shapes:
-            typer.echo(f"  {made.launcher.line(shape)} run --job ...")
-    for (job_name, reason), skips in groupby(made.skips, key=lambda skip: (skip.job, skip.reason)):
-        cases = [skip.case for skip in skips]
-        typer.echo(f"skipped in {job_name}: {cases[0] if len(cases) == 1 else f'{len(cases)} cases'}: {reason}")
+    typer.echo(tell.as_json(made) if as_json else "\n".join(tell.lines(made)))
 
 
 @app.command(epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out results/my/raw/mpi.p4.h5")

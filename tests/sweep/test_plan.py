@@ -140,9 +140,11 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     assert not (tmp_path / "results").exists()
 
 
-def test_plan_as_json_is_the_plan(planned, tmp_path):
+def test_plan_as_json_is_the_plan_and_the_evidence_of_its_jobs(planned, tmp_path):
     plan = planned()
-    assert json.loads(inside("plan", tmp_path / "some.yaml", "--json").out) == json.loads(plan.to_json())
+    said = json.loads(inside("plan", tmp_path / "some.yaml", "--json").out)
+    assert said.pop("evidence").keys() == {job.name for job in plan.jobs}
+    assert said == json.loads(plan.to_json())
 
 
 def test_plan_writes_what_the_jobs_read(planned, tmp_path):
