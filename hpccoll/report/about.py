@@ -62,8 +62,8 @@ DEFINITIONS = {
     "of the wire": "busbw over what a wire between two nodes was calibrated to carry: on a testbed whose wires were "
     "calibrated within 2 % of what TCP carries of their rate, and no rack shares a wire, with one rank on each node, "
     "from the size on from which the calibration comes to it; less may pass faster, as a burst. On several rails it is "
-    "over what those that were used carry together. Of nothing else is there a per cent, nor of aggregation, which "
-    "spares workers some bytes.",
+    "over what those that were used carry together. Of nothing else is there a per cent, nor of aggregation, by ranks "
+    "or by switches, which spares workers some bytes.",
     "counted, sent": "Bytes of one operation that all nodes send to each other: counted from the schedule that we ran; "
     "sent, as the counters of their ports saw it, with headers. Between racks: those of the counted that leave a rack. "
     "What a node sends is the mean over the nodes of workers; hosts of aggregators are told apart. " + HEADER_MODEL,
@@ -73,7 +73,11 @@ DEFINITIONS = {
     "oversubscribed": "More ranks than cores: the ranks wait for each other's time slices.",
     "status": "Only ok and partial rows are drawn or compared. partial: rounds are missing; wrong: the buffer that was "
     "timed held wrong elements; failed, skipped and partial rows say why.",
-    "executed": "The algorithm that ran, as far as there is evidence; else unknown.",
+    "requested, executed": "What was asked of the library, in one word, and what ran, as far as there is evidence; "
+    "else unknown. Evidence of the library's own is what its logs say in an untimed launch of the same environment "
+    "before the timed one. Where the two differ, lines are named by both: native (sharp asked, ring ran).",
+    "offloaded": "sharp, nvls, nvls_tree, collnet_direct, collnet_chain: switches reduce, and ranks send a vector "
+    "once. busbw supposes more bytes than that and may pass every link: compare algbw, and there is no per cent.",
     "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires, whose rate it says; the "
     "nodes share the CPUs of one machine); measured on a shared GPU; "
     "simulated; modelled.",

@@ -17,10 +17,12 @@ from hpccoll.report.compare import (
     strangers,
     stretches,
 )
+from hpccoll.report.executed import offloaded
 from hpccoll.report.groups import Group, Point, competes, usable
 from hpccoll.report.hosts import host_words
 from hpccoll.report.mappings import mapping_findings
 from hpccoll.report.naming import counted
+from hpccoll.report.natives import fallback_findings, library_findings
 from hpccoll.report.pairs import pair_findings, pair_words
 from hpccoll.report.rails import rail_findings
 from hpccoll.report.rounds import rounds
@@ -38,9 +40,10 @@ class Finding(NamedTuple):
 def findings(group: Group) -> list[Finding]:
     """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about."""
     found = [] if group.many_pairs else contests(group.points)
+    own = (Finding(*said) for said in (*fallback_findings(group), *library_findings(group)))
     more = (Finding(*said) for said in (*mapping_findings(group), *pair_findings(group)))
     wire = (*_shares(group), *(Finding(*said) for said in rail_findings(group)))
-    return [*_fastest(group, found), *more, *_highest(group), *wire, *_between(group), *_cautions(group)]
+    return [*_fastest(group, found), *own, *more, *_highest(group), *wire, *_between(group), *_cautions(group)]
 
 
 def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
@@ -109,7 +112,12 @@ def _highest(group: Group) -> Iterator[Finding]:
     if points:
         best = max(points, key=lambda point: point.row.busbw_Bps or 0.0)
         busbw = format_rate(best.row.busbw_Bps or 0.0)
-        yield Finding("Highest busbw", f"{busbw} by {best.series} with {_where(group, best)}{_burst(best)}.")
+        notional = f", algbw {format_rate(best.row.algbw_Bps or 0.0)}: {NOTIONAL}" if offloaded(best.row) else ""
+        where = f"{_where(group, best)}{_burst(best)}{notional}"
+        yield Finding("Highest busbw", f"{busbw} by {best.series} with {where}.")
+
+
+NOTIONAL = "switches reduced, and busbw supposes bytes that no link carried"
 
 
 def _burst(point: Point) -> str:

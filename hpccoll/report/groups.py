@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hpccoll.report import calls
 from hpccoll.report.colours import FLOOR_GREY, INK, assigned, colour, shape
+from hpccoll.report.library import library_words
 from hpccoll.report.naming import counted, file_names, namer, settings
 from hpccoll.report.wires import Wire
 from hpccoll.schedule.collectives import COLLECTIVES
@@ -31,6 +32,7 @@ class Point:
     hosts: tuple[str, ...]  # of the nodes, in their order
     wire: Wire
     moved: bool = False  # its rounds were measured on different hosts
+    library: str = ""  # what its logs say of it and its network
 
     @property
     def kind(self) -> str:
@@ -204,15 +206,16 @@ def _points(results: Results) -> list[Point]:
     created = {run_id: run.created for run_id, run in runs.items()}
     rows = sorted(results.rows, key=lambda row: created.get(row.run_id, ""))
     name = namer(rows)
-    return [_point(row, name(row), runs) for row in rows]
+    said = {run_id: library_words(run) for run_id, run in runs.items()}
+    return [_point(row, name(row), runs, said.get(row.run_id, "") if row.algorithm == NATIVE else "") for row in rows]
 
 
-def _point(row: Row, series: str, runs: Mapping[str, Run]) -> Point:
+def _point(row: Row, series: str, runs: Mapping[str, Run], library: str) -> Point:
     run = runs.get(row.run_id)
     if run is None:
         return Point(row, series, "unknown machine", (), Wire())
     places = {_hosts(runs[run_id]) for run_id in row.round_run_ids if run_id and run_id in runs}
-    return Point(row, series, run.machine, _hosts(run), Wire.of(run), moved=len(places) > 1)
+    return Point(row, series, run.machine, _hosts(run), Wire.of(run), moved=len(places) > 1, library=library)
 
 
 def _hosts(run: Run) -> tuple[str, ...]:

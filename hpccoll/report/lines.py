@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
+from hpccoll.report.alarms import alarms
 from hpccoll.store.rows import Missing, Results
 
 WHY = 5
@@ -24,7 +25,8 @@ def _alike(gap: Missing) -> tuple[str, str]:
 
 
 def outcome_lines(results: Results) -> Iterator[str]:
-    """Yield how much of what was planned is there, and why the rest is not: what failed, was not run, was skipped."""
+    """Yield what is alarming, how much of what was planned is there, and why the rest is not."""
+    yield from alarms(results)
     missing, skipped = len(results.missing), len(results.skipped)
     counts = (f"{missing} missing" * bool(missing), f"{skipped} skipped on purpose" * bool(skipped))
     yield ", ".join(filter(None, (f"{results.planned - missing} of {results.planned} cases", *counts)))

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from hpccoll.report import calls
+from hpccoll.report.executed import asked_words
 from hpccoll.schedule.promise import AUTO, NATIVE
 from hpccoll.store.rows import Row
 
@@ -32,7 +33,7 @@ def counted(count: object, word: str) -> str:
 
 
 def namer(rows: Iterable[Row]) -> Callable[[Row], str]:
-    """Return what names the line of a row: its algorithm, and what differs within that.
+    """Return what names the line of a row: its algorithm, what ran where that is not what was asked, what differs.
 
     A transport is told of every algorithm that has one where the collective has several: lines stand side by side.
     """
@@ -44,7 +45,7 @@ def namer(rows: Iterable[Row]) -> Callable[[Row], str]:
     def name(row: Row) -> str:
         told = (field for field in _DETAILS if len(seen[_among(row, field)]) > 1)
         details = (_DETAILS[field](row) for field in told)
-        return " ".join(filter(None, (row.algorithm, *details))) + (" (floor)" if row.floor else "")
+        return " ".join(filter(None, (row.algorithm, asked_words(row), *details))) + (" (floor)" if row.floor else "")
 
     return name
 

@@ -12,6 +12,7 @@ from itertools import groupby
 import vl_convert
 
 from hpccoll.report.about import DEFINITIONS, about
+from hpccoll.report.alarms import alarms
 from hpccoll.report.charts import Figure
 from hpccoll.report.findings import findings, ratio_table
 from hpccoll.report.groups import Group
@@ -38,7 +39,7 @@ class Drawn:
 def page(results: Results, groups: Sequence[Group], charts: Sequence[Drawn], title: str) -> str:
     """Return the whole page."""
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
-    parts = [_head(title), _summary(results, collectives, title)]
+    parts = [_head(title), _alarms(results), _summary(results, collectives, title)]
     if len(collectives) > 1:
         parts.append(_overview(results, groups))
         parts += [_tab(results, name, members, charts) for name, members in collectives.items()]
@@ -60,6 +61,10 @@ def _head(title: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{_static('page.css')}</style>\n</head>\n<body>"
     )
+
+
+def _alarms(results: Results) -> str:
+    return "".join(f'<p class="alarm" role="alert">{escape(said)}</p>' for said in alarms(results))
 
 
 def _summary(results: Results, collectives: Mapping[str, Sequence[Group]], title: str) -> str:

@@ -10,6 +10,7 @@ import altair as alt
 from hpccoll.report import axes
 from hpccoll.report.calls import placement
 from hpccoll.report.compare import spread
+from hpccoll.report.executed import told
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.pairs import pair_words
 from hpccoll.report.rounds import Interval, interval, rounds, seconds
@@ -59,7 +60,9 @@ def datum(group: Group, point: Point, value: float, ends: Interval = None) -> Da
         "time": format_seconds(seconds(point)),
         "interval": interval_words(interval(point)),
         "rounds": ", ".join(map(format_seconds, taken)) if len(taken) > 1 else "one",
+        "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
+        "ran": told(row),
     }
 
 
@@ -167,11 +170,24 @@ def _marks(base: alt.Chart, group: Group, present: Iterable[str]) -> alt.Chart:
     grey = alt.Legend(symbolFillColor=axes.MUTED, symbolStrokeColor=axes.MUTED)
     by_machine = alt.Shape("machine:N", legend=grey)
     pairs = ("pair", "range") if group.many_pairs else ()
+    by_library = ("ran",) if any(told(point.row) for point in group.usable) else ()
     marks: alt.Chart = base.mark_point(size=34, strokeWidth=1.6).encode(
         fill=alt.Fill("fill:N", scale=None),
         shape=by_machine if len(group.machines) > 1 else axes.series_shape(group, present),
         tooltip=tooltip(
-            "series", "size", "at", *pairs, "place", "time", "interval", "rounds", "busbw", "machine", "run"
+            "series",
+            *by_library,
+            "size",
+            "at",
+            *pairs,
+            "place",
+            "time",
+            "interval",
+            "rounds",
+            "algbw",
+            "busbw",
+            "machine",
+            "run",
         ),
     )
     return marks
@@ -213,6 +229,7 @@ def column(data: Iterable[Datum], field: str) -> list[str]:
 
 _TITLES = {
     "at": "on",
+    "ran": "what ran",
     "interval": "95 % interval",
     "rounds": "medians of rounds",
     "place": "buffers",

@@ -8,6 +8,7 @@ from itertools import chain, zip_longest
 
 from hpccoll.report.calls import sized, traffic
 from hpccoll.report.groups import Group, Point
+from hpccoll.report.library import library_facts
 from hpccoll.report.naming import counted
 from hpccoll.report.pairs import pair_words
 from hpccoll.report.wires import in_sizes, measured_to_counted, ports_used, rate_unit, share
@@ -156,6 +157,7 @@ def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
         _count("iterations", "iterations"),
         _plain("converged", "converged"),
         _plain("oversubscribed", "oversubscribed"),
+        _plain("requested", "requested"),
         _plain("executed", "executed"),
         _plain("evidence", "evidence"),
         _plain("timing", "timing"),
@@ -247,7 +249,7 @@ def provenance(run: Run) -> str:
     }
     listed = "".join(
         f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>"
-        for name, value in (facts | _flat(run.provenance)).items()
+        for name, value in (facts | library_facts(run) | _flat(run.provenance)).items()
     )
     title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"
     return f"<details><summary>{escape(title)}</summary><dl>{listed}</dl></details>"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hpccoll.report.executed import offloaded
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.rows import Row, Run
 from hpccoll.store.wire import ETHERNET, IPV4, TCP, with_headers
@@ -14,6 +15,8 @@ from hpccoll.store.wire import ETHERNET, IPV4, TCP, with_headers
 TOLERANCE = 0.02
 """How far a calibrated wire may be from what TCP carries of its rate, and a size's calibration from the wire's."""
 HEADERS = IPV4 + TCP
+SHARED_GPU = "measured on a shared GPU"
+"""The kind of results of ranks that share a GPU: they show that something works, and are set beside no link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,11 @@ def ceiling(row: Row, wire: Wire) -> float | None:
     """Return the bytes per second of the calibrated wires that ``row`` used together, None where busbw may pass it.
 
     The rails of a testbed are alike, and one of them is calibrated. With one rank on each node, busbw is at most what
-    its wires carry; ranks that share them may exceed that, and so does aggregation, which sends a vector once.
+    its wires carry; ranks that share them may exceed that, and so does aggregation, which sends a vector once, by ranks
+    or by switches. Ranks that share a GPU do not wait for wires.
     """
+    if offloaded(row) or row.kind == SHARED_GPU:
+        return None
     rails = _rails(row, wire)
     if wire.carried is None or not rails or row.nodes < 2 or row.ranks != row.nodes:
         return None

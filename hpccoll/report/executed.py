@@ -1,0 +1,36 @@
+"""What ran: a row of the library's own is named and drawn as what its evidence says, never as what was asked for."""
+
+from hpccoll.evidence.verdict import OFFLOADED, UNKNOWN
+from hpccoll.schedule.promise import NATIVE
+from hpccoll.store.rows import Row
+
+
+def ran(row: Row) -> str:
+    """Return what ran in one word, ``unknown`` without evidence."""
+    return row.executed.partition(" ")[0]
+
+
+def offloaded(row: Row) -> bool:
+    """Return whether switches reduced, as far as the evidence goes: busbw then supposes bytes that were not sent."""
+    return ran(row) in OFFLOADED
+
+
+def fell_back(row: Row) -> bool:
+    """Return whether something else ran than was asked of the library, or nothing shows that it was that.
+
+    What ran may be said in two words: ``sharp (collnet_direct)``.
+    """
+    return row.requested is not None and f"({row.requested})" not in (f"({ran(row)})", row.executed.partition(" ")[2])
+
+
+def asked_words(row: Row) -> str:
+    """Return what was asked and what ran, where that is not the same; nothing where it is."""
+    if not fell_back(row):
+        return ""
+    became = "nothing shows what ran" if ran(row) == UNKNOWN else f"{ran(row)} ran"
+    return f"({row.requested} asked, {became})"
+
+
+def told(row: Row) -> str:
+    """Return what is to be said of ``row`` beside its name: what the library ran; our schedules are their names."""
+    return row.executed if row.algorithm == NATIVE and (row.requested or ran(row) != UNKNOWN) else ""

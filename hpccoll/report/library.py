@@ -1,0 +1,48 @@
+"""What a run's logs say of the library and its network, in words, for the findings and beside its provenance."""
+
+from collections.abc import Iterator
+
+from hpccoll.evidence.found import Found
+from hpccoll.evidence.records import Record
+from hpccoll.store.rows import Run
+
+
+def found_in(run: Run) -> Found:
+    """Return what the probe of a run found; nothing where there was none."""
+    return Found.from_json(run.evidence) if run.evidence else Found()
+
+
+def library_words(run: Run) -> str:
+    """Return the library, the network between nodes and how near it is to the GPUs, in a line; empty without logs."""
+    found = found_in(run)
+    return "; ".join(filter(None, (*_network(found.record), found.balance))) if found.record else ""
+
+
+def _network(record: Record | None) -> Iterator[str]:
+    if record is None or record.library != "nccl":
+        return
+    across = record.nodes is None or record.nodes > 1
+    yield f"NCCL {record.version or 'of a version that it does not log'}" + (
+        f" over {', '.join(record.network)}" if record.network and across else ""
+    )
+    if record.gdr is not None:
+        yield "GPUDirect RDMA on every hop" if record.gdr else "not every hop with GPUDirect RDMA"
+    if tuner := record.plugins.get("tuner"):
+        yield f"tuner plugin {tuner}"
+    if record.files:
+        yield f"settings of {', '.join(record.files)}"
+
+
+def library_facts(run: Run) -> dict[str, object]:
+    """Return what is to be listed of the logs of a run."""
+    found = found_in(run)
+    record = found.record or Record()
+    facts = {
+        "library": library_words(run),
+        "ways": ", ".join(f"{count} x {way}" for way, count in record.paths.items()),
+        "refused": "; ".join(refusal.line for refusal in record.refusals),
+        "warnings": "; ".join(record.warnings),
+        "no evidence": found.why,
+        "logs": found.logs,
+    }
+    return {f"evidence.{name}": words for name, words in facts.items() if words}

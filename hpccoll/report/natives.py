@@ -1,0 +1,43 @@
+"""The library's own in sentences: over which network it ran, and what was asked of it and did not run, and why."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from hpccoll.evidence.verdict import UNKNOWN
+from hpccoll.report.executed import fell_back, ran
+from hpccoll.report.groups import Group
+from hpccoll.report.naming import counted
+from hpccoll.store.rows import Row
+
+REASONS = 2
+"""The most reasons that are told of one series: the rows have all of them."""
+
+
+def fallback_findings(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield for each series that is not what was asked for how many rows that are, and why: a title, a sentence."""
+    alike: dict[str, list[Row]] = defaultdict(list)
+    for point in group.usable:
+        if fell_back(point.row):
+            alike[point.series].append(point.row)
+    for series, rows in alike.items():
+        became = "nothing shows what ran" if ran(rows[0]) == UNKNOWN else f"{ran(rows[0])} ran"
+        reasons = list(dict.fromkeys(filter(None, map(_why, rows))))
+        more = f"; and {counted(len(reasons) - REASONS, 'other reason')}" if len(reasons) > REASONS else ""
+        why = "; ".join(reasons[:REASONS]) + more or "no log says why"
+        what = f"{rows[0].requested} was asked for and {became} in {counted(len(rows), 'row')}"
+        yield "Not what was asked", f"{series}: {what}: {why}."
+
+
+def _why(row: Row) -> str | None:
+    inner = row.executed.partition(" (")[2].removesuffix(")")
+    return row.evidence if ran(row) == UNKNOWN else inner
+
+
+def library_findings(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield what logs say of the library and its network, once for all series that share it: a title, a sentence."""
+    series: dict[str, dict[str, None]] = defaultdict(dict)
+    for point in group.usable:
+        if point.library:
+            series[point.library][point.series] = None
+    for said, names in series.items():
+        yield "Library", f"{said}." if len(series) == 1 else f"{', '.join(names)}: {said}."

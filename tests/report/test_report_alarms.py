@@ -1,0 +1,122 @@
+"""What stands in red above everything else: logs, raw file, report, export, from end to end."""
+
+import json
+
+import pytest
+import raws
+from commands import inside
+
+from hpccoll.evidence.found import Found
+from hpccoll.measure.logged import judged
+from hpccoll.report.alarms import alarms
+from hpccoll.report.charts import FIGURES
+from hpccoll.report.groups import groups
+from hpccoll.store import hdf5
+from hpccoll.store.raw import Raw
+from hpccoll.store.results import read_results
+
+SIZE = 67108864
+HEAD = "n0:4021:4021 [0] NCCL INFO "
+SOCKETS = f"""{HEAD}NCCL version 2.30.7+cuda12.9
+{HEAD}NET/Plugin: Could not find: libnccl-net.so
+{HEAD}NET/IB : No device found.
+{HEAD}NET/Socket : Using [0]eth0:10.0.0.1<0>
+{HEAD}Using network Socket
+{HEAD}comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/Socket/0
+{HEAD}AllReduce: {SIZE} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..1}}
+"""
+WHY = "Cannot initialize CollNet, using point-to-point network instead"
+REFUSED = f"""{HEAD}NCCL version 2.30.7+cuda12.9
+{HEAD}NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>
+{HEAD}Using network IB
+{HEAD}comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+n0:4021:4021 [0] init.cc:1392 NCCL WARN {WHY}
+{HEAD}AllReduce: {SIZE} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..15}}
+"""
+INFINIBAND = [{"hosts": ["n0"], "ports": [{"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand"}]}]
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """``measured(log, **provenance)`` is a directory with a raw file of NCCL's all-reduce, whose probe left ``log``."""
+
+    def measure(log, variant=None, environment=None, **provenance):
+        logs = tmp_path / "logs"
+        logs.mkdir(exist_ok=True)
+        (logs / "nccl.n0.4021.log").write_text(log)
+        found = Found.in_logs(logs)
+        case = raws.case(SIZE, algorithm="native", transport="nccl", device="cuda")
+        job = raws.job(case, ranks=16, nodes=2, variant=variant, environment=environment or {}, name="nccl.n2x8")
+        said = judged(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
+        attempt = raws.attempt(ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance})
+        outcome = raws.outcome(
+            case, bytes=SIZE, requested=said.requested, executed=said.executed, evidence=said.evidence,
+            times=raws.times(ranks=16), wire_sent=(), wire_received=(), port_sent=(), port_received=(), counters=None,
+        )  # fmt: skip
+        out = tmp_path / "results"
+        (out / "raw").mkdir(parents=True, exist_ok=True)
+        hdf5.write(Raw(path=out, job=job, attempts=[(attempt, [outcome])]), out / "raw" / "nccl.n2x8.h5")
+        return out
+
+    return measure
+
+
+SHARP = {"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": "CollnetDirect,CollnetChain,Ring"}
+
+
+@pytest.mark.parametrize(
+    ("provenance", "why"),
+    [({"network": "rdma"}, "the site file says so"), ({"ports": INFINIBAND}, "mlx5_0/1 is active")],
+    ids=["by the site", "by a port"],
+)
+def test_where_rdma_was_expected_and_tcp_was_used_the_page_begins_with_that(measured, provenance, why):
+    out = measured(SOCKETS, **provenance)
+    ran = inside("report", out)
+    assert ran.out.startswith("RDMA was expected and TCP was used")
+    body = (out / "report" / "index.html").read_text().partition("<body>")[2].strip()
+    first = body.partition("</p>")[0]
+    assert first.startswith('<p class="alarm" role="alert">RDMA was expected and TCP was used')
+    assert "Socket" in first
+    assert f"{why} (nccl.n2x8)" in first
+
+
+@pytest.mark.parametrize(
+    "provenance",
+    [
+        {},
+        {"network": "tcp"},
+        {"network": "tcp", "ports": INFINIBAND},
+        {"network": "rdma", "variant": "nccl-socket", "variables": {"NCCL_NET": "Socket"}},
+    ],
+    ids=["nothing expected", "tcp expected", "tcp although there is a port", "a variant that asks for it"],
+)
+def test_sockets_alarm_nobody_where_they_are_meant(measured, provenance):
+    assert alarms(read_results([measured(SOCKETS, **provenance)])) == ()
+
+
+def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_the_reason(measured):
+    out = measured(REFUSED, variant="nccl-sharp", environment={"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": ""})
+    (row,) = json.loads(inside("export", out).out)
+    assert row["requested"] == "sharp"
+    assert row["executed"].startswith("ring (fallback: ")
+    assert WHY in row["executed"]
+    assert row["executed"] in inside("export", out, "--format", "csv").out
+    (group,) = groups(read_results([out]))
+    drawn = json.dumps([figure.specification(group) for figure in FIGURES])
+    assert "native (sharp asked, ring ran)" in drawn
+    assert WHY in drawn
+    inside("report", out)
+    page = (out / "report" / "index.html").read_text()
+    assert "native (sharp asked, ring ran): sharp was asked for and ring ran in 1 row: fallback: " in page
+
+
+def test_a_control_that_still_shows_sharp_is_an_alarm(measured):
+    log = REFUSED.replace(WHY, "nothing").replace("Algo RING", "Algo COLLNET_DIRECT")
+    (said,) = alarms(read_results([measured(log, variant="nccl-sharp-off", environment={"NCCL_COLLNET_ENABLE": "0"})]))
+    assert said.startswith("The control nccl-sharp-off controls nothing: SHARP is off, and still: ")
+
+
+def test_one_node_needs_no_network(measured):
+    log = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
+    assert alarms(read_results([measured(log, network="rdma")])) == ()
