@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpccoll.evidence.asked import IN_SWITCHES
-from hpccoll.evidence.records import Record
+from hpccoll.evidence.records import Ran, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,18 @@ def ran_with(protocol: str) -> Demand:
     return Demand(words, lambda record: any(one.protocol == protocol for one in record.ran))
 
 
+def names_switches(one: Ran) -> bool:
+    """Return whether a line names an algorithm, or a layer among others, that leaves the reduction to switches."""
+    return one.algorithm in IN_SWITCHES or "sharp" in one.algorithm.split("+")
+
+
 def in_switches(record: Record) -> bool:
-    """Return whether NCCL's lines show that switches between nodes reduce: the algorithm, and SHARP's own lines.
+    """Return whether lines show that switches between nodes reduce: the algorithm or layer, and SHARP's own lines.
 
     NVLS over several nodes needs them as well; NVLS_TREE shows that they do not.
     """
     across = record.nodes is not None and record.nodes > 1
-    algorithms = {one.algorithm for one in record.ran}
-    return bool(record.sharp) and bool(algorithms & {*IN_SWITCHES} or (across and "nvls" in algorithms))
-
-
-def by_ucc(record: Record) -> bool:
-    """Return whether UCC's trace names its SHARP layer, and SHARP's own lines show a group."""
-    return bool(record.sharp) and any(one.algorithm == "sharp" for one in record.ran)
+    return bool(record.sharp) and any(names_switches(one) or (across and one.algorithm == "nvls") for one in record.ran)
 
 
 def group_of_switches(record: Record) -> bool:
@@ -54,7 +53,7 @@ def group_of_switches(record: Record) -> bool:
 
 def nothing_in_switches(record: Record) -> bool:
     """Return whether no line shows SHARP: the negative control."""
-    return not (record.collnet or record.sharp or any(one.algorithm in {*IN_SWITCHES, "sharp"} for one in record.ran))
+    return not (record.collnet or record.sharp or any(map(names_switches, record.ran)))
 
 
 SHARP_BY_NCCL = Demand(
@@ -63,7 +62,8 @@ SHARP_BY_NCCL = Demand(
     in_switches,
 )
 SHARP_BY_UCC = Demand(
-    "TL_SHARP in the lines of UCC_COLL_TRACE; a SHARP group; and one vector up per port instead of 2(n-1)/n", by_ucc
+    "TL_SHARP in the lines of UCC_COLL_TRACE; a SHARP group; and one vector up per port instead of 2(n-1)/n",
+    in_switches,
 )
 SHARP_BY_ITS_LINES = Demand(
     "a SHARP group in the lines of libsharp, and one vector up per port instead of 2(n-1)/n", group_of_switches

@@ -16,13 +16,18 @@ _OPS = ("sum", "prod", "min", "max", "avg")
 
 
 def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
-    """Note which transport layers UCC chose; the bytes are those of the first buffer that it names."""
+    """Note which transport layers UCC chose, several for a hierarchical collective.
+
+    The bytes are those of the source. In place it names the destination alone, which is as large only where each rank
+    has all of it.
+    """
     word = match["function"].lower()
     collective = _COLLECTIVES.get(word, word)
     layers = [layer.lower() for layer in re.findall(r"TL_(\w+)", match["layers"])]
     if not layers:
         return
     size = re.search(r"(\d+)$", match["dtype"] or "")
+    size = size if match["buffer"] == "src" or collective in ("all_reduce", "reduce", "broadcast") else None
     ran = Ran(
         collective=collective, bytes=int(match["count"]) * int(size[1]) // 8 if size else None,
         algorithm="+".join(dict.fromkeys(layers)), protocol=match["upper"], dtype=match["dtype"],
@@ -51,7 +56,8 @@ RULES: tuple[Rule, ...] = (
     (
         re.compile(
             r"^coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"
-            r"(?::[^{;]*\{\S+, (?P<count>\d+), (?P<dtype>\w+)[^;]*)?; (?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}"
+            r"(?:: (?P<buffer>src|dst)=\{\S+, (?P<count>\d+), (?P<dtype>\w+)[^;]*)?; "
+            r"(?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}"
         ),
         _ran,
     ),

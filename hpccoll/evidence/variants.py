@@ -163,7 +163,10 @@ VARIANTS: Mapping[str, Variant] = {
     "nccl-all-rails": _network("NCCL over all NICs of a node", {"NCCL_IB_HCA": "mlx5"}, demands.SEVERAL_RAILS),
     "nccl-rails-apart": _network("rings and trees stay on their rail", {"NCCL_CROSS_NIC": "0"}, demands.BY_PORTS),
     "nccl-rails-crossed": _network("rings and trees may change rails", {"NCCL_CROSS_NIC": "1"}, demands.BY_PORTS),
-    "nccl-socket": _network("NCCL over TCP, although there is RDMA", {"NCCL_NET": "Socket"}, demands.TCP),
+    "nccl-socket": Variant(
+        what="NCCL over TCP, where there is RDMA too", transport="nccl", environment={"NCCL_NET": "Socket"},
+        demands=demands.TCP, needs=_ON_GPUS, limits=Limits(least_nodes=2),
+    ),
     "ucx-one-rail": Variant(
         what="UCX with one rail for a large message", transport="mpi", environment={"UCX_MAX_RNDV_RAILS": "1"},
         demands=demands.BY_PORTS, needs=("infiniband",), limits=Limits(least_nodes=2),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hpccoll.evidence.asked import ALGORITHMS, IN_SWITCHES
-from hpccoll.evidence.demands import nothing_in_switches
+from hpccoll.evidence.demands import names_switches, nothing_in_switches
 from hpccoll.evidence.records import Ran, Record
 from hpccoll.evidence.refusals import RANK
 from hpccoll.units import format_size
@@ -69,7 +69,7 @@ def verdict(
         reasons = _reasons(requested, record, dtype)
         return _silent(requested, collective, nbytes, ranks, record, port_bytes, reasons)
     name, one = next(iter(kinds.items()))
-    if name in IN_SWITCHES or name == "sharp" or (name == "nvls" and (record.nodes or 1) > 1):
+    if names_switches(one) or (name == "nvls" and (record.nodes or 1) > 1):
         return _claims_switches(name, one, nbytes, ranks, record, port_bytes if collective == "all_reduce" else None)
     if record.library == "nccl" and name not in ALGORITHMS.values():  # registered windows: symmetric, copy_engine...
         return Verdict(f"{name} ({one.protocol})", f"{one.line}; NCCL_ALGO does not hold for it")
@@ -175,6 +175,6 @@ def control_fails(record: Record) -> str | None:
     """Return what a negative control still shows of SHARP, or None where the evidence is gone, as it must be."""
     if nothing_in_switches(record):
         return None
-    claims = (one.line for one in record.ran if one.algorithm in {*IN_SWITCHES, "sharp"})
+    claims = (one.line for one in record.ran if names_switches(one))
     line = next(iter((*record.sharp, *record.collnet, *claims)))
     return f"SHARP is off, and still: {line}"

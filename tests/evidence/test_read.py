@@ -147,6 +147,15 @@ def test_ucc_says_its_layer_its_sizes_and_where_sharp_may_be_chosen():
     )  # fmt: skip
 
 
+def test_ucc_in_place_names_the_destination_which_tells_the_size_only_where_each_rank_has_all_of_it():
+    head = "[1.2] [n1:7  :0]        ucc_coll.c:255  UCC_COLL INFO  coll_init: "
+    tail = "dst={0x7fc1, 64, int32, Host}; CL_BASIC {TL_UCP}, team_id 32768"
+    record = read_logs({"a": f"{head}Allreduce max inplace: {tail}\n{head}Allgather inplace: {tail}"})
+    assert [(one.collective, one.bytes, one.op) for one in record.ran] == [
+        ("all_reduce", 256, "max"), ("all_gather", None, None)
+    ]  # fmt: skip
+
+
 def test_hcoll_is_known_by_the_lines_of_sharp_alone():
     record = read("hcoll")
     assert (record.library, record.trees, record.ran) == ("sharp", ("LLT",), ())

@@ -127,6 +127,14 @@ def test_ucc_is_sharp_where_its_trace_and_a_group_say_so():
     assert verdict("sharp", "reduce", 8, 4, read("ucc-sharp")).executed == "ucp (fallback: no line says why)"
 
 
+def test_a_hierarchical_collective_of_ucc_is_sharp_where_that_is_one_of_its_layers():
+    text = TEXTS["ucc-sharp"].replace("CL_BASIC {TL_SHARP}", "CL_HIER {TL_UCP, TL_SHARP}")
+    record = read_logs({"a": text})
+    assert verdict("sharp", "all_reduce", MIB, 4, record).executed == "sharp (ucp+sharp)"
+    assert VARIANTS["ucc-sharp-hier"].demands.met(record)
+    assert control_fails(record)
+
+
 def test_hcoll_is_sharp_only_where_ports_carried_one_vector():
     record = read("hcoll")
     unknown = verdict("sharp", "all_reduce", MIB, 8, record)
