@@ -30,9 +30,12 @@ def test_what_was_left_to_the_library_is_called_what_it_chose():
 @pytest.mark.parametrize(
     ("of_case", "executed"),
     [
-        ({"dtype": "float32"}, "ring"), ({"dtype": "bfloat16"}, "tree"), ({"op": "sum"}, "ring"), ({"op": "prod"}, "tree"),
+        ({"dtype": "float32"}, "ring"),
+        ({"dtype": "bfloat16"}, "tree"),
+        ({"op": "sum"}, "ring"),
+        ({"op": "prod"}, "tree"),
     ],
-)  # fmt: skip
+)
 def test_another_dtype_or_op_of_the_same_size_is_judged_by_its_own_line(of_case, executed):
     assert verdict(None, "all_reduce", 64 * MIB, 4, read("rdma-2.27"), **of_case).executed == executed
 
