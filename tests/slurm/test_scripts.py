@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.evidence.variants import VARIANTS
 from hpccoll.store.results import read_results
 
 pytestmark = pytest.mark.slurm
@@ -15,6 +16,8 @@ pytestmark = pytest.mark.slurm
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 SMALL = ("-a", "ring,native", "-b", "1K", "-e", "2K", "-n", 5, "-w", 1)  # 8 cases
+UNTESTED = ("apptainer", "gpu-mpi", "nccl", "pyxis", "sharp")
+"""Scripts that did not run on a cluster of the kind that they are for."""
 ALIVE = "(PENDING|CONFIGURING|RUNNING|COMPLETING)"
 
 
@@ -55,7 +58,7 @@ def complete(path):
 
 def test_shellcheck_finds_nothing(require):
     require(shutil.which("shellcheck"), "there is no shellcheck")
-    assert [path.stem for path in SCRIPTS] == ["allreduce", "apptainer", "in-network", "pyxis", "scaling"]
+    assert {path.stem for path in SCRIPTS} == {"allreduce", "in-network", "scaling", *UNTESTED}
     said = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout) == (0, "")
 
@@ -66,7 +69,7 @@ def test_every_script_is_stopped_by_its_first_error_and_told_before_its_end(path
     assert "\nset -euo pipefail\n" in text
     assert "\n#SBATCH --signal=USR1@60\n#SBATCH --no-requeue\n" in text
     assert ' hpccoll run --shape "${' in text, "a wrong geometry fails"
-    assert ("UNTESTED" in text) == (path.stem in ("apptainer", "pyxis"))
+    assert ("UNTESTED" in text) == (path.stem in UNTESTED)
 
 
 def test_all_reduce_is_measured_on_what_sbatch_asked_for(submit, end, tmp_path):
@@ -177,6 +180,83 @@ def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
     said = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout) == (1, "")
     assert "HPCCOLL_IMAGE: is the image to run in" in said.stderr
+
+
+GPUS = {
+    "nccl": (["default", "nccl-ring", "nccl-tree", "nccl-nvls-tree"], "nccl", "native,ring,hierarchical", "8G"),
+    "sharp": (["nccl-sharp", "nccl-sharp-nvls", "nccl-sharp-off"], "nccl", "native,ring", "8G"),
+    "gpu-mpi": (["default"], "mpi,staged", "native,ring,rabenseifner", "512M"),
+}
+"""Scripts for GPUs: their variants, and what they measure."""
+
+
+@pytest.fixture
+def lines(stand_in, tmp_path):
+    """Run a script with an srun that says its words, and return its lines of srun, each in words."""
+    place = stand_in("srun", "printf '%s ' \"$@\"; echo")
+
+    def lines(name, *arguments, nodes=2, code=0, **variables):
+        job = {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NTASKS_PER_NODE": "8", "PATH": f"{place}:/usr/bin:/bin"}
+        command = ["bash", ROOT / "slurm" / f"{name}.sbatch", *arguments]
+        said = subprocess.run(command, env=job | variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert said.returncode == code, said.stderr
+        return [line.split() for line in said.stdout.splitlines() if " hpccoll run " in line]
+
+    return lines
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_and_without_its_logs(name, lines):
+    variants, transports, algorithms, last = GPUS[name]
+    said = lines(name, "-b", "1M", HPCCOLL_MPI="pmix", SLURM_CPUS_PER_TASK="12")
+    launch = [
+        "-N", "2", "-n", "16", "--ntasks-per-node=8", "--distribution=block:block", "--gpu-bind=none",
+        "--kill-on-bad-exit=1", "--mpi=pmix", "--cpus-per-task=12",
+    ]  # fmt: skip
+    wanted = []
+    for variant in variants:
+        raw = f"results/{name}/2x8.{variant}.h5"
+        words = [*launch, "hpccoll", "run", "--shape", "2x8", *(["--variant", variant] if variant != "default" else [])]
+        words += ["--device", "cuda", "-t", transports, "-b", "8", "-e", last, "-f", "4", "-a", algorithms, "-b", "1M"]
+        probed = name != "gpu-mpi"  # an MPI has no logs that say what ran
+        wanted += [[*words, "--probe", f"{raw}.logs"]] if probed else []
+        wanted += [[*words, *(["--evidence", f"{raw}.logs"] if probed else []), "--out", raw]]
+    assert [sorted(words) for words in said] == [sorted(words) for words in wanted]
+
+
+def test_inside_of_a_node_nvls_is_asked_for_in_its_form_for_one(lines):
+    said = lines("nccl", nodes=1)
+    assert {words[words.index("--variant") + 1] for words in said if "--variant" in words} == {
+        "nccl-ring", "nccl-tree", "nccl-nvls",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_variants_can_be_named_and_are_known(name, lines):
+    said = lines(name, HPCCOLL_VARIANTS="ucx-one-rail nccl-gdr-off", HPCCOLL_OUT="mine")
+    named = dict.fromkeys(words[words.index("--variant") + 1] for words in said if "--variant" in words)
+    assert list(named) == ["ucx-one-rail", "nccl-gdr-off"]
+    assert all("mine/2x8." in words[-1] for words in said)
+    assert set(GPUS[name][0]) <= {"default", *VARIANTS}
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_scripts_for_gpus_run_with_ranks_on_the_host_in_their_place(name, submit, end, tmp_path):
+    here = {"HPCCOLL_DEVICE": "cpu", "HPCCOLL_TRANSPORT": "mpi", "HPCCOLL_VARIANTS": "ucx-one-rail"}
+    options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=0"]
+    code, log = end(submit(name, *SMALL, "-f", 2, options=options, **here))
+    assert code == 0, log
+    rows = complete(tmp_path / "results" / name)
+    assert {(row.ranks, row.nodes, row.ranks_per_node) for row in rows} == {(4, 2, 2)}
+    assert {row.variant for row in rows} == {"ucx-one-rail", *([] if name == "sharp" else [None])}
+    assert log.endswith(f"hpccoll report results/{name}\n")
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_variant_that_fails_keeps_no_other_from_being_measured(name, stand_in, lines):
+    said = lines(name, HPCCOLL_VARIANTS="nccl-ring nccl-tree")
+    stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *nccl-ring* ]]')
+    assert lines(name, code=1, HPCCOLL_VARIANTS="nccl-ring nccl-tree") == said
 
 
 MANY = 50_000

@@ -13,6 +13,7 @@ from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_optio
 
 from hpccoll.case import Shape
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.variables import VARIABLES
 from hpccoll.sweep.locate import site_files
 from hpccoll.sweep.site import Aggregators, Container, Site, load_site
 
@@ -69,6 +70,11 @@ def test_the_guide_explains_every_key():
     for name, section in {"container": Container, "aggregators": Aggregators}.items():
         keys |= {f"{name}.{key}": field.description for key, field in section.model_fields.items()}
     assert rows == keys
+
+
+def test_the_guide_says_what_every_variable_of_a_variant_does():
+    table = GUIDE.read_text().partition("| variable | what it does |")[2].partition("\n\n")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", table, re.MULTILINE)) == dict(VARIABLES)
 
 
 BAD = {
