@@ -49,14 +49,15 @@ class Found:
 
     @classmethod
     def in_logs(cls, place: Path, failed: str | None = None, job_sha256: str = "") -> "Found":
-        """Return what the logs ``*.log`` in a directory say.
+        """Return what the logs ``*.log`` in a directory say, and the files of settings ``*.conf``.
 
         Args:
             place: the directory.
             failed: how the launch failed that wrote them, None where it did not.
             job_sha256: of its job.
         """
-        texts = {path.name: path.read_text(errors="replace") for path in sorted(place.glob("*.log"))}
+        paths = sorted((*place.glob("*.log"), *place.glob("*.conf")))
+        texts = {path.name: path.read_text(errors="replace") for path in paths}
         record = read_logs(texts)
         found = cls(record=record, why=failed, balance=_balance(place), logs=str(place), job_sha256=job_sha256)
         if record.library is None:

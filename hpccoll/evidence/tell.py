@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,15 +24,15 @@ class Told:
 
     Args:
         record: of the logs.
-        balance: what each dump of a topology says of GPUs and NICs, in words, by file.
+        dumps: what NCCL's dumps say in words, by file: of GPUs and NICs, and of what its search found.
     """
 
     record: Record
-    balance: Mapping[str, str]
+    dumps: Mapping[str, str]
 
 
 def read_files(paths: Iterable[Path]) -> Told:
-    """Read logs, and dumps of topologies (``*.xml``) beside them; of a directory all files in it.
+    """Read logs, and dumps of NCCL's topology and graphs (``*.xml``) beside them; of a directory all files in it.
 
     Raises:
         BadInputError: where there is nothing to read, or a file cannot be.
@@ -48,15 +49,15 @@ def read_files(paths: Iterable[Path]) -> Told:
         raise BadInputError("log", ", ".join(map(str, paths)), "files of a log, or a directory that holds some")
     dumps = {name: text for name, text in texts.items() if name.endswith(".xml")}
     logs = {name: text for name, text in texts.items() if name not in dumps}
-    return Told(read_logs(logs), dict(_balances(dumps)))
+    return Told(read_logs(logs), {name: words for name, text in dumps.items() for words in _dumped(text)})
 
 
-def _balances(dumps: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, text in dumps.items():
-        try:
-            yield name, topology.balance(topology.of_dump(text))
-        except ValueError:  # a dump of graphs, or a file of somebody else
-            continue
+def _dumped(text: str) -> Iterator[str]:
+    """Yield what a dump says; nothing, where it is a file of somebody else."""
+    with suppress(ValueError):
+        yield topology.balance(topology.of_dump(text))
+    with suppress(ValueError):
+        yield topology.search(topology.graphs(text))
 
 
 def judged(record: Record) -> Iterator[tuple[Ran, str | None, Verdict]]:
@@ -95,12 +96,12 @@ def lines(told: Told, expected: str | None = None) -> Iterator[str]:
         yield f"not done: {refusal.of}: {refusal.reason}: {refusal.line}"
     yield from (f"may be chosen: {score}" for score in record.scores)
     yield from _model(record)
-    yield from (f"{name}: {words}" for name, words in told.balance.items())
+    yield from (f"{name}: {words}" for name, words in told.dumps.items())
     yield from (f"warning: {warning}" for warning in record.warnings)
 
 
 def to_json(told: Told, expected: str | None = None) -> str:
-    """Return the record, what it comes to for each collective that ran, and the balance, as JSON."""
+    """Return the record, what it comes to for each collective that ran, and what dumps say, as JSON."""
     executed = [
         {
             "collective": one.collective, "bytes": one.bytes, "dtype": one.dtype, "op": one.op, "requested": requested,
@@ -108,7 +109,7 @@ def to_json(told: Told, expected: str | None = None) -> str:
         }
         for one, requested, made in judged(told.record)
     ]  # fmt: skip
-    whole = {"record": json.loads(told.record.to_json()), "executed": executed, "balance": dict(told.balance)}
+    whole = {"record": json.loads(told.record.to_json()), "executed": executed, "dumps": dict(told.dumps)}
     return json.dumps({"red": red_line(told.record, expected), **whole}, indent=1)
 
 

@@ -151,6 +151,16 @@ def graphs(text: str) -> tuple[Graph, ...]:
     )  # fmt: skip
 
 
+def search(found: Iterable[Graph]) -> str:
+    """Return in words what NCCL's search found, for each algorithm once."""
+    words = (
+        f"{one.channels} channels of {one.intra_Bps / 1e9:.3g} GB/s inside a node and {one.inter_Bps / 1e9:.3g} between"
+        for one in found
+        if one.channels
+    )
+    return "NCCL's search: " + ("; ".join(dict.fromkeys(words)) or "no channels")
+
+
 def _root(text: str, tag: str) -> ET.Element:
     try:
         root = ET.fromstring(text)  # noqa: S314  a file of the user's own run

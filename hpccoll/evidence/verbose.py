@@ -1,7 +1,9 @@
 """How libraries are made to say what they do, and how they are kept quiet while time is taken."""
 
 import os
-from collections.abc import Mapping
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 LOGGING: Mapping[str, str] = {
@@ -22,9 +24,24 @@ QUIET: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
 
 
 def log_into(place: Path) -> None:
-    """Have the libraries that this process is about to load log into the directory ``place``."""
+    """Have the libraries that this process is about to load log into the directory ``place``.
+
+    Every host leaves its files of settings there too: NCCL reads them and does not say so.
+    """
     place.mkdir(parents=True, exist_ok=True)
     os.environ.update({name: value.format(dir=place.resolve()) for name, value in LOGGING.items()})
+    for word, path in _files_of_settings():
+        with suppress(OSError):
+            settings = [line for line in path.read_text(errors="replace").splitlines() if line.startswith("NCCL_")]
+            (place / f"{platform.node()}.{word}.conf").write_text("".join(f"{line}\n" for line in settings))
+
+
+def _files_of_settings() -> Iterator[tuple[str, Path]]:
+    """Yield the files that NCCL sets variables from where nobody has set them, the first before the second."""
+    own, home = os.environ.get("NCCL_CONF_FILE"), os.environ.get("HOME")
+    if own or home:
+        yield "1-own", Path(own) if own else Path(home or "") / ".nccl.conf"
+    yield "2-etc", Path("/etc/nccl.conf")
 
 
 def keep_quiet() -> None:

@@ -43,13 +43,17 @@ def test_json_has_the_record_and_what_it_comes_to():
 def test_a_directory_is_all_of_its_files_and_a_dump_of_the_topology_says_the_balance(tmp_path):
     (tmp_path / "a.log").write_text((LOGS / "nvls.log").read_text())
     (tmp_path / "deeper").mkdir()
-    (tmp_path / "graph.xml").write_text('<graphs version="1"/>')
+    (tmp_path / "graph.xml").write_text('<graphs version="1"><graph id="0" nchannels="2" speedintra="20"/></graphs>')
+    (tmp_path / "another.xml").write_text("<html/>")
     gpu = '<pci busid="a"><gpu dev="0"/></pci>'
     nic = '<pci busid="b"><nic><net name="mlx5_0"/></nic></pci>'
     (tmp_path / "topology.xml").write_text(f'<system><cpu numaid="0"><pci busid="s">{gpu}{nic}</pci></cpu></system>')
     lines = inside("evidence", tmp_path).out.splitlines()
     assert "all_reduce of 1 MiB: nvls, SIMPLE in 16 channels" in lines
-    assert f"{tmp_path}/topology.xml: balanced: each GPU has a NIC at PIX" in lines
+    assert lines[-2:] == [
+        f"{tmp_path}/graph.xml: NCCL's search: 2 channels of 20 GB/s inside a node and 0 between",
+        f"{tmp_path}/topology.xml: balanced: each GPU has a NIC at PIX",
+    ]
 
 
 def test_what_is_no_log_says_which_variables_make_one(tmp_path):

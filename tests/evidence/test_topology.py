@@ -1,6 +1,6 @@
 import pytest
 
-from hpccoll.evidence.topology import Graph, Near, balance, graphs, of_dump, of_sysfs
+from hpccoll.evidence.topology import Graph, Near, balance, graphs, of_dump, of_sysfs, search
 
 GPU = '<pci busid="{0}" class="0x030200"><gpu dev="{1}" sm="90" rank="{1}" gdr="1"/></pci>'
 NIC = '<pci busid="{0}" class="0x020000"><nic><net name="{1}" dev="0" speed="400000" port="1" gdr="1"/></nic></pci>'
@@ -85,6 +85,8 @@ def test_a_machine_without_adapters_has_nothing_near(tmp_path):
 def test_the_graph_gives_channels_and_the_speed_that_nccl_reckons_with():
     text = '<graphs version="1"><graph id="0" pattern="4" nchannels="16" speedintra="20" speedinter="24.5"/></graphs>'
     assert graphs(text) == (Graph(0, 16, 20e9, 24.5e9),)
+    assert search(graphs(text)) == "NCCL's search: 16 channels of 20 GB/s inside a node and 24.5 between"
+    assert search([]) == "NCCL's search: no channels"
 
 
 @pytest.mark.parametrize("text", ["", "<system", "<html/>"])
