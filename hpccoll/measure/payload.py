@@ -10,6 +10,7 @@ After nccl-tests (verifiable/verifiable.h).
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ PERIOD = 65521
 
 TURNS = 16
 """Operations after which the values repeat: what any of the last 15 has left in a buffer is no result of this one."""
+
+SHORT = PERIOD // TURNS
+"""Elements up to which a block is told as a whole, also where one period of the values will do."""
 
 SAMPLED = 256
 """The most wrong elements that a cause is sought for."""
@@ -40,14 +44,23 @@ def _hash(seed: int, origin: int | Positions, positions: Positions) -> NDArray[n
     return x ^ (x >> np.uint64(31))
 
 
+def _float(dtype: DType) -> Any:
+    """Return what NumPy's finfo says of floats, and ml_dtypes of those that NumPy lacks."""
+    if dtype.kind == "f":
+        return np.finfo(dtype.name)
+    from ml_dtypes import finfo
+
+    return finfo(dtype)  # type: ignore[no-untyped-call]
+
+
 def _exact(dtype: DType) -> int:
     """Return the largest n such that all integers up to n, and their sums up to n, are exact."""
-    return int(np.iinfo(dtype.name).max) if np.issubdtype(dtype, np.integer) else 2 ** (np.finfo(dtype.name).nmant + 1)
+    return int(np.iinfo(dtype.name).max) if dtype.kind == "i" else 2 ** (int(_float(dtype).nmant) + 1)
 
 
 def _doublings(dtype: DType) -> int:
     """Return how many factors of two (or halves) a product can take."""
-    return np.iinfo(dtype.name).bits - 2 if np.issubdtype(dtype, np.integer) else -int(np.finfo(dtype.name).minexp)
+    return np.iinfo(dtype.name).bits - 2 if dtype.kind == "i" else -int(_float(dtype).minexp)
 
 
 def _takes_part(origin: int | Positions, positions: Positions, p: int, room: int) -> NDArray[np.bool]:
@@ -113,6 +126,7 @@ class Payload:
         floor: whether nothing is to happen to dst.
         seed: another seed gives other values.
         turn: which operation it is: each one gives other values, TURNS of them.
+        periodic: whether blocks that are not short are told by one period, which begins where they do.
     """
 
     promise: Promise
@@ -123,6 +137,7 @@ class Payload:
     floor: bool = False
     seed: int = 1
     turn: int = 0
+    periodic: bool = False
 
     @property
     def p(self) -> int:
@@ -130,14 +145,14 @@ class Payload:
 
     def source(self, extra: int = 0) -> list[Array]:
         """Return what src holds: this rank's contribution, by units."""
-        return [self._contributed(self.me, unit, extra) for unit in self.promise.source(self.me, self._units)]
+        return [self._contributed(self.me, unit, extra) for unit in self.promise.source(self.me, self.units)]
 
     def poison(self) -> Array:
         """Return the value that dst holds where nothing has been written, one element.
 
         No result is NaN, a third of the largest integer, or near it, but for a sum of int32 over 10,000 ranks and more.
         """
-        number = np.nan if np.issubdtype(self.dtype, np.floating) else np.iinfo(self.dtype.name).max // 3
+        number = np.iinfo(self.dtype.name).max // 3 if self.dtype.kind == "i" else np.nan
         return np.array([number], self.dtype)
 
     def initial(self, *, in_place: bool, extra: int = 0) -> list[Array]:
@@ -146,23 +161,23 @@ class Payload:
 
     def filled(self, *, in_place: bool) -> range:
         """Return the units of dst that mean something before or after the operation; the rest is workspace."""
-        source, target = self.promise.source(self.me, self._units), self.promise.target(self.me, self._units)
+        source, target = self.promise.source(self.me, self.units), self.promise.target(self.me, self.units)
         return max(source, target, key=len) if in_place else target
 
     def _before(self, unit: int, *, in_place: bool, extra: int = 0) -> Array:
-        if in_place and unit in self.promise.source(self.me, self._units):
+        if in_place and unit in self.promise.source(self.me, self.units):
             return self._contributed(self.me, unit, extra)
-        return np.full(self._length(unit, self.me) + extra, self.poison())
+        return np.full(self._told(self.length("dst", unit) + extra), self.poison())
 
     def expected(self, *, in_place: bool, extra: int = 0) -> list[Array]:
         """Return what the defined units of dst must hold after the operation, bit for bit."""
-        units = self.promise.target(self.me, self._units)
+        units = self.promise.target(self.me, self.units)
         if self.floor:
             return [self._before(unit, in_place=in_place, extra=extra) for unit in units]
         return [self._promised(unit, extra) for unit in units]
 
     @property
-    def _units(self) -> int:
+    def units(self) -> int:
         return 1 if self.promise.collective.units == "free" else self.p
 
     @cached_property
@@ -172,6 +187,13 @@ class Payload:
     def _length(self, origin: int, unit: int) -> int:
         """Return the elements of unit ``unit`` of the contribution of ``origin``."""
         return self.count if self._blocks is None else int(self._blocks[origin, unit])
+
+    def length(self, buffer: str, unit: int) -> int:
+        """Return the elements of a unit of src or dst at this rank."""
+        return self._length(self.me, unit) if buffer == "src" else self._length(unit, self.me)
+
+    def _told(self, length: int) -> int:
+        return PERIOD if self.periodic and length > SHORT else length
 
     @property
     def _op(self) -> str | None:
@@ -189,7 +211,7 @@ class Payload:
 
     def _contributed(self, origin: int, unit: int, extra: int) -> Array:
         """Return what ``origin`` contributes as its unit ``unit``."""
-        length = self._length(origin, unit) + extra
+        length = self._told(self._length(origin, unit) + extra)
         positions = (self._position(unit) + np.arange(min(length, PERIOD))) % PERIOD
         return np.resize(contribution(self.seed, origin, positions, self.p, self.dtype, self._op), length)
 
@@ -198,7 +220,8 @@ class Payload:
         parts = self.promise.result(self.me, unit)
         if self.promise.collective.reduces and len(parts) == self.p:
             whole = _everyone(self.seed, self.p, self.dtype, self.reduction)
-            folded = np.resize(np.roll(whole, -(self._position(unit) % PERIOD)), self.count + extra)
+            length = self._told(self.count + extra)
+            folded = np.resize(np.roll(whole, -(self._position(unit) % PERIOD)), length)
         else:
             folded = reduce(self.reduction.fold, (self._contributed(*part, extra) for part in sorted(parts)))
         self._scale(folded)
@@ -220,7 +243,7 @@ class Payload:
         if (wrong == bits(self.poison())).all():
             found.append("never written")
         elif in_place:
-            before = [self._before(unit, in_place=True) for unit in self.promise.target(self.me, self._units)]
+            before = [self._before(unit, in_place=True) for unit in self.promise.target(self.me, self.units)]
             if (wrong == bits(joined(before, self.dtype)[at])).all():
                 found.append("still the rank's own contribution")
         if self.floor:
@@ -234,7 +257,7 @@ class Payload:
 
     def _miscounted(self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]) -> list[str]:
         """Return whose contributions explain the wrong elements if they are missing, or counted twice."""
-        begins = np.array([self._position(unit) for unit in self.promise.target(self.me, self._units)])
+        begins = np.array([self._position(unit) for unit in self.promise.target(self.me, self.units)])
         positions = (begins[at // self.count] + at % self.count) % PERIOD
         origins = np.arange(self.p)[:, np.newaxis]
         values = contribution(self.seed, origins, positions, self.p, self.dtype, self._op)  # [origin, element]

@@ -12,6 +12,7 @@ from functools import partial
 from hpccoll.case import Job, Shape
 from hpccoll.measure import environment
 from hpccoll.measure.logged import once
+from hpccoll.measure.gpus import Gpus
 from hpccoll.measure.loop import Progress
 from hpccoll.measure.maker import Maker
 from hpccoll.measure.ranks import Ranks
@@ -33,7 +34,8 @@ def probe(ranks: Ranks, job: Job, told: Callable[[], int]) -> None:
     """
     progress = Progress()
     with watched(progress, lambda: "", job.effort.timeout, partial(_last_words, ranks.comm.rank)):
-        maker = Maker(ranks, job, environment.attempt(ranks.comm, job, 0))
+        gpus = Gpus(ranks)
+        maker = Maker(ranks, job, environment.attempt(ranks.comm, job, 0, gpus.on_record(job.cases)), gpus)
         shape = Shape(maker.attempt.nodes, maker.attempt.ranks - job.aggregators, job.aggregators)
         for case in once(job, shape):
             if ranks.largest(told()):

@@ -14,6 +14,7 @@ from hpccoll.case import Case, Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.found import Found
 from hpccoll.measure import environment, wire
+from hpccoll.measure.gpus import Gpus
 from hpccoll.measure.logged import judged
 from hpccoll.measure.loop import Progress, Samples, measure
 from hpccoll.measure.maker import Maker
@@ -77,8 +78,9 @@ class Program:
             return earlier.fine
         with watched(self.progress, self._where, self.job.effort.timeout, self.last_words):
             self.number = earlier.attempts + 1
-            attempt = self._attempt()
-            maker = Maker(self.ranks, self.job, attempt)
+            gpus = Gpus(self.ranks)
+            attempt = self._attempt(gpus)
+            maker = Maker(self.ranks, self.job, attempt, gpus)
             if self.journal:
                 self.journal.begin(attempt)
             else:
@@ -102,8 +104,8 @@ class Program:
         self.ranks.at_root(self._close)
         return fine and not told
 
-    def _attempt(self) -> Attempt:
-        found = environment.attempt(self.comm, self.job, self.number)
+    def _attempt(self, gpus: Gpus) -> Attempt:
+        found = environment.attempt(self.comm, self.job, self.number, gpus.on_record(self.job.cases))
         provenance = {**found.provenance, "network": self.network}
         return replace(found, provenance=provenance, evidence=self.found.to_json() if self.found else None)
 
@@ -201,6 +203,7 @@ class Program:
                 one_clock=len({place.clock for place in attempt.places}) == 1,
                 workers=attempt.ranks - attempt.aggregators,
                 round_number=number,
+                device_ns=samples.device_ns if case.device == "cuda" else None,
             ),
             cpu_s=np.array(cpu_s),
         )

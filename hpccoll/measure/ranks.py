@@ -39,18 +39,29 @@ class Ranks:
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
         told: list[tuple[tuple[str, str], str]] = comm.allgather(((node_name(), boot_id()), rack_name()))
-        self._homes, self._racks = zip(*told, strict=True)
-        self.crowds = Counter(self._homes)  # ranks on each node, in order of its first rank
+        self.homes = [home for home, _ in told]
+        self._racks = [rack for _, rack in told]
+        self.crowds = Counter(self.homes)  # ranks on each node, in order of its first rank
 
     @property
     def nodes(self) -> int:
         return len(self.crowds)
 
+    @property
+    def home(self) -> tuple[str, str]:
+        """The node of this rank: its name, and what its clock is known by."""
+        return self.homes[self.comm.rank]
+
+    @property
+    def local(self) -> int:
+        """The number of this rank among those of its node."""
+        return self.homes[: self.comm.rank].count(self.home)
+
     def layout(self, aggregators: int) -> Layout:
         """Return where the ranks are, of which the last ones aggregate."""
         node, rack = (
             tuple(map({place: number for number, place in enumerate(dict.fromkeys(places))}.__getitem__, places))
-            for places in (self._homes, self._racks)
+            for places in (self.homes, self._racks)
         )
         return Layout(node, rack, aggregators=aggregators)
 

@@ -13,7 +13,9 @@ from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import own_parameters, promise_of
 from hpccoll.measure.check import Check
-from hpccoll.measure.payload import TURNS, Payload
+from hpccoll.measure.check_gpu import GpuCheck
+from hpccoll.measure.on_gpu import Timed, transport_of
+from hpccoll.measure.payload import TURNS, Array, Payload
 from hpccoll.measure.ways import NATIVE_TRANSPORT
 from hpccoll.schedule import (
     REDUCTIONS,
@@ -30,6 +32,7 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.promise import NATIVE
+from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi import WINDOW, Mpi, Tiered, default_channels, segmented
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
@@ -62,6 +65,10 @@ def _crossings(
     return tuple(crossings(schedule, tier, end) for schedule in promise.slices(algorithm, layout, **dict(parameters)))
 
 
+def _no_device() -> int:
+    return -1
+
+
 class CaseSubject:
     """A case compiled for the ranks of ``comm``, with its buffers; close it when it is measured.
 
@@ -70,10 +77,13 @@ class CaseSubject:
         layout: where they are.
         case: a concrete one: what a table chooses is chosen.
         chosen: by what and why, in words, where it was.
+        gpu: of this rank, for a case of device cuda.
     """
 
-    def __init__(self, comm: MPI.Intracomm, layout: Layout, case: Case, chosen: str | None = None) -> None:
-        self.case, self.layout, self.rank, self.chosen = case, layout, comm.rank, chosen
+    def __init__(
+        self, comm: MPI.Intracomm, layout: Layout, case: Case, chosen: str | None = None, gpu: Gpu | None = None
+    ) -> None:
+        self.case, self.layout, self.rank, self.chosen, self.gpu = case, layout, comm.rank, chosen, gpu
         self.family: Collective = collective(case.collective)
         self.algorithm: Algorithm | None = None if case.algorithm == NATIVE else self.family.algorithm(case.algorithm)
         self.floor = self.algorithm is not None and self.algorithm.floor
@@ -97,7 +107,7 @@ class CaseSubject:
             channels=int(self.params.get("channels", 1)),
             window=int(self.params.get("window", 1)),
         )
-        self.transport = transport = TRANSPORTS[case.transport](comm) if self.algorithm else VendorMpi(comm)
+        self.transport = transport = self._transport(comm)
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(promise, reduction, dtype, elements, comm.rank, silent)
@@ -109,12 +119,24 @@ class CaseSubject:
             transport.close()
             raise
         filled = self.payload.filled(in_place=case.in_place)
-        self.check = Check(
-            self.payload, self.src, self.dst[self.operation.span("dst", filled, comm.rank)], self.plan.result,
-            in_place=case.in_place, turn=zlib.crc32(case.id.encode()) % TURNS,
-        )  # fmt: skip
+        self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
+        timed = Timed(self.plan, gpu) if gpu else None
         # Bound once: a call through this object would be timed.
-        self.reset, self.run, self.wrong = self.check.reset, self.plan.run, self.check.wrong
+        self.reset, self.run, self.wrong = self.check.reset, (timed or self.plan).run, self.check.wrong
+        self.device_ns = timed.device_ns if timed else _no_device
+
+    def _transport(self, comm: MPI.Intracomm) -> Transport:
+        if self.gpu:
+            return transport_of(self.case, comm, self.gpu, native=self.algorithm is None)
+        return TRANSPORTS[self.case.transport](comm) if self.algorithm else VendorMpi(comm)
+
+    def _check(self, filled: Array) -> Check | GpuCheck:
+        """Return the check, of the units of dst that are ``filled`` among others."""
+        turn, in_place = zlib.crc32(self.case.id.encode()) % TURNS, self.case.in_place
+        buffers = self.payload, self.src, filled, self.plan.result
+        if self.gpu:
+            return GpuCheck(*buffers, self.gpu, in_place=in_place, turn=turn)
+        return Check(*buffers, in_place=in_place, turn=turn)
 
     def close(self) -> None:
         """Free the plan and the buffers, on all ranks together."""
@@ -137,7 +159,10 @@ class CaseSubject:
 
     def diagnose(self) -> str | None:
         """Return what is wrong with the buffer as it is now, in words."""
-        return replace(self.payload, turn=self.check.turn).diagnose(self.plan.result, in_place=self.case.in_place)
+        result = self.plan.result
+        if self.gpu:
+            result = self.gpu.download(result).view(self.payload.dtype)
+        return replace(self.payload, turn=self.check.turn).diagnose(result, in_place=self.case.in_place)
 
     @cached_property
     def wire_bytes(self) -> int | None:

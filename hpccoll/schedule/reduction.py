@@ -36,10 +36,17 @@ class Reduction:
     averages: bool = False
 
     def scale(self, values: NDArray[np.generic], p: int) -> None:
-        """Divide the folded ``values`` by the number of contributions, in place; integers round down."""
-        if self.averages:
+        """Divide the folded ``values``, of NumPy or of CuPy, by the number of contributions, in place.
+
+        Integers round down; those of bfloat16, which has 8 bits for p, are divided as float32.
+        """
+        if not self.averages:
+            return
+        if values.dtype.name == BFLOAT16:
+            values[...] = (values.astype(np.float32) / np.float32(p)).astype(values.dtype)
+        else:
             divide = np.floor_divide if np.issubdtype(values.dtype, np.integer) else np.divide
-            divide(values, np.array(p, values.dtype), out=values)
+            divide(values, values.dtype.type(p), out=values)
 
 
 REDUCTIONS = {

@@ -1,10 +1,25 @@
-"""GPUs: what this process lacks to use one. CuPy is imported in here alone, where a case needs it."""
+"""GPUs: what this process lacks to use one, and the one that it uses. CuPy is imported where a case needs it."""
 
 import ctypes
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.transports.mpi_step import Call
+from hpccoll.transports.operation import Array, address
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
+
+GpuArray: TypeAlias = Any
+"""An array of CuPy; those of bfloat16 hold its bits, as uint16."""
+
+Event: TypeAlias = Any
+"""An event of CuPy."""
 
 
 @cache
@@ -39,3 +54,113 @@ def _nccl() -> str | None:
         return None
     words = " ".join(str(said[0].message).split()) if said else "CuPy finds no libnccl"
     return f"NCCL not found: {words}"
+
+
+class Gpu:
+    """The GPU of this process, and the one stream on which all is queued; CuPy's calls go on it, too.
+
+    Args:
+        number: of the device among those that the process sees.
+    """
+
+    def __init__(self, number: int) -> None:
+        import cupy
+
+        self._cupy = cupy
+        self.number = number
+        self.device = cupy.cuda.Device(number)
+        self.device.use()
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> GpuArray:
+        """Return an uninitialised array of ``count`` elements, which begins at a multiple of 512 bytes."""
+        return self._cupy.empty(count, stored(dtype))
+
+    def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        """Return an uninitialised array of host memory that copies from and to the GPU without a detour."""
+        import cupyx
+
+        host: Array = cupyx.empty_pinned(count, stored(dtype))
+        return host
+
+    def upload(self, values: NDArray[Any]) -> GpuArray:
+        """Return a copy of ``values`` on the GPU."""
+        return self._cupy.asarray(values)
+
+    def download(self, array: GpuArray) -> NDArray[Any]:
+        """Return a copy on the host, after all that was queued."""
+        copy: NDArray[Any] = self._cupy.asnumpy(array, stream=self.stream)
+        self.stream.synchronize()
+        return copy
+
+    def address(self, array: GpuArray) -> int:
+        """Return where an array begins."""
+        return address(array)
+
+    def kernel(self, source: Path, name: str, itemsize: int) -> Callable[..., None]:
+        """Return a kernel of a file of CUDA C++, compiled with ITEMSIZE for elements of so many bytes.
+
+        It takes a grid, a block and its arguments, and is queued on the stream.
+        """
+        return _kernel(self.number, source, name, itemsize)
+
+    def copy(self, target: GpuArray, source: GpuArray) -> Call:
+        """Return the call that queues a copy between arrays of one length, of which one is pinned."""
+        runtime = self._cupy.cuda.runtime
+        return runtime.memcpyAsync, (
+            address(target),
+            address(source),
+            source.nbytes,
+            runtime.memcpyDefault,
+            self.stream.ptr,
+        )
+
+    def synchronize(self) -> None:
+        """Return when all that was queued is done."""
+        self.stream.synchronize()
+
+    @property
+    def fences(self) -> Sequence[Call]:
+        """Calls that stand before MPI is handed memory: it does not know of streams."""
+        return [(self.synchronize, ())]
+
+    def event(self) -> Event:
+        """Return an event with a time, to be recorded on the stream."""
+        return self._cupy.cuda.Event()
+
+    def elapsed_ns(self, start: Event, end: Event) -> int:
+        """Return the time between two events that have been, in ns; they tell it to about half a microsecond."""
+        milliseconds: float = self._cupy.cuda.get_elapsed_time(start, end)
+        return round(milliseconds * 1e6)
+
+    @property
+    def free_bytes(self) -> int:
+        """The bytes of memory that can be had, by whichever process, what CuPy keeps for this one among it."""
+        free, _ = self.device.mem_info
+        return int(free) + int(self._cupy.get_default_memory_pool().free_bytes())
+
+    @property
+    def id(self) -> str:
+        """The bus address of the device: ranks that say the same on one node share it."""
+        return str(self.device.pci_bus_id)
+
+    def release(self) -> None:
+        """Give back what memory CuPy keeps of arrays that are gone."""
+        self.stream.synchronize()
+        self._cupy.get_default_memory_pool().free_all_blocks()
+        self._cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+
+@cache
+def _kernel(number: int, source: Path, name: str, itemsize: int) -> Callable[..., None]:  # noqa: ARG001 - one per device
+    import cupy
+
+    program = cupy.RawModule(code=source.read_text(), options=(f"-DITEMSIZE={itemsize}",))
+    kernel: Callable[..., None] = program.get_function(name)
+    return kernel
+
+
+def stored(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """Return the dtype of arrays on a GPU, which CuPy must know: that of the bits for one that NumPy lacks."""
+    return dtype if dtype.kind in "fiu" else np.dtype(f"u{dtype.itemsize}")

@@ -17,7 +17,7 @@ from mpi4py import MPI
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout, Schedule
 from hpccoll.transports.mpi_compile import LANES, Compiler
-from hpccoll.transports.mpi_step import CompiledStep
+from hpccoll.transports.mpi_step import CompiledStep, Memory
 from hpccoll.transports.operation import Array, Operation, Plan, aligned_empty, check_agreement
 from hpccoll.transports.shared import SharedMemory
 
@@ -117,7 +117,13 @@ class MpiPlan:
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array, shared: SharedMemory | None = None
+        self,
+        comm: MPI.Intracomm,
+        operation: Operation,
+        src: Array,
+        dst: Array,
+        shared: SharedMemory | None = None,
+        memory: Memory | None = None,
     ) -> None:
         if comm.size != operation.layout.ranks:
             raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
@@ -126,7 +132,7 @@ class MpiPlan:
                 "parameter channels", operation.channels, f"at most {LANES} lanes, it makes {operation.lanes}"
             )
         self.result = operation.result(dst, comm.rank)
-        compiler = Compiler(comm.rank, operation, src, dst, shared)
+        compiler = Compiler(comm.rank, operation, src, dst, shared, memory)
         self._sequences, self._datatypes = compiler.sequences(), compiler.datatypes
         _compare(comm, operation, self._sequences)
         steps = [step for sequence in self._sequences for step in sequence]

@@ -8,7 +8,7 @@ takes the part where it lies, and *done*, which ends the sender's step.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from itertools import chain
 
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import Copy, Part, Reduce, ScheduleError, Send, Step
 from hpccoll.schedule.words import Range, live
-from hpccoll.transports.mpi_step import CompiledStep, Message, joined
-from hpccoll.transports.operation import Array, Operation, aligned_empty
+from hpccoll.transports.mpi_step import Call, CompiledStep, Memory, Message, joined
+from hpccoll.transports.operation import Array, Operation, address, aligned_empty
 from hpccoll.transports.pieces import Piece, align, ends, landings, meetings, parts, touched, workspace
 from hpccoll.transports.shared import Neighbour, Offers, SharedMemory
 
@@ -45,16 +45,24 @@ class Compiler:
         src: this rank's source buffer, not used in place.
         dst: its destination buffer.
         shared: the memory of the node, src and dst among it; None where all parts are sent.
+        memory: where src and dst lie, if not on the host: CuPy then folds and copies what NumPy is asked to.
     """
 
     def __init__(
-        self, me: int, operation: Operation, src: Array, dst: Array, shared: SharedMemory | None = None
+        self,
+        me: int,
+        operation: Operation,
+        src: Array,
+        dst: Array,
+        shared: SharedMemory | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        self.me, self.operation, self.shared = me, operation, shared
+        self.me, self.operation, self.shared, self.memory = me, operation, shared, memory
+        self.empty = memory.empty if memory else aligned_empty
         self.slices = [[*map(live, operation.lane(number).steps(me))] for number in range(len(operation.schedules))]
         self.steps = [self.slices[lane % len(self.slices)] for lane in range(operation.lanes)]
         self.spans = cache(operation.cut.spans)
-        self.buffers = {"src": src, "dst": dst, "tmp": self._tmp(shared.empty if shared else aligned_empty)}
+        self.buffers = {"src": src, "dst": dst, "tmp": self._tmp(shared.empty if shared else self.empty)}
         self.datatypes: list[MPI.Datatype] = []
         self.near = self._neighbours(shared) if shared else {}
 
@@ -65,12 +73,14 @@ class Compiler:
 
     def _sequence(self, lanes: range) -> list[CompiledStep]:
         room = max((self._landing(lane, step) for lane in lanes for step in self.steps[lane]), default=0)
-        scratch = aligned_empty(room, self.operation.dtype)
+        scratch = self.empty(room, self.operation.dtype)
         compiled = []
         for lane in lanes:
             for step in self.steps[lane]:
                 compiled += self._step(lane, step, scratch)
             compiled += self._scaling(lane)
+        if self.memory:
+            return _queued(compiled, self.memory.fences)
         return self._fenced(joined(compiled)) if self.near else compiled
 
     def _fenced(self, steps: list[CompiledStep]) -> list[CompiledStep]:
@@ -191,7 +201,7 @@ class Compiler:
         first = views[0].view(np.uint8)
         if len(views) == 1:
             return first, len(first), MPI.BYTE
-        places = [view.ctypes.data - first.ctypes.data for view in views]
+        places = [address(view) - address(views[0]) for view in views]
         datatype = MPI.BYTE.Create_hindexed([view.nbytes for view in views], places).Commit()
         self.datatypes.append(datatype)
         return first, 1, datatype
@@ -204,3 +214,12 @@ class Compiler:
         views = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
         scale = self.operation.reduction.scale
         return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]
+
+
+def _queued(steps: list[CompiledStep], fences: Sequence[Call]) -> list[CompiledStep]:
+    """Let what has been queued be done before messages start, and at the end: MPI does not know of streams."""
+    for step in steps:
+        step.before += fences if step.messages else []
+    if steps:
+        steps[-1].after += fences
+    return steps

@@ -3,13 +3,26 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from hpccoll.transports.operation import Array
+
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
+
+
+class Memory(Protocol):
+    """Memory that is not the host's, and what is done in it queued."""
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        """Return an uninitialised array there."""
+
+    @property
+    def fences(self) -> Sequence[Call]:
+        """Calls that return when all that was queued is done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,3 +145,8 @@ def aligned_empty(count: int, dtype: np.dtype[np.generic], alignment: int = 4096
     room = np.empty(count * dtype.itemsize + alignment, np.uint8)
     offset = -room.ctypes.data % alignment
     return room[offset : offset + count * dtype.itemsize].view(dtype)
+
+
+def address(array: Any) -> int:
+    """Return where an array of NumPy or of CuPy begins."""
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)

@@ -1,20 +1,17 @@
 """The check of every collective: what is right has nothing wrong, and what is wrong is seen, wherever it is."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 import pytest
+from benches import benches, payload
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hpccoll.measure.check import Check
-from hpccoll.measure.payload import TURNS, Payload, bits, joined
-from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
+from hpccoll.measure.payload import TURNS, bits, joined
+from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.traffic import PATTERNS
-from hpccoll.transports.operation import Operation
-
-AGGREGATORS = 1
 
 
 def folded(one, values):
@@ -45,61 +42,6 @@ RESULTS = {
 }
 
 
-def payload(name, p, me, *, root=0, op="sum", dtype="float32", count=40, **arguments):
-    family = COLLECTIVES[name]
-    promise = family.promise(p, root if family.rooted else None, **arguments)
-    reduction = REDUCTIONS["max" if family.idempotent else op]
-    return Payload(promise, reduction, np.dtype(dtype), p if family.token else count, me)
-
-
-@dataclass
-class Bench:
-    """The buffers of one rank, as a subject has them, and their check."""
-
-    payload: Payload
-    in_place: bool
-
-    def __post_init__(self):
-        one = self.payload
-        self.operation = Operation(
-            promise=one.promise, layout=Layout.of(one.p, aggregators=AGGREGATORS), schedules=(), count=one.count,
-            dtype=one.dtype, reduction=one.reduction, in_place=self.in_place,
-        )  # fmt: skip
-        self.src, self.dst = (np.ones(self.operation.elements(name, one.me), one.dtype) for name in ("src", "dst"))
-        self.filled = self.operation.span("dst", one.filled(in_place=self.in_place), one.me)
-        self.result = self.operation.result(self.dst, one.me)
-        self.check = Check(one, self.src, self.dst[self.filled], self.result, in_place=self.in_place)
-        self.check.reset()
-        self.right = self.expected()
-
-    def expected(self, **other):
-        """Return a right result, of this operation or of another one."""
-        of = replace(self.payload, **{"turn": self.check.turn, **other})
-        return joined(of.expected(in_place=self.in_place), of.dtype)
-
-    def wrong(self, result):
-        """Return how many elements the check finds wrong in ``result``."""
-        np.copyto(self.result, result)
-        return self.check.wrong()
-
-
-@st.composite
-def benches(draw, names=tuple(COLLECTIVES), least=1, *, workers_only=False):
-    family = COLLECTIVES[draw(st.sampled_from(names))]
-    p = draw(st.integers(max(least, 1 + ("peer" in family.arguments)), 6))
-    root = draw(st.integers(0, p - 1))
-    arguments = {}
-    if "traffic" in family.arguments:
-        arguments["traffic"] = draw(st.sampled_from([*PATTERNS]))
-    if "peer" in family.arguments:
-        arguments["peer"] = draw(st.integers(0, p - 1).filter(lambda peer: peer != root))
-    one = payload(
-        family.name, p, draw(st.integers(0, p - workers_only)), root=root, op=draw(st.sampled_from([*REDUCTIONS])),
-        dtype=draw(st.sampled_from(DTYPES)), count=draw(st.integers(32, 150)), **arguments,
-    )  # fmt: skip
-    return Bench(one, family.in_place and draw(st.booleans()))
-
-
 @given(benches())
 def test_what_is_expected_of_a_call_is_what_mpi_says(bench):
     one = bench.payload
@@ -119,9 +61,9 @@ def test_the_contribution_lies_where_a_plan_reads_it_and_the_rest_of_the_result_
     contributed = bench.operation.contribution(bench.src, bench.dst, one.me)
     now = joined(replace(one, turn=bench.check.turn).source(), one.dtype)
     assert (bits(contributed) == bits(now)).all()
-    own = one.promise.source(one.me, one._units) if bench.in_place else ()
+    own = one.promise.source(one.me, one.units) if bench.in_place else ()
     begins = 0
-    for unit, right in zip(one.promise.target(one.me, one._units), one.expected(in_place=False), strict=True):
+    for unit, right in zip(one.promise.target(one.me, one.units), one.expected(in_place=False), strict=True):
         block = bench.result[begins : begins + len(right)]
         if unit not in own:
             assert (bits(block) == bits(one.poison())).all()
@@ -173,7 +115,7 @@ def test_a_contribution_that_is_left_out_is_seen(bench, data):
     one = replace(bench.payload, turn=bench.check.turn)
     assume(bench.result.size)
     left_out = data.draw(st.integers(0, one.p - 1))
-    (unit,) = one.promise.target(one.me, one._units)
+    (unit,) = one.promise.target(one.me, one.units)
     rest = [replace(one, me=me)._contributed(me, unit, 0) for me in range(one.p) if me != left_out]
     assert bench.wrong(folded(one, rest)) > 0
 
@@ -208,7 +150,7 @@ def test_blocks_in_each_others_places_are_seen(bench, data):
 def test_the_result_of_another_rank_is_seen(bench):
     one = bench.payload
     assume(bench.result.size)
-    others = [me for me in range(one.p) if me != one.me and one.promise.target(me, one._units)]
+    others = [me for me in range(one.p) if me != one.me and one.promise.target(me, one.units)]
     for me in others:
         assert bench.wrong(bench.expected(me=me)) > 0
 

@@ -44,6 +44,9 @@ class World:
         self.now += self.overhead
         return self.wrong_at(self.iteration - 1)
 
+    def device_ns(self):
+        return self.durations(self.iteration - 1) - 3
+
     # the other ranks
     def barrier(self):
         self.log.append("barrier")

@@ -14,6 +14,7 @@ from itertools import product
 import numpy as np
 import pytest
 from mpi4py import MPI
+from queued import QueuedMemory
 from schedules import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, of, promised, promises, result
 
 from hpccoll.measure.catalogue import NATIVE, placements
@@ -38,6 +39,7 @@ from hpccoll.schedule import (
 from hpccoll.transports import mpi
 from hpccoll.transports.lockstep import lockstep
 from hpccoll.transports.mpi import Mpi, Tiered
+from hpccoll.transports.mpi_gpu import MpiOnGpu, Staged, VendorOnGpu, VendorStaged
 from hpccoll.transports.operation import Operation, PlanMismatchError, Transport
 from hpccoll.transports.vendor import VendorMpi
 
@@ -56,6 +58,10 @@ def operation(subject: str | Schedule, count: int, *, dtype="float32", **asked) 
     return case.operation(count, dtype, **asked)
 
 
+def shared(*arrays) -> bool:
+    return np.shares_memory(*map(np.asarray, arrays))
+
+
 def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = Mpi) -> None:
     """Do the operation three times on one plan."""
     transport = way(COMM)
@@ -71,7 +77,7 @@ def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transp
         plan.run()
         right = promised(asked, outputs[ME], ME) if asked.promise.p > ME else outputs[ME][:0]
         assert plan.result.tobytes() == right.tobytes(), f"not what lockstep has: {asked}"
-        assert np.shares_memory(plan.result, target) or not len(right), f"a result of its own: {asked}"
+        assert shared(plan.result, target) or not len(right), f"a result of its own: {asked}"
         assert asked.in_place or src.tobytes() == inputs[ME].tobytes(), f"src was written: {asked}"
     assert plan.where() == "done", plan.where()
     plan.close()
@@ -101,6 +107,17 @@ def every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent() -> None
             channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
             asked = operation(name, 1000, in_place=in_place, channels=channels, window=window)
             agrees_with_lockstep(replace(asked, layout=pairs) if (at + turn) % 3 == 0 else asked, Tiered)
+
+
+def every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued() -> None:
+    for at, name in enumerate(subjects()):
+        for turn, in_place in enumerate(case_of(name, RANKS).placements):
+            channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
+            asked = operation(name, 1000, in_place=in_place, channels=channels, window=window)
+            for way in (MpiOnGpu, Staged):
+                agrees_with_lockstep(asked, lambda comm, way=way: way(comm, QueuedMemory()))
+    for op, way in product(REDUCTIONS, (MpiOnGpu, Staged)):
+        agrees_with_lockstep(operation(RING, 1000, op=op), lambda comm, way=way: way(comm, QueuedMemory()))
 
 
 def parts_are_taken_inside_nodes_and_sent_between_them() -> None:
@@ -319,11 +336,12 @@ def vendor(promise: Promise, count: int, dtype: str, op: str, *, in_place: bool,
     return Operation(promise, layout, (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
 
 
-def does_what_is_promised(asked: Operation) -> None:
+def does_what_is_promised(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = VendorMpi) -> None:
     """Make the library's own call twice on one plan."""
-    transport = VendorMpi(COMM)
+    transport = way(COMM)
     inputs, outputs = buffers(asked, exact=True)
-    src = np.zeros(0, asked.dtype) if asked.in_place else inputs[ME].copy()
+    src = transport.empty(0 if asked.in_place else len(inputs[ME]), asked.dtype)
+    src[:] = [] if asked.in_place else inputs[ME]
     target = transport.empty(asked.elements("dst", ME), asked.dtype)
     plan = transport.plan(asked, src, target)
     right = result(asked, inputs, ME) if asked.promise.p > ME else outputs[ME][:0]
@@ -332,8 +350,8 @@ def does_what_is_promised(asked: Operation) -> None:
         plan.run()
         if not asked.collective.token:  # its barrier has no buffer
             assert plan.result.tobytes() == right.tobytes(), asked
-            assert np.shares_memory(plan.result, target) or not len(right), asked
-        assert asked.in_place or np.array_equal(src, inputs[ME]), f"src was written: {asked}"
+            assert shared(plan.result, target) or not len(right), asked
+        assert asked.in_place or np.array_equal(np.asarray(src), inputs[ME]), f"src was written: {asked}"
     assert plan.where() == f"inside the library's {asked.collective.name}"
     plan.close()
 
@@ -352,6 +370,16 @@ def the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer() -> None:
                 )
 
 
+def the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue() -> None:
+    for collective, way in product(COLLECTIVES.values(), (VendorOnGpu, VendorStaged)):
+        if collective.token or (RANKS == 1 and "peer" in collective.arguments):
+            continue
+        for promise in promises(collective, RANKS):
+            for op, in_place in product(("sum", "avg"), placements(collective.name, NATIVE, (True, False))):
+                asked = vendor(promise, 101, "float32", op, in_place=in_place)
+                does_what_is_promised(asked, lambda comm, way=way: way(comm, QueuedMemory()))
+
+
 def the_librarys_own_calls_take_every_dtype_and_op() -> None:
     for collective, dtype in product(COLLECTIVES.values(), DTYPES):
         if collective.token or (RANKS == 1 and "peer" in collective.arguments):
@@ -365,6 +393,7 @@ def the_librarys_own_calls_take_every_dtype_and_op() -> None:
 CHECKS: list[Callable[[], None]] = [
     every_schedule_agrees_with_lockstep_bit_for_bit,
     every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent,
+    every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued,
     parts_are_taken_inside_nodes_and_sent_between_them,
     every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too,
     every_dtype_and_op_agrees_with_lockstep,
@@ -381,6 +410,7 @@ CHECKS: list[Callable[[], None]] = [
     too_many_messages_between_two_ranks_are_refused,
     a_barrier_holds_everyone_back_until_the_last_has_come,
     the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer,
+    the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue,
     the_librarys_own_calls_take_every_dtype_and_op,
 ]
 

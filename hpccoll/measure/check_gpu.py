@@ -1,0 +1,155 @@
+"""The check on a GPU: fills buffers there, and compares there; only the count of wrong elements comes back.
+
+Values repeat after PERIOD elements, which is prime. Written 16 bytes after 16 bytes, V elements at once, they repeat
+after PERIOD vectors, and a turn that begins one element later begins V^-1 (modulo PERIOD) vectors later: so one table
+of 1 MiB a unit holds all turns, aligned. It stays in L2, and a fill of S bytes moves S bytes, a check S bytes. A unit
+that is short has a row of vectors for each turn instead. What one vector shares with another unit is done by elements.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.measure.payload import PERIOD, TURNS, Array, Payload, bits
+
+SOURCE = Path(__file__).with_name("check.cu")
+VECTOR = 16
+"""Bytes that a thread moves at once."""
+
+THREADS = 256
+BLOCKS = 4096
+"""The most blocks of a launch, over all segments: some for each multiprocessor, in turns."""
+
+
+class Kernel(Protocol):
+    """A kernel of a GPU, launched on its stream."""
+
+    def __call__(self, grid: tuple[int, int], block: tuple[int], arguments: tuple[np.uint64, ...]) -> None:
+        """Queue it."""
+
+
+class Machine(Protocol):
+    """What the check needs of a GPU."""
+
+    def upload(self, values: NDArray[Any]) -> Any:
+        """Return a copy of ``values`` there, which begins at a multiple of 16 bytes."""
+
+    def download(self, array: Any) -> NDArray[Any]:
+        """Return a copy here, after all that was queued."""
+
+    def address(self, array: Any) -> int:
+        """Return where an array begins there."""
+
+    def kernel(self, source: Path, name: str, itemsize: int) -> Kernel:
+        """Return a kernel of a file, compiled for elements of so many bytes."""
+
+    def synchronize(self) -> None:
+        """Return when all that was queued is done."""
+
+
+class Table(NamedTuple):
+    """The values of a unit in all turns, in vectors [vector, element]."""
+
+    vectors: NDArray[np.unsignedinteger]
+    step: int
+
+    @classmethod
+    def of(cls, row: NDArray[np.unsignedinteger], length: int, head: int) -> "Table":
+        """Return the table of a unit.
+
+        Args:
+            row: the values, one PERIOD of them; of a short unit those of all turns, so much longer than it is.
+            length: elements of the unit.
+            head: elements by which its first vector begins before it.
+        """
+        each = VECTOR // row.itemsize
+        if (row == row[0]).all():
+            return cls(np.full((1, each), row[0]), 0)
+        if len(row) == PERIOD:
+            return cls(row[(np.arange(PERIOD * each) - head) % PERIOD].reshape(-1, each), pow(each, -1, PERIOD))
+        step = -(-(head + length) // each)
+        places = np.arange(TURNS)[:, np.newaxis] + np.arange(step * each) - head
+        return cls(row[places.clip(0, len(row) - 1)].reshape(-1, each), step)
+
+
+class _Segments:
+    """The units of a buffer on a GPU, with the values of all turns."""
+
+    def __init__(self, gpu: Machine) -> None:
+        self.gpu = gpu
+        self.rows: list[tuple[int, ...]] = []
+        self.tables: list[Any] = []
+
+    def add(self, buffer: Any, lengths: Sequence[int], values: Sequence[Array]) -> None:
+        """Add units that lie one after the other in ``buffer``."""
+        begin = self.gpu.address(buffer) if any(lengths) else 0
+        for length, row in zip(lengths, values, strict=True):
+            if length:
+                head = begin % VECTOR // row.itemsize
+                table = Table.of(bits(row), length, head)
+                self.tables.append(self.gpu.upload(table.vectors))
+                place, values_at = begin - begin % VECTOR, self.gpu.address(self.tables[-1])
+                self.rows.append((place, head, head + length, values_at, len(table.vectors), table.step))
+                begin += length * row.itemsize
+
+    def launches(self, itemsize: int) -> Iterator[tuple[tuple[int, int], tuple[int], Any, int]]:
+        """Yield grids, blocks and segments: one launch, or none for no units."""
+        if not self.rows:
+            return
+        most = max(stop * itemsize // VECTOR + 1 for _, _, stop, *_ in self.rows)
+        wide = max(1, min(-(-most // THREADS), BLOCKS // len(self.rows)))
+        segments = self.gpu.upload(np.array(self.rows, np.uint64))
+        yield (wide, len(self.rows)), (THREADS,), segments, self.gpu.address(segments)
+
+
+class GpuCheck:
+    """As ``Check``, for buffers on a GPU, and with the same answers.
+
+    Args:
+        payload: the values.
+        src: where the contribution is, unless in place.
+        dst: the units of dst that ``payload.filled`` names.
+        result: where the plan leaves what is promised.
+        gpu: whose memory they are.
+        in_place: whether dst begins with the contribution.
+        turn: which of the turns has been.
+    """
+
+    def __init__(
+        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: Machine, *, in_place: bool, turn: int = 0
+    ) -> None:
+        extra, me, itemsize = TURNS - 1, payload.me, payload.dtype.itemsize
+        told = replace(payload, periodic=True)
+        self.turn, self._gpu = turn, gpu
+        units, filled = told.promise.target(me, told.units), told.filled(in_place=in_place)
+        fills, expected = _Segments(gpu), _Segments(gpu)
+        fills.add(dst, [told.length("dst", unit) for unit in filled], told.initial(in_place=in_place, extra=extra))
+        lengths = [told.length("dst", unit) for unit in units]
+        expected.add(result, lengths, told.expected(in_place=in_place, extra=extra))
+        if not in_place:
+            own = told.promise.source(me, told.units)
+            fills.add(src, [told.length("src", unit) for unit in own], told.source(extra))
+        self._kept = fills.tables, expected.tables
+        self._fills, self._checks = [*fills.launches(itemsize)], [*expected.launches(itemsize)]
+        self._fill, self._count = (gpu.kernel(SOURCE, name, itemsize) for name in ("fill", "count_wrong"))
+        self._counter = gpu.upload(np.zeros(1, np.uint64))  # never set back: what is added is what is wrong
+        self._counted = 0
+
+    def reset(self) -> None:
+        """Put the buffers back to what they hold before an operation, the next one; they do when it returns."""
+        self.turn = (self.turn + 1) % TURNS
+        for grid, block, _, segments in self._fills:
+            self._fill(grid, block, (np.uint64(segments), np.uint64(self.turn)))
+        self._gpu.synchronize()
+
+    def wrong(self) -> int:
+        """Return how many elements of the result are wrong."""
+        for grid, block, _, segments in self._checks:
+            counter = np.uint64(self._gpu.address(self._counter))
+            self._count(grid, block, (np.uint64(segments), np.uint64(self.turn), counter))
+        before, self._counted = self._counted, int(self._gpu.download(self._counter)[0])
+        return self._counted - before

@@ -1,0 +1,73 @@
+"""The GPUs of the ranks: whose is which, what is missing for a transport, and what is on record of them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any, cast
+
+from hpccoll.case import Case
+from hpccoll.measure.gpu_facts import gpu_facts
+from hpccoll.measure.ranks import Ranks
+from hpccoll.transports import aware, gpu
+from hpccoll.transports.aware import Verdict
+from hpccoll.transports.gpu import Gpu
+
+BASE = "staged"
+"""The transport that needs a GPU and nothing else."""
+
+
+class Gpus:
+    """The GPU of each rank: by its number on the node, of all that the node's ranks see; in turn where ranks are more.
+
+    What is said here is the same on all ranks, which ask together.
+
+    Args:
+        ranks: the ranks, as they were launched.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self._lacks: dict[str, str | None] = {}
+
+    @cached_property
+    def mine(self) -> Gpu:
+        """The GPU of this rank, which is then in use."""
+        return Gpu(self.ranks.local % gpu.device_count())
+
+    def lack(self, transport: str) -> str | None:
+        """Return why GPU memory cannot be moved over ``transport`` here, or None where it can."""
+        if transport not in self._lacks:
+            self._lacks[transport] = self._first(gpu.lack(transport))
+            if self._lacks[transport] is None and transport == "mpi":
+                self._lacks[transport] = self._first(self._unaware())
+        return self._lacks[transport]
+
+    def _first(self, complaint: str | None) -> str | None:
+        return next(filter(None, self.ranks.comm.allgather(complaint)), None)
+
+    def _unaware(self) -> str | None:
+        return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.words}"
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether MPI takes GPU memory, as the first rank of this rank's node has found out."""
+        here = self.ranks.local == 0
+        found = self.ranks.comm.allgather(aware.verdict(self.ranks.local % gpu.device_count()) if here else None)
+        told = dict(zip(reversed(self.ranks.homes), reversed(found), strict=True))  # by the first rank of each node
+        return cast("Verdict", told[self.ranks.home])
+
+    def on_record(self, cases: Iterable[Case]) -> Mapping[str, Any]:
+        """Return what is recorded of this rank's GPU where cases need one, and of MPI where they go over it."""
+        transports = {case.transport for case in cases if case.device == "cuda"}
+        if not transports or self.lack(BASE):
+            return {}
+        found: dict[str, Any] = {"gpu": gpu_facts(self.mine.id)}
+        if "mpi" in transports:
+            found["cuda_aware_mpi"] = asdict(self.verdict)
+        return found
+
+    @cached_property
+    def sharing(self) -> int:
+        """How many ranks of the node have the GPU of this one."""
+        mine = self.ranks.home, self.mine.id
+        return self.ranks.comm.allgather(mine).count(mine)

@@ -1,0 +1,36 @@
+"""On a GPU: how the bytes of a subject move there, and what its events say of an operation."""
+
+from mpi4py import MPI
+
+from hpccoll.case import Case
+from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.mpi_gpu import ON_GPU
+from hpccoll.transports.operation import Plan, Transport
+
+
+def transport_of(case: Case, comm: MPI.Intracomm, gpu: Gpu, *, native: bool) -> Transport:
+    """Return how the bytes of ``case`` move between the GPUs of ``comm``, by schedules or by a library's own calls."""
+    gpu.release()  # what an earlier case had: NCCL and MPI take memory past CuPy
+    return ON_GPU[case.transport, native](comm, gpu)
+
+
+class Timed:
+    """A plan between two events of the GPU's stream, whose time is the operation's by the clock of the GPU.
+
+    The host's time holds the recording of both: some hundreds of nanoseconds each.
+    """
+
+    def __init__(self, plan: Plan, gpu: Gpu) -> None:
+        self._gpu, self._stream = gpu, gpu.stream
+        self._queue = getattr(plan, "enqueue", plan.run)  # of what is all on the stream, the wait comes after the event
+        self._start, self._end = gpu.event(), gpu.event()
+
+    def run(self) -> None:
+        self._start.record(self._stream)
+        self._queue()
+        self._end.record(self._stream)
+        self._stream.synchronize()
+
+    def device_ns(self) -> int:
+        """Return the time of the last run."""
+        return self._gpu.elapsed_ns(self._start, self._end)

@@ -1,0 +1,69 @@
+"""Benches: the buffers of one rank of any collective, as a subject has them, for tests of what checks them."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from hpccoll.measure.check import Check
+from hpccoll.measure.payload import Payload, joined
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
+from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.transports.operation import Operation
+
+AGGREGATORS = 1
+
+
+def payload(name, p, me, *, root=0, op="sum", dtype="float32", count=40, **arguments):
+    family = COLLECTIVES[name]
+    promise = family.promise(p, root if family.rooted else None, **arguments)
+    reduction = REDUCTIONS["max" if family.idempotent else op]
+    return Payload(promise, reduction, dtype_of(dtype), p if family.token else count, me)
+
+
+@dataclass
+class Bench:
+    """The buffers of one rank, as a subject has them, and their check."""
+
+    payload: Payload
+    in_place: bool
+
+    def __post_init__(self):
+        one = self.payload
+        self.operation = Operation(
+            promise=one.promise, layout=Layout.of(one.p, aggregators=AGGREGATORS), schedules=(), count=one.count,
+            dtype=one.dtype, reduction=one.reduction, in_place=self.in_place,
+        )  # fmt: skip
+        self.src, self.dst = (np.ones(self.operation.elements(name, one.me), one.dtype) for name in ("src", "dst"))
+        self.filled = self.operation.span("dst", one.filled(in_place=self.in_place), one.me)
+        self.result = self.operation.result(self.dst, one.me)
+        self.check = Check(one, self.src, self.dst[self.filled], self.result, in_place=self.in_place)
+        self.check.reset()
+        self.right = self.expected()
+
+    def expected(self, **other):
+        """Return a right result, of this operation or of another one."""
+        of = replace(self.payload, **{"turn": self.check.turn, **other})
+        return joined(of.expected(in_place=self.in_place), of.dtype)
+
+    def wrong(self, result):
+        """Return how many elements the check finds wrong in ``result``."""
+        np.copyto(self.result, result)
+        return self.check.wrong()
+
+
+@st.composite
+def benches(draw, names=tuple(COLLECTIVES), least=1, *, workers_only=False, dtypes=DTYPES, most=150):
+    family = COLLECTIVES[draw(st.sampled_from(names))]
+    p = draw(st.integers(max(least, 1 + ("peer" in family.arguments)), 6))
+    root = draw(st.integers(0, p - 1))
+    arguments = {}
+    if "traffic" in family.arguments:
+        arguments["traffic"] = draw(st.sampled_from([*PATTERNS]))
+    if "peer" in family.arguments:
+        arguments["peer"] = draw(st.integers(0, p - 1).filter(lambda peer: peer != root))
+    one = payload(
+        family.name, p, draw(st.integers(0, p - workers_only)), root=root, op=draw(st.sampled_from([*REDUCTIONS])),
+        dtype=draw(st.sampled_from(dtypes)), count=draw(st.integers(32, most)), **arguments,
+    )  # fmt: skip
+    return Bench(one, family.in_place and draw(st.booleans()))

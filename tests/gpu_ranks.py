@@ -1,0 +1,87 @@
+"""Ranks whose GPU is the host, for cases of device cuda without one: mpiexec -n N python gpu_ranks.py DIRECTORY.
+
+Folds and copies are queued, the kernels of the check are run as they are, and everything else is as on a GPU.
+"""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from host_gpu import HostGpu
+from mpi4py import MPI
+from queued import QueuedMemory
+
+from hpccoll.case import Case
+from hpccoll.measure.catalogue import placements, transports, unmet
+from hpccoll.measure.subject import CaseSubject
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
+
+
+class Gpu(HostGpu, QueuedMemory):
+    """A Gpu that is the host."""
+
+    def __init__(self, room):
+        HostGpu.__init__(self, room)
+        QueuedMemory.__init__(self)
+        self.stream = SimpleNamespace(synchronize=self.synchronize)
+
+    def download(self, array):
+        self.synchronize()
+        return np.array(array)
+
+    def release(self):
+        assert not self.queue
+
+    def event(self):
+        return SimpleNamespace(record=lambda _: None)
+
+    def elapsed_ns(self, _start, _end):
+        assert not self.queue
+        return 7
+
+    synchronize = QueuedMemory.synchronize
+
+
+def cases():
+    for number, (name, family) in enumerate(COLLECTIVES.items()):
+        for algorithm in (*family.algorithms, "native"):
+            for transport in transports(name, algorithm, ("mpi", "staged"), "cuda"):
+                for in_place in placements(name, algorithm, (False, True)):
+                    op = [*REDUCTIONS][number % len(REDUCTIONS)] if family.has_op else None
+                    yield Case(
+                        collective=name, algorithm=algorithm, transport=transport, device="cuda", bytes=10_000,
+                        dtype=DTYPES[number % len(DTYPES)], op=op, in_place=in_place, root=0 if family.rooted else None,
+                    )  # fmt: skip
+
+
+def check(case, layout, gpu):
+    """Run a case three times, and once more with a wrong element."""
+    subject = CaseSubject(MPI.COMM_WORLD, layout, case, gpu=gpu)
+    wrong, said = [], None
+    for turn in range(4):
+        subject.reset()
+        MPI.COMM_WORLD.Barrier()
+        subject.run()
+        assert subject.device_ns() == 7
+        if turn == 3 and len(subject.plan.result):
+            np.asarray(subject.plan.result).view(np.uint8)[0] ^= 1
+        wrong.append(subject.wrong())
+        said = subject.diagnose() if wrong[-1] else None
+    checked = len(subject.plan.result) > 0
+    assert wrong == [0, 0, 0, int(checked)], f"{case.id}: {wrong}, {said}"
+    assert not checked or said.startswith(f"rank {MPI.COMM_WORLD.rank}: 1 of "), said
+    subject.close()
+
+
+if __name__ == "__main__":
+    world = MPI.COMM_WORLD
+    here = Path(sys.argv[1]) / str(world.rank)
+    here.mkdir()
+    ran, layout, gpu = [], Layout.of(world.size), Gpu(here)
+    for case in cases():
+        if not unmet(case, layout):
+            check(case, layout, gpu)
+            ran.append((case.collective, case.algorithm, case.transport))
+    if world.rank == 0:
+        print(len(ran), *sorted({transport for *_, transport in ran}))

@@ -1,0 +1,94 @@
+"""The check on a GPU, its own kernels among it, run on this host: it fills what the check does, and counts the same."""
+
+import shutil
+
+import numpy as np
+import pytest
+from benches import Bench, benches, payload
+from host_gpu import HostGpu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpccoll.measure import check_gpu
+from hpccoll.measure.check_gpu import GpuCheck, Table
+from hpccoll.measure.payload import PERIOD, SHORT, TURNS, bits
+from hpccoll.schedule import BFLOAT16, DTYPES
+
+EVERY = (*DTYPES, BFLOAT16)
+
+
+@pytest.fixture(scope="module")
+def gpu(require, tmp_path_factory):
+    require(shutil.which("g++"), "there is no g++")
+    return HostGpu(tmp_path_factory.mktemp("kernels"))
+
+
+def beside(bench, gpu):
+    """Return a check on the same buffers as that of ``bench``, both about to begin the same turn."""
+    dst = bench.dst[bench.filled]
+    return GpuCheck(
+        bench.payload, bench.src, dst, bench.result, gpu, in_place=bench.in_place, turn=bench.check.turn
+    )  # fmt: skip
+
+
+def alike(bench, gpu, turns, faults):
+    other = beside(bench, gpu)
+    for _ in range(turns):
+        bench.check.reset()
+        wanted = bits(bench.src).copy(), bits(bench.dst).copy()
+        bits(bench.src)[:], bits(bench.dst)[:] = 0, 0
+        outside = np.ones(bench.dst.size, bool)
+        outside[bench.filled] = False
+        other.reset()
+        own = bits(bench.dst)
+        assert (own[~outside] == wanted[1][~outside]).all()
+        assert (own[outside] == 0).all()  # workspace is left as it is
+        assert bench.in_place or (bits(bench.src) == wanted[0]).all()
+        assert bench.wrong(bench.expected()) == other.wrong() == 0
+        for element in faults(bench.result.size):
+            bits(bench.result)[element] ^= 1
+        assert bench.check.wrong() == other.wrong()
+    return other
+
+
+@given(benches(dtypes=EVERY), st.data())
+def test_it_fills_and_counts_as_the_check_on_the_host_does(gpu, bench, data):
+    def faults(size):
+        return data.draw(st.sets(st.integers(0, size - 1), max_size=5)) if size else ()
+
+    alike(bench, gpu, TURNS + 1, faults)
+
+
+@settings(max_examples=20)
+@given(benches(("all_reduce", "all_gather", "all_to_all_v"), dtypes=EVERY, most=2 * SHORT), st.data())
+def test_blocks_that_are_short_and_blocks_that_are_not_are_told_in_different_ways_and_are_alike(gpu, bench, data):
+    def faults(size):
+        return data.draw(st.sets(st.integers(0, size - 1), max_size=5)) if size else ()
+
+    alike(bench, gpu, 2, faults)
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.parametrize("blocks", [1, 3, 4096])
+def test_values_go_on_beyond_their_period_whatever_the_number_of_threads(gpu, monkeypatch, dtype, blocks):
+    monkeypatch.setattr(check_gpu, "BLOCKS", blocks)
+    one = payload("all_gather", 2, 1, dtype=dtype, count=2 * PERIOD + 5)  # the second block begins on no vector
+    ends = alike(Bench(one, in_place=False), gpu, 2, lambda size: (0, PERIOD, 2 * PERIOD + 4, 2 * PERIOD + 5, size - 1))
+    assert all(table.nbytes <= 16 * PERIOD for tables in ends._kept for table in tables)
+
+
+def test_a_table_of_values_that_are_all_alike_is_one_vector():
+    table = Table.of(np.full(PERIOD, 7, np.uint32), 10**9, 3)
+    assert (table.vectors.tolist(), table.step) == ([[7, 7, 7, 7]], 0)
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.integers(0, TURNS - 1), st.integers(0, 10**12))
+def test_a_turn_that_begins_an_element_later_begins_a_step_later(itemsize, turn, vector):
+    each = 16 // itemsize
+    row = np.arange(PERIOD).astype(np.uint64)
+    table = Table.of(row, 10**9, 0) if each == 2 else None
+    step = pow(each, -1, PERIOD)
+    assert each * (vector + turn * step) % PERIOD == (each * vector + turn) % PERIOD
+    if table is not None:
+        first = table.vectors[(vector + turn * table.step) % PERIOD, 0]
+        assert first == (each * vector + turn) % PERIOD

@@ -1,0 +1,74 @@
+"""GPU facts: what NVML tells of a GPU is recorded, and what it does not tell is null."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from hpccoll.measure.gpu_facts import FACTS, gpu_facts
+
+
+class Unsupported(Exception):  # noqa: N818 - NVML's NVMLError
+    pass
+
+
+class Nvml:
+    """As the module pynvml, for a GPU that does not know of MIG and has two NVLinks, one of them up."""
+
+    NVMLError = Unsupported
+    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+
+    def __init__(self, buses=("0000:1b:00.0",)):
+        self.buses = buses
+
+    def nvmlDeviceGetHandleByPciBusId(self, bus):  # noqa: N802
+        if bus not in self.buses:
+            raise Unsupported
+        return bus
+
+    def nvmlDeviceGetNvLinkState(self, _gpu, link):  # noqa: N802
+        if link > 1:
+            raise Unsupported
+        return link
+
+    def __getattr__(self, name):
+        told = {
+            "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3", "nvmlSystemGetDriverVersion": "560.35.03",
+            "nvmlSystemGetCudaDriverVersion": 12060, "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=80 << 30),
+            "nvmlDeviceGetClockInfo": 1980, "nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetEccMode": [1, 1],
+            "nvmlDeviceGetEnforcedPowerLimit": 700_000, "nvmlDeviceGetPersistenceMode": 1,
+            "nvmlDeviceGetCurrPcieLinkGeneration": 5, "nvmlDeviceGetCurrPcieLinkWidth": 16,
+        }  # fmt: skip
+
+        def tell(*_):
+            if name not in told:
+                raise Unsupported
+            return told[name]
+
+        return tell
+
+
+def test_what_nvml_tells_is_recorded_and_the_rest_is_null():
+    assert gpu_facts("0000:1b:00.0", Nvml()) == {
+        "bus": "0000:1b:00.0", "name": "NVIDIA H100 80GB HBM3", "driver": "560.35.03", "cuda": "12.6",
+        "memory_bytes": 80 << 30, "sm_clock_mhz": 1980, "sm_clock_max_mhz": 1980, "memory_clock_mhz": 1980,
+        "power_limit_w": 700.0, "ecc": True, "mig": None, "persistence": True, "pcie_generation": 5, "pcie_width": 16,
+        "nvlinks": 1,
+    }  # fmt: skip
+
+
+NOTHING = {"bus": "0000:2a:00.0", **dict.fromkeys(FACTS)}
+
+
+def test_of_a_gpu_that_nvml_does_not_know_all_is_null():
+    assert gpu_facts("0000:2a:00.0", Nvml()) == NOTHING
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_without_nvml_or_without_a_driver_all_is_null(monkeypatch, installed):
+    def lacks():
+        raise Unsupported
+
+    there = SimpleNamespace(NVMLError=Unsupported, nvmlInit=lacks) if installed else None
+    monkeypatch.setitem(sys.modules, "pynvml", there)
+    assert gpu_facts("0000:2a:00.0") == NOTHING
