@@ -17,13 +17,13 @@ MAY_IMPORT = {
     "schedule": "errors numpy ml_dtypes",
     "evidence": "case errors units",
     "algorithms": "schedule",
-    "transports": "schedule errors numpy mpi4py cupy",
+    "transports": "schedule errors numpy mpi4py cupy cupyx",
     "store": "schedule case errors units numpy h5py",
     "model": "schedule store errors units numpy scipy",
     "report": "evidence store schedule errors units numpy scipy altair vl_convert",
     "draw": "units schedule errors numpy vl_convert",
     "tune": "choices store schedule case errors units numpy",
-    "measure": "evidence choices algorithms transports schedule store case errors units numpy mpi4py",
+    "measure": "evidence choices algorithms transports schedule store case errors units numpy mpi4py ml_dtypes pynvml",
     "sweep": "evidence choices measure schedule store case errors units pydantic pydantic_core yaml rich snakemake",
     "run.py": "evidence choices measure schedule store case errors units mpi4py",
     "cli.py": "evidence tune choices run sweep report draw measure model store schedule case errors units typer rich",
@@ -35,7 +35,10 @@ MAY_IMPORT = {
 LIGHT = ("__main__.py", "run.py", "measure", "evidence")
 """The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""
 
-HEAVY = ("typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py", "cupy", "ml_dtypes")
+HEAVY = (
+    "typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
+    "cupy", "cupyx", "pynvml", "ml_dtypes",
+)  # fmt: skip
 
 
 def rooms() -> list[str]:

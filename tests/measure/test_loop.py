@@ -74,6 +74,10 @@ def test_durations_are_those_of_the_operation_alone_and_warm_up_is_thrown_away()
     assert samples.cpu_s == pytest.approx(3.5e-6)
 
 
+def test_the_time_of_the_device_is_that_of_each_operation():
+    assert run(World(lambda _i: 7 * US)).device_ns.ravel().tolist() == [7 * US - 3] * 6
+
+
 def test_every_iteration_is_prepared_then_awaited_then_run_then_checked():
     world = World(lambda _i: US)
     run(world)
@@ -113,7 +117,7 @@ def test_wrong_elements_count_in_timed_iterations_only():
 
 def test_the_slowest_rank_decides_whether_it_has_converged():
     def noisy(local):
-        return np.stack([local[0], local[1] + 500 * US * (np.arange(local.shape[1]) % 2)])
+        return np.stack([local[0], local[1] + 500 * US * (np.arange(local.shape[1]) % 2), local[2]])
 
     samples = run(World(lambda _i: 10 * US, peers=[noisy]))
     assert not samples.converged
