@@ -129,7 +129,6 @@ def fold(gpu: Gpu) -> Iterator[Verdict]:
 def check(gpu: Gpu) -> Iterator[Verdict]:
     """A payload's fill, which writes S bytes, and its check, which reads S, beside a copy, 2 for each byte copied."""
     from hpccoll.measure.check_gpu import GpuCheck
-
     from hpccoll.measure.payload import Payload
 
     copy = copy_of(gpu, LARGE)
