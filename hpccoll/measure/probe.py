@@ -11,8 +11,8 @@ from functools import partial
 
 from hpccoll.case import Job, Shape
 from hpccoll.measure import environment
-from hpccoll.measure.logged import once
 from hpccoll.measure.gpus import Gpus
+from hpccoll.measure.logged import once
 from hpccoll.measure.loop import Progress
 from hpccoll.measure.maker import Maker
 from hpccoll.measure.ranks import Ranks
