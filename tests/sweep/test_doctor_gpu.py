@@ -9,7 +9,7 @@ from equipped import CLOSED, EFA, GPUS, LINUX, MANAGED, OPEN, RAILS, SWITCHES, e
 
 from hpccoll.measure import equipment
 from hpccoll.sweep import doctor
-from hpccoll.sweep.doctor import gpu, mpi, nccl
+from hpccoll.sweep.doctor import gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import LIBRARY, Machine
 
 ABOUT_GPUS = {"CuPy", "NVLink", "GPUDirect RDMA", "NCCL", "NCCL plugins", "NCCL settings", "MPI and GPUs"}
@@ -111,6 +111,19 @@ def test_ports_are_told_by_what_they_are(here):
         "mlx5_0:1, mlx5_1:1: InfiniBand, 400 Gb/sec (4X NDR), active; mlx5_2:1: RoCE, 100 Gb/sec (4X EDR), down"
     )
     assert "rdmap79s0:1: EFA, 100 Gb/sec (4X EDR), active" in here(EFA)["RDMA"].state
+
+
+def test_limits_that_stop_rdma_are_told_where_there_is_some(here, monkeypatch):
+    usage = SimpleNamespace(total=64 << 20)
+    monkeypatch.setattr(rdma.resource, "getrlimit", lambda _: (8 << 20, 8 << 20))
+    monkeypatch.setattr(rdma.shutil, "disk_usage", lambda _: usage)
+    assert not {"locked memory", "shared memory"} & set(here())
+    found = here(RAILS)
+    assert found["locked memory"].state.startswith("at most 8 MiB for a process")
+    assert found["shared memory"].state == "/dev/shm has 64 MiB"
+    monkeypatch.setattr(rdma.resource, "getrlimit", lambda _: (rdma.resource.RLIM_INFINITY,) * 2)
+    usage.total = 64 << 30
+    assert not {"locked memory", "shared memory"} & set(here(GPUS, OPEN))
 
 
 @pytest.mark.parametrize(

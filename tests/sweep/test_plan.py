@@ -1,6 +1,7 @@
 """The plan: jobs, cases and what is left out, known before anything runs."""
 
 import json
+import shlex
 
 import pytest
 from commands import inside
@@ -8,9 +9,12 @@ from tuned import table
 
 from hpccoll.case import Job, Plan, Shape
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.variants import VARIANTS
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
 from hpccoll.store.journal import Journal
+from hpccoll.sweep.config import load_sweep
+from hpccoll.sweep.locate import workflows
 from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
 TEXT = "algorithms: [ring, native]\nbytes: [8, 1K]\nranks: [2, 3]\nseed: 4\n"
@@ -316,6 +320,20 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
     assert plan.launcher.command.startswith("srun -N")
     assert not plan.skips
     assert inside("plan", tmp_path / "some.yaml", "--site", "x").complains_of("--site", "'x'", "a file, or one of")
+
+
+@pytest.mark.parametrize("name", ["gpu-nccl", "gpu-mpi", "sharp", "sharp-mpi"])
+def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_show(programs, name):
+    said = inside("plan", workflows() / "config" / f"{name}.yaml")
+    assert (said.code, said.err, programs.calls()) == (0, "", [])
+    jobs = said.out.split("skipped in")[0].split(" ranks on ")
+    sweep = load_sweep(workflows() / "config" / f"{name}.yaml")
+    assert len(jobs) - 1 == len(sweep.variants) > 2
+    for variant, words in zip(sweep.variants, jobs[1:], strict=True):
+        assert all(f"{key}={shlex.quote(value)}" in words for key, value in sweep.variants[variant].items())
+        assert variant not in VARIANTS or VARIANTS[variant].demands.words in words
+        control = VARIANTS[variant].control if variant in VARIANTS else None
+        assert control is None or control in sweep.variants, "what is claimed is compared with its control"
 
 
 def _written(text, place):

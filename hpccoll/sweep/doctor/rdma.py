@@ -1,12 +1,15 @@
 """RDMA: adapters and their ports, and whether they reach the memory of GPUs."""
 
 import re
+import resource
+import shutil
 from collections.abc import Iterator
 from itertools import groupby
 
 from hpccoll.measure import equipment
 from hpccoll.measure.equipment import Port
 from hpccoll.sweep.doctor.machine import Finding, Machine
+from hpccoll.units import format_size
 
 
 def adapters(machine: Machine) -> Iterator[Finding]:
@@ -25,6 +28,27 @@ def adapters(machine: Machine) -> Iterator[Finding]:
 def _words(port: Port) -> str:
     kind = "EFA" if port.driver == "efa" else "RoCE" if port.layer == "Ethernet" else port.layer
     return ", ".join(filter(None, (kind, port.rate, port.state.lower())))
+
+
+LEAST_LOCKED = 1 << 30
+"""Bytes that a process should be allowed to lock: adapters and GPUs read buffers that must not be paged out."""
+
+LEAST_SHARED = 1 << 30
+"""Bytes of /dev/shm, through which NCCL and MPI talk inside a node; containers begin with 64 MiB."""
+
+
+def limits(machine: Machine) -> Iterator[Finding]:
+    """See that buffers can be locked, and that there is shared memory, where RDMA or GPUs want them."""
+    if not (equipment.rdma_ports(machine.root) or equipment.devices(machine.root)):
+        return
+    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if locked != resource.RLIM_INFINITY and locked < LEAST_LOCKED:
+        yield Finding("locked memory", f"at most {format_size(locked)} for a process: RDMA fails when it registers more",
+                      "the admin sets memlock to unlimited, in limits.conf and for slurmd")  # fmt: skip
+    shared = shutil.disk_usage("/dev/shm").total
+    if shared < LEAST_SHARED:
+        yield Finding("shared memory", f"/dev/shm has {format_size(shared)}",
+                      "a container is started with more: --shm-size, or /dev/shm of the host")  # fmt: skip
 
 
 PEER = ("nvidia_peermem", "nv_peer_mem")
