@@ -60,12 +60,12 @@ class FakeDevice:
 
     def folds(self, operation, buffers, waves):
         def launch(wave):
-            def do():
+            def go():
                 self.launches += 1
                 for move in self.cluster.chance.sample(wave, len(wave)):
-                    _do(operation, buffers, move)
+                    do(operation, buffers, move)
 
-            return lambda: self.queue(do)
+            return lambda: self.queue(go)
 
         for wave in waves:
             for one, other in combinations(wave, 2):
@@ -96,7 +96,8 @@ class FakeGraph:
         self.taken = None
 
 
-def _do(operation, buffers, move):
+def do(operation, buffers, move):
+    """Do a move on buffers of NumPy."""
     out, *inputs = (buffers[span.buffer][span.start : span.stop] for span in (move.out, *move.inputs))
     value = inputs[0].copy()
     for arrival in inputs[1:]:

@@ -91,6 +91,7 @@ class Queued:
         if graph:
             self._graph = self._device.capture(self.enqueue)
             self.enqueue = self._graph.launch
+            self.run()  # the first launch takes it to the GPU
 
     def run(self) -> None:
         self._queued = True

@@ -1,6 +1,7 @@
 """A GPU and NCCL as plans ask for them, through CuPy."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,6 @@ class CudaGraph:
 
     def __init__(self, graph: Any, stream: Any) -> None:
         self._graph, self._stream = graph, stream
-        graph.upload(stream)
 
     def launch(self) -> None:
         self._graph.launch(self._stream)
@@ -78,7 +78,10 @@ class CudaGraph:
 
 
 def grouped(calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]]) -> Call:
-    """Return the call that makes all ``calls`` of NCCL in one group."""
+    """Return the call that makes all ``calls`` of NCCL in one group; one alone needs none."""
+    if len(calls) == 1:
+        ((call, arguments),) = calls
+        return partial(call, *arguments)
     from cupy.cuda import nccl
 
     start, end = nccl.groupStart, nccl.groupEnd

@@ -1,4 +1,4 @@
-"""NCCL on a real GPU, which all ranks share: gpu_ranks.py says what is owed. Nothing here is a measurement."""
+"""NCCL on a real GPU, which all ranks share: nccl_ranks.py says what is owed. Nothing here is a measurement."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from hpccoll.transports.gpu import lack
 
-RANKS = Path(__file__).parent / "gpu_ranks.py"
+RANKS = Path(__file__).parent / "nccl_ranks.py"
 pytestmark = [pytest.mark.gpu, pytest.mark.mpi, pytest.mark.skipif(lack("nccl") is not None, reason=str(lack("nccl")))]
 
 WATCHDOG = 900

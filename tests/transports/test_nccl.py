@@ -7,7 +7,20 @@ import pytest
 from fake_gpus import Cluster, DeadlockError, plans
 from schedules import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, places, promised
 
-from hpccoll.schedule import DTYPES, REDUCTIONS, Layout, Receive, Schedule, Send, Step, all_reduce, dst
+from hpccoll.schedule import (
+    DTYPES,
+    REDUCTIONS,
+    Copy,
+    Layout,
+    Receive,
+    Schedule,
+    Send,
+    Step,
+    all_gather,
+    all_reduce,
+    dst,
+    tmp,
+)
 from hpccoll.transports.lockstep import lockstep
 from hpccoll.transports.nccl import default_channels
 from hpccoll.transports.nccl_compile import Message, NcclCompiler
@@ -89,6 +102,41 @@ def test_a_graph_is_destroyed_with_its_plan_and_launched_as_one_call():
     for plan in made:
         plan.close()
     assert [graph.taken for graph in graphs] == [None, None]
+
+
+def rotates(ranks):
+    """Every rank turns its blocks round by copies, among them one onto its own source."""
+
+    def steps(me):
+        yield Step(Copy(dst[me], tmp[0]), Copy(dst[me], tmp[1]))
+        yield Step(Copy(tmp[0:2], tmp[2:4]))
+        yield Step(Copy(tmp[1:4], tmp[0:3]))
+        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
+        if ranks > 1:
+            yield Step(Copy(dst[0:ranks], dst[1:ranks] + dst[0]))
+
+    return steps
+
+
+def copies_beside_arrivals(ranks):
+    """In one step a block is replaced, sent, and copied to where it is kept: all of them as it was."""
+
+    def steps(me):
+        right, left = (me + 1) % ranks, (me - 1) % ranks
+        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
+        if ranks > 1:
+            yield Step(Receive(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
+        yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
+
+    return steps
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+@pytest.mark.parametrize("make", [rotates, copies_beside_arrivals])
+def test_a_copy_reads_what_was_there_before_its_step(make, ranks):
+    case = Case(all_gather.promise(ranks), (Schedule(Layout.of(ranks), ranks, make(ranks)),))
+    for channels, window in WAYS:
+        comes_to_what_lockstep_has(case.operation(50, "int32", in_place=True, channels=channels, window=window))
 
 
 # ---- groups ---------------------------------------------------------------------------------------------------------
