@@ -43,12 +43,13 @@ def limits(machine: Machine) -> Iterator[Finding]:
         return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and locked < LEAST_LOCKED:
-        yield Finding("locked memory", f"at most {format_size(locked)} for a process: RDMA fails when it registers more",
+        yield Finding("locked memory", f"at most {format_size(locked)} for a process: RDMA fails where it takes more",
                       "the admin sets memlock to unlimited, in limits.conf and for slurmd")  # fmt: skip
-    shared = shutil.disk_usage("/dev/shm").total
+    place = machine.root / "dev/shm"
+    shared = shutil.disk_usage(place).total if place.is_dir() else 0
     if shared < LEAST_SHARED:
-        yield Finding("shared memory", f"/dev/shm has {format_size(shared)}",
-                      "a container is started with more: --shm-size, or /dev/shm of the host")  # fmt: skip
+        yield Finding("shared memory", f"{format_size(shared)} at {place}",
+                      "a container is started with more (--shm-size), or with that of the host")  # fmt: skip
 
 
 PEER = ("nvidia_peermem", "nv_peer_mem")
