@@ -120,7 +120,7 @@ def test_limits_that_stop_rdma_are_told_where_there_is_some(here, tmp_path, monk
     assert not {"locked memory", "shared memory"} & set(here({"dev/shm/nccl": ""}))
     found = here(RAILS)
     assert found["locked memory"].state.startswith("at most 8 MiB for a process")
-    assert found["shared memory"].state == f"64 MiB at {tmp_path}/dev/shm"
+    assert found["shared memory"].state == f"64 MiB at {tmp_path / 'dev' / 'shm'}"
     monkeypatch.setattr(rdma.resource, "getrlimit", lambda _: (rdma.resource.RLIM_INFINITY,) * 2)
     usage.total = 64 << 30
     assert not {"locked memory", "shared memory"} & set(here(GPUS, OPEN))
