@@ -51,9 +51,14 @@ def group_of_switches(record: Record) -> bool:
     return bool(record.trees)
 
 
-def nothing_in_switches(record: Record) -> bool:
-    """Return whether no line shows SHARP: the negative control."""
-    return not (record.collnet or record.sharp or any(map(names_switches, record.ran)))
+def signs_of_switches(record: Record) -> tuple[str, ...]:
+    """Return the lines that show SHARP, or that CollNet is connected."""
+    return (*record.sharp, *record.collnet, *(one.line for one in record.ran if names_switches(one)))
+
+
+def signs_of_nvls(record: Record) -> tuple[str, ...]:
+    """Return the lines that show that NVLink SHARP carried out a collective."""
+    return tuple(one.line for one in record.ran if one.algorithm.startswith("nvls"))
 
 
 SHARP_BY_NCCL = Demand(
@@ -68,15 +73,14 @@ SHARP_BY_UCC = Demand(
 SHARP_BY_ITS_LINES = Demand(
     "a SHARP group in the lines of libsharp, and one vector up per port instead of 2(n-1)/n", group_of_switches
 )
-NO_SHARP = Demand("no line of CollNet or SHARP: the negative control", nothing_in_switches)
+NO_SHARP = Demand("no line of CollNet or SHARP: the negative control", lambda record: not signs_of_switches(record))
 NVLS = Demand(
     "lines that say NVLS multicast is available and connected, and a TUNING line with Algo NVLS",
     lambda record: bool(record.nvls) and any(one.algorithm == "nvls" for one in record.ran),
 )
-NO_NVLS = Demand(
-    "no TUNING line with Algo NVLS: the negative control",
-    lambda record: not any(one.algorithm.startswith("nvls") for one in record.ran),
-)
+NO_NVLS = Demand("no TUNING line with Algo NVLS: the negative control", lambda record: not signs_of_nvls(record))
+SIGNS = {NO_SHARP: ("SHARP", signs_of_switches), NO_NVLS: ("NVLS", signs_of_nvls)}
+"""What a negative control is to do without, and the lines that show it all the same."""
 DIRECT = Demand("channels via NET/.../GDRDMA, all of them", lambda record: record.gdr is True)
 NOT_DIRECT = Demand("channels via NET/... without GDRDMA", lambda record: record.gdr is False)
 ONE_RAIL = Demand("NET/IB : Using names one port", lambda record: len(record.devices) == 1)

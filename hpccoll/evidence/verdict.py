@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from hpccoll.evidence.asked import ALGORITHMS, IN_SWITCHES
-from hpccoll.evidence.demands import names_switches, nothing_in_switches
+from hpccoll.evidence.demands import SIGNS, names_switches
 from hpccoll.evidence.records import Ran, Record
 from hpccoll.evidence.refusals import RANK
+from hpccoll.evidence.variants import demanded
 from hpccoll.units import format_size
 
 UNKNOWN = "unknown"
@@ -171,10 +172,15 @@ def red_line(record: Record, expected: str | None) -> str | None:
     return None
 
 
-def control_fails(record: Record) -> str | None:
-    """Return what a negative control still shows of SHARP, or None where the evidence is gone, as it must be."""
-    if nothing_in_switches(record):
+def control_fails(record: Record, variant: str) -> str | None:
+    """Return what a negative control still shows of what it is to do without; None where that is gone, as it must be.
+
+    Args:
+        record: of a launch of the variant.
+        variant: its name; of what is no negative control nothing is said.
+    """
+    demand = demanded(variant)
+    if demand not in SIGNS:
         return None
-    claims = (one.line for one in record.ran if names_switches(one))
-    line = next(iter((*record.sharp, *record.collnet, *claims)))
-    return f"SHARP is off, and still: {line}"
+    what, signs = SIGNS[demand]
+    return next((f"{what} is off, and still: {line}" for line in signs(record)), None)

@@ -141,7 +141,7 @@ def test_a_hierarchical_collective_of_ucc_is_sharp_where_that_is_one_of_its_laye
     record = read_logs({"a": text})
     assert verdict("sharp", "all_reduce", MIB, 4, record).executed == "sharp (ucp+sharp)"
     assert VARIANTS["ucc-sharp-hier"].demands.met(record)
-    assert control_fails(record)
+    assert control_fails(record, "ucc-sharp-off")
 
 
 def test_hcoll_is_sharp_only_where_ports_carried_one_vector():
@@ -173,10 +173,20 @@ def test_a_variant_is_shown_by_the_logs_that_show_it(name, variants):
 
 
 def test_a_negative_control_must_lose_the_evidence():
-    assert control_fails(read("socket")) is None
-    assert control_fails(read("nvls")) is None
-    assert control_fails(read("sharp")) == "SHARP is off, and still: SHARP rank 0/2 initialized on mlx5_0:1"
-    assert "TL_SHARP" in control_fails(read_logs({"a": TEXTS["ucc-sharp"].replace("[group#", "group")}))
+    assert control_fails(read("socket"), "nccl-sharp-off") is None
+    assert control_fails(read("nvls"), "nccl-sharp-off") is None
+    still = "SHARP is off, and still: SHARP rank 0/2 initialized on mlx5_0:1"
+    assert control_fails(read("sharp"), "nccl-sharp-off") == still
+    assert "TL_SHARP" in control_fails(
+        read_logs({"a": TEXTS["ucc-sharp"].replace("[group#", "group")}), "ucc-sharp-off"
+    )
+    assert control_fails(read("socket"), "nccl-nvls-off") is None
+    assert control_fails(read("nvls"), "nccl-nvls-off").startswith("NVLS is off, and still: AllReduce: ")
+
+
+@pytest.mark.parametrize("variant", ["nccl-sharp", "nccl-ring", "somebody's own"])
+def test_what_is_no_control_may_show_anything(variant):
+    assert control_fails(read("sharp"), variant) is None
 
 
 def test_tcp_where_rdma_was_expected_is_a_red_line_with_its_reason():
