@@ -27,7 +27,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
     monkeypatch.setattr(equipment, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
     monkeypatch.setattr(mpi, "mpiexec", lambda: ["mpiexec"])
 
-    def here(*parts, wheels=(), library=MPICH, aware="no", computes=(0, "8\n")):
+    def here(*parts, wheels=(), library=MPICH, aware=False, computes=(0, "8\n")):
         root = equip(tmp_path, LINUX, *parts)
 
         def python(_, code, *__):
@@ -35,7 +35,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
                 return subprocess.CompletedProcess([], 0, "2.27.3\n", "")
             code_and_words = {
                 LIBRARY: (0, json.dumps(library)), mpi.HELLO: (0, "ranks 2\nranks 2\n"),
-                gpu.AWARE: (0, f"{aware}\n"), gpu.COMPUTES: computes,
+                gpu.AWARE: (0, json.dumps([aware, "the query says so"])), gpu.COMPUTES: computes,
             }[code]  # fmt: skip
             return subprocess.CompletedProcess([], code_and_words[0], code_and_words[1], code_and_words[1])
 
@@ -178,19 +178,23 @@ def test_settings_that_nobody_sees_are_told_and_those_that_choose_are_to_go(here
 
 @pytest.mark.parametrize(
     ("aware", "library", "remedy"),
-    [("yes", OPEN_MPI, ""), ("no", OPEN_MPI, "load the site's module"), ("no", MPICH, "MPIR_CVAR_ENABLE_GPU=1"),
-     ("unknown", MPICH, "MPIR_CVAR_ENABLE_GPU=1")],
+    [(True, OPEN_MPI, ""), (False, OPEN_MPI, "load the site's module"), (False, MPICH, "MPIR_CVAR_ENABLE_GPU=1"),
+     (None, MPICH, "MPIR_CVAR_ENABLE_GPU=1")],
 )  # fmt: skip
 def test_what_the_library_of_mpi_says_of_device_buffers_is_told_with_what_turns_it_on(here, aware, library, remedy):
     found = here(GPUS, OPEN, aware=aware, library=library)["MPI and GPUs"]
     assert remedy in found.remedy
-    assert bool(found.remedy) == (aware != "yes")
-    assert ("staged" in found.state) == (aware == "no")
+    assert found.state.startswith("the query says so: ")
+    assert bool(found.remedy) == (aware is not True)
+    assert ("staged" in found.state) == (aware is False)
 
 
 def test_the_query_of_device_buffers_has_an_answer_of_a_real_library(mpiexec):
     said = mpiexec(1, "-c", gpu.AWARE)
-    assert (said.returncode, said.stdout) == (0, "no\n"), said.stderr
+    assert said.returncode == 0, said.stderr
+    aware, words = json.loads(said.stdout)
+    assert aware in (True, False, None)
+    assert words
 
 
 def test_a_version_of_nccl_is_asked_of_the_library_that_was_found():

@@ -1,5 +1,6 @@
 """GPUs: devices and their driver, the CuPy that fits it, NVLink, and whether MPI takes device buffers."""
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -88,13 +89,12 @@ def nvlink(machine: Machine) -> Iterator[Finding]:
 
 
 AWARE = """
-import ctypes, re
+import json
 from mpi4py import MPI
-library = ctypes.CDLL(re.search(r"/\\S*/libmpi\\S*\\.so\\S*", open("/proc/self/maps").read())[0])
-query = getattr(library, "MPIX_Query_cuda_support", None)
-print("unknown" if query is None else "yes" if query() else "no")
+from hpccoll.transports.aware import library_says
+print(json.dumps(library_says()))
 """
-"""Asks the library itself; mpi4py loads it for itself alone, so that it is found by its file."""
+"""Starts MPI, which is why a child asks."""
 
 SWITCHES = {
     "CRAY": "MPICH_GPU_SUPPORT_ENABLED=1",
@@ -109,11 +109,11 @@ def aware_mpi(machine: Machine) -> Iterator[Finding]:
     if not equipment.devices(machine.root) or machine.library.returncode:
         return
     child = machine.python(AWARE)
-    answer = child.stdout.strip() or "unknown"
-    words = {
-        "yes": "the library says that it takes buffers of GPUs; a job tries it",
-        "no": "the library takes no buffers of GPUs: cuda over mpi will be skipped, and staged goes by the host",
-    }.get(answer, "the library does not say whether it takes buffers of GPUs; a job tries it")
+    if child.returncode:
+        yield Finding("MPI and GPUs", (child.stderr.strip().splitlines() or ["it died"])[-1])
+        return
+    aware, words = json.loads(child.stdout)
+    then = "cuda over mpi will be skipped, and staged goes by the host" if aware is False else "a job tries it"
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
     remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
-    yield Finding("MPI and GPUs", words, "" if answer == "yes" else remedy)
+    yield Finding("MPI and GPUs", f"{words}: {then}", "" if aware else remedy)
