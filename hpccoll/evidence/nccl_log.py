@@ -98,39 +98,39 @@ def _warning(notes: Notes, _match: re.Match[str], message: Message) -> None:
 
 
 RULES: tuple[Rule, ...] = (
-    (re.compile(r"^NCCL version (?P<version>\d+(?:\.\d+)+)"), _version),
+    (re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+)"), _version),
     (
         re.compile(
-            r"^(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d+) "
+            r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d+) "
             r"datatype (?P<dtype>\d+) op (?P<op>\d+) root "
         ),
         _call,
     ),
     (
         re.compile(
-            r"^(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d+) Bytes -> "
+            r"(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d+) Bytes -> "
             r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\s+proto (?P<protocol>\w+)\s+"
             r"channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\}"
             r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d+) |(?P<way>cudaMemcpy\w*|RMA proxy \+ CE))"
         ),
         _ran,
     ),
-    (re.compile(r"^comm \S+ rank \d+ nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+) "), _size),
-    (re.compile(r"^Using network (?P<name>\S.*)$"), _network),
-    (re.compile(r"^NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _devices),
-    (re.compile(r"^(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<way>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _path),
-    (re.compile(r"^(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)"), _plugin),
-    (re.compile(r"^NET/Plugin: Loaded (?P<kind>net|collnet|gin) plugin (?P<name>\S+)"), _plugin),
-    (re.compile(r"^(?P<kind>PROFILER)/Plugin: Loaded (?:profiler plugin )?(?P<name>\S+)"), _plugin),
-    (re.compile(r"^NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _fabric),
-    (re.compile(r"^(?P<name>(?:NCCL|SHARP)_\w+) set by \w+ to (?P<value>.*?)\.?$"), _setting),
-    (re.compile(r"^Comm config \w+ reset to (?P<name>NCCL_\w+)=(?P<value>.*)$"), _setting),
+    (re.compile(r"comm \S+ rank \d+ nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+) "), _size),
+    (re.compile(r"Using network (?P<name>\S.*)$"), _network),
+    (re.compile(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _devices),
+    (re.compile(r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<way>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _path),
+    (re.compile(r"(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)"), _plugin),
+    (re.compile(r"NET/Plugin: Loaded (?P<kind>net|collnet|gin) plugin (?P<name>\S+)"), _plugin),
+    (re.compile(r"(?P<kind>PROFILER)/Plugin: Loaded (?:profiler plugin )?(?P<name>\S+)"), _plugin),
+    (re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _fabric),
+    (re.compile(r"(?P<name>(?:NCCL|SHARP)_\w+) set by \w+ to (?P<value>.*?)\.?$"), _setting),
+    (re.compile(r"Comm config \w+ reset to (?P<name>NCCL_\w+)=(?P<value>.*)$"), _setting),
     (re.compile(""), _warning),
     *saying(
-        "nvls", r"^NVLS multicast support is available on dev", r"^NVLS comm \S+ headRank", r"^Connected NVLS tree"
+        "nvls", r"NVLS multicast support is available on dev", r"NVLS comm \S+ headRank", r"Connected NVLS tree"
     ),
-    *saying("collnet", r"^rank \d+ Connected CollNet", r"^Connected Collnet Chains", r"^Connected collnet \+ chain"),
-    *saying("sharp", r"^SHARP rank \d+/\d+ initialized on "),
+    *saying("collnet", r"rank \d+ Connected CollNet", r"Connected Collnet Chains", r"Connected collnet \+ chain"),
+    *saying("sharp", r"SHARP rank \d+/\d+ initialized on "),
     *tuning_table.RULES,
     *refusals.RULES,
 )  # fmt: skip

@@ -57,7 +57,7 @@ Call = tuple[str, int, str, str | None]
 """What a rank was asked for: collective, bytes, dtype, op."""
 
 Rule = tuple[re.Pattern[str], Callable[[Notes, re.Match[str], Message], None]]
-"""A shape of message, and what to do with one that has it."""
+"""How a message begins, and what to do with one that does."""
 
 
 def saying(field: str, *shapes: str) -> list[Rule]:
@@ -68,5 +68,5 @@ def saying(field: str, *shapes: str) -> list[Rule]:
 def apply(rules: Sequence[Rule], notes: Notes, message: Message) -> None:
     """Let every rule that fits read ``message``."""
     for shape, take in rules:
-        if match := shape.search(message.text):
+        if match := shape.match(message.text):
             take(notes, match, message)

@@ -56,7 +56,9 @@ _KNOWN = (
 
 def reason(text: str) -> tuple[str, str] | None:
     """Return what a message refuses and why, in plain words; None where it refuses nothing that is known."""
-    return next(((of, words) for of, shape, words in _COMPILED if shape.search(text)), None)
+    if not _ANY.search(text):  # as hardly any of very many lines does
+        return None
+    return next((of, words) for of, shape, words in _COMPILED if shape.search(text))
 
 
 def _take(notes: Notes, _match: re.Match[str], message: Message) -> None:
@@ -65,6 +67,7 @@ def _take(notes: Notes, _match: re.Match[str], message: Message) -> None:
 
 
 _COMPILED = [(of, re.compile(shape), words) for of, shape, words in _KNOWN]
+_ANY = re.compile("|".join(f"(?:{shape})" for _, shape, _ in _KNOWN))
 
 RULES: tuple[Rule, ...] = ((re.compile(""), _take),)
 

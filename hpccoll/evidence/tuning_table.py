@@ -58,4 +58,4 @@ def _cells(notes: Notes, heads: _Heads, collective: str, cells: list[str]) -> No
             notes.model[one] = None
 
 
-RULES: tuple[Rule, ...] = ((re.compile(r"^(?P<name>[A-Z][\w/]+) *\|(?P<cells>.+)$"), _row),)
+RULES: tuple[Rule, ...] = ((re.compile(r"(?P<name>[A-Z][\w/]+) *\|(?P<cells>.+)$"), _row),)

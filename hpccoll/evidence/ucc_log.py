@@ -55,14 +55,14 @@ def _size(notes: Notes, match: re.Match[str], _message: Message) -> None:
 RULES: tuple[Rule, ...] = (
     (
         re.compile(
-            r"^coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"
+            r"coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"
             r"(?:: (?P<buffer>src|dst)=\{\S+, (?P<count>\d+), (?P<dtype>\w+)[^;]*)?; "
             r"(?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}"
         ),
         _ran,
     ),
-    (re.compile(r"COLL_SCORE_MAP \(team_id \d+, size (?P<ranks>\d+)\)"), _size),
-    (re.compile(r"^(?P<collective>[A-Z]\w+):$"), _map),
-    (re.compile(r"^(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _score),
+    (re.compile(r"=+ COLL_SCORE_MAP \(team_id \d+, size (?P<ranks>\d+)\)"), _size),
+    (re.compile(r"(?P<collective>[A-Z]\w+):$"), _map),
+    (re.compile(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _score),
     *refusals.RULES,
 )
