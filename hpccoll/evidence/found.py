@@ -61,7 +61,7 @@ class Found:
         record = read_logs(texts)
         found = cls(record=record, why=failed, balance=_balance(place), logs=str(place), job_sha256=job_sha256)
         if record.library is None:
-            return replace(found, record=None, why=failed or f"no line in {place} is one that is known")
+            return replace(found, record=None, why=failed or f"left no line in {place} that is known")
         return found
 
     @classmethod

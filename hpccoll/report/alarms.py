@@ -17,16 +17,16 @@ def alarms(results: Results) -> tuple[str, ...]:
         if record := found_in(run).record:
             for said in _of_run(run, record, variants.get(run.run_id)):
                 about.setdefault(said, {})[run.job] = None
-    return tuple(f"{said} ({', '.join(jobs)})" for said, jobs in about.items())
+    return tuple(f"{said} In {', '.join(jobs)}." for said, jobs in about.items())
 
 
 def _of_run(run: Run, record: Record, variant: str | None) -> Iterator[str]:
     meant, why = expected(run)
     on_purpose = variant is not None and _sockets(run)
     if not on_purpose and (said := red_line(record, meant)):
-        yield f"{said}; {why}"
+        yield f"{said.rstrip('.')}. Expected, for {why}."
     if variant is not None and (said := control_fails(record, variant)):
-        yield f"The control {variant} controls nothing: {said}"
+        yield f"The control {variant} controls nothing: {said.rstrip('.')}."
 
 
 def _sockets(run: Run) -> bool:

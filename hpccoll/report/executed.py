@@ -24,11 +24,11 @@ def fell_back(row: Row) -> bool:
 
 
 def asked_words(row: Row) -> str:
-    """Return what was asked and what ran, where that is not the same; nothing where it is."""
-    if not fell_back(row):
+    """Return what ran, with what was asked where that is something else; nothing where nothing was asked."""
+    if row.requested is None:
         return ""
-    became = "nothing shows what ran" if ran(row) == UNKNOWN else f"{ran(row)} ran"
-    return f"({row.requested} asked, {became})"
+    became = "not shown" if ran(row) == UNKNOWN else f"{ran(row)} ran"
+    return f"({row.requested} asked, {became})" if fell_back(row) else f"({ran(row)})"
 
 
 def told(row: Row) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hpccoll.report import calls
 from hpccoll.report.colours import FLOOR_GREY, INK, assigned, colour, shape
+from hpccoll.report.executed import fell_back
 from hpccoll.report.library import library_words
 from hpccoll.report.naming import counted, file_names, namer, settings
 from hpccoll.report.wires import Wire
@@ -180,7 +181,8 @@ def series_marks(points: Iterable[Point]) -> tuple[dict[str, str], dict[str, str
     """
     kinds = {point.series: point.row for point in points}
     floors = [name for name in sorted(kinds) if kinds[name].floor]
-    native = [name for name in sorted(kinds) if kinds[name].algorithm == NATIVE][:1]
+    own = (name for name in kinds if kinds[name].algorithm == NATIVE)
+    native = sorted(own, key=lambda name: (fell_back(kinds[name]), name))[:1]
     by_collective: dict[str, set[str]] = defaultdict(set)
     for point in points:
         by_collective[point.row.collective].add(point.series)

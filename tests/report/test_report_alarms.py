@@ -78,7 +78,7 @@ def test_where_rdma_was_expected_and_tcp_was_used_the_page_begins_with_that(meas
     first = body.partition("</p>")[0]
     assert first.startswith('<p class="alarm" role="alert">RDMA was expected and TCP was used')
     assert "Socket" in first
-    assert f"{why} (nccl.n2x8)" in first
+    assert f"Expected, for {why}. In nccl.n2x8." in first
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def refused(make_row, of_rows):
 
 def test_a_row_is_drawn_under_what_ran_with_what_was_asked(refused):
     (group,) = groups(refused)
-    assert {point.series for point in group.points} == {"native (sharp asked, ring ran) nccl-sharp", "native"}
+    assert {point.series for point in group.points} == {"native (sharp asked, ring ran) nccl-sharp", "native (sharp)"}
     time = next(figure for figure in FIGURES if figure.name == "time").specification(group)
     data = [d for values in time["datasets"].values() for d in values] if "datasets" in time else time["data"]["values"]
     told = {d["series"]: d["ran"] for d in data if "ran" in d}
@@ -35,7 +35,7 @@ def test_a_row_is_drawn_under_what_ran_with_what_was_asked(refused):
 
 def test_what_nothing_shows_is_named_as_that(make_row, of_rows):
     (group,) = groups(of_rows(make_row("native", requested="sharp", executed="unknown", evidence="the probe failed")))
-    assert [point.series for point in group.points] == ["native (sharp asked, nothing shows what ran)"]
+    assert [point.series for point in group.points] == ["native (sharp asked, not shown)"]
     ((_, says),) = fallback_findings(group)
     assert says.endswith(": sharp was asked for and nothing shows what ran in 1 row: the probe failed.")
 

@@ -92,7 +92,7 @@ def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probe
     [
         ("sys.exit('no such library')", EFFORT, "ended with exit code 1: no such library"),
         ("import time; time.sleep(60)", Effort(min_iterations=6, max_iterations=6, timeout=1), "did not end within"),
-        ("", EFFORT, "no line in"),
+        ("", EFFORT, "left no line in"),
     ],
     ids=["fails", "hangs", "is silent"],
 )
