@@ -171,7 +171,7 @@ class Program:
             reasons[SPEAKERS:] = [f"and {len(reasons) - SPEAKERS} ranks more"]
         sent = traffic.sent if traffic else None
         judgement = judged(
-            self.job, subject.case, self.found, subject.evidence(sent),
+            self.job, case, self.found, subject.evidence(sent),  # of auto the choice says what ran
             nbytes=subject.bytes, workers=subject.layout.workers,
             port_bytes=None if sent is None else sent / subject.layout.nodes,
         )  # fmt: skip

@@ -66,7 +66,7 @@ class Table:
             f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
             f"{r.iterations:>5}"
             + (f" {_apart(r):>9}" if job.effort.rounds > 1 else "")
-            + (f"  {r.executed}" if r.algorithm == AUTO else "")
+            + (f"  {r.executed}" if r.algorithm == AUTO or r.requested not in (None, r.executed) else "")
             + (f"  [{place}/{count}]" if sys.stdout.isatty() else ""),
             flush=True,
         )

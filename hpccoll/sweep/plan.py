@@ -13,6 +13,7 @@ from hpccoll.schedule import Layout
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.journal import journal_path
 from hpccoll.store.results import PLAN
+from hpccoll.sweep import probe
 from hpccoll.sweep.cases import cases
 from hpccoll.sweep.config import Sweep, load_sweep
 from hpccoll.sweep.place import Place
@@ -84,7 +85,8 @@ def make_plan(
 
 
 def _seconds(job: Job) -> float:
-    return LAUNCH_S * len(job.shapes) + len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
+    launches = len(job.shapes) + sum(probe.wanted(job, shape) for shape in job.shapes)
+    return LAUNCH_S * launches + len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
 
 
 def _begun(out: Path) -> list[Job]:

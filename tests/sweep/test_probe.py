@@ -77,6 +77,13 @@ def test_what_the_library_logs_in_the_probe_is_what_rows_say_they_ran(here):
     assert Found.from_json(run.evidence) == evidence(here)
 
 
+def test_the_table_says_what_ran_where_that_is_not_what_was_asked(here, capfd):
+    here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    told = {line.split()[0]: line.rstrip() for line in capfd.readouterr().out.splitlines() if "4 KiB" in line}
+    assert told["native"].endswith("  ucp (fallback: no line says why)")
+    assert told["ring"].split()[-1] == "6"
+
+
 def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probed_again(here):
     here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
     (here.place / "raw" / "mpi.p2.ucc-sharp.h5").unlink()
