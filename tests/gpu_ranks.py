@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import host_nccl
 import numpy as np
 from host_gpu import HostGpu
 from mpi4py import MPI
@@ -46,7 +47,9 @@ class Gpu(HostGpu, QueuedMemory):
 def cases():
     for number, (name, family) in enumerate(COLLECTIVES.items()):
         for algorithm in (*family.algorithms, "native"):
-            for transport in transports(name, algorithm, ("mpi", "staged"), "cuda"):
+            for transport in transports(name, algorithm, ("mpi", "staged", "nccl"), "cuda"):
+                if (algorithm, transport) == ("native", "nccl"):
+                    continue  # there is no NCCL to call
                 for in_place in placements(name, algorithm, (False, True)):
                     op = [*REDUCTIONS][number % len(REDUCTIONS)] if family.has_op else None
                     yield Case(
@@ -76,6 +79,7 @@ def check(case, layout, gpu):
 
 if __name__ == "__main__":
     world = MPI.COMM_WORLD
+    host_nccl.install(world)
     here = Path(sys.argv[1]) / str(world.rank)
     here.mkdir()
     ran, layout, gpu = [], Layout.of(world.size), Gpu(here)

@@ -187,7 +187,10 @@ BAD = {
     "a seed in words": (["--seed", "x"], ["--seed", "'x'"]),
     "a root where there is none": ([*SMALL, "-r", "0"], ["root", "0", "all_reduce has no root"]),
     "a parameter without a value": (["--param", "channels"], ["--param", "'channels'", "channels=4"]),
-    "unknown parameter": ([*SMALL, "--param", "chanels=2"], ["parameter", "'chanels'", "channels, segment, window"]),
+    "unknown parameter": (
+        [*SMALL, "--param", "chanels=2"],
+        ["parameter", "'chanels'", "channels, graph, segment, window"],
+    ),
     "unknown mapping": ([*SMALL, "--mapping", "plane"], ["mapping", "'plane'", "block, cyclic"]),
     "a mapping that changes nothing": ([*SMALL, "--mapping", "cyclic"], ["2 cases", "as block does: all on one node"]),
     "an unknown argument": (
@@ -200,7 +203,7 @@ BAD = {
     ),
     "a parameter of another algorithm": (
         [*SMALL, "--param", "radix=2"],
-        ["parameter", "'radix'", "channels, segment, window"],
+        ["parameter", "'radix'", "channels, graph, segment, window"],
     ),
     "a root in words": (["-c", "broadcast", "-r", "last"], ["-r", "'last'", "from 0 up"]),
     "a negative root": (["-c", "broadcast", "-r", "-1"], ["-r"]),

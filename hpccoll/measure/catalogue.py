@@ -26,6 +26,9 @@ PLAN_PARAMETERS = ("channels", "window", "segment")
 """Parameters of every scheduled case: the pieces that advance independently, how many of them at once, and, instead of
 how many pieces, how large one is at most: of a unit, or, in a pipeline, of all that it moves."""
 
+GRAPH = "graph"
+"""A parameter of what goes over NCCL, schedules and its own calls: 1 has them replayed as a CUDA graph."""
+
 FIRST = next(iter(MAPPINGS))
 """The mapping that is measured where others give the same."""
 
@@ -81,6 +84,8 @@ def _check_parameters(case: Case) -> None:
         known = known_parameters(case.collective, case.algorithm)
         if name not in known:
             raise BadInputError(f"parameter of {case.algorithm}", name, known or "none: it has no parameters")
+        if name == GRAPH and (value not in (0, 1) or (value and case.transport != "nccl")):
+            raise BadInputError("parameter graph", value, "0, or over nccl 1: replayed as a CUDA graph")
         if name in PLAN_PARAMETERS and not (isinstance(value, int) and value > 0):
             raise BadInputError(f"parameter {name}", value, "a whole number from 1 up")
     if case.algorithm in collective(case.collective).algorithms:
@@ -100,10 +105,11 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
     """
     family = collective(name)
     if algorithm in (NATIVE, AUTO):
-        return (*family.arguments,)
+        return (*family.arguments, *([GRAPH] if algorithm == NATIVE else []))
     if algorithm not in family.algorithms:
         raise BadInputError("algorithm", algorithm, (*family.algorithms, NATIVE, AUTO))
-    return (*family.arguments, *(() if family.whole else PLAN_PARAMETERS), *family.algorithms[algorithm].parameters)
+    plan = () if family.whole else PLAN_PARAMETERS
+    return (*family.arguments, *plan, GRAPH, *family.algorithms[algorithm].parameters)
 
 
 def shared(
@@ -179,7 +185,7 @@ def _floats(name: str, algorithm: str) -> bool:
 
 def own_parameters(case: Case) -> dict[str, Parameter]:
     """Return the parameters that are the algorithm's own."""
-    others = {*PLAN_PARAMETERS, *collective(case.collective).arguments}
+    others = {*PLAN_PARAMETERS, GRAPH, *collective(case.collective).arguments}
     return {name: value for name, value in case.params.items() if name not in others}
 
 

@@ -3,14 +3,19 @@
 from mpi4py import MPI
 
 from hpccoll.case import Case
+from hpccoll.measure.catalogue import GRAPH
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi_gpu import ON_GPU
+from hpccoll.transports.nccl import Nccl
+from hpccoll.transports.nccl_vendor import NcclVendor
 from hpccoll.transports.operation import Plan, Transport
 
 
 def transport_of(case: Case, comm: MPI.Intracomm, gpu: Gpu, *, native: bool) -> Transport:
     """Return how the bytes of ``case`` move between the GPUs of ``comm``, by schedules or by a library's own calls."""
     gpu.release()  # what an earlier case had: NCCL and MPI take memory past CuPy
+    if case.transport == "nccl":
+        return (NcclVendor if native else Nccl)(comm, gpu, graph=bool(case.params.get(GRAPH)))
     return ON_GPU[case.transport, native](comm, gpu)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import own_parameters, promise_of
+from hpccoll.measure.catalogue import GRAPH, own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.on_gpu import Timed, transport_of
@@ -32,8 +32,9 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.promise import NATIVE
+from hpccoll.transports import mpi, nccl
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.mpi import WINDOW, Mpi, Tiered, default_channels, segmented
+from hpccoll.transports.mpi import WINDOW, Mpi, Tiered, segmented
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
 
@@ -148,6 +149,8 @@ class CaseSubject:
         if self.algorithm is None or self.floor:
             return dict(self.case.params)
         segment, pipelined = self.case.params.get("segment"), self.algorithm.pipelined
+        queued = self.case.transport == "nccl"
+        default_channels = nccl.default_channels if queued else mpi.default_channels
         default = (
             segmented(self.bytes, schedules, int(segment), pipelined=pipelined)
             if segment
@@ -155,7 +158,8 @@ class CaseSubject:
         )
         channels = int(self.case.params.get("channels", 1 if self.family.whole else default))
         window = min(channels, WINDOW)
-        return {"channels": channels, "window": window, **self.algorithm.parameters, **self.case.params}
+        plan = {"channels": channels, "window": window, **({GRAPH: 0} if queued else {})}
+        return {**plan, **self.algorithm.parameters, **self.case.params}
 
     def diagnose(self) -> str | None:
         """Return what is wrong with the buffer as it is now, in words."""

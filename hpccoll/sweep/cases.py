@@ -5,7 +5,7 @@ from itertools import chain, combinations, product
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import algorithms_of, check_case, exact, mappings, placements, transports
+from hpccoll.measure.catalogue import GRAPH, algorithms_of, check_case, exact, mappings, placements, transports
 from hpccoll.measure.ways import by_device
 from hpccoll.schedule import COLLECTIVES, Collective, collective, traffic
 from hpccoll.schedule.promise import AUTO, NATIVE
@@ -31,6 +31,8 @@ def cases(sweep: Sweep, p: int) -> Iterator[Case]:
                 mappings(name, algorithm, sweep.mapping or [None]),
             )  # fmt: skip
             for transport, in_place, (root, arguments), params, mapping in ways:
+                if params.get(GRAPH) and transport != "nccl":
+                    continue  # NCCL's alone, in a sweep over others too
                 case = Case(
                     collective=name, algorithm=algorithm, transport=transport, device=device, dtype=dtype, op=op,
                     bytes=size, in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping,

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.transports.fold import Move
 from hpccoll.transports.operation import Array
+
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
 
 SOURCE = Path(__file__).with_name("fold.cu")
 
@@ -85,7 +88,7 @@ class Folds:
         gpu: that is current.
     """
 
-    def __init__(self, gpu: Any) -> None:
+    def __init__(self, gpu: "Gpu") -> None:
         self.gpu = gpu
 
     def launches(

@@ -5,7 +5,7 @@ in it: what each call is given is laid out when the plan is compiled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from hpccoll.transports.operation import Array, Operation, check_agreement
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from hpccoll.transports.gpu import Gpu
 
 SEGMENT, SEGMENTS = 1 << 22, 64
 """Bytes of a segment of a pipeline, and how many there are at most: a group takes some 10 us, and 4 MiB over NVLink."""
@@ -56,6 +58,9 @@ class Device(Protocol):
     def wait(self) -> None:
         """Wait until all that is queued has ended."""
 
+    def idle(self) -> bool:
+        """Return whether all that is queued has ended."""
+
     def capture(self, queue: Call) -> Graph:
         """Return what ``queue`` queues, without doing it."""
 
@@ -74,7 +79,6 @@ class Queued:
         self.result, self._what = result, what
         self._device, self._wait, self._calls = device, device.wait, [*calls]
         self._graph: Graph | None = None
-        self._queued = False
         self.enqueue: Call = calls[0] if len(calls) == 1 else self._each
         """Queue the operation and return at once."""
 
@@ -94,14 +98,12 @@ class Queued:
             self.run()  # the first launch takes it to the GPU
 
     def run(self) -> None:
-        self._queued = True
         self.enqueue()
         self._wait()
-        self._queued = False
 
     def where(self) -> str:
         """Return what the stream is at; the host does not see which call of it."""
-        return f"on the stream: {self._what}" if self._queued else "done"
+        return "done" if self._device.idle() else f"on the stream: {self._what}"
 
     def close(self) -> None:
         """Destroy the graph, before anyone destroys the communicator that it names."""
@@ -134,17 +136,18 @@ class Nccl:
     Args:
         comm: of the ranks.
         gpu: of this rank, with the stream on which all is queued.
+        graph: whether plans are replayed as CUDA graphs.
     """
 
-    def __init__(self, comm: "MPI.Intracomm", gpu: Any) -> None:
-        self.comm, self.gpu = comm, gpu
+    def __init__(self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False) -> None:
+        self.comm, self.gpu, self.graph = comm, gpu, graph
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer: Array = self.gpu.empty(count, dtype)
         return buffer
 
-    def plan(self, operation: Operation, src: Array, dst: Array, *, graph: bool = False) -> Queued:
-        """Compile ``operation``, on all ranks together; ``graph`` replays it as a CUDA graph.
+    def plan(self, operation: Operation, src: Array, dst: Array) -> Queued:
+        """Compile ``operation``, on all ranks together.
 
         Raises:
             PlanMismatchError: where the ranks do not agree on what they send each other.
@@ -157,7 +160,7 @@ class Nccl:
         check_agreement(self.comm.allgather(compiler.strange(theirs)))
         device = CupyDevice(self.gpu, world(self.comm).communicator)
         plan = compiled(device, compiler, compiler.stages(theirs), src, dst)
-        plan.prepare(graph=graph)
+        plan.prepare(graph=self.graph)
         return plan
 
     def close(self) -> None:

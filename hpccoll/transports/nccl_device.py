@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from hpccoll.transports.fold_cuda import Folds
 from hpccoll.transports.nccl import Buffers, Call
 from hpccoll.transports.nccl_compile import Message
 from hpccoll.transports.operation import Array, Operation
+
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
 
 BYTES = 1
 """NCCL's word for unsigned bytes: what is sent is not computed with."""
@@ -24,9 +27,12 @@ class CupyDevice:
         communicator: CuPy's NcclCommunicator.
     """
 
-    def __init__(self, gpu: Any, communicator: Any) -> None:
+    def __init__(self, gpu: "Gpu", communicator: Any) -> None:
         self.gpu, self.communicator = gpu, communicator
         self.wait: Callable[[], None] = gpu.stream.synchronize
+
+    def idle(self) -> bool:
+        return bool(self.gpu.stream.done)
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer: Array = self.gpu.empty(count, dtype)

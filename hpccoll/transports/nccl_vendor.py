@@ -19,6 +19,8 @@ from hpccoll.transports.pieces import Span
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from hpccoll.transports.gpu import Gpu
+
 TYPES = {
     "uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
 }  # fmt: skip
@@ -195,17 +197,18 @@ class NcclVendor:
     Args:
         comm: of the ranks.
         gpu: of this rank, with the stream on which all is queued.
+        graph: whether plans are replayed as CUDA graphs.
     """
 
-    def __init__(self, comm: "MPI.Intracomm", gpu: Any) -> None:
-        self.comm, self.gpu = comm, gpu
+    def __init__(self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False) -> None:
+        self.comm, self.gpu, self.graph = comm, gpu, graph
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer: Array = self.gpu.empty(count, dtype)
         return buffer
 
-    def plan(self, operation: Operation, src: Array, dst: Array, *, graph: bool = False) -> Queued:
-        """Lay out the call, on all ranks together; ``graph`` replays it as a CUDA graph.
+    def plan(self, operation: Operation, src: Array, dst: Array) -> Queued:
+        """Lay out the call, on all ranks together.
 
         Raises:
             BadInputError: for a placement that the call has not.
@@ -227,7 +230,7 @@ class NcclVendor:
             whole = Span("result", 0, len(arguments.result))
             calls += device.folds(operation, {"result": arguments.result}, [[Move(whole, (whole,), workers)]])
         plan = Queued(device, arguments.result, calls, what)
-        plan.prepare(graph=graph)
+        plan.prepare(graph=self.graph)
         return plan
 
     def close(self) -> None:

@@ -77,8 +77,7 @@ def dispatch(gpu: Gpu) -> Iterator[Verdict]:
 
     promise, dtype = COLLECTIVES["all_reduce"].promise(1), np.dtype("float32")
     asked = Operation(promise, Layout.of(1), (), 2, dtype, REDUCTIONS["sum"], in_place=True)
-    transport = NcclVendor(MPI.COMM_SELF, gpu)
-    buffer = transport.empty(2, dtype)
+    buffer = gpu.empty(2, dtype)
     communicator = nccl_world.world(MPI.COMM_SELF).communicator
     address, stream = gpu.address(buffer), gpu.stream
 
@@ -87,7 +86,7 @@ def dispatch(gpu: Gpu) -> Iterator[Verdict]:
         stream.synchronize()
 
     for graph in (False, True):
-        plan = transport.plan(asked, buffer[:0], buffer, graph=graph)
+        plan = NcclVendor(MPI.COMM_SELF, gpu, graph=graph).plan(asked, buffer[:0], buffer)
         ratio = in_turn(lambda plan=plan: host_seconds(plan.run, 2000), lambda: host_seconds(bare, 2000))
         plan.close()
         if graph:

@@ -53,7 +53,7 @@ def bits(values):
 
 def agrees(asked: Operation, way=Nccl, *, graph: bool = False, right=None) -> None:
     """Do the operation twice on one plan, and compare with lockstep, or with ``right``."""
-    transport = way(COMM, GPU)
+    transport = way(COMM, GPU, graph=graph)
     inputs, outputs = buffers(asked)
     before = bits(outputs[ME].copy())
     given = bits(inputs[ME][:0] if asked.in_place else inputs[ME])
@@ -61,7 +61,7 @@ def agrees(asked: Operation, way=Nccl, *, graph: bool = False, right=None) -> No
         lockstep(asked, [values[:0] if asked.in_place else values for values in inputs], outputs)
         right = promised(asked, outputs[ME], ME) if asked.promise.p > ME else outputs[ME][:0]
     src, dst = transport.empty(len(given), asked.dtype), transport.empty(len(before), asked.dtype)
-    plan = transport.plan(asked, src, dst, graph=graph)
+    plan = transport.plan(asked, src, dst)
     for _ in range(2):
         src.set(given, stream=GPU.stream)
         dst.set(before, stream=GPU.stream)

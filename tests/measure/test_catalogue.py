@@ -1,5 +1,7 @@
 """The catalogue: what can be asked for, and why some of it cannot run here or there."""
 
+from dataclasses import replace
+
 import pytest
 from cases import ALL, BOTH, case
 from hypothesis import given
@@ -46,11 +48,11 @@ def test_between_different_blocks_there_is_no_sharing_a_buffer():
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_the_library_takes_the_arguments_of_a_call_and_nothing_of_a_schedule(name):
     family = COLLECTIVES[name]
-    assert known_parameters(name, NATIVE) == (*family.arguments,)
+    assert known_parameters(name, NATIVE) == (*family.arguments, "graph")
     for algorithm in algorithms_of(name)[:-1]:
         own = {*family.algorithm(algorithm).parameters}
         plan = () if family.whole else ("channels", "window", "segment")
-        assert {*known_parameters(name, algorithm)} == {*family.arguments, *plan, *own}
+        assert {*known_parameters(name, algorithm)} == {*family.arguments, *plan, "graph", *own}
 
 
 def test_an_algorithm_that_there_is_not_is_told_all_that_there_are():
@@ -61,7 +63,9 @@ def test_an_algorithm_that_there_is_not_is_told_all_that_there_are():
 def test_parameters_go_to_the_algorithms_that_know_them():
     asked = dict(shared("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2}))
     assert asked == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
-    with pytest.raises(BadInputError, match="parameter: 'radix' is not valid: choose from channels, segment, window"):
+    with pytest.raises(
+        BadInputError, match="parameter: 'radix' is not valid: choose from channels, graph, segment, window"
+    ):
         dict(shared("all_reduce", ["ring", NATIVE], {"radix": 2}))
 
 
@@ -169,3 +173,11 @@ def test_the_size_of_unequal_blocks_is_that_of_a_rank_on_average(pattern, p, nby
     assert elements * p * itemsize - rounding <= moved <= elements * p * itemsize
     if pattern == "uniform":
         assert moved == elements * p * itemsize
+
+
+def test_a_graph_is_of_cases_over_nccl():
+    asked = replace(case("all_reduce", "ring"), params={"graph": 1})
+    with pytest.raises(BadInputError, match="over nccl 1: replayed as a CUDA graph"):
+        check_case(asked)
+    check_case(replace(asked, device="cuda", transport="nccl"))
+    check_case(replace(asked, params={"graph": 0}))

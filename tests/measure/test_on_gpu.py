@@ -10,10 +10,10 @@ RANKS = Path(__file__).parents[1] / "gpu_ranks.py"
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_every_case_over_mpi_is_right_and_its_faults_are_seen(mpiexec, require, tmp_path, ranks):
+def test_every_case_is_right_over_every_transport_and_its_faults_are_seen(mpiexec, require, tmp_path, ranks):
     require(shutil.which("g++"), "there is no g++")
     ran = mpiexec(ranks, RANKS, tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     number, *over = ran.stdout.split()
     assert int(number) > 40
-    assert over == ["mpi", "staged"]
+    assert over == ["mpi", "nccl", "staged"]

@@ -147,3 +147,16 @@ def test_each_device_has_those_of_the_transports_that_move_its_memory():
 def test_a_transport_of_gpus_alone_is_refused_where_no_gpu_is_asked_for():
     with pytest.raises(BadInputError, match=r"transport: 'nccl' .*device cuda has it"):
         swept(algorithms="ring", transports=["mpi", "nccl"])
+
+
+def test_a_graph_is_asked_of_nccl_alone_of_schedules_and_its_own_calls():
+    asked = {"devices": ["cuda"], "transports": ["nccl", "mpi"], "algorithms": ["ring", "native"]}
+    found = swept(**asked, params={"ring": {"graph": [0, 1]}, "native": {"graph": [1]}}, in_place=[True])
+    assert sorted((case.algorithm, case.transport, case.params["graph"]) for case in found) == [
+        ("native", "nccl", 1),
+        ("ring", "mpi", 0),
+        ("ring", "nccl", 0),
+        ("ring", "nccl", 1),
+    ]
+    with pytest.raises(BadInputError, match="parameter graph: 2"):
+        swept(**asked, params={"ring": {"graph": [2]}})

@@ -1,48 +1,18 @@
-"""Ranks of a real MPI that compile for NCCL as on GPUs, and run on their own memory: run by test_nccl_hosted.py.
-
-In place of a GPU, what is queued is done at once; in place of NCCL, MPI carries the messages of a group.
-"""
+"""Ranks of a real MPI that compile for NCCL as on GPUs, and run on memory of the host: run by test_nccl_hosted.py."""
 
 import sys
 
+import host_nccl
 import numpy as np
-from fake_gpus import do
 from mpi4py import MPI
 from schedules import SUBJECTS, buffers, case_of, promised
 
-from hpccoll.transports import nccl_device, nccl_world
 from hpccoll.transports.lockstep import lockstep
 from hpccoll.transports.nccl import Nccl
 from hpccoll.transports.operation import PlanMismatchError, aligned_empty
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
-
-
-class HostDevice:
-    """A device whose stream is this process."""
-
-    def __init__(self, _gpu, communicator):
-        self.communicator = communicator
-
-    def empty(self, count, dtype):
-        return aligned_empty(count, dtype)
-
-    def group(self, buffers, messages):
-        def go():
-            started = []
-            for message in messages:
-                view = buffers[message.span.buffer][message.span.start : message.span.stop].view(np.uint8)
-                started.append((COMM.Isend if message.sends else COMM.Irecv)([view, MPI.BYTE], message.peer, 7))
-            MPI.Request.Waitall(started)
-
-        return go
-
-    def folds(self, operation, buffers, waves):
-        return [lambda wave=wave: [do(operation, buffers, move) for move in wave] for wave in waves]
-
-    def wait(self):
-        """All is done."""
 
 
 class HostGpu:
@@ -52,12 +22,7 @@ class HostGpu:
         return aligned_empty(count, dtype)
 
 
-class World:
-    communicator = object()
-
-
-nccl_device.CupyDevice = HostDevice
-nccl_world.world = lambda _comm: World()
+host_nccl.install(COMM)
 
 
 def agrees_with_lockstep(asked):

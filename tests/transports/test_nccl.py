@@ -269,5 +269,5 @@ def test_a_plan_says_what_its_stream_is_at():
     inputs, outputs = buffers(asked)
     plan, _ = plans(Cluster(2), asked, inputs, outputs)
     assert plan.where() == "done"
-    plan._queued = True
+    plan.enqueue()
     assert plan.where() == "on the stream: 2 groups of messages with rank 1, 1 launches of folds"
