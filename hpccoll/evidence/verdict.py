@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from hpccoll.evidence.asked import ALGORITHMS, IN_SWITCHES
 from hpccoll.evidence.demands import SIGNS, names_switches
+from hpccoll.evidence.ports import Ports
 from hpccoll.evidence.records import Ran, Record
 from hpccoll.evidence.refusals import RANK
 from hpccoll.evidence.variants import demanded
 from hpccoll.units import format_size
 
 UNKNOWN = "unknown"
-OFFLOADED = ("sharp", "nvls", "nvls_tree", *IN_SWITCHES)
+OFFLOADED = ("sharp", "nvls", "nvls_tree", "symmetric_multicast", *IN_SWITCHES)
 """First words of ``executed`` that are no load of links: switches reduce, and busbw is notional."""
 
 _REFUSED = {
@@ -47,7 +48,7 @@ class Verdict:
 
 def verdict(
     requested: str | None, collective: str, nbytes: int, ranks: int, record: Record, *,
-    dtype: str | None = None, op: str | None = None, port_bytes: float | None = None,
+    dtype: str | None = None, op: str | None = None, nodes: int | None = None, port_bytes: float | None = None,
 ) -> Verdict:  # fmt: skip
     """Judge one case.
 
@@ -59,21 +60,30 @@ def verdict(
         record: of a launch with the same environment and shape.
         dtype: of the case; a line that names another is none of it.
         op: of the case, likewise.
+        nodes: that they are on; None for what the log says.
         port_bytes: that all ports of a node sent for one operation; None where they were not counted.
     """
+    nodes = nodes or record.nodes
+    ports = Ports(nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None)
     of_case = f"{collective} of {format_size(nbytes)}"
     ran = _lines(collective, nbytes, ranks, record, dtype, op)
     kinds = {one.algorithm: one for one in ran}
     if len(kinds) > 1:
-        return Verdict(UNKNOWN, f"the log names {' and '.join(kinds)} for {of_case}: {'; '.join(map(_line, ran))}")
+        return Verdict(
+            UNKNOWN, f"the log names {' and '.join(kinds)} for {of_case}: {'; '.join(one.line for one in ran)}"
+        )
     if not kinds:
         reasons = _reasons(requested, record, dtype)
-        return _silent(requested, collective, nbytes, ranks, record, port_bytes, reasons)
+        return _silent(
+            requested, collective, counted(record.library, collective, nbytes, ranks), record, ports, reasons
+        )
     name, one = next(iter(kinds.items()))
-    if names_switches(one) or (name == "nvls" and (record.nodes or 1) > 1):
-        return _claims_switches(name, one, nbytes, ranks, record, port_bytes if collective == "all_reduce" else None)
+    if names_switches(one) or (name == "nvls" and (nodes or 1) > 1):
+        return _claims_switches(name, one, record, ports)
     if record.library == "nccl" and name not in ALGORITHMS.values():  # registered windows: symmetric, copy_engine...
-        return Verdict(f"{name} ({one.protocol})", f"{one.line}; NCCL_ALGO does not hold for it")
+        # Kernels with MC in their names store or load by multicast: switches of NVLink copy or reduce.
+        kind = f"{name}_multicast" if name == "symmetric" and "MC" in (one.protocol or "") else name
+        return Verdict(f"{kind} ({one.protocol})", f"{one.line}; NCCL_ALGO does not hold for it")
     if requested in (None, name):
         return Verdict(name, one.line)
     reason = next(iter(_reasons(requested, record, dtype)), "no line says why")
@@ -98,48 +108,24 @@ def _lines(
     ]
 
 
-def _line(one: Ran) -> str:
-    return one.line
-
-
-def _claims_switches(
-    name: str, one: Ran, nbytes: int, ranks: int, record: Record, port_bytes: float | None
-) -> Verdict:  # fmt: skip
+def _claims_switches(name: str, one: Ran, record: Record, ports: Ports) -> Verdict:
     """Judge a line that names what needs SHARP: it also takes SHARP's own lines, and ports that do not contradict."""
     if not record.sharp:
         return Verdict(f"{name} (not shown to be SHARP)", f"{one.line}; no line of SHARP itself")
-    ports, contradicts = _ports(nbytes, ranks, port_bytes)
-    if contradicts:
+    if ports.contradict:
         return Verdict(UNKNOWN, f"{one.line}; but {ports}")
     return Verdict("sharp" if name == "sharp" else f"sharp ({name})", f"{one.line}; {record.sharp[-1]}; {ports}")
 
 
-def _ports(nbytes: int, ranks: int, port_bytes: float | None) -> tuple[str, bool]:
-    """Return what the ports of a node say, and whether that speaks against SHARP.
-
-    With SHARP a node sends its vector up once, S; in a ring 2(n-1)/n S leave it. The middle divides them; two ranks
-    send S in both.
-    """
-    if port_bytes is None or not nbytes:
-        return "bytes per port are not known", False
-    vectors, ring = port_bytes / nbytes, 2 * (ranks - 1) / ranks
-    said = f"{vectors:.2f} vectors left a node for each operation, where SHARP sends 1 and a ring {ring:.2f}"
-    return said, ranks > 2 and vectors > (1 + ring) / 2
-
-
 def _silent(
-    requested: str | None, collective: str, nbytes: int, ranks: int, record: Record, port_bytes: float | None,
-    reasons: list[str],
+    requested: str | None, collective: str, size: int, record: Record, ports: Ports, reasons: list[str]
 ) -> Verdict:  # fmt: skip
     """Judge a case that no line names: HCOLL and MVAPICH say nothing of single calls, and ports have to."""
     if requested == "sharp" and record.trees and not record.ran:
-        ports, contradicts = _ports(nbytes, ranks, port_bytes)
-        proven = collective == "all_reduce" and port_bytes is not None and ranks > 2 and not contradicts
         which = "no line says which calls it carried out"
-        return Verdict("sharp" if proven else UNKNOWN, f"{record.sharp[-1]}; {which}; {ports}")
+        return Verdict("sharp" if ports.prove else UNKNOWN, f"{record.sharp[-1]}; {which}; {ports}")
     logged = sorted({one.bytes for one in record.ran if one.collective == collective and one.bytes is not None})
     sizes = f", only of {', '.join(map(str, logged[:8]))}{'...' * (len(logged) > 8)} bytes" if logged else ""
-    size = counted(record.library, collective, nbytes, ranks)
     why = f"; {reasons[0]}" if requested and reasons else ""
     return Verdict(UNKNOWN, f"no line names {collective} of {size} bytes{sizes}{why}")
 

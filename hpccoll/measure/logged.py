@@ -68,7 +68,8 @@ def judged(
     words = [f"the probe {found.why}"] if found.why else []
     if found.record is not None:
         by_logs = verdict(
-            asked, case.collective, nbytes, workers, found.record, dtype=case.dtype, op=case.op, port_bytes=port_bytes
-        )
+            asked, case.collective, nbytes, workers, found.record, dtype=case.dtype, op=case.op,
+            nodes=job.shape(case).nodes, port_bytes=port_bytes,
+        )  # fmt: skip
         executed, words = by_logs.executed, [by_logs.words, *words]
     return Said(asked, executed, "; ".join(filter(None, (*words, evidence))) or None)

@@ -76,8 +76,9 @@ DEFINITIONS = {
     "requested, executed": "What was asked of the library, in one word, and what ran, as far as there is evidence; "
     "else unknown. Evidence of the library's own is what its logs say in an untimed launch of the same environment "
     "before the timed one. Where the two differ, lines are named by both: native (sharp asked, ring ran).",
-    "offloaded": "sharp, nvls, nvls_tree, collnet_direct, collnet_chain: switches reduce, and ranks send a vector "
-    "once. busbw supposes more bytes than that and may pass every link: compare algbw, and there is no per cent.",
+    "offloaded": "sharp, nvls, nvls_tree, symmetric_multicast, collnet_direct, collnet_chain: switches reduce, "
+    "and ranks send a vector once. busbw supposes more bytes than that and may pass every link: compare algbw, and "
+    "there is no per cent.",
     "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires, whose rate it says; the "
     "nodes share the CPUs of one machine); measured on a shared GPU; "
     "simulated; modelled.",

@@ -80,6 +80,14 @@ def test_two_ranks_send_one_vector_either_way_so_that_ports_say_nothing():
     assert verdict("sharp", "all_reduce", 64 * MIB, 2, read("sharp"), port_bytes=64 * MIB).offloaded
 
 
+def test_on_three_nodes_and_more_ports_also_tell_sharp_from_trees_between_nodes():
+    tree = 2 * 3 / 4 * 64 * MIB
+    made = verdict("sharp", "all_reduce", 64 * MIB, 32, read("sharp"), nodes=4, port_bytes=tree)
+    assert made.executed == "unknown"
+    assert made.words.endswith("where SHARP sends 1 and anything else 1.50")
+    assert verdict("sharp", "all_reduce", 64 * MIB, 32, read("sharp"), nodes=4, port_bytes=1.1 * 64 * MIB).offloaded
+
+
 def test_nvls_over_several_nodes_is_sharp_and_within_one_node_is_nvls():
     assert verdict("sharp", "all_reduce", MIB, 16, read("sharp-nvls")).executed == "sharp (nvls)"
     assert verdict("nvls", "all_reduce", MIB, 8, read("nvls")).executed == "nvls"
@@ -128,6 +136,9 @@ def test_a_forced_algorithm_that_cannot_do_it_gives_its_reason():
 def test_symmetric_kernels_and_copy_engines_are_called_so_whatever_was_asked():
     record = read("rdma-2.32")
     assert verdict("ring", "all_reduce", MIB, 16, record).executed == "symmetric (AllReduce_RSxLD_AGxST)"
+    multicast = read_logs({"a": TEXTS["rdma-2.32"].replace("RSxLD_AGxST", "RSxLDMC_AGxSTMC")})
+    made = verdict("ring", "all_reduce", MIB, 16, multicast)
+    assert (made.executed, made.offloaded) == ("symmetric_multicast (AllReduce_RSxLDMC_AGxSTMC)", True)
     assert verdict("ring", "all_gather", MIB, 16, record).executed == "copy_engine (cudaMemcpyBatchAsync)"
 
 
@@ -144,14 +155,15 @@ def test_a_hierarchical_collective_of_ucc_is_sharp_where_that_is_one_of_its_laye
     assert control_fails(record, "ucc-sharp-off")
 
 
-def test_hcoll_is_sharp_only_where_ports_carried_one_vector():
+def test_hcoll_is_sharp_only_where_ports_carried_one_vector_and_nothing_else_could_have():
     record = read("hcoll")
-    unknown = verdict("sharp", "all_reduce", MIB, 8, record)
+    unknown = verdict("sharp", "all_reduce", MIB, 8, record, nodes=8)
     assert unknown.executed == "unknown"
     assert "no line says which calls it carried out; bytes per port are not known" in unknown.words
-    assert verdict("sharp", "all_reduce", MIB, 8, record, port_bytes=1.1 * MIB).executed == "sharp"
-    assert verdict("sharp", "all_reduce", MIB, 8, record, port_bytes=1.7 * MIB).executed == "unknown"
-    assert verdict("sharp", "broadcast", MIB, 8, record, port_bytes=1.1 * MIB).executed == "unknown"
+    assert verdict("sharp", "all_reduce", MIB, 8, record, nodes=8, port_bytes=1.1 * MIB).executed == "sharp"
+    assert verdict("sharp", "all_reduce", MIB, 8, record, nodes=8, port_bytes=1.7 * MIB).executed == "unknown"
+    assert verdict("sharp", "broadcast", MIB, 8, record, nodes=8, port_bytes=1.1 * MIB).executed == "unknown"
+    assert verdict("sharp", "all_reduce", MIB, 8, record, nodes=2, port_bytes=MIB).executed == "unknown"
 
 
 @pytest.mark.parametrize(
