@@ -195,7 +195,7 @@ BAD = {
     "a mapping that changes nothing": ([*SMALL, "--mapping", "cyclic"], ["2 cases", "as block does: all on one node"]),
     "an unknown argument": (
         ["-c", "send_recv", "--param", "pear=1"],
-        ["parameter", "'pear'", "choose from peer"],
+        ["parameter", "'pear'", "choose from graph, peer"],
     ),
     "unknown traffic": (
         ["-c", "all_to_all_v", "--param", "traffic=rush"],
