@@ -54,6 +54,14 @@ NAMED = 3
 
 
 @lru_cache
+def _slices(
+    promise: Promise, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
+) -> tuple[Schedule, ...]:
+    """Return the slices, the same ones for all sizes of a job: what is found out of them is found once."""
+    return promise.slices(algorithm, layout, **dict(parameters))
+
+
+@lru_cache
 def _crossings(
     promise: Promise,
     algorithm: Algorithm,
@@ -63,7 +71,7 @@ def _crossings(
     end: str | None = None,
 ) -> tuple[NDArray[np.int64], ...]:
     """Return the crossings of each slice, found once for all sizes of a job: 4096 ranks take seconds."""
-    return tuple(crossings(schedule, tier, end) for schedule in promise.slices(algorithm, layout, **dict(parameters)))
+    return tuple(crossings(schedule, tier, end) for schedule in _slices(promise, algorithm, layout, parameters))
 
 
 def _no_device() -> int:
@@ -95,7 +103,7 @@ class CaseSubject:
         # To hear twice that a rank has come must not matter, whatever op a barrier is asked with.
         reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
         self.own = own = {} if self.algorithm is None else own_parameters(case)
-        schedules = promise.slices(self.algorithm, layout, **own) if self.algorithm else ()
+        schedules = _slices(promise, self.algorithm, layout, tuple(own.items())) if self.algorithm else ()
         self.params = self._parameters(schedules)
         self.operation = Operation(
             promise=promise,
