@@ -138,6 +138,7 @@ def _columns(points: Iterable[Point]) -> tuple[Column, ...]:
         Column("95 % interval (us)", _interval, lambda p: p.row.ci_low_s, always=True),
         Column("by round (us)", _by_round),
         _scaled("p99 (us)", "p99_s", 1e-6, 2),
+        _number("by events of GPUs (us)", lambda p: p.row.device_s, lambda value: f"{value / 1e-6:.2f}"),
         _scaled(f"algbw ({unit})", "algbw_Bps", scale, 3),
         _scaled(f"busbw ({unit})", "busbw_Bps", scale, 3),
         _number("of the wire", lambda p: share(p.row, p.wire), lambda value: f"{value:.1%}"),

@@ -48,6 +48,7 @@ class Row:
     round_run_ids: tuple[str | None, ...] = ()  # the launch that measured it: an interrupted job has several
     algbw_Bps: float | None
     busbw_Bps: float | None
+    device_s: float | None = None  # by events of GPUs: the median over iterations of the longest over kept ranks
     cpu_s: float | None  # CPU seconds of a rank per operation, the largest over ranks
     wire_bytes_predicted: int | None  # between nodes, all ranks together, per operation
     wire_bytes_measured: int | None

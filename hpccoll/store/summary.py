@@ -12,6 +12,7 @@ from hpccoll.case import LEAST_ITERATIONS, Job
 from hpccoll.schedule import collective
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.rows import Row
+from hpccoll.store.times import Times
 
 
 def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -80,6 +81,12 @@ def across(rounds: Sequence[Round]) -> Round:
         return Round(median, None)
     lows, highs = (sorted(ends) for ends in zip(*intervals, strict=True))
     return Round(median, (lows[first], highs[last]))
+
+
+def _device_s(times: Times) -> float | None:
+    """Return the seconds that GPUs took by their own events; None where some of them has none."""
+    taken = times.device_ns
+    return float(np.median(taken.max(axis=1))) / 1e9 if taken.size and (taken >= 0).all() else None
 
 
 def standing(job: Job, outcome: Outcome) -> tuple[str, str | None]:
@@ -155,6 +162,7 @@ def row(
         round_medians_s=tuple(rounds[n].median if n in rounds else None for n in numbers),
         round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
+        device_s=None if times is None else _device_s(times),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         wire_bytes_predicted=outcome.wire_bytes_predicted, wire_bytes_measured=outcome.wire_bytes_measured,
         worker_sent_predicted=_each(attempt, outcome, outcome.workers_sent_predicted),

@@ -138,7 +138,8 @@ class Start:
         print(f"$ {line}", flush=True)
         found = probe.ask(self._command(line), self.launcher.patience_s, out, self.job, shape)
         if found.why:
-            print(f"# the evidence is not whole: the probe {found.why}", flush=True)
+            lost = "the evidence is not whole" if found.record else "no evidence"
+            print(f"# {lost}: the probe {found.why}", flush=True)
 
     def measure(self, shape: Shape, job_file: Path, out: Path) -> str | None:
         """Run the cases of ``shape``, and return how the launch failed, None where it did not."""

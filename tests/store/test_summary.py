@@ -131,6 +131,15 @@ def test_bytes_of_a_node_are_the_mean_over_those_of_workers_and_by_port():
     assert row(job, beside, earlier).port_sent == {}
 
 
+def test_the_time_by_events_is_that_of_the_slowest_gpu_and_none_where_one_has_no_events():
+    job, attempt, outcome = measured([[0, 0]] * 3, [[1000, 2000]] * 3)
+    events = np.array([[700, 900], [800, 600], [100, 1500]])
+    assert row(job, attempt, replace(outcome, times=replace(outcome.times, device_ns=events))).device_s == 900e-9
+    partly = np.where(events == 100, -1, events)
+    assert row(job, attempt, replace(outcome, times=replace(outcome.times, device_ns=partly))).device_s is None
+    assert row(job, attempt, outcome).device_s is None
+
+
 def test_what_is_absent_is_none():
     found = row(raws.job(raws.skipped().case), raws.attempt(), raws.skipped())
     for name in ("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "cpu_s", "wrong"):
