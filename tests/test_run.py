@@ -92,6 +92,7 @@ def test_a_variant_is_a_label_and_an_environment():
     assert made.sha256 != job().sha256, "results of one are never continued by the other"
 
 
+@pytest.mark.mpi
 def test_a_variant_is_set_before_the_library_starts(tmp_path):
     small = ("-a", "native", "-b", "8", "-e", "8", "-n", "1", "--in-place", "--out", tmp_path / "a.h5")
     said = outside("run", *small, "--variant", "nccl-ring", NCCL_ALGO="Tree")

@@ -13,6 +13,7 @@ from hpccoll.sweep import probe
 
 BY_NCCL = "NCCL's own lines: algorithm, protocol and channels for each size, and the network that it uses"
 ON_PAPER = "planned by the file alone: no cluster was asked what it can give; to run it, say --profile slurm"
+NO_GPUS = "no GPUs are asked of Slurm: where nodes do not come with them, the site file needs the key gpus_per_node"
 BY_LOGS = "lines of the library's logs that show {}"
 
 
@@ -30,6 +31,8 @@ def lines(plan: Plan) -> Iterator[str]:
     yield summary(plan)
     if plan.on_paper:
         yield ON_PAPER
+    if plan.launcher.slurm and any(_lacks_gpus(plan, job) for job in plan.jobs):
+        yield NO_GPUS
     for job in plan.jobs:
         yield f"{job.name}: {len(job.cases)} cases on {job.largest.words}"
         yield from (f"  {line}" for line in _about(plan, job))
@@ -41,6 +44,12 @@ def lines(plan: Plan) -> Iterator[str]:
     for (name, reason), skips in groupby(plan.skips, key=lambda skip: (skip.job, skip.reason)):
         cases = [skip.case for skip in skips]
         yield f"skipped in {name}: {cases[0] if len(cases) == 1 else f'{len(cases)} cases'}: {reason}"
+
+
+def _lacks_gpus(plan: Plan, job: Job) -> bool:
+    """Return whether a job with cases on GPUs asks Slurm for none."""
+    asked = str(plan.resources[job.name].get("slurm_extra"))
+    return "--gpus-per-node" not in asked and any(case.device == "cuda" for case in job.cases)
 
 
 def _about(plan: Plan, job: Job) -> Iterator[str]:

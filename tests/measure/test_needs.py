@@ -48,6 +48,7 @@ def test_ports_of_efa_and_ports_that_are_down_are_no_infiniband(tmp_path):
     assert needs.missing(["infiniband"], tmp_path) == ["no InfiniBand or RoCE port in use"]
 
 
+@pytest.mark.mpi
 def test_the_library_of_mpi_is_asked_what_it_is(mpiexec):  # noqa: ARG001 - there is an MPI library
     said = needs.mpi_words()
     assert "MPI" in said

@@ -189,6 +189,7 @@ def test_what_the_library_of_mpi_says_of_device_buffers_is_told_with_what_turns_
     assert ("staged" in found.state) == (aware is False)
 
 
+@pytest.mark.mpi
 def test_the_query_of_device_buffers_has_an_answer_of_a_real_library(mpiexec):
     said = mpiexec(1, "-c", gpu.AWARE)
     assert said.returncode == 0, said.stderr

@@ -336,6 +336,18 @@ def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_sho
         assert control is None or control in sweep.variants, "what is claimed is compared with its control"
 
 
+@pytest.mark.parametrize(
+    ("device", "site", "told"),
+    [("cuda", "partition: gpu", True), ("cuda", "gpus_per_node: h100:8", False), ("cpu", "partition: work", False)],
+)
+def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, told, tmp_path):
+    (tmp_path / "some.yaml").write_text(CLUSTER + f"devices: {device}\n")
+    (tmp_path / "site.yaml").write_text(site + "\n")
+    said = inside("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
+    assert said.code == 0, said.err
+    assert ("no GPUs are asked of Slurm" in said.out) == told
+
+
 def _written(text, place):
     (place / "plan.json").write_text(text)
     return place / "plan.json"
