@@ -350,12 +350,12 @@ def show(
 
 
 @app.command(
-    epilog="Example: hpccoll evidence logs --expects rdma, of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log"
+    epilog="Example: hpccoll evidence logs --network rdma, of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log"
 )
 def evidence(
     logs: Annotated[list[Path], typer.Argument(help="Logs, or directories of some.", metavar="LOGS...")],
     *,
-    expects: Annotated[str | None, typer.Option(help="Between nodes: rdma or tcp.")] = None,
+    network: Annotated[str | None, typer.Option(help="Between nodes: rdma or tcp.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Say what logs of NCCL, UCC and SHARP prove: what ran, over what, and why not what was asked for.
@@ -365,11 +365,11 @@ def evidence(
     from hpccoll.evidence import tell
     from hpccoll.evidence.verdict import red_line
 
-    if expects not in (None, "rdma", "tcp"):
-        raise BadInputError("--expects", expects, ["rdma", "tcp"])
+    if network not in (None, "rdma", "tcp"):
+        raise BadInputError("--network", network, ["rdma", "tcp"])
     told = tell.read_files(logs)
-    typer.echo(tell.to_json(told, expects) if as_json else "\n".join(tell.lines(told, expects)))
-    return INCOMPLETE if red_line(told.record, expects) else 0
+    typer.echo(tell.to_json(told, network) if as_json else "\n".join(tell.lines(told, network)))
+    return INCOMPLETE if red_line(told.record, network) else 0
 
 
 @app.command(epilog="Example: hpccoll doctor")

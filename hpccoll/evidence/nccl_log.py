@@ -121,6 +121,7 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<way>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _path),
     (re.compile(r"(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)"), _plugin),
     (re.compile(r"NET/Plugin: Loaded (?P<kind>net|collnet|gin) plugin (?P<name>\S+)"), _plugin),
+    (re.compile(r"(?P<kind>P2P) plugin v\d+ (?P<name>\S+)"), _plugin),  # what the SHARP plugin moves messages by
     (re.compile(r"(?P<kind>PROFILER)/Plugin: Loaded (?:profiler plugin )?(?P<name>\S+)"), _plugin),
     (re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _fabric),
     (re.compile(r"(?P<name>(?:NCCL|SHARP)_\w+) set by \w+ to (?P<value>.*?)\.?$"), _setting),

@@ -93,7 +93,7 @@ def lines(told: Told, expected: str | None = None) -> Iterator[str]:
         if shown:
             yield f"{name}: {shown[-1]}"
     for refusal in record.refusals:
-        yield f"not done: {refusal.of}: {refusal.reason}: {refusal.line}"
+        yield f"not done: {': '.join(dict.fromkeys((refusal.of, refusal.reason, refusal.line)))}"
     yield from (f"may be chosen: {score}" for score in record.scores)
     yield from _model(record)
     yield from (f"{name}: {words}" for name, words in told.dumps.items())

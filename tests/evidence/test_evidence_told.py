@@ -19,7 +19,7 @@ def test_what_ran_is_said_with_what_was_asked_for():
 
 
 def test_tcp_where_rdma_was_expected_comes_first_and_ends_with_3():
-    said = inside("evidence", LOGS / "socket.log", "--expects", "rdma")
+    said = inside("evidence", LOGS / "socket.log", "--network", "rdma")
     assert (said.code, said.out.splitlines()[0]) == (
         3, "RED: RDMA was expected and TCP was used (NCCL: using network Socket): NET/IB : No device found."
     )  # fmt: skip
@@ -66,7 +66,7 @@ def test_what_is_no_log_says_which_variables_make_one(tmp_path):
     [
         (["nope"], ["log", "'nope'", "No such file"]),
         (["."], ["log", "'.'", "files of a log"]),
-        ([".", "--expects", "tpc"], ["--expects", "'tpc'", "rdma, tcp"]),
+        ([".", "--network", "tpc"], ["--expects", "'tpc'", "rdma, tcp"]),
     ],
 )
 def test_what_cannot_be_read_takes_one_line(arguments, words, tmp_path, monkeypatch):

@@ -84,7 +84,7 @@ def test_ports_plugins_and_settings_are_read():
     assert older.settings["NCCL_ALGO"] == "Ring,Tree"
     assert older.settings["NCCL_DEBUG_SUBSYS"] == "INIT,ENV,NET,GRAPH,TUNING,COLL"
     assert read("rdma-2.32").settings == {"NCCL_COLLNET_ENABLE": "0"}
-    assert read("sharp").plugins == {"net": "IBext_v10", "collnet": "SHARP"}
+    assert read("sharp").plugins == {"net": "IBext_v10", "p2p": "IBext_v10", "collnet": "SHARP"}
     assert read("efa").plugins == {"net": "Libfabric", "tuner": "nccl_ofi_tuner", "fabric": "efa"}
 
 
