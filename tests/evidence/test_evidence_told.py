@@ -66,7 +66,7 @@ def test_what_is_no_log_says_which_variables_make_one(tmp_path):
     [
         (["nope"], ["log", "'nope'", "No such file"]),
         (["."], ["log", "'.'", "files of a log"]),
-        ([".", "--network", "tpc"], ["--expects", "'tpc'", "rdma, tcp"]),
+        ([".", "--network", "tpc"], ["--network", "'tpc'", "rdma, tcp"]),
     ],
 )
 def test_what_cannot_be_read_takes_one_line(arguments, words, tmp_path, monkeypatch):
