@@ -27,20 +27,21 @@ class Gpus:
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
-        self._lacks: dict[str, str | None] = {}
+        self._lacks: dict[tuple[str, str], str | None] = {}
 
     @cached_property
     def mine(self) -> Gpu:
         """The GPU of this rank, which is then in use."""
         return Gpu(self.ranks.local % gpu.device_count())
 
-    def lack(self, transport: str) -> str | None:
-        """Return why GPU memory cannot be moved over ``transport`` here, or None where it can."""
-        if transport not in self._lacks:
-            self._lacks[transport] = self._first(gpu.lack(transport))
-            if self._lacks[transport] is None and transport == "mpi":
-                self._lacks[transport] = self._first(self._unaware())
-        return self._lacks[transport]
+    def lack(self, transport: str, dtype: str = "float32") -> str | None:
+        """Return why ``dtype`` cannot be moved over ``transport`` between GPUs here, or None where it can."""
+        key = transport, dtype
+        if key not in self._lacks:
+            self._lacks[key] = self._first(gpu.lack(*key))
+            if self._lacks[key] is None and transport == "mpi":
+                self._lacks[key] = self._first(self._unaware())
+        return self._lacks[key]
 
     def _first(self, complaint: str | None) -> str | None:
         return next(filter(None, self.ranks.comm.allgather(complaint)), None)

@@ -38,7 +38,7 @@ class Maker:
             check_case(made)
             on_gpu = made.device == "cuda"
             reason = unmet(made, layout) or idle(case, self.attempt.layout)
-            reason = reason or (self.gpus.lack(made.transport) if on_gpu else None) or self._too_large(made)
+            reason = reason or (self.gpus.lack(made.transport, made.dtype) if on_gpu else None) or self._too_large(made)
             return reason or CaseSubject(comm, layout, made, chosen, self.gpus.mine if on_gpu else None)
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
             return str(error)

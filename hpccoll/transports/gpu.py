@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.mpi_step import Call
 from hpccoll.transports.operation import Array, address
 
@@ -35,12 +36,14 @@ def device_count() -> int:
 
 
 @cache
-def lack(transport: str) -> str | None:
-    """Return why this process cannot move a GPU's memory over ``transport``, or None where it can."""
+def lack(transport: str, dtype: str = "float32") -> str | None:
+    """Return why this process cannot move ``dtype`` in a GPU's memory over ``transport``, or None where it can."""
     if not device_count():
         return "no CUDA device"
     if find_spec("cupy") is None:
         return f"cupy is not installed ({INSTALL})"
+    if dtype == BFLOAT16 and find_spec("ml_dtypes") is None:
+        return f"ml_dtypes is not installed ({INSTALL})"
     return _nccl() if transport == "nccl" else None
 
 
@@ -79,10 +82,10 @@ class Gpu:
 
     def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return an uninitialised array of host memory that copies from and to the GPU without a detour."""
-        import cupyx
-
-        host: Array = cupyx.empty_pinned(count, stored(dtype))
-        return host
+        if not count:
+            return np.empty(0, stored(dtype))
+        memory = self._cupy.cuda.PinnedMemory(count * dtype.itemsize)  # CuPy's pool would round it up to a power of two
+        return np.frombuffer(self._cupy.cuda.PinnedMemoryPointer(memory, 0), stored(dtype), count)
 
     def upload(self, values: NDArray[Any]) -> GpuArray:
         """Return a copy of ``values`` on the GPU."""
@@ -149,7 +152,6 @@ class Gpu:
         """Give back what memory CuPy keeps of arrays that are gone."""
         self.stream.synchronize()
         self._cupy.get_default_memory_pool().free_all_blocks()
-        self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
 
 @cache
