@@ -113,6 +113,12 @@ def test_ports_are_told_by_what_they_are(here):
     assert "rdmap79s0:1: EFA, 100 Gb/sec (4X EDR), active" in here(EFA)["RDMA"].state
 
 
+def test_adapters_that_cannot_be_opened_are_told(here, tmp_path):
+    assert "RDMA devices" not in here()
+    assert here(RAILS)["RDMA devices"].state.startswith(f"none in {tmp_path}/dev/infiniband")
+    assert "RDMA devices" not in here({"dev/infiniband/uverbs0": ""})
+
+
 def test_limits_that_stop_rdma_are_told_where_there_is_some(here, tmp_path, monkeypatch):
     usage = SimpleNamespace(total=64 << 20)
     monkeypatch.setattr(rdma.resource, "getrlimit", lambda _: (8 << 20, 8 << 20))

@@ -30,6 +30,14 @@ def _words(port: Port) -> str:
     return ", ".join(filter(None, (kind, port.rate, port.state.lower())))
 
 
+def verbs(machine: Machine) -> Iterator[Finding]:
+    """See that adapters can be opened: sysfs shows them in a container, too, that was started without their devices."""
+    place = machine.root / "dev/infiniband"
+    if equipment.rdma_ports(machine.root) and not any(place.glob("uverbs*")):
+        yield Finding("RDMA devices", f"none in {place}: nothing can use the adapters from here",
+                      "a container starts with --device=/dev/infiniband; else the admin loads ib_uverbs")  # fmt: skip
+
+
 LEAST_LOCKED = 1 << 30
 """Bytes that a process should be allowed to lock: adapters and GPUs read buffers that must not be paged out."""
 
