@@ -5,11 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fake_gpus import Cluster
 from schedules import buffers, contributions, promises, result
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
-from hpccoll.transports.nccl_vendor import CALLS, OPS, TYPES, Arguments, check_placement
+from hpccoll.transports import nccl_device, nccl_world
+from hpccoll.transports.nccl_vendor import CALLS, OPS, TYPES, Arguments, NcclVendor, check_placement
 from hpccoll.transports.operation import Operation
 
 NUMPY = {TYPES[name]: np.dtype(name) for name in (*DTYPES, "uint8")}
@@ -169,3 +171,32 @@ def test_an_all_to_all_in_place_is_refused_in_words():
     asked = Operation(promise, Layout.of(2), (), 4, np.dtype("int32"), REDUCTIONS["sum"], in_place=True)
     with pytest.raises(BadInputError, match="in_place of all_to_all of native over nccl"):
         check_placement(asked)
+
+
+@pytest.fixture
+def vendor(monkeypatch):
+    """Return what makes the plan of a rank, on a fake of NCCL and of its GPU."""
+
+    def make(asked, me, library, cluster, dst):
+        communicator = library.ranks[me] if me < asked.layout.workers else None
+        made = SimpleNamespace(communicator=communicator, workers=lambda _count: communicator)
+        monkeypatch.setattr(nccl_world, "world", lambda _comm: made)
+        monkeypatch.setattr(nccl_device, "CupyDevice", lambda _gpu, _communicator: cluster.devices[me])
+        monkeypatch.setattr(nccl_device, "grouped", grouped)
+        gpu = SimpleNamespace(stream=SimpleNamespace(ptr=STREAM))
+        return NcclVendor(SimpleNamespace(rank=me), gpu).plan(asked, dst[:0], dst)
+
+    return make
+
+
+def test_an_average_is_a_sum_and_one_scale_among_the_workers_and_aggregators_have_no_part(vendor):
+    promise, layout = COLLECTIVES["all_reduce"].promise(2), Layout.of(2, aggregators=1)
+    asked = Operation(promise, layout, (), 37, np.dtype("float32"), REDUCTIONS["avg"], in_place=True)
+    library, cluster = Library(2), Cluster(3)
+    rooms = [np.full(37, me, np.float32).view(Room) for me in range(3)]
+    made = [vendor(asked, me, library, cluster, rooms[me]) for me in range(3)]
+    assert [len(plan.result) for plan in made] == [37, 37, 0]
+    assert [plan.where() for plan in made] == ["on the stream: inside NCCL's all_reduce"] * 2 + ["done"]
+    library.finish()  # what was queued to warm up
+    cluster.run()
+    assert [room.tolist() for room in rooms] == [[0.5] * 37, [0.5] * 37, [2] * 37]
