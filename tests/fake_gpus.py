@@ -103,10 +103,11 @@ def do(operation, buffers, move):
     """Do a move on buffers of NumPy."""
     out, *inputs = (buffers[span.buffer][span.start : span.stop] for span in (move.out, *move.inputs))
     value = inputs[0].copy()
-    for arrival in inputs[1:]:
-        value = operation.reduction.fold(value, arrival)
-    if move.divisor:
-        operation.reduction.scale(value, move.divisor)
+    with np.errstate(all="ignore"):  # a first run, to warm up, folds whatever is there, and a GPU warns of nothing
+        for arrival in inputs[1:]:
+            value = operation.reduction.fold(value, arrival)
+        if move.divisor:
+            operation.reduction.scale(value, move.divisor)
     out[:] = value
 
 
