@@ -1,6 +1,5 @@
 """The environment: what must be known to repeat a measurement, from an allow-list: no secret gets into a file."""
 
-import json
 import os
 import platform
 import re
@@ -15,7 +14,8 @@ from mpi4py import MPI
 
 from hpccoll import __version__
 from hpccoll.case import Job
-from hpccoll.measure.machine import cpu_model, testbed
+from hpccoll.measure.gpu_facts import said_of_gpus, shared
+from hpccoll.measure.machine import alike, cpu_model, testbed
 from hpccoll.measure.wire import ports
 from hpccoll.schedule import Layout
 from hpccoll.store.raw import Attempt, Place
@@ -192,39 +192,6 @@ def attempt(comm: MPI.Intracomm, job: Job, number: int, gpu: Mapping[str, Any]) 
     return cast("Attempt", comm.bcast(None if homes is None else _attempt(homes, job, number)))
 
 
-def _alike(name: str, said: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return what hosts say, as ``name``, said once for all that say the same."""
-    alike: dict[str, list[str]] = defaultdict(list)
-    for host, found in {host: json.dumps(words) for host, words in said.items()}.items():
-        alike[found].append(host)
-    return [{"hosts": hosts, name: json.loads(found)} for found, hosts in alike.items()]
-
-
-def _gpus(homes: Sequence[_Home]) -> dict[str, object]:
-    """Return the GPUs, the one of each rank by its address on the bus, and whether MPI takes their memory.
-
-    Null where no case is on one.
-    """
-    found: dict[str, dict[str, object]] = defaultdict(dict)
-    for home in homes:
-        if home.gpu:
-            found[home.host][home.gpu["gpu"]["bus"]] = home.gpu["gpu"]
-    aware = {home.host: home.gpu["cuda_aware_mpi"] for home in homes if "cuda_aware_mpi" in home.gpu}
-    return {
-        "gpus": _alike("gpus", {host: [*gpus.values()] for host, gpus in found.items()}) or None,
-        "gpu_of_rank": [home.gpu["gpu"]["bus"] if home.gpu else None for home in homes] if found else None,
-        "cuda_aware_mpi": _alike("verdict", aware) or None,
-    }
-
-
-def _kind(homes: Sequence[_Home]) -> str:
-    """Return what results are, in words: ranks that share a GPU say how a collective works, not how fast it is."""
-    gpus = [(home.host, home.gpu["gpu"]["bus"]) for home in homes if home.gpu]
-    if len(set(gpus)) < len(gpus):
-        return "measured on a shared GPU"
-    return "measured on a testbed" if any(home.testbed for home in homes) else "measured"
-
-
 def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
     """Return the machine in words that are the same for every number of its nodes: they name the lines of a chart."""
     cluster = os.environ.get("SLURM_CLUSTER_NAME")
@@ -253,10 +220,11 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
         masks[0 if bed else place.node].append(home.cpus)  # the hosts of a testbed share the CPUs of one machine
     layout = Layout(tuple(place.node for place in places), aggregators=job.aggregators)
     hosts = list(dict.fromkeys(place.host for place in places))
+    gpus = [(home.host, home.gpu) for home in homes]
     return Attempt(
         run_id=str(uuid.uuid4()),
         number=number,
-        kind=_kind(homes),
+        kind="measured on a shared GPU" if shared(gpus) else "measured on a testbed" if bed else "measured",
         machine=_machine(hosts, sorted({home.hardware for home in homes})),
         ranks=layout.ranks,
         nodes=layout.nodes,
@@ -273,8 +241,8 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
             "mpi": mpi_library(),
             "hosts": hosts,
             "testbed": bed,
-            "ports": _alike("ports", {home.host: home.ports for home in homes}),
-            **_gpus(homes),
+            "ports": alike("ports", {home.host: home.ports for home in homes}),
+            **said_of_gpus(gpus),
             "cpu": cpu_model(),
             "cpus": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

@@ -1,8 +1,11 @@
 """GPU facts: what a measurement on a GPU depends on, from an allow-list, by NVML where nvidia-ml-py is there."""
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+
+from hpccoll.measure.machine import alike
 
 LINKS = 18
 """The most NVLinks that a GPU is asked for (NVML_NVLINK_MAX_LINKS of the H100's generation)."""
@@ -69,3 +72,27 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
             with suppress(nvml.NVMLError):  # not every GPU has every one
                 found[name] = tell(nvml, handle)
     return found
+
+
+def said_of_gpus(said: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
+    """Return the GPUs, the one of each rank by its address on the bus, and whether MPI takes their memory.
+
+    Args:
+        said: by each rank, its host, and of its GPU what ``Gpus.on_record`` returns; null where no case is on one.
+    """
+    gpus: dict[str, dict[str, object]] = defaultdict(dict)
+    for host, words in said:
+        if words:
+            gpus[host][words["gpu"]["bus"]] = words["gpu"]
+    aware = {host: words["cuda_aware_mpi"] for host, words in said if "cuda_aware_mpi" in words}
+    return {
+        "gpus": alike("gpus", {host: [*those.values()] for host, those in gpus.items()}) or None,
+        "gpu_of_rank": [words["gpu"]["bus"] if words else None for _, words in said] if gpus else None,
+        "cuda_aware_mpi": alike("verdict", aware) or None,
+    }
+
+
+def shared(said: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
+    """Return whether ranks have a GPU together: what they say is how a collective works, not how fast it is."""
+    gpus = [(host, words["gpu"]["bus"]) for host, words in said if words]
+    return len(set(gpus)) < len(gpus)

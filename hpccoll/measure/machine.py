@@ -4,7 +4,8 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,3 +66,11 @@ def testbed() -> dict[str, object] | None:
     except OSError:
         return None
     return said
+
+
+def alike(name: str, said: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return what hosts say, as ``name``, said once for all that say the same."""
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for host, words in said.items():
+        hosts[json.dumps(words)].append(host)
+    return [{"hosts": those, name: json.loads(words)} for words, those in hosts.items()]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpccoll.measure.gpu_facts import FACTS, gpu_facts
+from hpccoll.measure.gpu_facts import FACTS, gpu_facts, said_of_gpus, shared
 
 
 class Unsupported(Exception):  # noqa: N818 - NVML's NVMLError
@@ -72,3 +72,28 @@ def test_without_nvml_or_without_a_driver_all_is_null(monkeypatch, installed):
     there = SimpleNamespace(NVMLError=Unsupported, nvmlInit=lacks) if installed else None
     monkeypatch.setitem(sys.modules, "pynvml", there)
     assert gpu_facts("0000:2a:00.0") == NOTHING
+
+
+def rank(host, bus, **more):
+    return host, {"gpu": {"bus": bus, "name": "H100"}, **more}
+
+
+def test_the_gpus_of_hosts_are_said_once_and_the_one_of_each_rank_by_its_address():
+    verdict = {"aware": False, "library": "no", "transfer": "no transfer was tried"}
+    ranks = [rank(host, bus, cuda_aware_mpi=verdict) for host in ("n1", "n2") for bus in ("1b", "2a")]
+    assert said_of_gpus(ranks) == {
+        "gpus": [{"hosts": ["n1", "n2"], "gpus": [{"bus": bus, "name": "H100"} for bus in ("1b", "2a")]}],
+        "gpu_of_rank": ["1b", "2a", "1b", "2a"],
+        "cuda_aware_mpi": [{"hosts": ["n1", "n2"], "verdict": verdict}],
+    }
+    assert not shared(ranks)
+
+
+def test_where_no_case_is_on_a_gpu_nothing_is_said_of_them():
+    ranks = [("n1", {}), ("n1", {})]
+    assert said_of_gpus(ranks) == {"gpus": None, "gpu_of_rank": None, "cuda_aware_mpi": None}
+    assert not shared(ranks)
+
+
+def test_ranks_share_a_gpu_where_one_host_has_one_address_twice():
+    assert shared([rank("n1", "1b"), rank("n2", "1b"), rank("n2", "1b")])

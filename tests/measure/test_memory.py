@@ -56,3 +56,19 @@ def test_a_case_that_has_no_room_is_told_what_it_takes():
     with pytest.raises(BadInputError, match=r"2 ranks need .* GiB for it and 0.0977 GiB are free: at most about"):
         check_memory([case(), case(bytes=64 * MIB)], 2, 2, 100 * MIB)
     check_memory([case(bytes=MIB)], 2, 2, 100 * MIB)
+
+
+def test_a_case_on_a_gpu_takes_memory_of_the_host_only_where_it_is_staged_there():
+    asked = {over: case(bytes=MIB, device="cuda", transport=over) for over in ("nccl", "mpi", "staged")}
+    of_host, of_gpu = (
+        {over: memory_needed(each, 4, 2, device) for over, each in asked.items()} for device in ("cpu", "cuda")
+    )
+    assert of_host == {"nccl": 0, "mpi": 0, "staged": 6 * MIB}  # both buffers and scratch, of two ranks
+    assert of_gpu == {"nccl": 6 * MIB, "mpi": 6 * MIB, "staged": 4 * MIB}
+
+
+def test_a_gpu_that_has_no_room_is_a_reason_where_the_host_has():
+    asked = [case(bytes=64 * MIB, device="cuda", transport="nccl")]
+    check_memory(asked, 2, 2, 0)
+    with pytest.raises(BadInputError, match="2 ranks need 0.375 GiB for it and 0.0977 GiB are free"):
+        check_memory(asked, 2, 2, 100 * MIB, "cuda")

@@ -106,3 +106,28 @@ def test_the_mpi_that_is_here_is_asked_by_its_path_and_denies_it(mpiexec):
     assert ran.stdout.strip() in {
         f"{query} says no; no transfer was tried" for query in ("MPIX_GPU_query_support", "MPIX_Query_cuda_support")
     }
+
+
+@pytest.mark.mpi
+def test_the_child_of_a_rank_starts_mpi_for_itself_alone(mpiexec, tmp_path):
+    child = tmp_path / "child.py"  # as the one that tries, but of the host's memory
+    child.write_text("""
+import numpy as np
+from mpi4py import MPI
+sent = np.arange(1 << 18, dtype=np.float32)
+arrived, reduced = np.zeros_like(sent), np.zeros_like(sent)
+MPI.COMM_SELF.Sendrecv(sent, 0, recvbuf=arrived, source=0)
+MPI.COMM_SELF.Allreduce(sent, reduced)
+alone = MPI.COMM_WORLD.size == 1
+print("right" if alone and (arrived == sent).all() and (reduced == sent).all() else "wrong")
+""")
+    rank = f"""
+import sys
+from mpi4py import MPI
+from hpccoll.transports.aware import transferred
+found = MPI.COMM_WORLD.gather(transferred((sys.executable, {str(child)!r})))
+if found: print(found)
+"""
+    ran = mpiexec(2, "-c", rank)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("(True, 'a transfer of GPU memory in a child was right')") == 2
