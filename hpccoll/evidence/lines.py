@@ -31,17 +31,17 @@ _STAMP = r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] ?)?"
 _HEADS = {
     # host:pid:tid [device] NCCL INFO ..., and for WARN the place in the source, since 2.30 with a stamp and a function.
     "nccl": (
-        _STAMP + r"[\w.-]+:(?P<nccl_pid>\d+):\d+ \[-?\d+\] (?:[\w./+-]+:\d+ (?:\([^)]*\) )?)?"
+        _STAMP + r"(?<![\w.-])[\w.-]{1,255}:(?P<nccl_pid>\d{1,18}):\d+ \[-?\d+\] (?:[\w./+-]+:\d+ (?:\([^)]*\) )?)?"
         r"NCCL (?P<nccl_level>VERSION|WARN|ATTN|INFO|ABORT|TRACE) "
     ),
     # [host:rank:pid - file.c:line][stamp] INFO ..., or with the job's id in place of the file.
     "sharp": (
-        r"\[[\w.-]+:\d+:(?P<sharp_pid>\d+) (?:- [\w./]+:\d+|unique id \d+)\](?:\[[^]]*\])? ?"
+        r"\[[\w.-]{1,255}:\d+:(?P<sharp_pid>\d{1,18}) (?:- [\w./]+:\d+|unique id \d+)\](?:\[[^]]*\])? ?"
         r"(?P<sharp_level>[A-Z]+) "
     ),
     # [seconds] [host:pid:tid] file.c:line COMPONENT INFO ...
     "ucc": (
-        r"\[\d+\.\d+\] \[[\w.-]+:(?P<ucc_pid>\d+)\s*:\d+\]\s+[\w./]+:\d+\s+"
+        r"\[\d+\.\d+\] \[[\w.-]{1,255}:(?P<ucc_pid>\d{1,18})\s*:\d+\]\s+[\w./]+:\d+\s+"
         r"(?:UCC|UCC_COLL|[CT]L_\w+)\s+(?P<ucc_level>[A-Z]+)\s+"
     ),
 }

@@ -40,13 +40,15 @@ def _call(notes: Notes, match: re.Match[str], message: Message) -> None:
 
 def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
     """Note what ran; the dtype and the op are those of the first call of this size that waits in the same process."""
+    kind = (match["kind"] or "").lower().replace(" ", "_")
+    if not (kind or match["algorithm"]):  # part of the line is lost
+        return
     collective = COLLECTIVES.get(match["function"].lower(), match["function"].lower())
     nbytes, waiting = int(match["bytes"]), notes.calls[message.process]
     call = next((call for call in waiting if call[:2] == (collective, nbytes)), None)
     if call:
         waiting.remove(call)
     dtype, op = call[2:] if call else (None, None)
-    kind = (match["kind"] or "").lower().replace(" ", "_")
     channels = match["channels"] or (int(match["high"]) - int(match["low"]) + 1 if match["high"] else None)
     ran = Ran(
         collective=collective, bytes=nbytes, algorithm=kind or match["algorithm"].lower(), dtype=dtype, op=op,
@@ -101,21 +103,21 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+)"), _version),
     (
         re.compile(
-            r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d+) "
-            r"datatype (?P<dtype>\d+) op (?P<op>\d+) root "
+            r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
+            r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root "
         ),
         _call,
     ),
     (
         re.compile(
-            r"(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d+) Bytes -> "
+            r"(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d{1,18}) Bytes -> "
             r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\s+proto (?P<protocol>\w+)\s+"
-            r"channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\}"
-            r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d+) |(?P<way>cudaMemcpy\w*|RMA proxy \+ CE))"
+            r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,18})\.\.(?P<high>\d{1,18})\}"
+            r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,18}) |(?P<way>cudaMemcpy\w*|RMA proxy \+ CE))"
         ),
         _ran,
     ),
-    (re.compile(r"comm \S+ rank \d+ nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+) "), _size),
+    (re.compile(r"comm \S+ rank \d+ nRanks (?P<ranks>\d{1,18}) nNodes (?P<nodes>\d{1,18}) "), _size),
     (re.compile(r"Using network (?P<name>\S.*)$"), _network),
     (re.compile(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _devices),
     (re.compile(r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<way>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _path),

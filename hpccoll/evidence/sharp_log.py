@@ -23,7 +23,7 @@ def _failure(notes: Notes, _match: re.Match[str], message: Message) -> None:
 
 
 RULES: tuple[Rule, ...] = (
-    (re.compile(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d+)"), _group),
+    (re.compile(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b"), _group),
     *refusals.RULES,
     (re.compile(""), _failure),
 )

@@ -12,7 +12,7 @@ from hpccoll.evidence.lines import Message
 from hpccoll.evidence.notes import Notes, Rule
 from hpccoll.evidence.records import Modelled
 
-_CELL = re.compile(r"\s*(\d+\.\d+)/\s*(\d+\.\d+)\s*")
+_CELL = re.compile(r"\s*(\d{1,12}\.\d{1,9})/\s*(\d{1,12}\.\d{1,9})\s*")
 
 
 @dataclass

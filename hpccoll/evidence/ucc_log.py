@@ -26,7 +26,7 @@ def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
     layers = [layer.lower() for layer in re.findall(r"TL_(\w+)", match["layers"])]
     if not layers:
         return
-    size = re.search(r"(\d+)$", match["dtype"] or "")
+    size = re.search(r"(\d{1,3})$", match["dtype"] or "")
     size = size if match["buffer"] == "src" or collective in ("all_reduce", "reduce", "broadcast") else None
     ran = Ran(
         collective=collective, bytes=int(match["count"]) * int(size[1]) // 8 if size else None,
@@ -56,12 +56,12 @@ RULES: tuple[Rule, ...] = (
     (
         re.compile(
             r"coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"
-            r"(?:: (?P<buffer>src|dst)=\{\S+, (?P<count>\d+), (?P<dtype>\w+)[^;]*)?; "
+            r"(?:: (?P<buffer>src|dst)=\{\S+, (?P<count>\d{1,18}), (?P<dtype>\w+)[^;]*)?; "
             r"(?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}"
         ),
         _ran,
     ),
-    (re.compile(r"=+ COLL_SCORE_MAP \(team_id \d+, size (?P<ranks>\d+)\)"), _size),
+    (re.compile(r"=+ COLL_SCORE_MAP \(team_id \d+, size (?P<ranks>\d{1,18})\)"), _size),
     (re.compile(r"(?P<collective>[A-Z]\w+):$"), _map),
     (re.compile(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _score),
     *refusals.RULES,

@@ -1,6 +1,7 @@
 """What is read of logs. The texts in logs/ are written after documented shapes; nothing of them was recorded."""
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -237,6 +238,18 @@ def test_no_log_makes_no_record_of_anything():
 @given(st.dictionaries(st.text(max_size=5), st.text()))
 def test_garbage_is_passed_over(texts):
     read_logs(texts)
+
+
+@pytest.mark.parametrize("part", [r"\S+", r" ?\[[^]]*\]", r"\{[^}]*\}", r"\d+"])
+def test_a_line_without_one_of_its_parts_never_raises(part):
+    lines = [line for text in TEXTS.values() for line in text.splitlines()]
+    less = [line[: one.start()] + line[one.end() :] for line in lines for one in re.finditer(part, line)]
+    assert read_logs({"a": "\n".join(less)}).library == "nccl"
+
+
+def test_numbers_of_any_length_never_raise():
+    long = {name: re.sub(r"\d+", lambda number: number[0] * 5000, text) for name, text in TEXTS.items()}
+    assert read_logs(long).ran == ()
 
 
 @given(name=st.sampled_from(sorted(TEXTS)), seed=st.integers())
