@@ -78,8 +78,9 @@ def check_memory(cases: Iterable[Case], workers: int, ranks: int, available: int
     needed, case = max(((memory_needed(case, workers, ranks, device), case) for case in cases), key=itemgetter(0))
     if needed > available:
         largest = case.bytes * available // needed
+        where = " on their GPU" if device == "cuda" else ""
         raise BadInputError(
             "bytes", format_size(case.bytes),
-            f"{ranks} ranks need {needed / 2**30:.3g} GiB for it and {available / 2**30:.3g} GiB are free: "
+            f"{ranks} ranks need {needed / 2**30:.3g} GiB for it and {available / 2**30:.3g} GiB are free{where}: "
             f"at most about {largest / 2**20:.0f} MiB",
         )  # fmt: skip

@@ -70,5 +70,5 @@ def test_a_case_on_a_gpu_takes_memory_of_the_host_only_where_it_is_staged_there(
 def test_a_gpu_that_has_no_room_is_a_reason_where_the_host_has():
     asked = [case(bytes=64 * MIB, device="cuda", transport="nccl")]
     check_memory(asked, 2, 2, 0)
-    with pytest.raises(BadInputError, match="2 ranks need 0.375 GiB for it and 0.0977 GiB are free"):
+    with pytest.raises(BadInputError, match=r"2 ranks need 0.375 GiB for it and 0.0977 GiB are free on their GPU:"):
         check_memory(asked, 2, 2, 100 * MIB, "cuda")
