@@ -9,6 +9,9 @@ from hpccoll.evidence.variants import VARIANTS
 from hpccoll.evidence.verdict import verdict
 from hpccoll.schedule.promise import NATIVE
 
+REFUSES = "NCCL refuses it"
+"""How a reason begins that is NCCL's own."""
+
 
 def requested(job: Job, case: Case) -> str | None:
     """Return what the environment of ``job`` asks of the library in one word; None for our own schedules."""
@@ -73,3 +76,9 @@ def judged(
         )  # fmt: skip
         executed, words = by_logs.executed, [by_logs.words, *words]
     return Said(asked, executed, "; ".join(filter(None, (*words, evidence))) or None)
+
+
+def in_full(reason: str, found: Found | None) -> str:
+    """Return why a case is skipped, with the line of the log where NCCL refuses what its environment forces."""
+    known = found.record.refusals if found and found.record and reason.startswith(REFUSES) else ()
+    return "; ".join((reason, *(one.line for one in known if one.of == "algorithm")))

@@ -15,7 +15,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.found import Found
 from hpccoll.measure import environment, wire
 from hpccoll.measure.gpus import Gpus
-from hpccoll.measure.logged import judged
+from hpccoll.measure.logged import in_full, judged, requested
 from hpccoll.measure.loop import Progress, Samples, measure
 from hpccoll.measure.maker import Maker
 from hpccoll.measure.order import Earlier, check_cases, rounds_left
@@ -150,7 +150,8 @@ class Program:
         self.progress.enter("compiling")
         subject = maker.make(case)
         if isinstance(subject, str):
-            return Outcome(case=case, status="skipped", reason=subject)
+            reason = in_full(subject, self.found)
+            return Outcome(case=case, status="skipped", reason=reason, requested=requested(self.job, case))
         self.subject = subject
         samples = measure(subject, self.ranks, self.job.effort.of_a_round, self.progress)
         self.progress.enter("collecting the outcome")

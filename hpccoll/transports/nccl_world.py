@@ -76,6 +76,12 @@ def forget(made: World) -> None:
     _WORLDS.pop(made.comm.handle, None)
 
 
+def drop(comm: "MPI.Intracomm") -> None:
+    """Abort NCCL's view of ``comm`` on all its ranks, where there is one: whoever asks next gets another."""
+    if made := _WORLDS.pop(comm.handle, None):
+        made.abort()
+
+
 def close_all() -> None:
     """Destroy all of them, the last one first, on all ranks together, after the graphs that name them."""
     for key in reversed([*_WORLDS]):

@@ -1,0 +1,66 @@
+"""What NCCL refuses is a skipped case with its words: without a GPU the refusing is done by a stand-in for NCCL."""
+
+from types import SimpleNamespace
+
+import pytest
+from mpi4py import MPI
+
+from hpccoll.evidence.found import Found
+from hpccoll.evidence.records import Record, Refusal
+from hpccoll.measure.first_call import refusal
+from hpccoll.measure.logged import in_full
+from hpccoll.transports import nccl_world
+
+WORDS = "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)"
+
+
+class NcclError(RuntimeError):
+    """Has the name of CuPy's."""
+
+
+class Library:
+    """NCCL, as far as making and aborting communicators goes."""
+
+    def __init__(self):
+        self.aborted = 0
+
+    def get_unique_id(self):
+        return b"id"
+
+    def NcclCommunicator(self, _ranks, _unique, _rank):  # noqa: N802  CuPy's name
+        return SimpleNamespace(abort=self._abort)
+
+    def _abort(self):
+        self.aborted += 1
+
+
+def subject(error=None):
+    def run():
+        if error:
+            raise error
+
+    return SimpleNamespace(reset=lambda: None, run=run)
+
+
+def test_what_nccl_refuses_is_said_and_its_communicator_is_not_used_again():
+    library, comm = Library(), MPI.COMM_SELF
+    first = nccl_world.world(comm, library)
+    assert refusal(subject(), comm) is None
+    assert nccl_world.world(comm, library) is first
+    assert refusal(subject(NcclError(WORDS)), comm) == f"NCCL refuses it: {WORDS}"
+    assert library.aborted == 1
+    assert nccl_world.world(comm, library) is not first
+    nccl_world.drop(comm)
+
+
+def test_what_is_no_refusal_of_nccl_ends_the_job():
+    with pytest.raises(RuntimeError, match="an illegal memory access"):
+        refusal(subject(RuntimeError("an illegal memory access")), MPI.COMM_SELF)
+
+
+def test_the_line_of_the_log_stands_beside_the_refusal_and_no_other_reason():
+    line = "No algorithm/protocol available for function AllReduce with datatype ncclFloat32."
+    record = Record(library="nccl", refusals=(Refusal(of="algorithm", reason="none is left", line=line),))
+    assert in_full(f"NCCL refuses it: {WORDS}", Found(record=record)) == f"NCCL refuses it: {WORDS}; {line}"
+    assert in_full("too large", Found(record=record)) == "too large"
+    assert in_full("NCCL refuses it: no", None) == "NCCL refuses it: no"
