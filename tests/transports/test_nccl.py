@@ -8,6 +8,7 @@ from fake_gpus import Cluster, DeadlockError, plans
 from schedules import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, places, promised
 
 from hpccoll.schedule import (
+    BFLOAT16,
     DTYPES,
     REDUCTIONS,
     Copy,
@@ -19,6 +20,7 @@ from hpccoll.schedule import (
     all_gather,
     all_reduce,
     dst,
+    dtype_of,
     tmp,
 )
 from hpccoll.transports.lockstep import lockstep
@@ -80,9 +82,11 @@ def test_schedules_that_use_what_no_algorithm_does_come_to_it_too(name, ranks):
 
 @pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-direct", "reduce-direct", "two_way_ring"])
 def test_every_dtype_and_op_comes_to_what_lockstep_has(name):
-    for turn, (dtype, op) in enumerate(product(DTYPES, REDUCTIONS)):
+    for turn, (dtype, op) in enumerate(product((*DTYPES, BFLOAT16), REDUCTIONS)):
         case = case_of(name, 5)
-        comes_to_what_lockstep_has(case.operation(100, dtype, op, in_place=turn % 2 == 0, channels=2, window=2))
+        comes_to_what_lockstep_has(
+            case.operation(100, dtype_of(dtype), op, in_place=turn % 2 == 0, channels=2, window=2)
+        )
 
 
 @pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-double_binary_tree", "all_to_all-bruck"])
