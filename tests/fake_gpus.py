@@ -48,7 +48,7 @@ class FakeDevice:
         self.cluster, self.me = cluster, me
         self.stream = deque()
         self.queue = self.stream.append
-        self.launches = 0
+        self.launches, self.said = 0, None
 
     def empty(self, count, dtype):
         return np.full(count, 99, dtype)
@@ -78,6 +78,9 @@ class FakeDevice:
 
     def idle(self):
         return not self.stream
+
+    def error(self):
+        return self.said
 
     def capture(self, queue):
         taken = []

@@ -61,6 +61,9 @@ class Device(Protocol):
     def idle(self) -> bool:
         """Return whether all that is queued has ended."""
 
+    def error(self) -> str | None:
+        """Return what NCCL says has gone wrong, at this rank or another, while this one waits."""
+
     def capture(self, queue: Call) -> Graph:
         """Return what ``queue`` queues, without doing it."""
 
@@ -102,8 +105,11 @@ class Queued:
         self._wait()
 
     def where(self) -> str:
-        """Return what the stream is at; the host does not see which call of it."""
-        return "done" if self._device.idle() else f"on the stream: {self._what}"
+        """Return what the stream is at, as the host does not see which call of it, and what NCCL says."""
+        if self._device.idle():
+            return "done"
+        error = self._device.error()
+        return f"on the stream: {self._what}" + (f"; NCCL says: {error}" if error else "")
 
     def close(self) -> None:
         """Destroy the graph, before anyone destroys the communicator that it names."""

@@ -34,6 +34,13 @@ class CupyDevice:
     def idle(self) -> bool:
         return bool(self.gpu.stream.done)
 
+    def error(self) -> str | None:
+        try:
+            self.communicator.check_async_error()
+        except (RuntimeError, KeyError) as error:  # KeyError: CuPy 14 has no words for NCCL's newest errors
+            return str(error)
+        return None
+
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer: Array = self.gpu.empty(count, dtype)
         return buffer

@@ -1,6 +1,7 @@
 """The NCCL plan on fake GPUs: every algorithm runs through compiler and executor, and comes to what lockstep has."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from hpccoll.schedule import (
 from hpccoll.transports.lockstep import lockstep
 from hpccoll.transports.nccl import default_channels
 from hpccoll.transports.nccl_compile import Message, NcclCompiler
+from hpccoll.transports.nccl_device import CupyDevice
 from hpccoll.transports.pieces import Span
 
 RANKS = range(1, 9)
@@ -268,10 +270,27 @@ def test_only_a_pipeline_has_channels_by_default():
     assert [default_channels(size, layout, pipelined=True) for size in (1, 1 << 23, 1 << 30)] == [1, 2, 64]
 
 
-def test_a_plan_says_what_its_stream_is_at():
+def test_a_plan_says_what_its_stream_is_at_and_what_nccl_says():
     asked = case_of("all_reduce-ring", 2).operation(100)
     inputs, outputs = buffers(asked)
     plan, _ = plans(Cluster(2), asked, inputs, outputs)
     assert plan.where() == "done"
     plan.enqueue()
     assert plan.where() == "on the stream: 2 groups of messages with rank 1, 1 launches of folds"
+    plan._device.said = "NCCL_ERROR_REMOTE_ERROR"
+    assert plan.where().endswith("launches of folds; NCCL says: NCCL_ERROR_REMOTE_ERROR")
+
+
+def test_a_device_asks_nccl_what_went_wrong():
+    class Communicator:
+        error = None
+
+        def check_async_error(self):
+            if self.error:
+                raise self.error
+
+    communicator = Communicator()
+    device = CupyDevice(SimpleNamespace(stream=SimpleNamespace(synchronize=None)), communicator)
+    assert device.error() is None
+    for communicator.error in (RuntimeError("NCCL_ERROR_REMOTE_ERROR"), KeyError(8)):
+        assert device.error() == str(communicator.error)
