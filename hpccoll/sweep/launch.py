@@ -40,8 +40,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             start.check()
         for shape in left:
             attempts = _attempts(_read(out))
-            start.probe(shape, job_file, out)
-            said = start.measure(shape, job_file, out)
+            said = start.measure(shape, job_file, out, start.probe(shape, job_file, out))
             if said:
                 _leave(out, f"the launch of {shape.words} {said}")
             raw = _read(out)
@@ -130,23 +129,34 @@ class Start:
                 f"one by which two ranks find each other: their launch {said}; srun --mpi can be {types}",
             )  # fmt: skip
 
-    def probe(self, shape: Shape, job_file: Path, out: Path) -> None:
-        """Have the library log what it does in the cases of ``shape``, unless it has already, or cannot say."""
-        if not probe.wanted(self.job, shape) or probe.known(out, self.job, shape):
-            return
+    def probe(self, shape: Shape, job_file: Path, out: Path) -> Path | None:
+        """Have the library log what it does in the cases of ``shape``, unless it has already.
+
+        Returns:
+            the file of what the logs say; None where they cannot say anything, or there was no room for them.
+        """
+        file = probe.file_of(out, self.job, shape)
+        if not probe.wanted(self.job, shape):
+            return None
+        if probe.known(file, self.job):
+            return file
         line = self._line(shape, "--probe", str(probe.place_of(out, self.job, shape)), "--job", str(job_file))
         print(f"$ {line}", flush=True)
-        found = probe.ask(self._command(line), self.launcher.patience_s, out, self.job, shape)
+        try:
+            found = probe.ask(self._command(line), self.launcher.patience_s, out, self.job, shape)
+        except OSError as error:
+            print(f"# no evidence: {error}", flush=True)
+            return None
         if found.why:
             lost = "the evidence is not whole" if found.record else "no evidence"
             print(f"# {lost}: the probe {found.why}", flush=True)
+        return file
 
-    def measure(self, shape: Shape, job_file: Path, out: Path) -> str | None:
+    def measure(self, shape: Shape, job_file: Path, out: Path, evidence: Path | None = None) -> str | None:
         """Run the cases of ``shape``, and return how the launch failed, None where it did not."""
         asked = ["--exit-zero", "--job", str(job_file), "--out", str(out)]
         asked += ["--network", self.launcher.network] if self.launcher.network else []
-        if probe.wanted(self.job, shape):
-            asked += ["--evidence", str(probe.file_of(out, self.job, shape))]
+        asked += ["--evidence", str(evidence)] if evidence else []
         line = self._line(shape, *asked)
         print(f"$ {line}", flush=True)
         return child.run(self._command(line))

@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from hpccoll.case import Job, Shape
+from hpccoll.errors import BadInputError
 from hpccoll.evidence.found import Found
 from hpccoll.measure.logged import once
 from hpccoll.sweep import child
@@ -31,13 +32,13 @@ def file_of(out: Path, job: Job, shape: Shape) -> Path:
     return out.with_name(f"{job.name}.{shape}.evidence.json")
 
 
-def known(out: Path, job: Job, shape: Shape) -> bool:
-    """Return whether an earlier launch of this job has read its logs."""
-    path = file_of(out, job, shape)
-    if not path.exists():
+def known(file: Path, job: Job) -> bool:
+    """Return whether an earlier launch of this job has read its logs, and all of them."""
+    try:
+        found = Found.load(file)
+    except BadInputError:  # there is none, or somebody has cut it short
         return False
-    found = Found.load(path)
-    return found.job_sha256 == job.sha256 and found.record is not None
+    return found.job_sha256 == job.sha256 and found.record is not None and found.why is None
 
 
 def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape) -> Found:
@@ -51,6 +52,9 @@ def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape
         out: the raw file.
         job: that is probed.
         shape: of the launch.
+
+    Raises:
+        OSError: where there is no room for logs.
     """
     place = place_of(out, job, shape)
     rmtree(place, ignore_errors=True)  # logs of an earlier one are not ours

@@ -111,6 +111,14 @@ def test_a_probe_that_fails_costs_the_evidence_and_never_the_measurement(here, d
     assert why in run.evidence["why"]
 
 
+def test_where_there_is_no_room_for_logs_it_is_measured_without(here):
+    (here.place / "raw").mkdir()
+    (here.place / "raw" / "mpi.p2.ucc-sharp.1x2.logs").write_text("a file where the directory would be")
+    rows, run = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    assert (rows["native"].status, rows["native"].requested, rows["native"].executed) == ("ok", "sharp", "unknown")
+    assert run.evidence is None
+
+
 def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
     out, job, shape = tmp_path / "raw" / "F.h5", raws.job(NATIVE), Shape(1, 2)
     place = probe.place_of(out, job, shape)
