@@ -11,7 +11,7 @@ import numpy as np
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload, bits, joined
-from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, collective
+from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.schedule.cut import GRAIN
 
 RANKS = (2, 3, 4, 8)
@@ -22,6 +22,8 @@ FOLDING = ("all_reduce", "reduce_scatter")  # a reduce is an all-reduce of which
 MOVING = tuple(  # blocks of whole parts: unequal ones have the values of all_to_all
     name for name, family in COLLECTIVES.items() if not family.reduces and "traffic" not in family.arguments
 )
+
+EVERY = (*DTYPES, BFLOAT16)
 
 HEAD = """# What the check of results can and cannot see
 
@@ -77,9 +79,9 @@ class Setting:
     @classmethod
     def of(cls, name: str, op: str, dtype: str, p: int) -> "Setting":
         """Return the result of the last rank, of a root that has one."""
-        count = PARTS * GRAIN // np.dtype(dtype).itemsize
+        count = PARTS * GRAIN // dtype_of(dtype).itemsize
         promise = collective(name).promise(p, p - 1 if name == "gather" else None)
-        payload = Payload(promise, REDUCTIONS[op], np.dtype(dtype), count, me=p - 1, turn=1)
+        payload = Payload(promise, REDUCTIONS[op], dtype_of(dtype), count, me=p - 1, turn=1)
         return cls(payload, joined(payload.expected(in_place=False), payload.dtype))
 
     @property
@@ -202,7 +204,7 @@ def matrix() -> Iterator[str]:
     for name, fault in FAULTS.items():
         for op in OPS:
             cells, least = [], 1.0
-            for dtype in DTYPES:
+            for dtype in EVERY:
                 found = [worst(FOLDING, op, dtype, p, fault) for p in RANKS]
                 parts = [per_cent(part) for part, _ in found]
                 least = min(least, *(element for _, element in found))
@@ -213,7 +215,7 @@ def matrix() -> Iterator[str]:
 def moved() -> Iterator[str]:
     """Yield the rows of the table of collectives that fold nothing."""
     for name in ALIKE:
-        found = [[worst(MOVING, "sum", dtype, p, FAULTS[name]) for p in RANKS] for dtype in DTYPES]
+        found = [[worst(MOVING, "sum", dtype, p, FAULTS[name]) for p in RANKS] for dtype in EVERY]
         cells = [per_cent(min(part for part, _ in of)) for of in found]
         least = min(element for of in found for _, element in of)
         yield f"| {name} | {' | '.join(cells)} | {per_cent(least)} |"
@@ -222,10 +224,10 @@ def moved() -> Iterator[str]:
 def page() -> str:
     head = HEAD.format(
         size=SIZE, parts=PARTS, grain=GRAIN, ranks=", ".join(map(str, RANKS)),
-        dtypes=" | ".join(DTYPES), rules=" --: |" * len(DTYPES),
+        dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY),
     )  # fmt: skip
     between = MOVED.format(
-        size=SIZE, collectives=", ".join(MOVING), dtypes=" | ".join(DTYPES), rules=" --: |" * len(DTYPES)
+        size=SIZE, collectives=", ".join(MOVING), dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY)
     )
     foot = FOOT.format(turns=TURNS, twice=2 * TURNS)
     return "\n".join([head + "\n".join(matrix()), between + "\n".join(moved()), foot])

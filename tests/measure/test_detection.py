@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.schedule import DTYPES
+from hpccoll.schedule import BFLOAT16, DTYPES
 
+EVERY = (*DTYPES, BFLOAT16)
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "results" / "golden" / "detection.md"
 
@@ -26,7 +27,7 @@ def cells(printed):
     return {
         (fault, op, dtype): min(map(int, cell.split(" / ")))
         for fault, op, *parts, _elements in rows
-        for dtype, cell in zip(DTYPES, parts, strict=True)
+        for dtype, cell in zip(EVERY, parts, strict=True)
     }
 
 
@@ -35,7 +36,7 @@ def moved(printed):
     """The same where blocks are moved, least over p: by fault and dtype, and of single elements."""
     lines = printed.partition("Where blocks are moved")[2].splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][2:]
-    columns = (*DTYPES, "single elements")
+    columns = (*EVERY, "single elements")
     return {(fault, of): int(cell) for fault, *cells in rows for of, cell in zip(columns, cells, strict=True)}
 
 
@@ -45,12 +46,12 @@ def test_the_published_matrix_is_current(printed):
 
 def test_only_a_doubled_contribution_to_min_or_max_gets_past_the_check_of_a_part(cells):
     unseen = {key for key, share in cells.items() if share < 100}
-    doubled = {("one rank's contribution counted twice", op, dtype) for op in ("min", "max") for dtype in DTYPES}
+    doubled = {("one rank's contribution counted twice", op, dtype) for op in ("min", "max") for dtype in EVERY}
     assert unseen == doubled
-    assert len(cells) == 10 * 5 * 5
+    assert len(cells) == 10 * 5 * 6
 
 
 def test_where_blocks_are_moved_nothing_gets_past_the_check_of_a_part_and_little_of_an_element(moved):
-    assert {share for (_, of), share in moved.items() if of in DTYPES} == {100}
+    assert {share for (_, of), share in moved.items() if of in EVERY} == {100}
     assert min(moved.values()) >= 99
-    assert len(moved) == 8 * 6
+    assert len(moved) == 8 * 7

@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ml_dtypes import finfo
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import PERIOD, TURNS, Payload, bits, contribution, joined
-from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, all_to_all_v, collective, traffic
+from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, all_to_all_v, collective, dtype_of, traffic
 
+EVERY = (*DTYPES, BFLOAT16)
 RANKS = (1, 2, 3, 4, 7, 16, 300, 3000)
 N = 8192
 """Positions that every rank count is tried at; all of them are below."""
 
 
 def payload(op="sum", dtype="float32", count=40, p=4, me=1, name="all_reduce", **more):
-    return Payload(collective(name).promise(p), REDUCTIONS[op], np.dtype(dtype), count, me, **more)
+    return Payload(collective(name).promise(p), REDUCTIONS[op], dtype_of(dtype), count, me, **more)
 
 
 def source(one):
@@ -42,7 +44,7 @@ def assert_same(some, others):
 
 def contributions(op, dtype, p, n):
     positions = np.arange(n)
-    return [contribution(1, origin, positions, p, np.dtype(dtype), op) for origin in range(p)]
+    return [contribution(1, origin, positions, p, dtype_of(dtype), op) for origin in range(p)]
 
 
 def folded_in_integers(values, op):
@@ -54,7 +56,7 @@ def folded_in_integers(values, op):
 
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("op", REDUCTIONS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", EVERY)
 def test_folding_left_right_or_in_pairs_gives_the_same_bits(dtype, op, p):
     values = contributions(op, dtype, p, 64 if p > 100 else N)
     fold = REDUCTIONS[op].fold
@@ -69,25 +71,25 @@ def test_folding_left_right_or_in_pairs_gives_the_same_bits(dtype, op, p):
 
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("op", ["sum", "min", "max", "avg"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", EVERY)
 def test_a_fold_is_what_integers_without_bound_give(dtype, op, p):
     values = contributions(op, dtype, p, 64)
     assert [int(v) for v in reduce(REDUCTIONS[op].fold, values)] == folded_in_integers(values, op)
 
 
 @pytest.mark.parametrize("p", RANKS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", EVERY)
 def test_a_product_stays_a_power_of_two_within_range(dtype, p):
     values = np.array(contributions("prod", dtype, p, 64), np.float64)
     exponents = np.log2(np.abs(values)).sum(axis=0)
-    limit = 62 if dtype == "int64" else 30 if dtype == "int32" else -np.finfo(dtype).minexp
+    limit = 62 if dtype == "int64" else 30 if dtype == "int32" else -finfo(dtype).minexp
     assert np.abs(exponents).max() <= limit
     folded = reduce(np.multiply, contributions("prod", dtype, p, 64))
     assert (np.log2(np.abs(folded.astype(np.float64))) == exponents).all()
     assert (np.sign(folded) == np.sign(values).prod(axis=0)).all()
 
 
-@given(st.sampled_from(DTYPES), st.sampled_from([*REDUCTIONS]), st.integers(1, 40), st.randoms(use_true_random=False))
+@given(st.sampled_from(EVERY), st.sampled_from([*REDUCTIONS]), st.integers(1, 40), st.randoms(use_true_random=False))
 def test_any_tree_over_any_permutation_gives_the_same_bits(dtype, op, p, random):
     values = contributions(op, dtype, p, 50)
     expected = reduce(REDUCTIONS[op].fold, values)
@@ -97,7 +99,7 @@ def test_any_tree_over_any_permutation_gives_the_same_bits(dtype, op, p, random)
     assert (bits(values[0]) == bits(expected)).all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize(("p", "count"), [(1, 3), (2, 1), (3, 1000), (7, PERIOD + 100)])
 def test_what_is_expected_of_an_all_reduce_is_the_fold_of_all_sources(dtype, op, p, count):
@@ -108,7 +110,7 @@ def test_what_is_expected_of_an_all_reduce_is_the_fold_of_all_sources(dtype, op,
     assert (bits(initial(one, in_place=True)) == bits(source(one))).all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize(("p", "count"), [(1, 3), (2, 1), (3, 1000), (300, 3), (3, PERIOD + 1)])
 def test_what_is_expected_of_an_all_gather_are_the_sources_in_order(dtype, p, count):
     one = payload("sum", dtype, count, p, me=p // 2, name="all_gather")
@@ -134,7 +136,7 @@ def test_the_floor_expects_that_nothing_happens():
 
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("op", REDUCTIONS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", EVERY)
 def test_poison_is_never_a_result_of_up_to_3000_ranks(dtype, op, p):
     one = payload(op, dtype, 64, p)
     values = contributions(op, dtype, p, 64)
@@ -217,7 +219,7 @@ def broken(one, fault):
     return dst
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("op", REDUCTIONS)
 def test_a_diagnosis_names_the_rank_whose_contribution_is_missing(op, dtype):
     one = payload(op, dtype, 4000, p=4)
@@ -229,7 +231,7 @@ def test_a_diagnosis_names_the_rank_whose_contribution_is_missing(op, dtype):
             assert " or " not in words
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("op", ["sum", "prod", "avg"])
 def test_a_diagnosis_names_the_rank_that_is_counted_twice(op, dtype):
     one = payload(op, dtype, 4000, p=4)
