@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+LEAST_BYTES = 64 * 1024
+"""Of a smaller vector the ports count headers, handshakes and what else goes over them rather than itself."""
+
+LEAST_VECTORS = 0.9
+"""A node that is counted to have sent less than its vector was not counted whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -24,8 +30,9 @@ class Ports:
     sent: float | None
 
     @property
-    def known(self) -> bool:
-        return self.sent is not None and self.nbytes > 0
+    def tell(self) -> bool:
+        """Whether they were counted, for a vector that dwarfs the headers of its packets and what else uses ports."""
+        return self.sent is not None and self.nbytes >= LEAST_BYTES
 
     @property
     def vectors(self) -> float:
@@ -40,16 +47,20 @@ class Ports:
     @property
     def contradict(self) -> bool:
         """Whether more was sent than SHARP sends."""
-        return self.known and self.others > 1 and self.vectors > (1 + self.others) / 2
+        return self.tell and self.others > 1 and self.vectors > (1 + self.others) / 2
 
     @property
     def prove(self) -> bool:
-        """Whether nothing but SHARP sends so little."""
-        return self.known and (self.nodes or 0) > 2 and not self.contradict
+        """Whether one vector was sent, and nothing but SHARP sends so little; less is what was not counted."""
+        return self.tell and (self.nodes or 0) > 2 and self.vectors >= LEAST_VECTORS and not self.contradict
 
     def __str__(self) -> str:
-        if not self.known:
+        if self.sent is None:
             return "bytes per port are not known"
+        if not self.tell:
+            return "bytes per port say nothing of so small a vector"
+        said = f"{self.vectors:.2f} vectors left a node for each operation"
+        if self.vectors < LEAST_VECTORS:
+            return f"{said}, fewer than any algorithm sends: the ports do not count all"
         what = "a ring" if (self.nodes or 0) <= 2 else "anything else"
-        told = f"where SHARP sends 1 and {what} {self.others:.2f}"
-        return f"{self.vectors:.2f} vectors left a node for each operation, {told}"
+        return f"{said}, where SHARP sends 1 and {what} {self.others:.2f}"

@@ -163,7 +163,25 @@ def test_hcoll_is_sharp_only_where_ports_carried_one_vector_and_nothing_else_cou
     assert verdict("sharp", "all_reduce", MIB, 8, record, nodes=8, port_bytes=1.1 * MIB).executed == "sharp"
     assert verdict("sharp", "all_reduce", MIB, 8, record, nodes=8, port_bytes=1.7 * MIB).executed == "unknown"
     assert verdict("sharp", "broadcast", MIB, 8, record, nodes=8, port_bytes=1.1 * MIB).executed == "unknown"
+    assert verdict("sharp", "all_reduce", 8, 8, record, nodes=8, port_bytes=8.0).executed == "unknown"
     assert verdict("sharp", "all_reduce", MIB, 8, record, nodes=2, port_bytes=MIB).executed == "unknown"
+
+
+@pytest.mark.parametrize("vectors", [0.0, 0.05, 0.85])
+def test_ports_that_did_not_count_a_vector_prove_nothing_and_contradict_nothing(vectors):
+    made = verdict("sharp", "all_reduce", MIB, 8, read("hcoll"), nodes=8, port_bytes=vectors * MIB)
+    assert made.executed == "unknown"
+    assert made.words.endswith(f"{vectors:.2f} vectors left a node for each operation, fewer than any algorithm sends: "
+                               "the ports do not count all")  # fmt: skip
+    of_nccl = verdict("sharp", "all_reduce", 64 * MIB, 16, read("sharp"), port_bytes=vectors * 64 * MIB)
+    assert of_nccl.executed == "sharp (collnet_direct)"
+
+
+def test_headers_of_a_small_vector_do_not_contradict_its_line():
+    text = TEXTS["sharp"].replace("67108864 Bytes", "16 Bytes")
+    made = verdict("sharp", "all_reduce", 16, 32, read_logs({"a": text}), nodes=4, port_bytes=180.0)
+    assert made.executed == "sharp (collnet_direct)"
+    assert made.words.endswith("bytes per port say nothing of so small a vector")
 
 
 @pytest.mark.parametrize(
