@@ -53,6 +53,16 @@ def test_what_ran_as_asked_and_what_was_not_asked_are_no_fallback(make_row):
     assert not fell_back(row)
     assert not fell_back(replace(row, requested=None))
     assert fell_back(replace(row, requested="tree"))
+    by_switches = replace(row, executed="sharp (collnet_direct)")
+    assert [fell_back(replace(by_switches, requested=word)) for word in ("sharp", "collnet_direct", "ring")] == [
+        False, False, True,
+    ]  # fmt: skip
+    assert fell_back(replace(row, requested="sharp", executed="nvls (not shown to be SHARP)"))
+
+
+def test_ranks_that_share_a_gpu_are_in_no_chart_with_others(make_row, of_rows):
+    found = groups(of_rows(make_row("ring"), make_row("native"), make_row("ring", kind=SHARED_GPU)))
+    assert {group.kind: len(group.points) for group in found} == {"measured": 2, SHARED_GPU: 1}
 
 
 def test_switches_have_no_per_cent_of_a_wire_and_their_algbw_is_told(make_node_row, make_bed_run, of_rows):
