@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hpccoll.measure.check import Check
-from hpccoll.measure.payload import Payload, joined
+from hpccoll.measure.payload import Payload
+from hpccoll.measure.values import joined
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.transports.operation import Operation

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.payload import TURNS, Array, Payload, bits
+from hpccoll.measure.payload import TURNS, Payload
+from hpccoll.measure.values import Array, bits
 
 Bits = NDArray[np.unsignedinteger]
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.payload import PERIOD, TURNS, Array, Payload, bits
+from hpccoll.measure.payload import TURNS, Payload
+from hpccoll.measure.values import PERIOD, Array, bits
 
 SOURCE = Path(__file__).with_name("check.cu")
 VECTOR = 16

@@ -15,7 +15,8 @@ from hpccoll.measure.catalogue import GRAPH, own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.on_gpu import Timed, transport_of
-from hpccoll.measure.payload import TURNS, Array, Payload
+from hpccoll.measure.payload import TURNS, Payload
+from hpccoll.measure.values import Array
 from hpccoll.measure.ways import NATIVE_TRANSPORT
 from hpccoll.schedule import (
     REDUCTIONS,

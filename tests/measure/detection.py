@@ -10,7 +10,8 @@ from functools import reduce
 import numpy as np
 
 from hpccoll.measure.check import Check
-from hpccoll.measure.payload import TURNS, Payload, bits, joined
+from hpccoll.measure.payload import TURNS, Payload
+from hpccoll.measure.values import bits, joined
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.schedule.cut import GRAIN
 
@@ -27,7 +28,7 @@ EVERY = (*DTYPES, BFLOAT16)
 
 HEAD = """# What the check of results can and cannot see
 
-Every timed result is compared bit for bit with what it must be (`hpccoll/measure/payload.py` says how values are made).
+Every timed result is compared bit for bit with what it must be (`hpccoll/measure/values.py` says how values are made).
 Below, a fault is put into a right all-reduce, and a right reduce-scatter, of {size} in {parts} parts of {grain} bytes,
 the grain in which buffers are cut. A cell is the share of parts, in per cent, in which the check sees the fault: the
 least over both and over all ranks that can be at fault, for p = {ranks} ranks (one number where they agree). 100

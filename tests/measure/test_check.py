@@ -9,7 +9,8 @@ from benches import benches, payload
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hpccoll.measure.payload import TURNS, bits, joined
+from hpccoll.measure.payload import TURNS
+from hpccoll.measure.values import bits, joined
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.traffic import PATTERNS
 

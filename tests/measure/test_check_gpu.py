@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hpccoll.measure import check_gpu
 from hpccoll.measure.check_gpu import GpuCheck, Table
-from hpccoll.measure.payload import PERIOD, SHORT, TURNS, bits
+from hpccoll.measure.payload import SHORT, TURNS
+from hpccoll.measure.values import PERIOD, bits
 from hpccoll.schedule import BFLOAT16, DTYPES
 
 EVERY = (*DTYPES, BFLOAT16)
