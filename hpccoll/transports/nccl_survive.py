@@ -4,7 +4,7 @@ Who waits for NCCL does so on the host, and asks it for errors meanwhile. When o
 that are there abort NCCL's communicator, call each other over MPI, agree on who they are, and make another for an MPI
 communicator of them alone: ``MPI.Comm.Create_group`` asks nothing of the rest. A rank that comes too late is told.
 
-A rank that has ended is another matter: the launcher ends the job then, and names its process.
+A rank that has ended is another matter: the launcher ends the job then, and says which process it was.
 """
 
 import time
