@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hpccoll.case import MOST_ROUNDS, Case, Effort, Job, Shape
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.verbose import keep_quiet, log_into
+from hpccoll.evidence.verbose import forget, keep_quiet, leave_settings, log_into
 from hpccoll.units import format_size, parse_parameter, parse_size
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         if not arguments.job:
             _check_room(comm, job, ranks.layout(job.aggregators))
         if arguments.probe:
-            return _probed(ranks, job, told)
+            return _probed(ranks, job, told, arguments.probe)
         about = _known(arguments, ranks, job)
         program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about)
         code = 0 if program.run() or arguments.exit_zero else 3
@@ -346,9 +346,11 @@ def _say_what_is_left(told: _Told, complete: Path | None) -> None:
         print(f"# {complete} is complete: there is nothing left to measure")
 
 
-def _probed(ranks: "Ranks", job: Job, told: _Told) -> int:
+def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
     from hpccoll.measure.probe import probe
 
+    ranks.at_root(lambda: forget(place))  # before NCCL opens its files
+    leave_settings(place)
     probe(ranks, job, lambda: told.signal)
     return 0
 

@@ -24,12 +24,20 @@ QUIET: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
 
 
 def log_into(place: Path) -> None:
-    """Have the libraries that this process is about to load log into the directory ``place``.
-
-    Every host leaves its files of settings there too: NCCL reads them and does not say so.
-    """
+    """Have the libraries that this process is about to load log into the directory ``place``."""
     place.mkdir(parents=True, exist_ok=True)
     os.environ.update({name: value.format(dir=place.resolve()) for name, value in LOGGING.items()})
+
+
+def forget(place: Path) -> None:
+    """Remove what an earlier launch has left in ``place``: it would pass for evidence of the one that begins."""
+    for shape in ("nccl.*.log", "*.conf", "*.xml"):
+        for path in place.glob(shape):
+            path.unlink(missing_ok=True)
+
+
+def leave_settings(place: Path) -> None:
+    """Leave this host's files of settings in ``place``: NCCL reads them and does not say so."""
     for word, path in _files_of_settings():
         with suppress(OSError):
             settings = [line for line in path.read_text(errors="replace").splitlines() if line.startswith("NCCL_")]

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from hpccoll.evidence.found import Found
-from hpccoll.evidence.verbose import LOGGING, log_into
+from hpccoll.evidence.verbose import LOGGING, forget, leave_settings, log_into
 
 
 @pytest.fixture
@@ -23,7 +23,8 @@ def test_libraries_are_told_to_log_into_the_directory(tmp_path, environment):
 def test_files_of_settings_that_nccl_reads_in_silence_are_in_the_record(tmp_path, environment):
     environment["HOME"] = str(tmp_path)
     (tmp_path / ".nccl.conf").write_text("NCCL_IB_HCA=mlx5\nSECRET=1\n# NCCL_ALGO=Tree\n")
-    log_into(tmp_path / "logs")
+    (tmp_path / "logs").mkdir()
+    leave_settings(tmp_path / "logs")
     (tmp_path / "logs" / "a.log").write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
     record = Found.in_logs(tmp_path / "logs").record
     assert record.settings["NCCL_IB_HCA"] == "mlx5"
@@ -35,5 +36,13 @@ def test_a_file_that_the_environment_names_is_read_in_place_of_that_at_home(tmp_
     environment["HOME"], environment["NCCL_CONF_FILE"] = str(tmp_path), str(tmp_path / "other")
     (tmp_path / ".nccl.conf").write_text("NCCL_ALGO=Tree\n")
     (tmp_path / "other").write_text("NCCL_ALGO=Ring\n")
-    log_into(tmp_path / "logs")
+    (tmp_path / "logs").mkdir()
+    leave_settings(tmp_path / "logs")
     assert [path.read_text() for path in (tmp_path / "logs").glob("*own.conf")] == ["NCCL_ALGO=Ring\n"]
+
+
+def test_what_an_earlier_launch_left_is_no_evidence_of_the_next_one(tmp_path):
+    for name in ("nccl.n1.7.log", "n1.2-etc.conf", "topology.xml", "launch.log"):
+        (tmp_path / name).write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
+    forget(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["launch.log"]  # which the launcher writes anew
