@@ -101,6 +101,16 @@ def test_a_variant_is_set_before_the_library_starts(tmp_path):
     assert run.provenance["variables"]["NCCL_ALGO"] == "Ring"
 
 
+@pytest.mark.mpi
+def test_a_probe_begins_without_the_logs_of_an_earlier_one(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "nccl.elsewhere.1.log").write_text("elsewhere:1:1 [0] NCCL INFO Using network IB\n")
+    said = outside("run", "-a", "native", "-b", "8", "-e", "8", "--in-place", "--probe", logs)
+    assert said.code == 0, said.err
+    assert not list(logs.glob("nccl.*.log"))
+
+
 def test_a_root_is_that_of_every_case():
     assert {case.root for case in one_size("-c", "broadcast", "-r", "1")} == {1}
 

@@ -224,6 +224,15 @@ def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_a
     assert [sorted(words) for words in said] == [sorted(words) for words in wanted]
 
 
+@pytest.mark.parametrize("name", ["nccl", "sharp"])
+def test_logs_of_an_earlier_launch_are_no_evidence_for_the_next(name, lines, tmp_path):
+    old = tmp_path / "results" / name / "2x8.nccl-sharp.h5.logs" / "nccl.n9.1.log"
+    old.parent.mkdir(parents=True)
+    old.write_text("n9:1:1 [0] NCCL INFO Using network IB")
+    lines(name, HPCCOLL_VARIANTS="nccl-sharp")
+    assert not old.exists()
+
+
 def test_inside_of_a_node_nvls_is_asked_for_in_its_form_for_one(lines):
     said = lines("nccl", nodes=1)
     assert {words[words.index("--variant") + 1] for words in said if "--variant" in words} == {
