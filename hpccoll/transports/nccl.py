@@ -4,7 +4,7 @@ All is queued at once and the host waits for the end alone; a CUDA graph queues 
 in it: what each call is given is laid out when the plan is compiled.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -76,10 +76,13 @@ class Queued:
         result: where the result lies.
         calls: that queue the operation.
         what: it is, for a person who wonders why it does not end.
+        buffers: that the calls know by their addresses alone: they stay as long as the plan.
     """
 
-    def __init__(self, device: Device, result: Array, calls: Sequence[Call], what: str) -> None:
-        self.result, self._what = result, what
+    def __init__(
+        self, device: Device, result: Array, calls: Sequence[Call], what: str, buffers: Iterable[Array] = ()
+    ) -> None:
+        self.result, self._what, self._buffers = result, what, [*buffers]
         self._device, self._wait, self._calls = device, device.wait, [*calls]
         self._graph: Graph | None = None
         self.enqueue: Call = calls[0] if len(calls) == 1 else self._each
@@ -115,7 +118,7 @@ class Queued:
         """Destroy the graph, before anyone destroys the communicator that it names."""
         if self._graph:
             self._graph.close()
-        self._graph, self._calls = None, []
+        self._graph, self._calls, self._buffers = None, [], []
         self.enqueue = self._each
 
 
@@ -133,7 +136,7 @@ def compiled(device: Device, compiler: NcclCompiler, stages: Sequence[Stage], sr
     groups = sum(bool(stage.messages) for stage in stages)
     named = ", ".join(f"rank {peer}" for peer in peers) or "nobody"
     what = f"{groups} groups of messages with {named}, {len(calls) - groups} launches of folds"
-    return Queued(device, operation.result(dst, compiler.me), calls, what)
+    return Queued(device, operation.result(dst, compiler.me), calls, what, buffers.values())
 
 
 class Nccl:

@@ -67,12 +67,11 @@ class CupyDevice:
 
     def capture(self, queue: Call) -> "CudaGraph":
         stream = self.gpu.stream
-        with stream:  # a capture ends on the stream that is current
-            stream.begin_capture()
-            try:
-                queue()
-            finally:
-                graph = stream.end_capture()
+        stream.begin_capture()  # and no `with`, which would leave the process with another current stream
+        try:
+            queue()
+        finally:
+            graph = stream.end_capture()
         return CudaGraph(graph, stream)
 
 

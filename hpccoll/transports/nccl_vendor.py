@@ -229,7 +229,7 @@ class NcclVendor:
         if operation.reduction.averages and len(arguments.result):
             whole = Span("result", 0, len(arguments.result))
             calls += device.folds(operation, {"result": arguments.result}, [[Move(whole, (whole,), workers)]])
-        plan = Queued(device, arguments.result, calls, what)
+        plan = Queued(device, arguments.result, calls, what, (src, dst))
         plan.prepare(graph=self.graph)
         return plan
 

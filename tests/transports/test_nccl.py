@@ -1,11 +1,13 @@
 """The NCCL plan on fake GPUs: every algorithm runs through compiler and executor, and comes to what lockstep has."""
 
+import gc
+import weakref
 from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_gpus import Cluster, DeadlockError, plans
+from fake_gpus import Cluster, DeadlockError, FakeDevice, plans
 from schedules import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, places, promised
 
 from hpccoll.schedule import (
@@ -294,3 +296,45 @@ def test_a_device_asks_nccl_what_went_wrong():
     assert device.error() is None
     for communicator.error in (RuntimeError("NCCL_ERROR_REMOTE_ERROR"), KeyError(8)):
         assert device.error() == str(communicator.error)
+
+
+def test_a_capture_leaves_the_current_stream_as_it_is():
+    said = []
+    stream = SimpleNamespace(  # no context manager
+        synchronize=None, begin_capture=lambda: said.append("begins"), end_capture=lambda: said.append("ends")
+    )
+    CupyDevice(SimpleNamespace(stream=stream), None).capture(lambda: said.append("queues"))
+    assert said == ["begins", "queues", "ends"]
+
+
+class Forgetful(FakeDevice):
+    """Knows buffers by their addresses alone, as a GPU does."""
+
+    def empty(self, count, dtype):
+        array = super().empty(count, dtype)
+        self.given = [*getattr(self, "given", []), weakref.ref(array)]
+        return array
+
+    def group(self, _buffers, _messages):
+        return lambda: None
+
+    def folds(self, _operation, _buffers, waves):
+        return [lambda: None for _ in waves]
+
+
+def test_what_a_plan_knows_by_its_address_lives_as_long_as_the_plan():
+    asked, cluster = case_of("all_reduce-rabenseifner", 2).operation(100, in_place=False), Cluster(2)
+    cluster.devices = [Forgetful(cluster, me) for me in (0, 1)]
+    src, dst = buffers(asked)
+    seen = [weakref.ref(array) for array in src + dst]
+    made = plans(cluster, asked, src, dst)
+    del src, dst
+    gc.collect()
+    seen += [given for device in cluster.devices for given in device.given]
+    assert len(seen) >= 8
+    assert all(array() is not None for array in seen)
+    for plan in made:
+        plan.close()
+    del made, plan
+    gc.collect()
+    assert all(array() is None for array in seen)
