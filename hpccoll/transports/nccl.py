@@ -83,14 +83,10 @@ class Queued:
         self, device: Device, result: Array, calls: Sequence[Call], what: str, buffers: Iterable[Array] = ()
     ) -> None:
         self.result, self._what, self._buffers = result, what, [*buffers]
-        self._device, self._wait, self._calls = device, device.wait, [*calls]
+        self._device, self._wait = device, device.wait
         self._graph: Graph | None = None
-        self.enqueue: Call = calls[0] if len(calls) == 1 else self._each
-        """Queue the operation and return at once."""
-
-    def _each(self) -> None:
-        for call in self._calls:
-            call()
+        self.enqueue: Call = calls[0] if len(calls) == 1 else _in_turn(calls)
+        """Queue the operation and return at once. No method: a plan that holds itself would hold memory of the GPU."""
 
     def prepare(self, *, graph: bool) -> None:
         """Run once, so that connections are made and kernels loaded, and capture the calls if they are to be a graph.
@@ -115,11 +111,21 @@ class Queued:
         return f"on the stream: {self._what}" + (f"; NCCL says: {error}" if error else "")
 
     def close(self) -> None:
-        """Destroy the graph, before anyone destroys the communicator that it names."""
+        """Destroy the graph, before anyone destroys the communicator that it names, and let go of the buffers."""
         if self._graph:
             self._graph.close()
-        self._graph, self._calls, self._buffers = None, [], []
-        self.enqueue = self._each
+        self._graph, self._buffers, self.result = None, [], self.result[:0].copy()
+        self.enqueue = _in_turn([])
+
+
+def _in_turn(calls: Sequence[Call]) -> Call:
+    """Return the call that makes all ``calls``."""
+
+    def each() -> None:
+        for call in calls:
+            call()
+
+    return each
 
 
 def compiled(device: Device, compiler: NcclCompiler, stages: Sequence[Stage], src: Array, dst: Array) -> Queued:

@@ -4,6 +4,9 @@ Who waits for NCCL does so on the host, and asks it for errors meanwhile. When o
 that are there abort NCCL's communicator, call each other over MPI, agree on who they are, and make another for an MPI
 communicator of them alone: ``MPI.Comm.Create_group`` asks nothing of the rest. A rank that comes too late is told.
 
+A communicator's first operations connect ranks, for which the host waits inside the call, where nobody looks at a
+clock: plans do them when they are made, under the eye of the job's watchdog.
+
 A rank that has ended is another matter: the launcher ends the job then, and says which process it was.
 """
 

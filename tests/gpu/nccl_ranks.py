@@ -150,6 +150,14 @@ def drill() -> None:
     last, patience = RANKS - 1, 5.0
     agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"))
     one = nccl_world.world(COMM)
+    array = GPU.empty(1 << 20, np.dtype("float32"))
+    address = GPU.address(array)
+
+    def all_reduce(communicator):
+        communicator.allReduce(address, address, array.size, 7, 0, GPU.stream.ptr)
+
+    all_reduce(one.communicator)  # the first one connects the ranks, for which each waits on the host
+    GPU.synchronize()
     COMM.Barrier()
     if last == ME:
         time.sleep(6 * patience)
@@ -157,9 +165,7 @@ def drill() -> None:
         one.abort()
         print(f"rank {ME} woke up", flush=True)
         return
-    array = GPU.empty(1 << 20, np.dtype("float32"))
-    address = GPU.address(array)
-    one.communicator.allReduce(address, address, array.size, 7, 0, GPU.stream.ptr)
+    all_reduce(one.communicator)
     try:
         wait(lambda: GPU.stream.done, one.communicator.check_async_error, patience)
     except StalledError as error:
@@ -170,7 +176,7 @@ def drill() -> None:
     assert gone == [last], gone
     GPU.synchronize()  # the aborted stream has come to its end
     array[:] = made.comm.rank + 1
-    made.communicator.allReduce(address, address, array.size, 7, 0, GPU.stream.ptr)
+    all_reduce(made.communicator)
     GPU.synchronize()
     assert float(array[0]) == made.comm.size * (made.comm.size + 1) / 2
     print(f"rank {ME} went on without rank {last}", flush=True)
