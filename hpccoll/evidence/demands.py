@@ -61,6 +61,11 @@ def signs_of_nvls(record: Record) -> tuple[str, ...]:
     return tuple(one.line for one in record.ran if one.algorithm.startswith("nvls"))
 
 
+def signs_of_direct(record: Record) -> tuple[str, ...]:
+    """Return the ways of channels between nodes that lead directly to the memory of GPUs."""
+    return tuple(path for path in record.paths if path.startswith("NET/") and "GDRDMA" in path)
+
+
 SHARP_BY_NCCL = Demand(
     "a TUNING line with Algo COLLNET_DIRECT, COLLNET_CHAIN or, over several nodes, NVLS; "
     "a SHARP group; and one vector up per port instead of 2(n-1)/n",
@@ -79,11 +84,17 @@ NVLS = Demand(
     lambda record: bool(record.nvls) and any(one.algorithm == "nvls" for one in record.ran),
 )
 NO_NVLS = Demand("no TUNING line with Algo NVLS: the negative control", lambda record: not signs_of_nvls(record))
-SIGNS = {NO_SHARP: ("SHARP", signs_of_switches), NO_NVLS: ("NVLS", signs_of_nvls)}
-"""What a negative control is to do without, and the lines that show it all the same."""
 DIRECT = Demand("channels via NET/.../GDRDMA, all of them", lambda record: record.gdr is True)
-NOT_DIRECT = Demand("channels via NET/... without GDRDMA", lambda record: record.gdr is False)
+NOT_DIRECT = Demand(
+    "channels via NET/... without GDRDMA", lambda record: record.gdr is False and not signs_of_direct(record)
+)
 ONE_RAIL = Demand("NET/IB : Using names one port", lambda record: len(record.devices) == 1)
 SEVERAL_RAILS = Demand("NET/IB : Using names several ports", lambda record: len(record.devices) > 1)
 BY_PORTS = Demand("bytes per port: the share of each rail in wire_bytes", None)
 TCP = Demand("NCCL says that it uses Socket", lambda record: record.network == ("Socket",))
+SIGNS = {
+    NO_SHARP: ("SHARP", signs_of_switches),
+    NO_NVLS: ("NVLS", signs_of_nvls),
+    NOT_DIRECT: ("GPUDirect", signs_of_direct),
+}
+"""What a negative control is to do without, and the lines that show it all the same."""

@@ -1,9 +1,10 @@
 """What must be seen before anything else: a network that was not meant, a control that controls nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from hpccoll.evidence.records import Record
+from hpccoll.evidence.variants import VARIANTS
 from hpccoll.evidence.verdict import control_fails, red_line
 from hpccoll.report.library import found_in
 from hpccoll.store.rows import Results, Run
@@ -11,28 +12,42 @@ from hpccoll.store.rows import Results, Run
 
 def alarms(results: Results) -> tuple[str, ...]:
     """Return a sentence for everything of that kind, with the jobs that it is about."""
-    variants = {row.run_id: row.variant for row in results.rows}
+    records = [(run, record) for run in results.runs if (record := found_in(run).record)]
+    logged = {run.variant for run, _ in records}
     about: dict[str, dict[str, None]] = {}
-    for run in results.runs:
-        if record := found_in(run).record:
-            for said in _of_run(run, record, variants.get(run.run_id)):
-                about.setdefault(said, {})[run.job] = None
+    for run, record in records:
+        for said in (*_of_network(run, record), *_of_variant(run.variant, record, logged)):
+            about.setdefault(said, {})[run.job] = None
     return tuple(f"{said} In {', '.join(jobs)}." for said, jobs in about.items())
 
 
-def _of_run(run: Run, record: Record, variant: str | None) -> Iterator[str]:
+def _of_network(run: Run, record: Record) -> Iterator[str]:
     meant, why = expected(run)
-    on_purpose = variant is not None and _sockets(run)
-    if not on_purpose and (said := red_line(record, meant)):
+    if not _asks_for_sockets(run.environment) and (said := red_line(record, meant)):
         yield f"{said.rstrip('.')}. Expected, for {why}."
-    if variant is not None and (said := control_fails(record, variant)):
+
+
+def _asks_for_sockets(environment: Mapping[str, str]) -> bool:
+    """Return whether a variant asks for TCP itself; what a site or a user has set by mistake is no excuse."""
+    return environment.get("NCCL_NET") == "Socket" or environment.get("NCCL_IB_DISABLE") == "1"
+
+
+def _of_variant(variant: str | None, record: Record, logged: Collection[str | None]) -> Iterator[str]:
+    """Yield what a known variant has to show and does not, and whether its control was left out.
+
+    Args:
+        variant: its name.
+        record: of a launch of it.
+        logged: the variants that have left logs.
+    """
+    if variant is None or (known := VARIANTS.get(variant)) is None or known.demands.met is None:
+        return
+    if said := control_fails(record, variant):
         yield f"The control {variant} controls nothing: {said.rstrip('.')}."
-
-
-def _sockets(run: Run) -> bool:
-    """Return whether the environment of ``run`` asks for TCP."""
-    variables: Mapping[str, Any] = run.provenance.get("variables") or {}  # type: ignore[assignment]
-    return variables.get("NCCL_NET") == "Socket" or variables.get("NCCL_IB_DISABLE") == "1"
+    elif not known.demands.met(record):
+        yield f"The variant {variant} does not show what it has to: {known.demands.words}."
+    elif known.control and known.control not in logged:
+        yield f"Nothing controls {variant}: {known.control}, which has to lose its evidence, has left no logs."
 
 
 def expected(run: Run) -> tuple[str | None, str]:

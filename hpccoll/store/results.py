@@ -167,6 +167,8 @@ def _run(raw: Raw, attempt: Attempt) -> Run:
         path=str(raw.path),
         provenance=attempt.provenance,
         evidence=attempt.evidence,
+        variant=raw.job.variant,
+        environment=raw.job.environment,
     )
 
 

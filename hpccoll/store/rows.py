@@ -5,7 +5,7 @@ within a schema version. Seconds and bytes per second, unscaled; what is absent 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpccoll.store.scheduler import Scheduled
 
@@ -84,6 +84,8 @@ class Run:
     path: str  # the raw file
     provenance: Mapping[str, object]  # allow-listed: versions, libraries, hosts, CPU, launcher, git commit, variables
     evidence: Mapping[str, object] | None = None  # what the probe of the library's logs found: results/README.md
+    variant: str | None = None  # the environment of the sweep
+    environment: Mapping[str, str] = field(default_factory=dict)  # the variables that it sets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

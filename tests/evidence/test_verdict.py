@@ -194,7 +194,7 @@ def test_headers_of_a_small_vector_do_not_contradict_its_line():
         ("ucc-sharp", {"ucc-sharp", "ucc-sharp-hier", "hcoll-sharp"}),
         ("hcoll", {"hcoll-sharp"}),
         ("rdma-2.27", {"nccl-ring", "nccl-tree", "nccl-ll", "nccl-ll128", "nccl-gdr", "nccl-all-rails"}),
-        ("rdma-2.32", {"nccl-ring", "nccl-gdr-off"}),
+        ("rdma-2.32", {"nccl-ring", "nccl-simple"}),
     ],
 )
 def test_a_variant_is_shown_by_the_logs_that_show_it(name, variants):
@@ -238,3 +238,11 @@ def test_a_provider_of_tcp_behind_libfabric_is_tcp():
 
 def test_one_node_needs_no_network():
     assert red_line(read_logs({"a": TEXTS["nvls"].replace("network IB", "network Socket")}), "rdma") is None
+
+
+def test_gpudirect_is_on_where_every_hop_has_it_and_off_where_none_has():
+    on, off = (VARIANTS[name].demands.met for name in ("nccl-gdr", "nccl-gdr-off"))
+    text = TEXTS["rdma-2.32"]
+    none, every = text.replace("/GDRDMA", ""), text.replace("/0/Shared", "/0/GDRDMA/Shared")
+    records = [read_logs({"a": one}) for one in (every, text, none)]
+    assert [(on(record), off(record)) for record in records] == [(True, False), (False, False), (False, True)]

@@ -87,7 +87,7 @@ def test_where_rdma_was_expected_and_tcp_was_used_the_page_begins_with_that(meas
         {},
         {"network": "tcp"},
         {"network": "tcp", "ports": INFINIBAND},
-        {"network": "rdma", "variant": "nccl-socket", "variables": {"NCCL_NET": "Socket"}},
+        {"network": "rdma", "variant": "nccl-socket", "environment": {"NCCL_NET": "Socket"}},
     ],
     ids=["nothing expected", "tcp expected", "tcp although there is a port", "a variant that asks for it"],
 )
@@ -115,6 +115,41 @@ def test_a_control_that_still_shows_sharp_is_an_alarm(measured):
     log = REFUSED.replace(WHY, "nothing").replace("Algo RING", "Algo COLLNET_DIRECT")
     (said,) = alarms(read_results([measured(log, variant="nccl-sharp-off", environment={"NCCL_COLLNET_ENABLE": "0"})]))
     assert said.startswith("The control nccl-sharp-off controls nothing: SHARP is off, and still: ")
+
+
+@pytest.mark.parametrize("variant", [None, "nccl-ring", "mine"])
+def test_sockets_that_a_site_has_set_by_mistake_are_no_excuse(measured, variant):
+    variables = {"NCCL_IB_DISABLE": "1"}
+    (said,) = alarms(read_results([measured(SOCKETS, variant=variant, network="rdma", variables=variables)]))
+    assert said.startswith("RDMA was expected and TCP was used")
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [
+        ("nccl-sharp", "a TUNING line with Algo COLLNET_DIRECT"),
+        ("nccl-ll", "a TUNING line with proto LL for each size"),
+        ("nccl-gdr", "channels via NET/.../GDRDMA, all of them"),
+        ("nccl-all-rails", "NET/IB : Using names several ports"),
+        ("nccl-nvls", "lines that say NVLS multicast is available"),
+    ],
+)
+def test_a_variant_that_does_not_show_what_it_has_to_is_an_alarm(measured, variant, words):
+    (said,) = alarms(read_results([measured(REFUSED, variant=variant)]))
+    assert said.startswith(f"The variant {variant} does not show what it has to: {words}")
+
+
+@pytest.mark.parametrize("variant", ["nccl-ring", "nccl-simple", "nccl-one-rail", "nccl-sharp-off", "nccl-rails-apart"])
+def test_a_variant_that_shows_what_it_has_to_alarms_nobody(measured, variant):
+    assert alarms(read_results([measured(REFUSED, variant=variant)])) == ()
+
+
+def test_evidence_without_its_control_is_an_alarm(measured):
+    direct = f"{REFUSED}{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
+    (said,) = alarms(read_results([measured(direct, variant="nccl-gdr")]))
+    assert said.startswith("Nothing controls nccl-gdr: nccl-gdr-off, which has to lose its evidence, has left no logs.")
+    (said,) = alarms(read_results([measured(direct, variant="nccl-gdr-off")]))
+    assert said.startswith("The control nccl-gdr-off controls nothing: GPUDirect is off, and still: NET/IB/GDRDMA.")
 
 
 def test_one_node_needs_no_network(measured):
