@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from hpccoll import __version__
 from hpccoll.case import Job
-from hpccoll.measure.gpu_facts import said_of_gpus, shared
+from hpccoll.measure.gpu_facts import gpus_of, said_of_gpus, shared
 from hpccoll.measure.machine import alike, cpu_model, testbed
 from hpccoll.measure.wire import ports
 from hpccoll.schedule import Layout
@@ -183,7 +183,7 @@ def attempt(comm: MPI.Intracomm, job: Job, number: int, gpu: Mapping[str, Any]) 
         rack=rack_name(),
         pid=os.getpid(),
         cpus=frozenset(os.sched_getaffinity(0)),
-        hardware=f"{os.cpu_count()} CPUs of {cpu_model()}",
+        hardware=" and ".join([f"{os.cpu_count()} CPUs of {cpu_model()}", *gpus_of(gpu)]),
         testbed=testbed(),
         ports=ports(),
         gpu=gpu,

@@ -92,6 +92,15 @@ def said_of_gpus(said: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, obj
     }
 
 
+def gpus_of(words: Mapping[str, Any]) -> list[str]:
+    """Return the GPUs of a host in words, as many as a rank of it sees; none where no case is on one.
+
+    Args:
+        words: what ``Gpus.on_record`` returns.
+    """
+    return [f"{words['visible']} {words['gpu']['name'] or 'GPU'}"] if words else []
+
+
 def shared(said: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
     """Return whether ranks have a GPU together: what they say is how a collective works, not how fast it is."""
     gpus = [(host, words["gpu"]["bus"]) for host, words in said if words]

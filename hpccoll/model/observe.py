@@ -43,7 +43,7 @@ class Observation:
         nbytes: the size S that was moved.
         seconds: the median time.
         layout: where the ranks were, by the numbers that the case gave them.
-        transport: how its bytes moved.
+        transport: how its bytes moved, and on which device where not on the host.
         asked: those of the parameters that the case asked for.
         dtype: of the elements.
         op: by which they were folded.
@@ -141,7 +141,7 @@ def observations(raw: Raw) -> Iterator[Observation]:
             nbytes=outcome.bytes,
             seconds=timed.median_s,
             layout=layout,
-            transport=case.transport,
+            transport=case.transport if case.device == "cpu" else f"{case.transport} on {case.device}",
             asked=case.params,
             dtype=case.dtype,
             op=case.op,

@@ -88,8 +88,10 @@ class Gpu:
         return np.frombuffer(self._cupy.cuda.PinnedMemoryPointer(memory, 0), stored(dtype), count)
 
     def upload(self, values: NDArray[Any]) -> GpuArray:
-        """Return a copy of ``values`` on the GPU."""
-        return self._cupy.asarray(values)
+        """Return a copy of ``values`` on the GPU; what is queued after it finds it there."""
+        copy = self._cupy.empty(values.shape, values.dtype)
+        copy.set(np.ascontiguousarray(values), stream=self.stream)
+        return copy
 
     def download(self, array: GpuArray) -> NDArray[Any]:
         """Return a copy on the host, after all that was queued."""
@@ -106,7 +108,12 @@ class Gpu:
 
         It takes a grid, a block and its arguments, and is queued on the stream.
         """
-        return _kernel(self.number, source, name, itemsize)
+        function, stream = _function(self.number, source, name, itemsize), self.stream
+
+        def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[object, ...]) -> None:
+            function(grid, block, arguments, 0, stream)  # named: whatever stream is CuPy's current one
+
+        return launch
 
     def copy(self, target: GpuArray, source: GpuArray) -> Call:
         """Return the call that queues a copy between arrays of one length, of which one is pinned."""
@@ -155,12 +162,12 @@ class Gpu:
 
 
 @cache
-def _kernel(number: int, source: Path, name: str, itemsize: int) -> Callable[..., None]:  # noqa: ARG001 - one per device
+def _function(number: int, source: Path, name: str, itemsize: int) -> Callable[..., None]:  # noqa: ARG001 - one per device
     import cupy
 
     program = cupy.RawModule(code=source.read_text(), options=(f"-DITEMSIZE={itemsize}",))
-    kernel: Callable[..., None] = program.get_function(name)
-    return kernel
+    function: Callable[..., None] = program.get_function(name).kernel
+    return function
 
 
 def stored(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpccoll.measure.gpu_facts import FACTS, gpu_facts, said_of_gpus, shared
+from hpccoll.measure.gpu_facts import FACTS, gpu_facts, gpus_of, said_of_gpus, shared
 
 
 class Unsupported(Exception):  # noqa: N818 - NVML's NVMLError
@@ -93,6 +93,12 @@ def test_where_no_case_is_on_a_gpu_nothing_is_said_of_them():
     ranks = [("n1", {}), ("n1", {})]
     assert said_of_gpus(ranks) == {"gpus": None, "gpu_of_rank": None, "cuda_aware_mpi": None}
     assert not shared(ranks)
+
+
+def test_a_machine_is_named_by_its_gpus_too_where_cases_are_on_them():
+    assert gpus_of({"visible": 8, "gpu": {"bus": "1b", "name": "NVIDIA H100"}}) == ["8 NVIDIA H100"]
+    assert gpus_of({"visible": 1, "gpu": {"bus": "1b", "name": None}}) == ["1 GPU"]
+    assert gpus_of({}) == []
 
 
 def test_ranks_share_a_gpu_where_one_host_has_one_address_twice():
