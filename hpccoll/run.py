@@ -59,7 +59,11 @@ def parser() -> argparse.ArgumentParser:
     add("-c", "--collective", default="all_reduce", help="the collective [all_reduce]")
     add("-a", "--algorithms", help=f"names, by comma, or {ALL} [{DEFAULT}; {ALL} for others than all_reduce]")
     add("-t", "--transport", default="mpi", metavar="T,..", help="mpi, shm, tiered; of GPUs nccl, mpi, staged [mpi]")
-    add("--device", default="cpu", help="where buffers lie: cpu, cuda [cpu]")
+    add(
+        "--device",
+        default="cpu",
+        help="where buffers lie: cpu, cuda; with --job: on GPUs, taken before MPI starts [cpu]",
+    )
     add("-b", "--begin", default="8", help="the smallest size [8]")
     add("-e", "--end", default="64M", help="the largest size [64M]")
     add("-f", "--factor", default="2", help="from one size to the next [2]")
@@ -258,8 +262,8 @@ def _connected() -> bool:
     return mpi is not None and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1
 
 
-def _world() -> "MPI.Intracomm":
-    """Start MPI and return its world.
+def _world(device: str) -> "MPI.Intracomm":
+    """Start MPI and return its world; where buffers are to lie on a GPU, each rank has taken its own before.
 
     Raises:
         BadInputError: where there is no library, or one that would abort under this launcher before it can be asked.
@@ -277,6 +281,10 @@ def _world() -> "MPI.Intracomm":
     if vendor in OF_MPICH and "OMPI_COMM_WORLD_SIZE" in os.environ:
         library = f"{vendor} {'.'.join(map(str, version))}"
         raise BadInputError("launcher", "mpiexec of Open MPI", f"the library is {library}: use the mpiexec of that")
+    if device == "cuda":
+        from hpccoll.measure.gpus import take_early
+
+        take_early()
     if not MPI.Is_initialized():
         MPI.Init_thread(getattr(MPI, f"THREAD_{mpi4py.rc.thread_level.upper()}"))
     return MPI.COMM_WORLD
@@ -302,7 +310,7 @@ def _measure(arguments: argparse.Namespace) -> int:
     if arguments.hosts and not shape:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
     os.environ.update(_variables(arguments))  # libraries read them when they start, and MPI starts some
-    comm = _world()  # --help and a misspelt option need no MPI
+    comm = _world(arguments.device)  # --help and a misspelt option need no MPI
     from hpccoll.measure.program import Program
     from hpccoll.measure.ranks import Ranks, abort, check_launch, check_shape
     from hpccoll.measure.table import Table

@@ -1,5 +1,6 @@
 """The GPUs of the ranks: whose is which, what is missing for a transport, and what is on record of them."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
@@ -10,10 +11,24 @@ from hpccoll.measure.gpu_facts import gpu_facts
 from hpccoll.measure.ranks import Ranks
 from hpccoll.transports import aware, gpu
 from hpccoll.transports.aware import Verdict
-from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.gpu import Gpu, take
 
 BASE = "staged"
 """The transport that needs a GPU and nothing else."""
+
+
+LOCAL_RANKS = (
+    "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK",
+    "PALS_LOCAL_RANKID", "SLURM_LOCALID",
+)  # fmt: skip
+"""The variables by which launchers tell a rank its number on the node; Slurm's last, for mpiexec inherits it."""
+
+
+def take_early() -> None:
+    """Take this rank's GPU before MPI is up: some libraries bind to the one in use then (Cray MPICH, MVAPICH, UCC)."""
+    told = next((os.environ[name] for name in LOCAL_RANKS if os.environ.get(name, "").isdigit()), None)
+    if told is not None and not gpu.lack(BASE):
+        take(int(told) % gpu.device_count())
 
 
 class Gpus:
@@ -32,7 +47,12 @@ class Gpus:
     @cached_property
     def mine(self) -> Gpu:
         """The GPU of this rank, which is then in use."""
-        return Gpu(self.ranks.local % gpu.device_count())
+        return Gpu(self.number)
+
+    @property
+    def number(self) -> int:
+        """The number of this rank's GPU."""
+        return self.ranks.local % gpu.device_count()
 
     def lack(self, transport: str, dtype: str = "float32") -> str | None:
         """Return why ``dtype`` cannot be moved over ``transport`` between GPUs here, or None where it can."""
@@ -53,7 +73,7 @@ class Gpus:
     def verdict(self) -> Verdict:
         """Whether MPI takes GPU memory, as the first rank of this rank's node has found out."""
         here = self.ranks.local == 0
-        found = self.ranks.comm.allgather(aware.verdict(self.ranks.local % gpu.device_count()) if here else None)
+        found = self.ranks.comm.allgather(aware.verdict(self.number) if here else None)
         told = dict(zip(reversed(self.ranks.homes), reversed(found), strict=True))  # by the first rank of each node
         return cast("Verdict", told[self.ranks.home])
 

@@ -6,7 +6,7 @@ from hpccoll.case import Case
 from hpccoll.measure.catalogue import GRAPH
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi_gpu import ON_GPU
-from hpccoll.transports.nccl import Nccl
+from hpccoll.transports.nccl import Nccl, Queued
 from hpccoll.transports.nccl_vendor import NcclVendor
 from hpccoll.transports.operation import Plan, Transport
 
@@ -20,14 +20,13 @@ def transport_of(case: Case, comm: MPI.Intracomm, gpu: Gpu, *, native: bool) -> 
 
 
 class Timed:
-    """A plan between two events of the GPU's stream, whose time is the operation's by the clock of the GPU.
+    """A plan that queues all that it does, between two events: their time is the operation's by the clock of the GPU.
 
-    The host's time holds the recording of both: some hundreds of nanoseconds each.
+    The host's time holds the recording of both, some hundreds of nanoseconds each.
     """
 
-    def __init__(self, plan: Plan, gpu: Gpu) -> None:
-        self._gpu, self._stream = gpu, gpu.stream
-        self._queue = getattr(plan, "enqueue", plan.run)  # of what is all on the stream, the wait comes after the event
+    def __init__(self, plan: Queued, gpu: Gpu) -> None:
+        self._gpu, self._stream, self._queue = gpu, gpu.stream, plan.enqueue
         self._start, self._end = gpu.event(), gpu.event()
 
     def run(self) -> None:
@@ -39,3 +38,8 @@ class Timed:
     def device_ns(self) -> int:
         """Return the time of the last run."""
         return self._gpu.elapsed_ns(self._start, self._end)
+
+
+def timed(plan: Plan, gpu: Gpu | None) -> Timed | None:
+    """Return ``plan`` between events, None where the host has a part in it: its time is then the host's alone."""
+    return Timed(plan, gpu) if gpu and isinstance(plan, Queued) else None

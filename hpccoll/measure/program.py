@@ -204,7 +204,7 @@ class Program:
                 one_clock=len({place.clock for place in attempt.places}) == 1,
                 workers=attempt.ranks - attempt.aggregators,
                 round_number=number,
-                device_ns=samples.device_ns if case.device == "cuda" else None,
+                device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
             ),
             cpu_s=np.array(cpu_s),
         )

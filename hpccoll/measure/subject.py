@@ -14,7 +14,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import GRAPH, own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
-from hpccoll.measure.on_gpu import Timed, transport_of
+from hpccoll.measure.on_gpu import timed, transport_of
 from hpccoll.measure.payload import TURNS, Payload
 from hpccoll.measure.values import Array
 from hpccoll.measure.ways import NATIVE_TRANSPORT
@@ -130,10 +130,10 @@ class CaseSubject:
             raise
         filled = self.payload.filled(in_place=case.in_place)
         self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
-        timed = Timed(self.plan, gpu) if gpu else None
+        by_events = timed(self.plan, gpu)
         # Bound once: a call through this object would be timed.
-        self.reset, self.run, self.wrong = self.check.reset, (timed or self.plan).run, self.check.wrong
-        self.device_ns = timed.device_ns if timed else _no_device
+        self.reset, self.run, self.wrong = self.check.reset, (by_events or self.plan).run, self.check.wrong
+        self.device_ns = by_events.device_ns if by_events else _no_device
 
     def _transport(self, comm: MPI.Intracomm) -> Transport:
         if self.gpu:

@@ -164,6 +164,8 @@ class Start:
     def _line(self, shape: Shape, *arguments: str) -> str:
         hosts = [*self.hosts[: shape.nodes], *self.helpers[: shape.aggregators]]
         asked = ["--shape", str(shape), *(["--hosts", ",".join(hosts)] if hosts else [])]
+        on_gpus = any(case.device == "cuda" and self.job.shape(case) == shape for case in self.job.cases)
+        asked += ["--device", "cuda"] if on_gpus else []
         return f"{self.launcher.line(shape, hosts)} run {shlex.join([*asked, *arguments])}"
 
     def _command(self, line: str) -> list[str]:

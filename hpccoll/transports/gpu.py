@@ -1,6 +1,7 @@
 """GPUs: what this process lacks to use one, and the one that it uses. CuPy is imported where a case needs it."""
 
 import ctypes
+import gc
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -59,6 +60,15 @@ def _nccl() -> str | None:
     return f"NCCL not found: {words}"
 
 
+def take(number: int) -> Any:
+    """Have this process use the GPU ``number`` of those that it sees, and return CuPy's device."""
+    import cupy
+
+    device = cupy.cuda.Device(number)
+    device.use()
+    return device
+
+
 class Gpu:
     """The GPU of this process, and the one stream on which all is queued; CuPy's calls go on it, too.
 
@@ -71,8 +81,7 @@ class Gpu:
 
         self._cupy = cupy
         self.number = number
-        self.device = cupy.cuda.Device(number)
-        self.device.use()
+        self.device = take(number)
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
 
@@ -157,6 +166,7 @@ class Gpu:
 
     def release(self) -> None:
         """Give back what memory CuPy keeps of arrays that are gone."""
+        gc.collect()  # some name each other
         self.stream.synchronize()
         self._cupy.get_default_memory_pool().free_all_blocks()
 

@@ -54,20 +54,22 @@ class VendorOnGpu(_OnGpu):
     """The library's own collectives on GPU memory."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
-        return _Between(VendorPlan(self.comm, operation, src, dst), self.gpu)
+        plan = VendorPlan(self.comm, operation, src, dst)
+        return _Between(plan, self.gpu, scales=operation.reduction.averages)
 
 
 class _Between:
-    """A plan that knows of no stream, and starts when all that was queued is done; so it ends."""
+    """A plan that knows of no stream: it starts when all that was queued is done, and ends when what it queues is."""
 
-    def __init__(self, plan: Plan, gpu: Device) -> None:
+    def __init__(self, plan: Plan, gpu: Device, *, scales: bool) -> None:
         self.result, self.where, self.close = plan.result, plan.where, plan.close
-        self._run, self._synchronize = plan.run, gpu.synchronize
+        self._run, self._synchronize, self._scales = plan.run, gpu.synchronize, scales
 
     def run(self) -> None:
         self._synchronize()
         self._run()
-        self._synchronize()  # an average is scaled on the stream
+        if self._scales:  # an average, on the stream
+            self._synchronize()
 
 
 class Staged(_OnGpu):

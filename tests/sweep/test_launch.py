@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,14 @@ def test_a_launch_names_the_hosts_that_it_is_for():
     launcher = Launcher(command="srun -N {nodes} --nodelist={hosts}", slurm=True)
     line = Start(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
     assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1,n2 --check"
+
+
+def test_a_launch_says_that_buffers_are_on_gpus_where_a_case_of_its_shape_has_them_there():
+    there, shape = replace(JOB.cases[0], device="cuda", transport="nccl"), JOB.shape(JOB.cases[0])
+    start = Start(Launcher(command="mpiexec -n {ranks}"), replace(JOB, cases=(*JOB.cases, there)), ())
+    assert start._line(shape).endswith("--device cuda")
+    assert "--device" not in start._line(Shape(1, 1))
+    assert "--device" not in replace(start, job=JOB)._line(shape)
 
 
 def test_smaller_shapes_have_the_first_nodes_and_all_aggregators():
