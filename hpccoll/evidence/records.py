@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -121,20 +121,25 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str) -> "Record":
-        """Read what ``to_json`` wrote.
+        """Read what ``to_json`` wrote, here or in another version: what that has added is left out.
 
         Raises:
             ValueError: where it is something else.
         """
         try:
             read = json.loads(text)
-            rows = {name: [row(**one) for one in read[name]] for name, row in _ROWS.items()}
-            whole = {**read, **rows}.items()
-            fields: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in whole}
-            return cls(**fields)
+            rows = {name: [row(**_known(row, one)) for one in read.get(name, ())] for name, row in _ROWS.items()}
+            whole: dict[str, Any] = {**_known(cls, read), "library": read["library"], **rows}
+            lists = {name: tuple(one) for name, one in whole.items() if isinstance(one, list)}
+            return cls(**{**whole, **lists})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no record of evidence: {error}") from None
 
 
-_ROWS = {"ran": Ran, "refusals": Refusal, "model": Modelled}
+def _known(of: type[Any], read: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is read of the fields of a record."""
+    return {one.name: read[one.name] for one in fields(of) if one.name in read}
+
+
+_ROWS: Mapping[str, type[Any]] = {"ran": Ran, "refusals": Refusal, "model": Modelled}
 """The columns of a record that are records themselves."""

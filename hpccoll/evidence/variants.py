@@ -181,6 +181,10 @@ VARIANTS: Mapping[str, Variant] = {
         "SHARP by NCCL: CollNet in either form, and nothing else", "CollnetDirect,CollnetChain", "nccl-sharp-off"
     ),
     "nccl-sharp-nvls": _switches("SHARP by NCCL, NVLS inside nodes and switches between", "NVLS", "nccl-sharp-off"),
+    "nccl-sharp-allowed": Variant(
+        what="SHARP by NCCL wherever its own tuning picks it", transport="nccl", needs=_IN_FABRIC, limits=_COLLNET,
+        environment={"NCCL_COLLNET_ENABLE": "1", **_SHARP_LOG}, demands=demands.SHARP_BY_NCCL, control="nccl-sharp-off",
+    ),
     "nccl-sharp-off": Variant(
         what="NCCL without SHARP, the control of nccl-sharp", transport="nccl", demands=demands.NO_SHARP,
         environment={"NCCL_COLLNET_ENABLE": "0", "NCCL_SHARP_DISABLE": "1", **_SHARP_LOG}, needs=_ON_GPUS,

@@ -73,12 +73,13 @@ def verdict(
             UNKNOWN, f"the log names {' and '.join(kinds)} for {of_case}: {'; '.join(one.line for one in ran)}"
         )
     if not kinds:
-        reasons = _reasons(requested, record, dtype)
+        reasons = reasons_of(requested, record, dtype)
         return _silent(
             requested, collective, counted(record.library, collective, nbytes, ranks), record, ports, reasons
         )
     name, one = next(iter(kinds.items()))
-    if names_switches(one) or (name == "nvls" and (nodes or 1) > 1):
+    # What NCCL takes for one node may be several hosts, of one NVLink.
+    if names_switches(one) or (name == "nvls" and (record.nodes or nodes or 1) > 1):
         return _claims_switches(name, one, record, ports)
     if record.library == "nccl" and name not in ALGORITHMS.values():  # registered windows: symmetric, copy_engine...
         # Kernels with MC in their names store or load by multicast: switches of NVLink copy or reduce.
@@ -86,7 +87,7 @@ def verdict(
         return Verdict(f"{kind} ({one.protocol})", f"{one.line}; NCCL_ALGO does not hold for it")
     if requested in (None, name):
         return Verdict(name, one.line)
-    reason = next(iter(_reasons(requested, record, dtype)), "no line says why")
+    reason = next(iter(reasons_of(requested, record, dtype)), "no line says why")
     return Verdict(f"{name} (fallback: {reason})", one.line)
 
 
@@ -99,12 +100,13 @@ def _lines(
     collective: str, nbytes: int, ranks: int, record: Record, dtype: str | None, op: str | None
 ) -> list[Ran]:  # fmt: skip
     size = counted(record.library, collective, nbytes, ranks)
+    ops = (None, op, *(("sum",) if op == "avg" else ()))  # an average is a sum, and scaled where it is asked for
     return [
         one
         for one in record.ran
         if (one.collective, one.bytes) == (collective, size)
         and (dtype is None or one.dtype in (None, dtype))
-        and (op is None or one.op in (None, op))
+        and (op is None or one.op in ops)
     ]
 
 
@@ -126,16 +128,22 @@ def _silent(
         return Verdict("sharp" if ports.prove else UNKNOWN, f"{record.sharp[-1]}; {which}; {ports}")
     logged = sorted({one.bytes for one in record.ran if one.collective == collective and one.bytes is not None})
     sizes = f", only of {', '.join(map(str, logged[:8]))}{'...' * (len(logged) > 8)} bytes" if logged else ""
+    if size in logged:
+        alike = (one for one in record.ran if (one.collective, one.bytes) == (collective, size))
+        sizes = (
+            f" with this dtype and op, only with {', '.join(dict.fromkeys(f'{one.dtype} {one.op}' for one in alike))}"
+        )
     why = f"; {reasons[0]}" if requested and reasons else ""
     return Verdict(UNKNOWN, f"no line names {collective} of {size} bytes{sizes}{why}")
 
 
-def _reasons(requested: str | None, record: Record, dtype: str | None) -> list[str]:
-    """Return the lines that say why what was requested did not run, the one that says most first."""
+def reasons_of(requested: str | None, record: Record, dtype: str | None) -> list[str]:
+    """Return the lines that say why what was requested does not run, the one that says most first."""
     of = _REFUSED.get(requested or "", ("algorithm",))
-    of = (*of, "sharp-dtypes") if "sharp" in of and dtype in _NEW_DTYPES else of
+    of = ("sharp-dtypes", *of) if "sharp" in of and dtype in _NEW_DTYPES else of
     known = [one for one in record.refusals if one.of in of]
-    return [one.line for one in sorted(known, key=lambda one: RANK.get((one.of, one.reason), len(RANK)))]
+    known.sort(key=lambda one: (of.index(one.of), RANK.get((one.of, one.reason), len(RANK))))
+    return [one.line for one in known]
 
 
 def red_line(record: Record, expected: str | None) -> str | None:

@@ -6,7 +6,7 @@ from hpccoll.case import Case, Job, Shape
 from hpccoll.evidence.asked import requested_of
 from hpccoll.evidence.found import Found
 from hpccoll.evidence.variants import VARIANTS
-from hpccoll.evidence.verdict import verdict
+from hpccoll.evidence.verdict import reasons_of, verdict
 from hpccoll.schedule.promise import NATIVE
 
 REFUSES = "NCCL refuses it"
@@ -78,7 +78,10 @@ def judged(
     return Said(asked, executed, "; ".join(filter(None, (*words, evidence))) or None)
 
 
-def in_full(reason: str, found: Found | None) -> str:
-    """Return why a case is skipped, with the line of the log where NCCL refuses what its environment forces."""
-    known = found.record.refusals if found and found.record and reason.startswith(REFUSES) else ()
-    return "; ".join((reason, *(one.line for one in known if one.of == "algorithm")))
+def in_full(reason: str, found: Found | None, job: Job, case: Case) -> str:
+    """Return why a case is skipped, with the lines of the log that say most where NCCL refuses what is forced."""
+    if not (found and found.record and reason.startswith(REFUSES)):
+        return reason
+    known = reasons_of(requested(job, case), found.record, case.dtype)
+    of_algorithm = (one.line for one in found.record.refusals if one.of == "algorithm")
+    return "; ".join(dict.fromkeys((reason, *known[:1], *of_algorithm)))

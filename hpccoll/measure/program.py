@@ -150,7 +150,7 @@ class Program:
         self.progress.enter("compiling")
         subject = maker.make(case)
         if isinstance(subject, str):
-            reason = in_full(subject, self.found)
+            reason = in_full(subject, self.found, self.job, case)
             return Outcome(case=case, status="skipped", reason=reason, requested=requested(self.job, case))
         self.subject = subject
         samples = measure(subject, self.ranks, self.job.effort.of_a_round, self.progress)

@@ -117,7 +117,7 @@ def _highest(group: Group) -> Iterator[Finding]:
         yield Finding("Highest busbw", f"{busbw} by {best.series} with {where}.")
 
 
-NOTIONAL = "switches reduced, and busbw supposes bytes that no link carried"
+NOTIONAL = "where switches reduce, busbw supposes bytes that no link carries"
 
 
 def _burst(point: Point) -> str:

@@ -40,6 +40,22 @@ def test_another_dtype_or_op_of_the_same_size_is_judged_by_its_own_line(of_case,
     assert verdict(None, "all_reduce", 64 * MIB, 4, read("rdma-2.27"), **of_case).executed == executed
 
 
+def test_an_average_is_logged_as_the_sum_that_it_is_scaled_from():
+    assert verdict(None, "all_reduce", 64 * MIB, 4, read("rdma-2.27"), dtype="float32", op="avg").executed == "ring"
+
+
+def test_lines_of_the_size_that_are_of_another_dtype_are_named():
+    made = verdict(None, "all_reduce", 64 * MIB, 4, read("rdma-2.27"), dtype="float64", op="sum")
+    assert made == Verdict(
+        "unknown",
+        "no line names all_reduce of 67108864 bytes with this dtype and op, only with float32 sum, bfloat16 prod",
+    )
+
+
+def test_what_nccl_takes_for_one_node_is_one_whatever_its_hosts():
+    assert verdict("nvls", "all_reduce", MIB, 8, read("nvls"), nodes=4).executed == "nvls"
+
+
 def test_lines_that_disagree_prove_nothing():
     made = verdict("ring", "all_reduce", 64 * MIB, 4, read("rdma-2.27"))
     assert made.executed == "unknown"

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import raws
 from mpi4py import MPI
 
 from hpccoll.evidence.found import Found
@@ -58,9 +59,19 @@ def test_what_is_no_refusal_of_nccl_ends_the_job():
         refusal(subject(RuntimeError("an illegal memory access")), MPI.COMM_SELF)
 
 
-def test_the_line_of_the_log_stands_beside_the_refusal_and_no_other_reason():
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [({"NCCL_ALGO": "PAT"}, "{line}"), ({"NCCL_ALGO": "CollnetDirect", "NCCL_COLLNET_ENABLE": "1"}, "{why}; {line}")],
+)
+def test_the_lines_of_the_log_stand_beside_the_refusal_and_no_other_reason(environment, said):
     line = "No algorithm/protocol available for function AllReduce with datatype ncclFloat32."
-    record = Record(library="nccl", refusals=(Refusal(of="algorithm", reason="none is left", line=line),))
-    assert in_full(f"NCCL refuses it: {WORDS}", Found(record=record)) == f"NCCL refuses it: {WORDS}; {line}"
-    assert in_full("too large", Found(record=record)) == "too large"
-    assert in_full("NCCL refuses it: no", None) == "NCCL refuses it: no"
+    why = "NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"
+    refusals = Refusal(of="algorithm", reason="none is left", line=line), Refusal(of="sharp", reason="no job", line=why)
+    found, case = (
+        Found(record=Record(library="nccl", refusals=refusals)),
+        raws.case(8, algorithm="native", transport="nccl"),
+    )
+    asked = raws.job(case, environment=environment), case
+    assert in_full("NCCL refuses it: no", found, *asked) == f"NCCL refuses it: no; {said.format(line=line, why=why)}"
+    assert in_full("too large", found, *asked) == "too large"
+    assert in_full("NCCL refuses it: no", None, *asked) == "NCCL refuses it: no"

@@ -74,7 +74,7 @@ def test_switches_have_no_per_cent_of_a_wire_and_their_algbw_is_told(make_node_r
     assert "Per cent of wire" in said(executed="ring")
     for executed in ("nvls", "sharp (by CollNet)", "collnet_chain"):
         assert "Per cent of wire" not in said(executed=executed)
-        assert "algbw 10 MB/s: switches reduced" in said(executed=executed)["Highest busbw"]
+        assert "algbw 10 MB/s: where switches reduce" in said(executed=executed)["Highest busbw"]
     assert "Per cent of wire" not in said(executed="ring", kind=SHARED_GPU)
 
 
