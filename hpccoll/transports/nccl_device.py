@@ -1,6 +1,7 @@
 """A GPU and NCCL as plans ask for them, through CuPy."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +71,11 @@ class CupyDevice:
         stream.begin_capture()  # and no `with`, which would leave the process with another current stream
         try:
             queue()
-        finally:
-            graph = stream.end_capture()
-        return CudaGraph(graph, stream)
+        except BaseException:
+            with suppress(RuntimeError):  # that nothing came of it
+                stream.end_capture()
+            raise
+        return CudaGraph(stream.end_capture(), stream)
 
 
 class CudaGraph:
@@ -100,8 +103,10 @@ def grouped(calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]]) -
 
     def group() -> None:
         start()
-        for call, arguments in calls:
-            call(*arguments)
-        end()
+        try:
+            for call, arguments in calls:
+                call(*arguments)
+        finally:
+            end()  # or every later call of this thread would be of the group
 
     return group

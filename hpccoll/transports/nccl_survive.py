@@ -7,17 +7,20 @@ communicator of them alone: ``MPI.Comm.Create_group`` asks nothing of the rest. 
 A communicator's first operations connect ranks, for which the host waits inside the call, where nobody looks at a
 clock: plans do them when they are made, under the eye of the job's watchdog.
 
+A job does not do so: its ranks meet in MPI as well, and a stall there ends in the watchdog, which names it; the next
+attempt resumes. This is for programs that wait as above, and tests/gpu has the drill.
+
 A rank that has ended is another matter: the launcher ends the job then, and says which process it was.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mpi4py import MPI
 
 from hpccoll.transports.nccl_world import Library, World, forget, world
 
-PRESENT, DECIDED = 32001, 32002
+PRESENT, DECIDED, AGREED, SETTLED = 32001, 32002, 32003, 32004
 """Tags: only a plan over MPI of 500 lanes uses them too."""
 
 PAUSE = 1e-4
@@ -61,48 +64,67 @@ def wait(done: Callable[[], bool], check: Callable[[], object], timeout: float) 
 def roll_call(comm: MPI.Intracomm, patience: float) -> list[int]:
     """Return the ranks of ``comm`` that are there: each of them calls, and within ``patience`` hears of the others.
 
-    The lowest of them decides, and tells everyone, those too that come later. Called once for a communicator.
+    The lowest of them decides, and tells everyone, those too that come later. A rank agrees to one decision alone, and
+    it holds when all that it names have agreed: ranks never go on in two groups. Called once for a communicator.
+
+    Args:
+        comm: of all ranks.
+        patience: seconds, for each of the three turns of this.
 
     Raises:
         ExcludedError: on a rank that came later.
-        StalledError: where who is to decide does not.
+        StalledError: where who is to decide does not, or not all agree.
     """
     peers = [peer for peer in range(comm.size) if peer != comm.rank]
-    _UNDER_WAY.extend(comm.isend(None, peer, PRESENT) for peer in peers)
-    present = {comm.rank}
-    until = time.monotonic() + patience
-    decided = _decision(comm)
-    while decided is None and len(present) < comm.size and time.monotonic() < until:
-        present |= {peer for peer in peers if peer not in present and _said(comm, peer)}
-        time.sleep(PAUSE)
-        decided = _decision(comm)
-    if decided is None and comm.rank == min(present):
+    _tell(comm, peers, PRESENT)
+    present = {comm.rank, *_hear(comm, peers, PRESENT, patience, unless=DECIDED)}
+    if comm.rank == min(present) and not comm.iprobe(MPI.ANY_SOURCE, DECIDED):
         decided = sorted(present)
-        _UNDER_WAY.extend(comm.isend(decided, peer, DECIDED) for peer in peers)
-    until = time.monotonic() + patience
-    while decided is None and time.monotonic() < until:
+        _tell(comm, peers, DECIDED, decided)
+        others = [peer for peer in decided if peer != comm.rank]
+        if missing := {*others} - _hear(comm, others, AGREED, patience):
+            raise StalledError(f"rank {min(missing)} was there, but has not agreed in {patience:g} s to who goes on")
+        _tell(comm, others, SETTLED)
+        return decided
+    status = MPI.Status()
+    if not _hear(comm, [MPI.ANY_SOURCE], DECIDED, 2 * patience, take=False):  # who decides may have come later
+        raise StalledError(f"rank {min(present)} was there, but has not said in {2 * patience:g} s who goes on")
+    named: list[int] = comm.recv(source=MPI.ANY_SOURCE, tag=DECIDED, status=status)
+    by = status.source
+    if comm.rank not in named:
+        raise ExcludedError(f"ranks {', '.join(map(str, named))} have gone on without rank {comm.rank}")
+    _tell(comm, [by], AGREED)
+    if not _hear(comm, [by], SETTLED, 2 * patience):
+        raise StalledError(f"rank {by} has decided who goes on, but not all have agreed in {2 * patience:g} s")
+    return named
+
+
+def _tell(comm: MPI.Intracomm, peers: Iterable[int], tag: int, word: object = None) -> None:
+    _UNDER_WAY.extend(comm.isend(word, peer, tag) for peer in peers)
+
+
+def _hear(
+    comm: MPI.Intracomm,
+    peers: Iterable[int],
+    tag: int,
+    patience: float,
+    *,
+    unless: int | None = None,
+    take: bool = True,
+) -> set[int]:
+    """Return which of ``peers`` have sent a word in time, and take it; wait no longer once one ``unless`` is there."""
+    heard: set[int] = set()
+    left, until = {*peers}, time.monotonic() + patience
+    while left and not (unless and comm.iprobe(MPI.ANY_SOURCE, unless)):
+        for peer in [peer for peer in left if comm.iprobe(peer, tag)]:
+            if take:
+                comm.recv(source=peer, tag=tag)
+            heard.add(peer)
+            left.remove(peer)
+        if time.monotonic() > until:
+            break
         time.sleep(PAUSE)
-        decided = _decision(comm)
-    if decided is None:
-        raise StalledError(f"rank {min(present)} was there, but has not said in {patience:g} s who goes on")
-    if comm.rank not in decided:
-        raise ExcludedError(f"ranks {', '.join(map(str, decided))} have gone on without rank {comm.rank}")
-    return decided
-
-
-def _said(comm: MPI.Intracomm, peer: int) -> bool:
-    """Return whether a word of ``peer`` has come, and take it."""
-    if not comm.iprobe(peer, PRESENT):
-        return False
-    comm.recv(source=peer, tag=PRESENT)
-    return True
-
-
-def _decision(comm: MPI.Intracomm) -> list[int] | None:
-    if not comm.iprobe(MPI.ANY_SOURCE, DECIDED):
-        return None
-    decided: list[int] = comm.recv(source=MPI.ANY_SOURCE, tag=DECIDED)
-    return decided
+    return heard
 
 
 def without_the_stalled(made: World, patience: float, library: Library | None = None) -> tuple[World, list[int]]:

@@ -1,7 +1,7 @@
 """NCCL's own collectives, called the way its users call them; in place where nccl-tests has them so.
 
 What NCCL has no call for is what its users write: grouped sends and receives, and for a barrier an all-reduce of one
-byte. An average is a sum and our one scale: ncclAvg multiplies before it adds, which rounds.
+word. An average is a sum and our one scale: ncclAvg multiplies before it adds, which rounds.
 """
 
 from collections.abc import Callable
@@ -41,15 +41,17 @@ class Arguments:
         operation: what to do.
         src: this rank's source buffer, not used in place.
         dst: its destination buffer.
+        word: an int32 of the plan's own.
         stream: on which it is queued, as NCCL takes it.
         group: makes several calls one.
     """
 
     def __init__(
-        self, communicator: Any, me: int, operation: Operation, src: Array, dst: Array, stream: int, group: Group
-    ) -> None:
+        self, communicator: Any, me: int, operation: Operation, src: Array, dst: Array, word: Array, stream: int,
+        group: Group,
+    ) -> None:  # fmt: skip
         self.nccl, self.me, self.operation, self.dst = communicator, me, operation, dst
-        self.stream, self.group = stream, group
+        self.word, self.stream, self.group = word, stream, group
         self.root, self.peer = operation.promise.root, operation.promise.peer or 0
         self.type, self.op = TYPES[operation.dtype.name], OPS[operation.reduction.name]
         self.contribution, self.result = operation.contribution(src, dst, me), operation.result(dst, me)
@@ -137,8 +139,8 @@ def _all_to_all_v(a: Arguments) -> Call:
 
 
 def _barrier(a: Arguments) -> Call:
-    byte = address(a.dst)
-    return partial(a.nccl.allReduce, byte, byte, 1, TYPES["uint8"], OPS["max"], a.stream)
+    word = address(a.word)
+    return partial(a.nccl.allReduce, word, word, 1, TYPES["int32"], OPS["max"], a.stream)
 
 
 def _send_recv(a: Arguments) -> Call:
@@ -224,12 +226,13 @@ class NcclVendor:
         what = f"inside NCCL's {operation.collective.name}"
         if communicator is None:
             return Queued(device, dst[:0], [], what)
-        arguments = Arguments(communicator, me, operation, src, dst, self.gpu.stream.ptr, grouped)
+        word = device.empty(1, np.dtype("int32"))  # a barrier's buffer is the payload's, whose check it must not change
+        arguments = Arguments(communicator, me, operation, src, dst, word, self.gpu.stream.ptr, grouped)
         calls = [CALLS[operation.collective.name](arguments)]
         if operation.reduction.averages and len(arguments.result):
             whole = Span("result", 0, len(arguments.result))
             calls += device.folds(operation, {"result": arguments.result}, [[Move(whole, (whole,), workers)]])
-        plan = Queued(device, arguments.result, calls, what, (src, dst))
+        plan = Queued(device, arguments.result, calls, what, (src, dst, word))
         plan.prepare(graph=self.graph)
         return plan
 

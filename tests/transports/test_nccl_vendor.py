@@ -146,16 +146,21 @@ def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_pr
         inputs, outputs = ([values.view(Room) for values in of_all] for of_all in buffers(asked))
         given = contributions(asked)
         library = Library(3)
+        word = [np.array([me], np.int32).view(Room) for me in range(3)]
         arguments = [
-            Arguments(library.ranks[me], me, asked, inputs[me], outputs[me], STREAM, grouped) for me in range(3)
+            Arguments(library.ranks[me], me, asked, inputs[me], outputs[me], word[me], STREAM, grouped)
+            for me in range(3)
         ]
+        before = [values.tobytes() for values in outputs]
         made = [CALLS[promise.collective.name](each) for each in arguments]
         for call in made:
             call()
         library.finish()
         for me, each in enumerate(arguments):
             asked.reduction.scale(each.result, 3)
-            if not barrier:
+            if barrier:
+                assert outputs[me].tobytes() == before[me], "a barrier leaves the payload as it is"
+            else:
                 assert np.array_equal(each.result, result(asked, given, me)), (me, op)
 
 
