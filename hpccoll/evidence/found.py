@@ -23,6 +23,7 @@ class Found:
         balance: whether each GPU of the first node has a NIC as near as its peers', in words; None where nobody knows.
         logs: the directory of the logs.
         job_sha256: of the job that was probed; empty for logs that somebody made by hand.
+        allocation: where it ran: on other nodes, or at another time, a library may do something else.
     """
 
     record: Record | None = None
@@ -30,6 +31,7 @@ class Found:
     balance: str | None = None
     logs: str = ""
     job_sha256: str = ""
+    allocation: str = ""
 
     def to_json(self) -> dict[str, object]:
         """Return it as JSON has it: what an attempt in a raw file keeps."""
@@ -48,18 +50,18 @@ class Found:
         return cls(record=None if record is None else Record.from_json(json.dumps(record)), **words)
 
     @classmethod
-    def in_logs(cls, place: Path, failed: str | None = None, job_sha256: str = "") -> "Found":
+    def in_logs(cls, place: Path, failed: str | None = None, **about: str) -> "Found":
         """Return what the logs ``*.log`` in a directory say, and the files of settings ``*.conf``.
 
         Args:
             place: the directory.
             failed: how the launch failed that wrote them, None where it did not.
-            job_sha256: of its job.
+            about: its ``job_sha256`` and ``allocation``.
         """
         paths = sorted((*place.glob("*.log"), *place.glob("*.conf")))
         texts = {path.name: path.read_text(errors="replace") for path in paths}
         record = read_logs(texts)
-        found = cls(record=record, why=failed, balance=_balance(place), logs=str(place), job_sha256=job_sha256)
+        found = cls(record=record, why=failed, balance=_balance(place), logs=str(place), **about)
         if record.library is None:
             return replace(found, record=None, why=failed or f"left no line in {place} that is known")
         return found

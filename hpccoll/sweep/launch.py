@@ -135,15 +135,15 @@ class Start:
         Returns:
             the file of what the logs say; None where they cannot say anything, or there was no room for them.
         """
-        file = probe.file_of(out, self.job, shape)
+        file, where = probe.file_of(out, self.job, shape), probe.allocation(self.hosts)
         if not probe.wanted(self.job, shape):
             return None
-        if probe.known(file, self.job):
+        if probe.known(file, self.job, where):
             return file
         line = self._line(shape, "--probe", str(probe.place_of(out, self.job, shape)), "--job", str(job_file))
         print(f"$ {line}", flush=True)
         try:
-            found = probe.ask(self._command(line), self.launcher.patience_s, out, self.job, shape)
+            found = probe.ask(self._command(line), self.launcher.patience_s, out, self.job, shape, where)
         except OSError as error:
             print(f"# no evidence: {error}", flush=True)
             return None

@@ -4,6 +4,8 @@ It costs a launch and no measurement: where it fails, takes too long or leaves n
 """
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import rmtree
 
@@ -32,16 +34,22 @@ def file_of(out: Path, job: Job, shape: Shape) -> Path:
     return out.with_name(f"{job.name}.{shape}.evidence.json")
 
 
-def known(file: Path, job: Job) -> bool:
-    """Return whether an earlier launch of this job has read its logs, and all of them."""
+def allocation(hosts: Sequence[str]) -> str:
+    """Return what tells this allocation from others: Slurm's job, and its hosts where they are known."""
+    return " ".join((os.environ.get("SLURM_JOB_ID", "local"), *hosts))
+
+
+def known(file: Path, job: Job, where: str) -> bool:
+    """Return whether an earlier launch of this job in this allocation has read its logs, and all of them."""
     try:
         found = Found.load(file)
     except BadInputError:  # there is none, or somebody has cut it short
         return False
-    return found.job_sha256 == job.sha256 and found.record is not None and found.why is None
+    whole = found.record is not None and found.why is None
+    return whole and (found.job_sha256, found.allocation) == (job.sha256, where)
 
 
-def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape) -> Found:
+def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape, where: str) -> Found:
     """Run a probe, and return what it found; that is also in the file.
 
     Its time is limited: for the start, for every case, and for one that is stuck and has to say where.
@@ -52,6 +60,7 @@ def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape
         out: the raw file.
         job: that is probed.
         shape: of the launch.
+        where: the allocation.
 
     Raises:
         OSError: where there is no room for logs.
@@ -61,7 +70,7 @@ def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape
     place.mkdir(parents=True)
     limit_s = patience_s + job.effort.timeout + len(once(job, shape)) * job.effort.seconds
     failed = child.run(command, limit_s, place / OUTPUT)
-    found = Found.in_logs(place, failed, job.sha256)
+    found = Found.in_logs(place, failed, job_sha256=job.sha256, allocation=where)
     file = file_of(out, job, shape)
     unfinished = file.with_name(f".{file.name}.tmp")
     unfinished.write_text(json.dumps(found.to_json(), indent=1))

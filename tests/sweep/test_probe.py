@@ -84,6 +84,17 @@ def test_the_table_says_what_ran_where_that_is_not_what_was_asked(here, capfd):
     assert told["ring"].split()[-1] == "6"
 
 
+def test_a_probe_of_another_allocation_is_none_of_this_one(here, monkeypatch):
+    here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    (here.place / "raw" / "mpi.p2.ucc-sharp.h5").unlink()
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    rows, run = here(f"print({UCC % 'TL_SHARP'!r}, flush=True)")
+    assert len(probed(here)) == 4
+    assert rows["native"].executed.split()[0] != "ucp"
+    assert run.evidence["allocation"] == "4711"
+    assert probe.allocation(["n1", "n2"]) == "4711 n1 n2"
+
+
 def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probed_again(here):
     here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
     (here.place / "raw" / "mpi.p2.ucc-sharp.h5").unlink()
@@ -124,7 +135,7 @@ def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
     place = probe.place_of(out, job, shape)
     place.mkdir(parents=True)
     (place / "nccl.old.1.log").write_text(UCC % "TL_SHARP")
-    assert probe.ask(["true"], 5, out, job, shape).record is None
+    assert probe.ask(["true"], 5, out, job, shape, "local").record is None
 
 
 def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did():
