@@ -1,5 +1,6 @@
 """The plan: the jobs and cases that a sweep comes to, frozen before anything runs."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -10,7 +11,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.schedule import Layout
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.promise import AUTO, NATIVE
 from hpccoll.store.journal import journal_path
 from hpccoll.store.results import PLAN
 from hpccoll.sweep import probe
@@ -26,6 +27,11 @@ ROUND_S = 0.01
 """What a round of a case costs beside its iterations, for the estimate: it is compiled, filled and checked anew."""
 SLURM_S = 20.0
 """What a Slurm job costs beside its launches, for the estimate: Snakemake starts twice in it."""
+
+OF_COLLECTIVES = re.compile(
+    r"NCCL_(ALGO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|MV[P2]_ENABLE_SHARP"
+)
+"""Variables by which a library's own collectives go, and no sends and receives: of those are our schedules made."""
 
 
 def make_plan(
@@ -167,7 +173,11 @@ class _Allocation:
         ), skips  # fmt: skip
 
     def _outside(self, case: Case, shape: Shape) -> str | None:
-        """Return why a known variant cannot be asked of the library for ``case``; of our schedules it asks nothing."""
+        """Return why the variant makes no difference to ``case``, or cannot be asked of the library for it."""
+        if case.algorithm not in (NATIVE, AUTO):
+            variables = self.sweep.variants[self.variant] if self.variant else {}
+            alone = bool(variables) and all(map(OF_COLLECTIVES.fullmatch, variables))
+            return f"{self.variant}: only the library's own collectives go by it" if alone else None
         known = VARIANTS.get(self.variant or "")
         if known is None or (case.algorithm, case.transport) != (NATIVE, known.transport):
             return None

@@ -233,6 +233,13 @@ def test_logs_of_an_earlier_launch_are_no_evidence_for_the_next(name, lines, tmp
     assert not old.exists()
 
 
+@pytest.mark.parametrize("name", ["nccl", "sharp"])
+def test_a_probe_that_fails_costs_no_measurement(name, stand_in, lines):
+    said = lines(name)
+    stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *--probe* ]]')
+    assert lines(name) == said
+
+
 def test_inside_of_a_node_nvls_is_asked_for_in_its_form_for_one(lines):
     said = lines("nccl", nodes=1)
     assert {words[words.index("--variant") + 1] for words in said if "--variant" in words} == {

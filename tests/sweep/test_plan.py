@@ -277,7 +277,7 @@ def test_a_variant_is_a_job_with_an_environment(planned):
 def test_a_variant_is_asked_of_the_library_where_it_can_be_and_of_our_schedules_everywhere(on_cluster):
     text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [1, 2]\nranks_per_node: 2\n"
     gpus = (
-        text + "devices: cuda\ntransports: [nccl]\nvariants: {nccl-nvls: {NCCL_DEBUG: WARN}, mine: {NCCL_ALGO: NVLS}}\n"
+        text + "devices: cuda\ntransports: [nccl]\nvariants: {nccl-nvls: {NCCL_DEBUG: WARN}, mine: {NCCL_IB_TC: 1}}\n"
     )
     plan = on_cluster(gpus)
     of_one, mine = plan.jobs
@@ -285,6 +285,18 @@ def test_a_variant_is_asked_of_the_library_where_it_can_be_and_of_our_schedules_
     assert len(mine.cases) == 4
     assert [(skip.job, skip.reason) for skip in plan.skips] == [(of_one.name, "nccl-nvls: at most 1 node")]
     assert not on_cluster(text + "variants: {nccl-nvls: {NCCL_DEBUG: WARN}}\n").skips, "it says nothing of an MPI"
+
+
+def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_library_change(on_cluster):
+    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [2]\nvariants: {plain: {}, "
+    gpus = text.replace("nodes", "devices: cuda\ntransports: [nccl]\nnodes")
+    for names, ours in [(gpus + "nccl-tree: , nccl-sharp: ", 0), (gpus + "nccl-ll: , nccl-gdr-off: ", 2),
+                        (text + "ucc-sharp-off: , hcoll-sharp-off: ", 0), (text + "ucx-one-rail: ", 1)]:  # fmt: skip
+        plan = on_cluster(names + "}")
+        rings = [job.variant for job in plan.jobs for case in job.cases if case.algorithm == "ring"]
+        assert (rings[0], len(rings) - 1) == ("plain", ours)
+    skip = on_cluster(gpus + "nccl-tree: }").skips[0]
+    assert skip.reason == "nccl-tree: only the library's own collectives go by it"
 
 
 def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
