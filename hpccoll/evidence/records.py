@@ -21,6 +21,7 @@ class Ran:
         channels: that share the work, None where it is not said.
         dtype: of the elements, by the project's name; None where it is not said.
         op: the reduction, None where it is not said.
+        memory: that buffers lie in, ``host`` or ``cuda``; None where it is not said.
         line: the line itself.
     """
 
@@ -31,6 +32,7 @@ class Ran:
     channels: int | None = None
     dtype: str | None = None
     op: str | None = None
+    memory: str | None = None
     line: str
 
 

@@ -32,7 +32,7 @@ def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
         collective=collective, bytes=int(match["count"]) * int(size[1]) // 8 if size else None,
         algorithm="+".join(dict.fromkeys(layers)), protocol=match["upper"], dtype=match["dtype"],
         op=next((word for word in match["flags"].split() if word in _OPS), None),
-        line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
+        memory=(match["memory"] or "").lower() or None, line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
     )  # fmt: skip
     notes.ran[ran] = None
 
@@ -56,7 +56,7 @@ RULES: tuple[Rule, ...] = (
     (
         re.compile(
             r"coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"
-            r"(?:: (?P<buffer>src|dst)=\{\S+, (?P<count>\d{1,18}), (?P<dtype>\w+)[^;]*)?; "
+            r"(?:: (?P<buffer>src|dst)=\{\S+, (?P<count>\d{1,18}), (?P<dtype>\w+), (?P<memory>\w+)\}[^;]*)?; "
             r"(?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}"
         ),
         _ran,

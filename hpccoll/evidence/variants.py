@@ -228,6 +228,9 @@ VARIANTS: Mapping[str, Variant] = {
 }  # fmt: skip
 """By name, as a sweep file says them: ``variants: {nccl-ring: }``."""
 
+OF_A_SITE = ("NCCL_IB_HCA", "NCCL_IB_TC", "UCX_MAX_RNDV_RAILS")
+"""Variables whose values in the table are examples: a sweep puts in those of its site."""
+
 
 def demanded(name: str | None) -> Demand | None:
     """Return the evidence that the variant ``name`` of a sweep has to show; None where the table does not know it."""

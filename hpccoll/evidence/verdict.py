@@ -48,7 +48,8 @@ class Verdict:
 
 def verdict(
     requested: str | None, collective: str, nbytes: int, ranks: int, record: Record, *,
-    dtype: str | None = None, op: str | None = None, nodes: int | None = None, port_bytes: float | None = None,
+    dtype: str | None = None, op: str | None = None, memory: str | None = None, nodes: int | None = None,
+    port_bytes: float | None = None,
 ) -> Verdict:  # fmt: skip
     """Judge one case.
 
@@ -60,13 +61,14 @@ def verdict(
         record: of a launch with the same environment and shape.
         dtype: of the case; a line that names another is none of it.
         op: of the case, likewise.
+        memory: of its buffers as the library sees them, ``host`` or ``cuda``, likewise.
         nodes: that they are on; None for what the log says.
         port_bytes: that all ports of a node sent for one operation; None where they were not counted.
     """
     nodes = nodes or record.nodes
     ports = Ports(nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None)
     of_case = f"{collective} of {format_size(nbytes)}"
-    ran = _lines(collective, nbytes, ranks, record, dtype, op)
+    ran = _lines(collective, nbytes, ranks, record, dtype, op, memory)
     kinds = {one.algorithm: one for one in ran}
     if len(kinds) > 1:
         return Verdict(
@@ -97,7 +99,7 @@ def counted(library: str | None, collective: str, nbytes: int, ranks: int) -> in
 
 
 def _lines(
-    collective: str, nbytes: int, ranks: int, record: Record, dtype: str | None, op: str | None
+    collective: str, nbytes: int, ranks: int, record: Record, dtype: str | None, op: str | None, memory: str | None
 ) -> list[Ran]:  # fmt: skip
     size = counted(record.library, collective, nbytes, ranks)
     ops = (None, op, *(("sum",) if op == "avg" else ()))  # an average is a sum, and scaled where it is asked for
@@ -107,6 +109,7 @@ def _lines(
         if (one.collective, one.bytes) == (collective, size)
         and (dtype is None or one.dtype in (None, dtype))
         and (op is None or one.op in ops)
+        and (memory is None or one.memory in (None, memory))
     ]
 
 

@@ -72,6 +72,7 @@ def judged(
     if found.record is not None:
         by_logs = verdict(
             asked, case.collective, nbytes, workers, found.record, dtype=case.dtype, op=case.op,
+            memory="cuda" if case.device == "cuda" and case.transport != "staged" else "host",
             nodes=job.shape(case).nodes, port_bytes=port_bytes,
         )  # fmt: skip
         executed, words = by_logs.executed, [by_logs.words, *words]

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from hpccoll.evidence.asked import FUNCTIONS
 from hpccoll.evidence.records import Record
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variants import OF_A_SITE, VARIANTS, Variant
 from hpccoll.evidence.verdict import control_fails, red_line
 from hpccoll.report.library import found_in
 from hpccoll.store.rows import Results, Run
@@ -14,9 +15,14 @@ def alarms(results: Results) -> tuple[str, ...]:
     """Return a sentence for everything of that kind, with the jobs that it is about."""
     records = [(run, record) for run in results.runs if (record := found_in(run).record)]
     logged = {run.variant for run, _ in records}
+    # What NCCL does by sends and receives has no algorithm, and shows none.
+    choices = {row.run_id for row in results.rows if row.collective in FUNCTIONS.values() or row.transport != "nccl"}
     about: dict[str, dict[str, None]] = {}
     for run, record in records:
-        for said in (*_of_network(run, record), *_of_variant(run.variant, record, logged)):
+        for said in _of_network(run, record):
+            about.setdefault(said, {})[run.job] = None
+    for run, record in records:
+        for said in _of_variant(run, record, logged) if run.run_id in choices else ():
             about.setdefault(said, {})[run.job] = None
     return tuple(f"{said} In {', '.join(jobs)}." for said, jobs in about.items())
 
@@ -32,22 +38,29 @@ def _asks_for_sockets(environment: Mapping[str, str]) -> bool:
     return environment.get("NCCL_NET") == "Socket" or environment.get("NCCL_IB_DISABLE") == "1"
 
 
-def _of_variant(variant: str | None, record: Record, logged: Collection[str | None]) -> Iterator[str]:
+def _of_variant(run: Run, record: Record, logged: Collection[str | None]) -> Iterator[str]:
     """Yield what a known variant has to show and does not, and whether its control was left out.
 
     Args:
-        variant: its name.
-        record: of a launch of it.
+        run: a launch of it.
+        record: of that.
         logged: the variants that have left logs.
     """
-    if variant is None or (known := VARIANTS.get(variant)) is None or known.demands.met is None:
+    name = run.variant or ""
+    if (known := VARIANTS.get(name)) is None or known.demands.met is None or not _is_the_tables(run.environment, known):
         return
-    if said := control_fails(record, variant):
-        yield f"The control {variant} controls nothing: {said.rstrip('.')}."
+    if said := control_fails(record, name):
+        yield f"The control {name} controls nothing: {said.rstrip('.')}."
     elif not known.demands.met(record):
-        yield f"The variant {variant} does not show what it has to: {known.demands.words}."
+        why = f" The probe {why}." if (why := found_in(run).why) else ""
+        yield f"The variant {name} does not show what it has to: {known.demands.words}.{why}"
     elif known.control and known.control not in logged:
-        yield f"Nothing controls {variant}: {known.control}, which has to lose its evidence, has left no logs."
+        yield f"Nothing controls {name}: {known.control}, which has to lose its evidence, has left no logs."
+
+
+def _is_the_tables(environment: Mapping[str, str], known: Variant) -> bool:
+    """Return whether a variant still is what the table says, with what it is meant to be told of a site."""
+    return all(environment.get(name) == value for name, value in known.environment.items() if name not in OF_A_SITE)
 
 
 def expected(run: Run) -> tuple[str | None, str]:

@@ -163,6 +163,13 @@ def test_ucc_is_sharp_where_its_trace_and_a_group_say_so():
     assert verdict("sharp", "reduce", 8, 4, read("ucc-sharp")).executed == "ucp (fallback: no line says why)"
 
 
+def test_ucc_chooses_by_the_memory_of_buffers_and_is_judged_by_that():
+    line = next(line for line in TEXTS["ucc-sharp"].splitlines() if "TL_SHARP}" in line)
+    record = read("ucc-sharp", line.replace("Cuda", "Host").replace("TL_SHARP", "TL_UCP"))
+    said = [verdict("sharp", "all_reduce", MIB, 4, record, memory=memory).executed for memory in ("cuda", "host", None)]
+    assert said == ["sharp", "ucp (fallback: no line says why)", "unknown"]
+
+
 def test_a_hierarchical_collective_of_ucc_is_sharp_where_that_is_one_of_its_layers():
     text = TEXTS["ucc-sharp"].replace("CL_BASIC {TL_SHARP}", "CL_HIER {TL_UCP, TL_SHARP}")
     record = read_logs({"a": text})

@@ -7,6 +7,7 @@ import raws
 from commands import inside
 
 from hpccoll.evidence.found import Found
+from hpccoll.evidence.variants import VARIANTS
 from hpccoll.measure.logged import judged
 from hpccoll.report.alarms import alarms
 from hpccoll.report.charts import FIGURES
@@ -41,13 +42,14 @@ INFINIBAND = [{"hosts": ["n0"], "ports": [{"name": "mlx5_0/1", "kind": "infiniba
 def measured(tmp_path):
     """``measured(log, **provenance)`` is a directory with a raw file of NCCL's all-reduce, whose probe left ``log``."""
 
-    def measure(log, variant=None, environment=None, **provenance):
+    def measure(log, variant=None, environment=None, name="nccl.n2x8", nodes=2, collective="all_reduce", **provenance):
         logs = tmp_path / "logs"
         logs.mkdir(exist_ok=True)
         (logs / "nccl.n0.4021.log").write_text(log)
         found = Found.in_logs(logs)
-        case = raws.case(SIZE, algorithm="native", transport="nccl", device="cuda")
-        job = raws.job(case, ranks=16, nodes=2, variant=variant, environment=environment or {}, name="nccl.n2x8")
+        case = raws.case(SIZE, collective=collective, algorithm="native", transport="nccl", device="cuda")
+        own = VARIANTS[variant].environment if variant in VARIANTS and environment is None else environment or {}
+        job = raws.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
         said = judged(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
         attempt = raws.attempt(ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance})
         outcome = raws.outcome(
@@ -56,13 +58,10 @@ def measured(tmp_path):
         )  # fmt: skip
         out = tmp_path / "results"
         (out / "raw").mkdir(parents=True, exist_ok=True)
-        hdf5.write(Raw(path=out, job=job, attempts=[(attempt, [outcome])]), out / "raw" / "nccl.n2x8.h5")
+        hdf5.write(Raw(path=out, job=job, attempts=[(attempt, [outcome])]), out / "raw" / f"{name}.h5")
         return out
 
     return measure
-
-
-SHARP = {"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": "CollnetDirect,CollnetChain,Ring"}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_
 
 def test_a_control_that_still_shows_sharp_is_an_alarm(measured):
     log = REFUSED.replace(WHY, "nothing").replace("Algo RING", "Algo COLLNET_DIRECT")
-    (said,) = alarms(read_results([measured(log, variant="nccl-sharp-off", environment={"NCCL_COLLNET_ENABLE": "0"})]))
+    (said,) = alarms(read_results([measured(log, variant="nccl-sharp-off")]))
     assert said.startswith("The control nccl-sharp-off controls nothing: SHARP is off, and still: ")
 
 
@@ -142,6 +141,21 @@ def test_a_variant_that_does_not_show_what_it_has_to_is_an_alarm(measured, varia
 @pytest.mark.parametrize("variant", ["nccl-ring", "nccl-simple", "nccl-one-rail", "nccl-sharp-off", "nccl-rails-apart"])
 def test_a_variant_that_shows_what_it_has_to_alarms_nobody(measured, variant):
     assert alarms(read_results([measured(REFUSED, variant=variant)])) == ()
+
+
+def test_the_network_comes_before_all_else(measured):
+    one_node = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
+    measured(one_node, variant="nccl-nvls", name="a.n1x8", network="rdma")
+    said = alarms(read_results([measured(SOCKETS, name="b.n2x8", network="rdma")]))
+    assert [sentence.partition(" ")[0] for sentence in said] == ["RDMA", "The"]
+
+
+def test_what_nccl_does_by_sends_and_receives_has_no_algorithm_to_show(measured):
+    assert alarms(read_results([measured(REFUSED, variant="nccl-nvls", collective="all_to_all")])) == ()
+
+
+def test_a_variant_that_a_sweep_has_made_another_is_not_held_to_the_table(measured):
+    assert alarms(read_results([measured(REFUSED, variant="nccl-nvls", environment={"NCCL_ALGO": "Ring"})])) == ()
 
 
 def test_evidence_without_its_control_is_an_alarm(measured):
