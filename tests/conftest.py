@@ -2,9 +2,11 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -49,6 +51,19 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
 
     def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 240) -> CompletedProcess[str]:
         command = [launcher, "-n", str(ranks), sys.executable, "-W", "error", *map(str, arguments)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        ) as launched:
+            try:
+                said = launched.communicate(timeout=timeout)
+            except BaseException as error:  # the launcher takes its ranks along, and if it cannot they go, too
+                launched.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    said = launched.communicate(timeout=10)
+                    error.add_note("".join(said))
+                with suppress(ProcessLookupError):
+                    os.killpg(launched.pid, signal.SIGKILL)
+                raise
+        return CompletedProcess(command, launched.returncode, *said)
 
     return mpiexec

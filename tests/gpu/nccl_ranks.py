@@ -185,6 +185,8 @@ def drill() -> None:
 def main() -> None:
     for check in [drill] if sys.argv[1:] == ["drill"] else CHECKS:
         started = time.monotonic()
+        if ME == 0:
+            print(f"{check.__name__} ...", flush=True)
         try:
             check()
         except BaseException:  # noqa: BLE001  whatever it is, the other ranks wait for this one
