@@ -82,10 +82,8 @@ class Gpus:
         transports = {case.transport for case in cases if case.device == "cuda"}
         if not transports or self.lack(BASE):
             return {}
-        found: dict[str, Any] = {"gpu": gpu_facts(self.mine.id), "visible": gpu.device_count()}
-        if "mpi" in transports:
-            found["cuda_aware_mpi"] = asdict(self.verdict)
-        return found
+        found = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}  # first: its child has the GPU
+        return {**found, "gpu": gpu_facts(self.mine.id), "visible": gpu.device_count()}
 
     @cached_property
     def sharing(self) -> int:

@@ -38,7 +38,7 @@ class Reduction:
     def scale(self, values: NDArray[np.generic], p: int) -> None:
         """Divide the folded ``values``, of NumPy or of CuPy, by the number of contributions, in place.
 
-        Integers round down; those of bfloat16, which has 8 bits for p, are divided as float32.
+        Integers round down; numbers of two bytes, which have 8 or 11 bits for p, are divided as float32.
         """
         if not self.averages:
             return
@@ -46,7 +46,7 @@ class Reduction:
             values[...] = (values.astype(np.float32) / np.float32(p)).astype(values.dtype)
         else:
             divide = np.floor_divide if np.issubdtype(values.dtype, np.integer) else np.divide
-            divide(values, values.dtype.type(p), out=values)
+            divide(values, (np.float32 if values.dtype == np.float16 else values.dtype.type)(p), out=values)
 
 
 REDUCTIONS = {

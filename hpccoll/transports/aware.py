@@ -114,10 +114,11 @@ def transferred(
             False,
             f"a transfer of GPU memory ended the child that tried it by {signal.Signals(-child.returncode).name}",
         )
-    if child.returncode == 0 and said == [RIGHT]:
-        return True, "a transfer of GPU memory in a child was right"
-    if child.returncode == 0 and said == [WRONG]:
-        return False, "a transfer of GPU memory in a child came out wrong"
+    if child.returncode == 0 and said in ([RIGHT], [WRONG]):
+        right = said == [RIGHT]
+        return right, f"a transfer of GPU memory in a child {'was right' if right else 'came out wrong'}"
+    if "cudaErrorDevicesUnavailable" in child.stderr:
+        return False, "a transfer could not be tried: the GPU admits one process alone (its compute mode)"
     last = (child.stderr.strip().splitlines() or ["it said nothing"])[-1]
     return False, f"a transfer could not be tried in a child, which ended with {child.returncode}: {last}"
 

@@ -87,7 +87,8 @@ class VendorStaged(_OnGpu):
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
         host = _pinned(self.gpu, src), _pinned(self.gpu, dst)
-        return StagedPlan(VendorPlan(self.comm, operation, *host), self, operation, (src, dst), host)
+        moves = not operation.collective.token  # a barrier has no buffers
+        return StagedPlan(VendorPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
 
 
 def _pinned(gpu: Device, array: Array) -> Array:

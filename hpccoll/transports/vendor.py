@@ -8,9 +8,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.transports.operation import Array, Operation, Plan, aligned_empty
+from hpccoll.transports.operation import Array, Operation, Plan, address, aligned_empty
 
 Call: TypeAlias = Callable[[], object]
+
+Described: TypeAlias = tuple[Array | MPI.buffer, MPI.Datatype]
+"""Memory, and what lies in it."""
 
 _OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
 
@@ -29,6 +32,11 @@ class VendorMpi:
 
     def close(self) -> None:
         """There is nothing to free."""
+
+
+def memory_of(array: Array) -> Array | MPI.buffer:
+    """Return an array of NumPy as it is, and of CuPy its memory, found once: mpi4py would ask for it in each call."""
+    return array if type(array) is np.ndarray else MPI.buffer.fromaddress(address(array), array.nbytes)
 
 
 class _Arguments:
@@ -51,19 +59,19 @@ class _Arguments:
         self.contribution = operation.contribution(src, dst, comm.rank)
         self.result = operation.result(dst, comm.rank)
 
-    def described(self, buffer: Array) -> tuple[Array, MPI.Datatype]:
-        return buffer, self.datatype
+    def described(self, buffer: Array) -> Described:
+        return memory_of(buffer), self.datatype
 
     @property
-    def source(self) -> tuple[Array, MPI.Datatype]:
+    def source(self) -> Described:
         return self.described(self.contribution)
 
     @property
-    def target(self) -> tuple[Array, MPI.Datatype]:
+    def target(self) -> Described:
         return self.described(self.result)
 
     @property
-    def source_or_in_place(self) -> tuple[Array, MPI.Datatype] | MPI.InPlaceType:
+    def source_or_in_place(self) -> Described | MPI.InPlaceType:
         return MPI.IN_PLACE if self.operation.in_place else self.source
 
     def blocks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -117,7 +125,8 @@ def _all_to_all(a: _Arguments) -> Call:
 
 def _all_to_all_v(a: _Arguments) -> Call:
     there, here = ((counts, counts.cumsum() - counts) for counts in a.blocks())
-    return partial(a.comm.Alltoallv, (a.contribution, there, a.datatype), (a.dst, here, a.datatype))
+    own, dst = memory_of(a.contribution), memory_of(a.dst)
+    return partial(a.comm.Alltoallv, (own, there, a.datatype), (dst, here, a.datatype))
 
 
 def _barrier(a: _Arguments) -> Call:

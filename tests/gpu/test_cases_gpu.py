@@ -52,4 +52,6 @@ def test_the_check_on_a_gpu_fills_and_counts_as_the_check_on_the_host_does(gpu, 
 def test_every_case_on_a_gpu_is_right_and_its_faults_are_seen(mpiexec, ranks):
     ran = mpiexec(ranks, RANKS, timeout=900)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert {"staged", "nccl"} <= {*ran.stdout.split()}
+    number, *over = ran.stdout.split()
+    assert int(number) > 100
+    assert {"staged", "nccl"} <= {*over}

@@ -209,7 +209,7 @@ def test_a_launch_says_that_buffers_are_on_gpus_where_a_case_of_its_shape_has_th
     there, shape = replace(JOB.cases[0], device="cuda", transport="nccl"), JOB.shape(JOB.cases[0])
     start = Start(Launcher(command="mpiexec -n {ranks}"), replace(JOB, cases=(*JOB.cases, there)), ())
     assert start._line(shape).endswith("--device cuda")
-    assert "--device" not in start._line(Shape(1, 1))
+    assert "--device" not in start._line(Shape(7, 7))
     assert "--device" not in replace(start, job=JOB)._line(shape)
 
 

@@ -34,6 +34,15 @@ def test_a_child_that_cannot_try_says_why(program):
     assert words == "a transfer could not be tried in a child, which ended with 1: no device"
 
 
+def test_a_gpu_that_admits_one_process_alone_is_told_from_an_mpi_that_does_not_take_its_memory():
+    busy = "raise RuntimeError('cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable')"
+    right, words = transferred(python(busy))
+    assert (right, words) == (
+        False,
+        "a transfer could not be tried: the GPU admits one process alone (its compute mode)",
+    )
+
+
 def test_a_child_that_says_nothing_of_the_transfer_is_no_proof():
     assert not transferred(python("print('all is right')\nprint('done')"))[0]
 
