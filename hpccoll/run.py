@@ -360,7 +360,7 @@ def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
     ranks.at_root(lambda: forget(place))  # before NCCL opens its files
     leave_settings(place)
     probe(ranks, job, lambda: told.signal)
-    return 0
+    return 3 if ranks.largest(told.signal) else 0
 
 
 def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Found | None, str | None]":

@@ -240,6 +240,13 @@ def test_a_probe_that_fails_costs_no_measurement(name, stand_in, lines):
     assert lines(name) == said
 
 
+@pytest.mark.parametrize("name", ["nccl", "sharp"])
+def test_nothing_is_launched_after_a_probe_that_was_told_to_end(name, stand_in, lines):
+    stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *--probe* ]] || exit 3')
+    (said,) = lines(name, code=3)
+    assert "--probe" in said
+
+
 def test_inside_of_a_node_nvls_is_asked_for_in_its_form_for_one(lines):
     said = lines("nccl", nodes=1)
     assert {words[words.index("--variant") + 1] for words in said if "--variant" in words} == {
