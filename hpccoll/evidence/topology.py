@@ -87,19 +87,20 @@ def of_sysfs(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> tuple[Near,
         gpus: the bus address of each, such as ``0000:18:00.0``.
         sysfs: where it is mounted.
     """
-    where = {number: _place(sysfs / "bus/pci/devices" / address.lower()) for number, address in gpus.items()}
+    devices = sysfs / "bus/pci/devices"
+    where = {number: place for number, address in gpus.items() if (place := _place(devices / address.lower()))}
     adapters = sysfs / "class/infiniband"
     found = sorted(adapters.iterdir()) if adapters.is_dir() else []
-    return _nearest(where, {nic.name: _place(nic / "device") for nic in found}, below=2)
+    return _nearest(where, {nic.name: place for nic in found if (place := _place(nic / "device"))}, below=2)
 
 
 def _place(device: Path) -> tuple[str, ...]:
-    """Return the way to a device: its NUMA node, its host bridge, and the bridges down to it."""
+    """Return the way to a device: its NUMA node, its host bridge, and the bridges down to it; empty without one."""
     real = Path(os.path.realpath(device))
     node = real / "numa_node"
     numa = node.read_text().strip() if node.is_file() else "?"
     parts = [part for part in real.parts if part.startswith("pci") or part.count(":") == 2]
-    return (f"cpu {numa}", *(f"pci {part}" for part in parts))
+    return (f"cpu {numa}", *(f"pci {part}" for part in parts)) if len(parts) > 1 else ()
 
 
 def _nearest(gpus: Mapping[int, tuple[str, ...]], nics: Mapping[str, tuple[str, ...]], below: int) -> tuple[Near, ...]:

@@ -29,6 +29,11 @@ def devices(root: Path = ROOT) -> int:
     return len([path for path in (root / "dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal()])
 
 
+def addresses(root: Path = ROOT) -> list[str]:
+    """Return where on the PCI bus the devices are that the driver knows, such as ``0000:19:00.0``."""
+    return sorted(path.name for path in (root / "proc/driver/nvidia/gpus").glob("*:*"))
+
+
 def models(root: Path = ROOT) -> list[str]:
     """Return what the devices are, each model once."""
     told = map(_text, sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))

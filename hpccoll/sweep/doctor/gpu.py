@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
+from hpccoll.evidence import topology
 from hpccoll.measure import equipment
 from hpccoll.sweep.doctor.machine import Finding, Machine
 
@@ -86,6 +87,15 @@ def nvlink(machine: Machine) -> Iterator[Finding]:
     else:
         remedy = "a container may hide it; else the admin starts nvidia-fabricmanager, of the driver's version"
         yield Finding("NVLink", f"{switches} NVSwitches, and no fabric manager is seen", remedy)
+
+
+def affinity(machine: Machine) -> Iterator[Finding]:
+    """See that each GPU has an adapter as near as the others', where the bus says so."""
+    places = dict(enumerate(equipment.addresses(machine.root)))
+    if near := topology.of_sysfs(places, machine.root / "sys"):
+        said = topology.balance(near)
+        remedy = "" if said.startswith("balanced") else "rings go at the pace of the worst: see nvidia-smi topo -m"
+        yield Finding("GPUs and adapters", said, remedy)
 
 
 AWARE = """
