@@ -1,17 +1,18 @@
 """The maker: a case made ready to run on the ranks of an attempt, or the reason why it cannot."""
 
+from functools import partial
+
 from hpccoll.case import Case, Job
 from hpccoll.choices.auto import concrete
 from hpccoll.choices.table import TuneTable, conditions, library
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import check_case, idle, unmet
-from hpccoll.measure.first_call import refusal
+from hpccoll.measure.first_call import unless_refused
 from hpccoll.measure.gpus import Gpus
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
 from hpccoll.measure.ranks import Numbered, Ranks
 from hpccoll.measure.subject import CaseSubject
-from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.raw import Attempt
 from hpccoll.transports.nccl_world import close_all
 
@@ -43,13 +44,10 @@ class Maker:
             reason = reason or (self.gpus.lack(made.transport, made.dtype) if on_gpu else None) or self._too_large(made)
             if reason:
                 return reason
-            subject = CaseSubject(comm, layout, made, chosen, self.gpus.mine if on_gpu else None)
+            make = partial(CaseSubject, comm, layout, made, chosen, self.gpus.mine if on_gpu else None)
+            return unless_refused(make, comm) if made.transport == "nccl" else make()
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
             return str(error)
-        if (made.algorithm, made.transport) == (NATIVE, "nccl") and (said := refusal(subject, comm)):
-            subject.close()
-            return said
-        return subject
 
     def _too_large(self, case: Case) -> str | None:
         """Return that a node or a GPU lacks the memory for its ranks' buffers, or None; the same on all ranks."""

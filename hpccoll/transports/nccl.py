@@ -88,11 +88,19 @@ class Queued:
         self.enqueue: Call = calls[0] if len(calls) == 1 else _in_turn(calls)
         """Queue the operation and return at once. No method: a plan that holds itself would hold memory of the GPU."""
 
-    def prepare(self, *, graph: bool) -> None:
+    def prepared(self, *, graph: bool) -> "Queued":
         """Run once, so that connections are made and kernels loaded, and capture the calls if they are to be a graph.
 
-        On all ranks together; the buffers are overwritten.
+        On all ranks together; the buffers are overwritten. Where NCCL refuses the calls, the plan is closed.
         """
+        try:
+            self._prepare(graph=graph)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _prepare(self, *, graph: bool) -> None:
         self.run()
         if graph:
             self._graph = self._device.capture(self.enqueue)
@@ -175,8 +183,7 @@ class Nccl:
         check_agreement(self.comm.allgather(compiler.strange(theirs)))
         device = CupyDevice(self.gpu, world(self.comm).communicator)
         plan = compiled(device, compiler, compiler.stages(theirs), src, dst)
-        plan.prepare(graph=self.graph)
-        return plan
+        return plan.prepared(graph=self.graph)
 
     def close(self) -> None:
         """There is nothing to free: CuPy's pool has the buffers once nobody names them."""

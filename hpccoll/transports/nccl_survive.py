@@ -131,7 +131,8 @@ def without_the_stalled(made: World, patience: float, library: Library | None = 
     """Return the world of the ranks of ``made`` that are there, and those that are not; called by all that are.
 
     Args:
-        made: whose communicator does not come to an end; it is aborted.
+        made: whose communicator does not come to an end; it is aborted, for which NCCL waits until the graphs of plans
+            that name it are closed.
         patience: seconds in which ranks hear of each other.
         library: NCCL.
 

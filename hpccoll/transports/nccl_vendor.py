@@ -233,8 +233,7 @@ class NcclVendor:
             whole = Span("result", 0, len(arguments.result))
             calls += device.folds(operation, {"result": arguments.result}, [[Move(whole, (whole,), workers)]])
         plan = Queued(device, arguments.result, calls, what, (src, dst, word))
-        plan.prepare(graph=self.graph)
-        return plan
+        return plan.prepared(graph=self.graph)
 
     def close(self) -> None:
         """There is nothing to free: CuPy's pool has the buffers once nobody names them."""

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from hpccoll.evidence.found import Found
 from hpccoll.evidence.records import Record, Refusal
-from hpccoll.measure.first_call import refusal
+from hpccoll.measure.first_call import unless_refused
 from hpccoll.measure.logged import in_full
 from hpccoll.transports import nccl_world
 
@@ -35,28 +35,36 @@ class Library:
         self.aborted += 1
 
 
-def subject(error=None):
-    def run():
+def making(error=None, closed=None):
+    def make():
         if error:
             raise error
+        return SimpleNamespace(close=lambda: closed.append("closed"))
 
-    return SimpleNamespace(reset=lambda: None, run=run)
+    return make
 
 
 def test_what_nccl_refuses_is_said_and_its_communicator_is_not_used_again():
     library, comm = Library(), MPI.COMM_SELF
     first = nccl_world.world(comm, library)
-    assert refusal(subject(), comm) is None
+    assert not isinstance(unless_refused(making(), comm), str)
     assert nccl_world.world(comm, library) is first
-    assert refusal(subject(NcclError(WORDS)), comm) == f"NCCL refuses it: {WORDS}"
+    assert unless_refused(making(NcclError(WORDS)), comm) == f"NCCL refuses it: {WORDS}"
     assert library.aborted == 1
     assert nccl_world.world(comm, library) is not first
     nccl_world.drop(comm)
 
 
+def test_who_is_not_refused_while_others_are_closes_what_it_made_before_the_communicator():
+    done, comm = [], SimpleNamespace(allgather=lambda mine: [mine, f"NCCL refuses it: {WORDS}"], handle=-1)
+    nccl_world._WORLDS[comm.handle] = SimpleNamespace(abort=lambda: done.append("aborted"))
+    assert unless_refused(making(closed=done), comm) == f"NCCL refuses it: {WORDS}"
+    assert done == ["closed", "aborted"]
+
+
 def test_what_is_no_refusal_of_nccl_ends_the_job():
     with pytest.raises(RuntimeError, match="an illegal memory access"):
-        refusal(subject(RuntimeError("an illegal memory access")), MPI.COMM_SELF)
+        unless_refused(making(RuntimeError("an illegal memory access")), MPI.COMM_SELF)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def comes_to_what_lockstep_has(asked, *, graph=False):
     made = plans(cluster, asked, given, room)
     if graph:
         for plan in made:
-            plan.prepare(graph=True)
+            plan.prepared(graph=True)
         cluster.run()
     for _ in range(2):
         for me, plan in enumerate(made):
@@ -103,7 +103,7 @@ def test_a_graph_is_destroyed_with_its_plan_and_launched_as_one_call():
     inputs, outputs = buffers(asked)
     made = plans(cluster, asked, inputs, outputs)
     for plan in made:
-        plan.prepare(graph=True)
+        plan.prepared(graph=True)
     cluster.run()
     graphs = [plan._graph for plan in made]
     assert all(plan.enqueue == graph.launch for plan, graph in zip(made, graphs, strict=True))
@@ -338,3 +338,17 @@ def test_what_a_plan_knows_by_its_address_lives_as_long_as_the_plan():
     freed = [array() is None for array in seen]
     gc.enable()
     assert all(freed)
+
+
+def test_a_plan_that_is_refused_is_closed():
+    asked, cluster = case_of("all_reduce-ring", 2).operation(100), Cluster(2)
+    src, dst = buffers(asked)
+    plan, _ = plans(cluster, asked, src, dst)
+
+    def refused():
+        raise RuntimeError("NCCL_ERROR_INVALID_USAGE")
+
+    plan.enqueue = refused
+    with pytest.raises(RuntimeError, match="INVALID_USAGE"):
+        plan.prepared(graph=True)
+    assert plan._buffers == []
