@@ -53,21 +53,20 @@ def test_without_a_gpu_one_line_says_so(here):
 
 
 @pytest.mark.parametrize(
-    ("bridge", "said"),
+    ("port", "said"),
     [
-        ("16", "balanced: each GPU has a NIC at PIX"),
+        ("15", "balanced: each GPU has a NIC at PIX"),
         ("3a", "not balanced: most GPUs have a NIC at PIX, but GPU 1: PHB"),
     ],
 )
-def test_gpus_that_are_further_from_an_adapter_than_others_are_named(here, bridge, said):
-    top = "sys/devices/pci0000:15/0000:15:01.0"
+def test_gpus_that_are_further_from_an_adapter_than_others_are_named(here, port, said):
+    bridge = "sys/devices/pci0000:15"
     found = here(
         GPUS,
         {
-            "sys/bus/pci/devices/0000:19:00.0": f"{top}/0000:16:00.0/0000:17:00.0/0000:19:00.0/",
-            "sys/bus/pci/devices/0000:3b:00.0": f"{top.replace('15:01', f'{bridge}:01').replace('16:01', '15:01')}"
-            "/0000:16:00.0/0000:17:01.0/0000:3b:00.0/",
-            "sys/class/infiniband/mlx5_0/device": f"{top}/0000:16:00.0/0000:17:02.0/0000:1a:00.0/",
+            "sys/bus/pci/devices/0000:19:00.0": f"{bridge}/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:19:00.0/",
+            "sys/bus/pci/devices/0000:3b:00.0": f"{bridge}/0000:{port}:01.0/0000:16:00.0/0000:17:01.0/0000:3b:00.0/",
+            "sys/class/infiniband/mlx5_0/device": f"{bridge}/0000:15:01.0/0000:16:00.0/0000:17:02.0/0000:1a:00.0/",
         },
     )
     assert found["GPUs and adapters"].state.startswith(said)
