@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "schedule": "errors numpy ml_dtypes",
     "evidence": "case errors units",
     "algorithms": "schedule",
-    "transports": "schedule errors numpy mpi4py cupy cupyx",
+    "transports": "schedule errors numpy mpi4py cupy cupyx cupy_backends",
     "store": "schedule case errors units numpy h5py",
     "model": "schedule store errors units numpy scipy",
     "report": "evidence store schedule errors units numpy scipy altair vl_convert",

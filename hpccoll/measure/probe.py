@@ -54,6 +54,7 @@ def probe(ranks: Ranks, job: Job, told: Callable[[], int]) -> None:
             progress.enter("waiting for the other ranks")
             ranks.barrier()
             subject.close()
+            del subject  # and what it has of a GPU's memory, before the next one is made
         maker.close()
 
 

@@ -45,7 +45,17 @@ def lack(transport: str, dtype: str = "float32") -> str | None:
         return f"cupy is not installed ({INSTALL})"
     if dtype == BFLOAT16 and find_spec("ml_dtypes") is None:
         return f"ml_dtypes is not installed ({INSTALL})"
-    return _nccl() if transport == "nccl" else None
+    return _nvrtc() or (_nccl() if transport == "nccl" else None)
+
+
+def _nvrtc() -> str | None:
+    from cupy_backends.cuda.libs import nvrtc
+
+    try:
+        nvrtc.getVersion()
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"NVRTC not found, which compiles kernels: {' '.join(str(error).split())} ({INSTALL})"
+    return None
 
 
 def _nccl() -> str | None:

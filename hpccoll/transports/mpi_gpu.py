@@ -43,11 +43,17 @@ class _OnGpu:
         """There is nothing to free: CuPy does it."""
 
 
+def _warm(plan: Plan) -> Plan:
+    """Run it once, on whatever lies in dst: kernels are compiled, and MPI learns of the memory, at the first time."""
+    plan.run()
+    return plan
+
+
 class MpiOnGpu(_OnGpu):
     """Schedules over messages of GPU memory, which the library must take: it is CUDA-aware."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
-        return MpiPlan(self.comm, operation, src, dst, memory=self.gpu)
+        return _warm(MpiPlan(self.comm, operation, src, dst, memory=self.gpu))
 
 
 class VendorOnGpu(_OnGpu):
@@ -55,7 +61,7 @@ class VendorOnGpu(_OnGpu):
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
         plan = VendorPlan(self.comm, operation, src, dst)
-        return _Between(plan, self.gpu, scales=operation.reduction.averages)
+        return _warm(_Between(plan, self.gpu, scales=operation.reduction.averages))
 
 
 class _Between:
