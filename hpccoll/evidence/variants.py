@@ -232,6 +232,18 @@ OF_A_SITE = ("NCCL_IB_HCA", "NCCL_IB_TC", "UCX_MAX_RNDV_RAILS")
 """Variables whose values in the table are examples: a sweep puts in those of its site."""
 
 
+def as_known(name: str | None, environment: Mapping[str, str]) -> Variant | None:
+    """Return the variant of the table that ``name`` still is in a sweep; None where the sweep has made it another.
+
+    Args:
+        name: of the variant.
+        environment: its variables there. More may have been added, and those of a site put in.
+    """
+    known = VARIANTS.get(name or "")
+    alike = known and all(environment.get(key) == own for key, own in known.environment.items() if key not in OF_A_SITE)
+    return known if alike else None
+
+
 def demanded(name: str | None) -> Demand | None:
     """Return the evidence that the variant ``name`` of a sweep has to show; None where the table does not know it."""
     return VARIANTS[name].demands if name is not None and name in VARIANTS else None

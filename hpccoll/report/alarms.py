@@ -5,7 +5,7 @@ from typing import Any
 
 from hpccoll.evidence.asked import FUNCTIONS
 from hpccoll.evidence.records import Record
-from hpccoll.evidence.variants import OF_A_SITE, VARIANTS, Variant
+from hpccoll.evidence.variants import as_known
 from hpccoll.evidence.verdict import control_fails, red_line
 from hpccoll.report.library import found_in
 from hpccoll.store.rows import Results, Run
@@ -46,8 +46,8 @@ def _of_variant(run: Run, record: Record, logged: Collection[str | None]) -> Ite
         record: of that.
         logged: the variants that have left logs.
     """
-    name = run.variant or ""
-    if (known := VARIANTS.get(name)) is None or known.demands.met is None or not _is_the_tables(run.environment, known):
+    name, known = run.variant or "", as_known(run.variant, run.environment)
+    if known is None or known.demands.met is None:
         return
     if said := control_fails(record, name):
         yield f"The control {name} controls nothing: {said.rstrip('.')}."
@@ -56,11 +56,6 @@ def _of_variant(run: Run, record: Record, logged: Collection[str | None]) -> Ite
         yield f"The variant {name} does not show what it has to: {known.demands.words}.{why}"
     elif known.control and known.control not in logged:
         yield f"Nothing controls {name}: {known.control}, which has to lose its evidence, has left no logs."
-
-
-def _is_the_tables(environment: Mapping[str, str], known: Variant) -> bool:
-    """Return whether a variant still is what the table says, with what it is meant to be told of a site."""
-    return all(environment.get(name) == value for name, value in known.environment.items() if name not in OF_A_SITE)
 
 
 def expected(run: Run) -> tuple[str | None, str]:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from hpccoll.case import Job, Plan
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variants import as_known
 from hpccoll.measure.logged import logged, requested
 from hpccoll.sweep import probe
 
@@ -53,7 +53,7 @@ def _lacks_gpus(plan: Plan, job: Job) -> bool:
 
 
 def _about(plan: Plan, job: Job) -> Iterator[str]:
-    known = VARIANTS.get(job.variant or "")
+    known = as_known(job.variant, job.environment)
     if known:
         yield f"variant {job.variant}: {known.what}"
     if job.environment:
@@ -75,7 +75,7 @@ def evidence(plan: Plan, job: Job) -> dict[str, Any]:
         there is an untimed launch with logs; control: the variant that must lose the evidence, and control_job, the
         job of this plan that has it, None where there is none.
     """
-    known = VARIANTS.get(job.variant or "")
+    known = as_known(job.variant, job.environment)
     asked = sorted({word for case in job.cases if (word := requested(job, case))})
     logs = any(logged(job, case) for case in job.cases)
     by_library = (BY_LOGS.format(" or ".join(asked)) if asked else BY_NCCL) if logs else None

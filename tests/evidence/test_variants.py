@@ -6,7 +6,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.asked import ALGORITHMS, forced, requested_of
 from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
 from hpccoll.evidence.variables import VARIABLES
-from hpccoll.evidence.variants import VARIANTS, environment_of
+from hpccoll.evidence.variants import VARIANTS, as_known, environment_of
 
 
 def test_every_variable_of_the_table_is_explained_in_one_line_and_no_other_is():
@@ -72,6 +72,13 @@ def test_a_known_name_brings_its_environment_and_variables_behind_it_are_added_o
     assert environment_of("nccl-ring", {"NCCL_PROTO": "LL"}) == {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}
     assert environment_of("nccl-one-rail", {"NCCL_IB_HCA": "=mlx5_7:1"}) == {"NCCL_IB_HCA": "=mlx5_7:1"}
     assert environment_of("mine", {"A": "1"}) == {"A": "1"}
+
+
+def test_a_variant_is_the_tables_with_more_added_and_its_site_put_in_and_no_longer_with_another_claim():
+    assert as_known("nccl-ring", {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}) is VARIANTS["nccl-ring"]
+    assert as_known("nccl-one-rail", {"NCCL_IB_HCA": "=mlx5_7:1"}) is VARIANTS["nccl-one-rail"]
+    assert as_known("nccl-ring", {"NCCL_ALGO": "Tree"}) is None
+    assert as_known("mine", {}) is as_known(None, {}) is None
 
 
 def test_an_unknown_name_with_nothing_behind_it_is_refused_with_the_known_names():
