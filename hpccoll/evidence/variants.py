@@ -203,7 +203,15 @@ VARIANTS: Mapping[str, Variant] = {
         },
         ("openmpi", "ucc", "infiniband", "sharp-fabric"),
         Limits(collectives=("all_reduce",), dtypes=_BY_SWITCHES, ops=("sum", "min", "max"), least_nodes=2),
-        "ucc-sharp-off",
+        "ucc-sharp-hier-off",
+    ),
+    "ucc-sharp-hier-off": _behind_mpi(
+        "UCC under Open MPI between the first ranks of nodes without SHARP, the control of ucc-sharp-hier",
+        {
+            **_UCC_ON, "OMPI_MCA_coll_ucc_cls": "basic,hier", "UCC_CL_HIER_NODE_LEADERS_SBGP_TLS": "ucp",
+            "UCC_CL_HIER_TUNE": "allreduce:0-inf:inf:@rab",
+        },
+        ("openmpi", "ucc"), Limits(least_nodes=2),
     ),
     "ucc-sharp-off": _behind_mpi(
         "UCC under Open MPI without SHARP, the control of ucc-sharp", {**_UCC_ON, "UCC_CL_BASIC_TLS": "ucp,cuda"},

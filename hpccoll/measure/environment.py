@@ -29,7 +29,7 @@ VARIABLES = (
 """Variables that are recorded by name: Slurm's are listed one by one, because SLURM_JWT is a key."""
 
 PREFIXES = (
-    "MPI4PY_", "MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "I_MPI_", "MV2_",
+    "MPI4PY_", "MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "I_MPI_", "MV2_", "MVP_",
     "UCX_", "FI_", "NCCL_", "UCC_", "HCOLL_", "SHARP_",
 )  # fmt: skip
 """Variables that are recorded by prefix: settings of communication libraries."""
