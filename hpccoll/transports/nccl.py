@@ -83,6 +83,9 @@ class Queued:
         self, device: Device, result: Array, calls: Sequence[Call], what: str, buffers: Iterable[Array] = ()
     ) -> None:
         self.result, self._what, self._buffers = result, what, [*buffers]
+        self._calls: Sequence[Call] = (
+            calls  # kept beside a graph of them, which knows the tables of folds by their addresses alone
+        )
         self._device, self._wait = device, device.wait
         self._graph: Graph | None = None
         self.enqueue: Call = calls[0] if len(calls) == 1 else _in_turn(calls)
@@ -122,7 +125,7 @@ class Queued:
         """Destroy the graph, before anyone destroys the communicator that it names, and let go of the buffers."""
         if self._graph:
             self._graph.close()
-        self._graph, self._buffers, self.result = None, [], self.result[:0].copy()
+        self._graph, self._buffers, self._calls, self.result = None, [], (), self.result[:0].copy()
         self.enqueue = _in_turn([])
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 
@@ -27,7 +28,7 @@ from hpccoll.schedule import (
     tmp,
 )
 from hpccoll.transports.lockstep import lockstep
-from hpccoll.transports.nccl import default_channels
+from hpccoll.transports.nccl import Queued, default_channels
 from hpccoll.transports.nccl_compile import Message, NcclCompiler
 from hpccoll.transports.nccl_device import CupyDevice
 from hpccoll.transports.pieces import Span
@@ -338,6 +339,19 @@ def test_what_a_plan_knows_by_its_address_lives_as_long_as_the_plan():
     freed = [array() is None for array in seen]
     gc.enable()
     assert all(freed)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_what_calls_hold_lives_as_long_as_the_plan_also_where_a_graph_takes_their_place(graph):
+    table = np.empty(3)
+    seen, calls = weakref.ref(table), [partial(len, table), list]
+    captured = SimpleNamespace(launch=list, close=list)
+    plan = Queued(SimpleNamespace(wait=list, capture=lambda _: captured), np.empty(0), calls, "two calls")
+    del table, calls
+    plan.prepared(graph=graph)
+    assert seen() is not None
+    plan.close()
+    assert seen() is None
 
 
 def test_a_plan_that_is_refused_is_closed():
