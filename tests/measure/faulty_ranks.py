@@ -6,7 +6,7 @@ import time
 from itertools import count, islice
 
 from hpccoll.algorithms.ring import ring
-from hpccoll.measure import program
+from hpccoll.measure import maker
 from hpccoll.run import main
 from hpccoll.schedule import all_reduce
 from hpccoll.transports.mpi import MpiPlan
@@ -45,7 +45,7 @@ def unpaired(layout, me):
 
 MpiPlan._run_one = run_wrong
 if FAULT == "no-memory":
-    program.available_memory = lambda: 10_000
+    maker.available_memory = lambda: 10_000
 if FAULT == "secrets":
     secrets = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
     os.environ.update(dict.fromkeys(secrets, "s3cr3t"), OMPI_MCA_btl="self", NCCL_ALGO="Ring")
