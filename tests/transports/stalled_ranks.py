@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 
 from hpccoll.transports import nccl_world
-from hpccoll.transports.nccl_survive import ExcludedError, StalledError, wait, without_the_stalled
+from hpccoll.transports.nccl_survive import ExcludedError, StalledError, hear_out, wait, without_the_stalled
 
 COMM = MPI.COMM_WORLD
 PATIENCE, GONE_ON = 5, 77
@@ -92,6 +92,7 @@ def stalls(who):
         COMM.send(None, who, GONE_ON)
     assert old.said == ["aborted"]
     nccl_world.close_all()
+    hear_out(COMM)
 
 
 def nobody_stalls():
