@@ -174,12 +174,17 @@ class _Allocation:
 
     def _outside(self, case: Case, shape: Shape) -> str | None:
         """Return why the variant makes no difference to ``case``, or cannot be asked of the library for it."""
-        if case.algorithm not in (NATIVE, AUTO):
-            variables = self.sweep.variants[self.variant] if self.variant else {}
+        if self.variant is None or case.algorithm == AUTO:
+            return None
+        variables, known = self.sweep.variants[self.variant], VARIANTS.get(self.variant)
+        nccls = bool(variables) and all(name.startswith("NCCL_") for name in variables)
+        over = known.transport if known else "nccl" if nccls else None
+        if over and (over == "nccl") != (case.transport == "nccl"):
+            return f"{self.variant}: its variables are for what goes over {over}, not over {case.transport}"
+        if case.algorithm != NATIVE:
             alone = bool(variables) and all(map(OF_COLLECTIVES.fullmatch, variables))
-            return f"{self.variant}: only the library's own collectives go by it" if alone else None
-        known = VARIANTS.get(self.variant or "")
-        if known is None or (case.algorithm, case.transport) != (NATIVE, known.transport):
+            return f"{self.variant}: only the library's own collectives go by its variables" if alone else None
+        if known is None or case.transport != known.transport:
             return None
         reason = known.limits.unmet(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)
         return f"{self.variant}: {reason}" if reason else None

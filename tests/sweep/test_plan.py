@@ -284,7 +284,19 @@ def test_a_variant_is_asked_of_the_library_where_it_can_be_and_of_our_schedules_
     assert {(case.algorithm, case.nodes) for case in of_one.cases} == {("native", 1), ("ring", 1), ("ring", 2)}
     assert len(mine.cases) == 4
     assert [(skip.job, skip.reason) for skip in plan.skips] == [(of_one.name, "nccl-nvls: at most 1 node")]
-    assert not on_cluster(text + "variants: {nccl-nvls: {NCCL_DEBUG: WARN}}\n").skips, "it says nothing of an MPI"
+
+
+def test_a_variant_of_nccl_is_none_of_mpi_and_the_other_way_round(on_cluster):
+    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [2]\n"
+    plan = on_cluster(text + "variants: {plain: {}, nccl-ring: , mine: {NCCL_IB_TC: 1}}\n")
+    assert [job.variant for job in plan.jobs] == ["plain"], "MPI under the name of nccl-ring would pass for it"
+    assert {skip.reason for skip in plan.skips} == {
+        f"{name}: its variables are for what goes over nccl, not over mpi" for name in ("nccl-ring", "mine")
+    }
+    both = text + "devices: cuda\ntransports: [nccl, mpi, staged]\n"
+    ucx, mixed = on_cluster(both + "variants: {ucx-one-rail: , mixed: {NCCL_IB_TC: 1, UCX_TLS: rc}}\n").jobs
+    assert {case.transport for case in ucx.cases} == {"mpi", "staged"}
+    assert {case.transport for case in mixed.cases} == {"nccl", "mpi", "staged"}
 
 
 def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_library_change(on_cluster):
@@ -296,7 +308,7 @@ def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_libra
         rings = [job.variant for job in plan.jobs for case in job.cases if case.algorithm == "ring"]
         assert (rings[0], len(rings) - 1) == ("plain", ours)
     skip = on_cluster(gpus + "nccl-tree: }").skips[0]
-    assert skip.reason == "nccl-tree: only the library's own collectives go by it"
+    assert skip.reason == "nccl-tree: only the library's own collectives go by its variables"
 
 
 def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
