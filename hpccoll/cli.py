@@ -355,21 +355,21 @@ def show(
 def evidence(
     logs: Annotated[list[Path], typer.Argument(help="Logs, or directories of some.", metavar="LOGS...")],
     *,
-    network: Annotated[str | None, typer.Option(help="Between nodes: rdma or tcp.")] = None,
+    network: Annotated[str | None, typer.Option(help="What was expected between nodes: rdma or tcp.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Say what logs of NCCL, UCC and SHARP prove: what ran, over what, and why not what was asked for.
 
-    Also of dumps of NCCL's topology beside them: whether each GPU has a NIC as near as its peers'.
+    Logs of several launches are told apart. Also of dumps of NCCL's topology beside them: whether each GPU has a NIC as
+    near as its peers'. Ends with 3 where nodes did not talk by the network that was expected.
     """
     from hpccoll.evidence import tell
-    from hpccoll.evidence.verdict import red_line
 
     if network not in (None, "rdma", "tcp"):
         raise BadInputError("--network", network, ["rdma", "tcp"])
-    told = tell.read_files(logs)
-    typer.echo(tell.to_json(told, network) if as_json else "\n".join(tell.lines(told, network)))
-    return INCOMPLETE if red_line(told.record, network) else 0
+    read = tell.read_files(logs)
+    typer.echo(tell.to_json(read, network) if as_json else "\n".join(tell.lines(read, network)))
+    return INCOMPLETE if tell.alarms(read, network) else 0
 
 
 @app.command(epilog="Example: hpccoll doctor")

@@ -16,7 +16,7 @@ class Message:
 
     Args:
         origin: ``nccl``, ``sharp`` (its library), ``ucc``, or None for what has no known header.
-        process: that wrote it, unique over all logs.
+        process: that wrote it, by its host and number; empty for what has no known header.
         level: such as ``INFO``, None where there is none.
         text: without the header.
     """
@@ -31,36 +31,32 @@ _STAMP = r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] ?)?"
 _HEADS = {
     # host:pid:tid [device] NCCL INFO ..., and for WARN the place in the source, since 2.30 with a stamp and a function.
     "nccl": (
-        _STAMP + r"(?<![\w.-])[\w.-]{1,255}:(?P<nccl_pid>\d{1,18}):\d+ \[-?\d+\] (?:[\w./+-]+:\d+ (?:\([^)]*\) )?)?"
-        r"NCCL (?P<nccl_level>VERSION|WARN|ATTN|INFO|ABORT|TRACE) "
+        _STAMP + r"(?<![\w.-])(?P<nccl_host>[\w.-]{1,255}):(?P<nccl_pid>\d{1,18}):\d+ \[-?\d+\] "
+        r"(?:[\w./+-]+:\d+ (?:\([^)]*\) )?)?NCCL (?P<nccl_level>VERSION|WARN|ATTN|INFO|ABORT|TRACE) "
     ),
     # [host:rank:pid - file.c:line][stamp] INFO ..., or with the job's id in place of the file.
     "sharp": (
-        r"\[[\w.-]{1,255}:\d+:(?P<sharp_pid>\d{1,18}) (?:- [\w./]+:\d+|unique id \d+)\](?:\[[^]]*\])? ?"
-        r"(?P<sharp_level>[A-Z]+) "
+        r"\[(?P<sharp_host>[\w.-]{1,255}):\d+:(?P<sharp_pid>\d{1,18}) (?:- [\w./]+:\d+|unique id \d+)\]"
+        r"(?:\[[^]]*\])? ?(?P<sharp_level>[A-Z]+) "
     ),
     # [seconds] [host:pid:tid] file.c:line COMPONENT INFO ...
     "ucc": (
-        r"\[\d+\.\d+\] \[[\w.-]{1,255}:(?P<ucc_pid>\d{1,18})\s*:\d+\]\s+[\w./]+:\d+\s+"
+        r"\[\d+\.\d+\] \[(?P<ucc_host>[\w.-]{1,255}):(?P<ucc_pid>\d{1,18})\s*:\d+\]\s+[\w./]+:\d+\s+"
         r"(?:UCC|UCC_COLL|[CT]L_\w+)\s+(?P<ucc_level>[A-Z]+)\s+"
     ),
 }
 _HEAD = re.compile("|".join(f"(?P<{origin}>{head})" for origin, head in _HEADS.items()))
 
 
-def messages(text: str, name: str) -> Iterator[Message]:
-    """Yield the messages of a log.
-
-    Args:
-        text: of the log.
-        name: of the log, which tells processes of the same number on different hosts apart.
-    """
+def messages(text: str) -> Iterator[Message]:
+    """Yield the messages of a log."""
     for line in text.splitlines():
         heads = list(_HEAD.finditer(line))
         before = line[: heads[0].start()] if heads else line
         if before.strip():
-            yield Message(None, name, None, before.strip())
+            yield Message(None, "", None, before.strip())
         for head, following in zip_longest(heads, heads[1:]):
             origin = next(own for own in _HEADS if head[own] is not None)
             body = line[head.end() : following.start() if following else None]
-            yield Message(origin, f"{name}:{head[f'{origin}_pid']}", head[f"{origin}_level"], body.strip())
+            process = f"{head[f'{origin}_host']}:{head[f'{origin}_pid']}"
+            yield Message(origin, process, head[f"{origin}_level"], body.strip())

@@ -26,6 +26,7 @@ class Notes:
         self.settings: dict[str, str] = {}
         self.calls: defaultdict[str, deque[Call]] = defaultdict(lambda: deque(maxlen=256))
         self.tables: dict[str, Any] = {}
+        self.teams: dict[str, int] = {}  # of UCC: their ranks, by their ids
 
     def say(self, field: str, line: str) -> None:
         """Note a line, or a word, under a field of the record."""

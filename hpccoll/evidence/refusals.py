@@ -30,7 +30,7 @@ _KNOWN = (
     ("sharp", r"sharp team not supported with ppn", "several ranks per node, more than UCC_TL_SHARP_TEAM_MAX_PPN"),
     ("sharp", r"Cannot initialize CollNet, using .+ instead", "CollNet could not be set up on all ranks"),
     ("sharp-dtypes", r"int8,uint8,bfloat16 Datatypes not supported", "the switches do not add int8, uint8, bfloat16"),
-    ("plugin", r"NET/Plugin: Could not find: ", "no plugin of the network is found (libnccl-net.so)"),
+    ("plugin", r"NET/Plugin: Could not find: ", "libnccl-net.so is not found, NCCL uses its own network"),
     ("nvls", r"NVLS multicast support is not available", "the device or its driver has no multicast"),
     ("nvls", r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory", "NVSwitches refuse multicast memory"),
     ("nvls", r"not compatible with NCCL_NVLS_ENABLE=1", "several ranks on one GPU"),

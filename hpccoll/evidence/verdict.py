@@ -11,6 +11,9 @@ from hpccoll.evidence.variants import demanded
 from hpccoll.units import format_size
 
 UNKNOWN = "unknown"
+NETWORKS = {"rdma": "RDMA", "tcp": "TCP"}
+"""By what nodes can talk, and what people call it."""
+
 OFFLOADED = ("sharp", "nvls", "nvls_tree", "symmetric_multicast", *IN_SWITCHES)
 """First words of ``executed`` that are no load of links: switches reduce, and busbw is notional."""
 
@@ -23,8 +26,11 @@ _REFUSED = {
 _NEW_DTYPES = ("int8", "uint8", "bfloat16")
 """What older switches do not add."""
 
-_SHARES = {"nccl": ("all_gather", "reduce_scatter", "all_to_all"), "ucc": ("all_gather",)}
+_SHARES = {"nccl": ("all_gather", "reduce_scatter", "all_to_all"), "ucc": ("all_gather", "gather")}
 """Collectives whose bytes a library counts for one rank, and this project for all: S / p in its lines."""
+
+_SIZELESS = ("barrier",)
+"""Collectives of which no library says a size: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ def verdict(
     """
     nodes = nodes or record.nodes
     ports = Ports(nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None)
-    of_case = f"{collective} of {format_size(nbytes)}"
+    of_case = collective if collective in _SIZELESS else f"{collective} of {format_size(nbytes)}"
     ran = _lines(collective, nbytes, ranks, record, dtype, op, memory)
     kinds = {one.algorithm: one for one in ran}
     if len(kinds) > 1:
@@ -77,11 +83,26 @@ def verdict(
     if not kinds:
         reasons = reasons_of(requested, record, dtype)
         return _silent(
-            requested, collective, counted(record.library, collective, nbytes, ranks), record, ports, reasons
+            requested, collective, _counted(record.library, collective, nbytes, ranks), record, ports, reasons
         )
-    name, one = next(iter(kinds.items()))
+    return of_line(next(iter(kinds.values())), requested, record, dtype=dtype, ports=ports)
+
+
+def of_line(
+    one: Ran, requested: str | None, record: Record, *, dtype: str | None = None, ports: Ports | None = None
+) -> Verdict:
+    """Judge one line of ``record`` by itself, whatever others say of the same size.
+
+    Args:
+        one: the line.
+        requested: as ``verdict`` has it.
+        record: that it is of.
+        dtype: of the case.
+        ports: what they carried; None where nobody counted.
+    """
+    name, ports = one.algorithm, ports or Ports(one.bytes or 0, record.ranks or 1, record.nodes, None)
     # What NCCL takes for one node may be several hosts, of one NVLink.
-    if names_switches(one) or (name == "nvls" and (record.nodes or nodes or 1) > 1):
+    if names_switches(one) or (name == "nvls" and (record.nodes or ports.nodes or 1) > 1):
         return _claims_switches(name, one, record, ports)
     if record.library == "nccl" and name not in ALGORITHMS.values():  # registered windows: symmetric, copy_engine...
         # Kernels with MC in their names store or load by multicast: switches of NVLink copy or reduce.
@@ -93,15 +114,22 @@ def verdict(
     return Verdict(f"{name} (fallback: {reason})", one.line)
 
 
-def counted(library: str | None, collective: str, nbytes: int, ranks: int) -> int:
-    """Return what a library logs as the bytes of a case of S = ``nbytes``."""
-    return nbytes // ranks if collective in _SHARES.get(library or "", ()) else nbytes
+def shared(library: str | None, collective: str) -> bool:
+    """Return whether the bytes that a library logs are those of one rank, where this project counts all."""
+    return collective in _SHARES.get(library or "", ())
+
+
+def _counted(library: str | None, collective: str, nbytes: int, ranks: int) -> int | None:
+    """Return what a library logs as the bytes of a case of S = ``nbytes``, None for what has no size."""
+    if collective in _SIZELESS:
+        return None
+    return nbytes // ranks if shared(library, collective) else nbytes
 
 
 def _lines(
     collective: str, nbytes: int, ranks: int, record: Record, dtype: str | None, op: str | None, memory: str | None
 ) -> list[Ran]:  # fmt: skip
-    size = counted(record.library, collective, nbytes, ranks)
+    size = _counted(record.library, collective, nbytes, ranks)
     ops = (None, op, *(("sum",) if op == "avg" else ()))  # an average is a sum, and scaled where it is asked for
     return [
         one
@@ -123,7 +151,7 @@ def _claims_switches(name: str, one: Ran, record: Record, ports: Ports) -> Verdi
 
 
 def _silent(
-    requested: str | None, collective: str, size: int, record: Record, ports: Ports, reasons: list[str]
+    requested: str | None, collective: str, size: int | None, record: Record, ports: Ports, reasons: list[str]
 ) -> Verdict:  # fmt: skip
     """Judge a case that no line names: HCOLL and MVAPICH say nothing of single calls, and ports have to."""
     if requested == "sharp" and record.trees and not record.ran:
@@ -137,7 +165,8 @@ def _silent(
             f" with this dtype and op, only with {', '.join(dict.fromkeys(f'{one.dtype} {one.op}' for one in alike))}"
         )
     why = f"; {reasons[0]}" if requested and reasons else ""
-    return Verdict(UNKNOWN, f"no line names {collective} of {size} bytes{sizes}{why}")
+    of = "" if size is None else f" of {size} bytes"
+    return Verdict(UNKNOWN, f"no line names {collective}{of}{sizes}{why}")
 
 
 def reasons_of(requested: str | None, record: Record, dtype: str | None) -> list[str]:
@@ -149,6 +178,14 @@ def reasons_of(requested: str | None, record: Record, dtype: str | None) -> list
     return [one.line for one in known]
 
 
+def network(record: Record) -> str | None:
+    """Return by what nodes talk, ``rdma`` or ``tcp``; None where no line says it."""
+    sockets = any(path.startswith("NET/Socket") for path in record.paths) or record.network == ("Socket",)
+    if sockets or record.plugins.get("fabric", "").startswith(("tcp", "sockets")):
+        return "tcp"
+    return "rdma" if record.network else None
+
+
 def red_line(record: Record, expected: str | None) -> str | None:
     """Return what to say at the top where nodes did not talk by what was expected, or None.
 
@@ -156,17 +193,12 @@ def red_line(record: Record, expected: str | None) -> str | None:
         record: of a launch.
         expected: ``rdma`` or ``tcp``; None where nothing was.
     """
-    if record.nodes == 1 or expected is None:
+    used = network(record)
+    if record.nodes == 1 or expected is None or used is None or used == expected:
         return None
-    sockets = any(path.startswith("NET/Socket") for path in record.paths) or record.network == ("Socket",)
-    sockets = sockets or record.plugins.get("fabric", "").startswith(("tcp", "sockets"))
-    names = ", ".join(record.network)
-    if expected == "rdma" and sockets:
-        why = next((f": {one.line}" for one in record.refusals if one.of == "rdma"), "")
-        return f"RDMA was expected and TCP was used (NCCL: using network {names or 'Socket'}){why}"
-    if expected == "tcp" and names and not sockets:
-        return f"TCP was expected and RDMA was used (NCCL: using network {names})"
-    return None
+    names = ", ".join(record.network) or "Socket"
+    why = next((f": {one.line}" for one in record.refusals if one.of == "rdma"), "") if used == "tcp" else ""
+    return f"{NETWORKS[expected]} was expected and {NETWORKS[used]} was used (NCCL: using network {names}){why}"
 
 
 def control_fails(record: Record, variant: str) -> str | None:

@@ -9,13 +9,50 @@ from commands import inside
 LOGS = Path(__file__).parent / "logs"
 
 
+def told(name, *more):
+    """Return the lines for people of one of the logs."""
+    return inside("evidence", LOGS / f"{name}.log", *more).out.splitlines()
+
+
 def test_what_ran_is_said_with_what_was_asked_for():
     said = inside("evidence", LOGS / "sharp.log")
     assert said.code == 0
     lines = said.out.splitlines()
-    assert lines[0] == "nccl 2.30.7, 16 ranks on 2 nodes"
-    assert "all_reduce of 64 MiB: sharp (collnet_direct), SIMPLE in 16 channels, asked for sharp" in lines
-    assert "all_reduce of 8 B: tree (fallback: no line says why), LL in 1 channel, asked for sharp" in lines
+    assert lines[0] == "NCCL 2.30.7, 16 ranks on 2 nodes"
+    assert (
+        "ran: all_reduce of 64 MiB: sharp (collnet_direct), protocol SIMPLE, 16 channels, sharp was asked for" in lines
+    )
+    assert (
+        "ran: all_reduce of 8 B: tree (fallback: no line says why), protocol LL, 1 channel, sharp was asked for"
+        in lines
+    )
+
+
+def test_sizes_that_nccl_counts_for_one_rank_are_said_to_be_so():
+    assert "ran: all_gather of 4 KiB a rank (float32): ring, protocol LL, 4 channels" in told("rdma-2.27")
+
+
+def test_a_kernel_that_is_the_name_of_what_ran_is_not_said_twice():
+    assert "ran: all_reduce of 1 MiB: symmetric (AllReduce_RSxLD_AGxST), 8 channels" in told("rdma-2.32")
+
+
+def test_what_ucc_chose_is_said_of_a_barrier_too_which_has_no_size():
+    assert "ran: barrier: ucp, in layer CL_BASIC" in told("ucc-sharp")
+    assert "ran: all_reduce of 1 MiB (float32 sum): sharp, in layer CL_BASIC" in told("ucc-sharp")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("hcoll", "HCOLL and MVAPICH never do"), ("silent", "NCCL_DEBUG_SUBSYS="), ("ucc", "UCC_COLL_TRACE")],
+)
+def test_where_no_line_says_what_ran_it_is_said_what_would(name, hint, tmp_path):
+    heads = {"silent": "n1:9:9 [0] NCCL INFO x", "ucc": "[1.2] [n1:7  :0]  ucc_team.c:452  UCC  INFO  x"}
+    log = LOGS / f"{name}.log"
+    if name in heads:
+        log = tmp_path / "a.log"
+        log.write_text(heads[name])
+    (ran,) = (line for line in inside("evidence", log).out.splitlines() if line.startswith("ran: "))
+    assert hint in ran
 
 
 def test_tcp_where_rdma_was_expected_comes_first_and_ends_with_3():
@@ -23,21 +60,78 @@ def test_tcp_where_rdma_was_expected_comes_first_and_ends_with_3():
     assert (said.code, said.out.splitlines()[0]) == (
         3, "RED: RDMA was expected and TCP was used (NCCL: using network Socket): NET/IB : No device found."
     )  # fmt: skip
-    assert inside("evidence", LOGS / "socket.log").code == 0
+    assert "network between nodes: TCP (Socket), which was not expected" in said.out.splitlines()
 
 
-def test_a_reason_stands_beside_what_was_not_done():
-    said = inside("evidence", LOGS / "socket.log")
-    assert "not done: rdma: NCCL finds no RDMA device: NET/IB : No device found." in said.out.splitlines()
+@pytest.mark.parametrize(
+    ("name", "more", "words"),
+    [
+        ("socket", [], "TCP (Socket); --network rdma or --network tcp says which was expected"),
+        ("socket", ["--network", "tcp"], "TCP (Socket), as expected"),
+        ("rdma-2.32", ["--network", "rdma"], "RDMA (IBext_v11), as expected"),
+        ("nvls", ["--network", "rdma"], "RDMA (IB); unused, all ranks are on one node"),
+    ],
+)
+def test_which_network_was_used_is_said_also_where_nobody_expected_one(name, more, words):
+    said = inside("evidence", LOGS / f"{name}.log", *more)
+    assert (said.code, f"network between nodes: {words}" in said.out.splitlines()) == (0, True)
+
+
+def test_ways_of_channels_are_explained_and_only_those_that_are_there():
+    assert "channels that were set up: 1 NET/Socket, 1 P2P/IPC (NET between nodes, P2P between GPUs of a node)" in told(
+        "socket"
+    )
+
+
+def test_a_reason_stands_beside_what_there_was_not():
+    assert "without RDMA: NCCL finds no RDMA device (NET/IB : No device found.)" in told("socket")
 
 
 def test_json_has_the_record_and_what_it_comes_to():
-    said = json.loads(inside("evidence", LOGS / "rdma-2.27.log", "--json").out)
+    (said,) = json.loads(inside("evidence", LOGS / "rdma-2.27.log", "--json").out)["launches"]
     assert said["record"]["version"] == "2.27.7"
     assert [(one["bytes"], one["executed"]) for one in said["executed"]] == [
         (8, "tree"), (67108864, "ring"), (67108864, "tree"), (4096, "ring")
     ]  # fmt: skip
-    assert said["red"] is None
+    assert (said["red"], said["network"], said["logs"]) == (None, "rdma", [str(LOGS / "rdma-2.27.log")])
+
+
+def test_logs_of_several_launches_are_told_one_after_the_other_and_one_red_line_ends_with_3():
+    said = inside("evidence", LOGS / "socket.log", LOGS / "rdma-2.32.log", "--network", "rdma")
+    first, second = said.out.split("\n\n")
+    assert said.code == 3
+    assert first.splitlines()[0] == f"== launch 1 of 2: {LOGS}/socket.log"
+    assert first.splitlines()[1].startswith("RED: ")
+    assert second.splitlines()[:2] == [f"== launch 2 of 2: {LOGS}/rdma-2.32.log", "NCCL 2.32.3, 16 ranks on 2 nodes"]
+    assert "RED" not in second
+
+
+def test_of_many_logs_of_a_launch_one_is_named(tmp_path):
+    for number in range(3):
+        line = (
+            f"n1:{number}:9 [0] NCCL INFO ncclCommInitRank comm 0x1 rank {number} nranks 3 commId 0xa{{}} - Init START"
+        )
+        (tmp_path / f"{number}.log").write_text(line.format("1"))
+        (tmp_path / f"other{number}.log").write_text(line.format("2"))
+    heads = [line for line in inside("evidence", tmp_path).out.splitlines() if line.startswith("==")]
+    assert heads == [
+        f"== launch {number} of 2: {tmp_path}/{first} and 2 more logs"
+        for number, first in ((1, "0.log"), (2, "other0.log"))
+    ]
+
+
+def test_settings_are_of_the_logs_beside_them_and_of_all_where_there_are_none(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.log").write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
+    (tmp_path / "a" / "n1.2-etc.conf").write_text("NCCL_IB_HCA=mlx5\n")
+    (tmp_path / "nccl.conf").write_text("NCCL_ALGO=Ring\n")
+    launches = json.loads(
+        inside("evidence", tmp_path / "a", tmp_path / "b", tmp_path / "nccl.conf", "--json").out
+    )["launches"]  # fmt: skip
+    assert [launch["record"]["settings"] for launch in launches] == [
+        {"NCCL_IB_HCA": "mlx5", "NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Ring"}
+    ]  # fmt: skip
 
 
 def test_a_directory_is_all_of_its_files_and_a_dump_of_the_topology_says_the_balance(tmp_path):
@@ -49,16 +143,26 @@ def test_a_directory_is_all_of_its_files_and_a_dump_of_the_topology_says_the_bal
     nic = '<pci busid="b"><nic><net name="mlx5_0"/></nic></pci>'
     (tmp_path / "topology.xml").write_text(f'<system><cpu numaid="0"><pci busid="s">{gpu}{nic}</pci></cpu></system>')
     lines = inside("evidence", tmp_path).out.splitlines()
-    assert "all_reduce of 1 MiB: nvls, SIMPLE in 16 channels" in lines
+    assert "ran: all_reduce of 1 MiB: nvls, protocol SIMPLE, 16 channels" in lines
     assert lines[-2:] == [
         f"{tmp_path}/graph.xml: NCCL's search: 2 channels of 20 GB/s inside a node and 0 between",
         f"{tmp_path}/topology.xml: balanced: each GPU has a NIC at PIX",
     ]
 
 
-def test_what_is_no_log_says_which_variables_make_one(tmp_path):
+@pytest.mark.parametrize("name", ["a.log", "."])
+def test_what_is_no_log_is_refused_with_the_variables_that_make_one(name, tmp_path):
     (tmp_path / "a.log").write_bytes(b"\xff\xfe nothing of the kind\n")
-    assert "NCCL_DEBUG=INFO" in inside("evidence", tmp_path).out
+    assert inside("evidence", tmp_path / name).complains_of("log", str(tmp_path / name), "NCCL_DEBUG=INFO", "UCC_COLL")
+
+
+def test_a_file_that_is_named_is_a_log_and_of_a_directory_those_that_are_count(tmp_path):
+    (tmp_path / "a.log").write_text((LOGS / "nvls.log").read_text())
+    (tmp_path / "job.sh").write_text("srun hpccoll run\n")
+    (tmp_path / "page.xml").write_text("<html/>")
+    assert inside("evidence", tmp_path).out.startswith("NCCL 2.28.9, 8 ranks on 1 node\n")
+    for name in ("job.sh", "page.xml"):
+        assert inside("evidence", tmp_path / "a.log", tmp_path / name).complains_of("log", name, "a log of NCCL")
 
 
 @pytest.mark.parametrize(

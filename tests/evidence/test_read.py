@@ -154,13 +154,25 @@ def test_ucc_says_its_layer_its_sizes_and_where_sharp_may_be_chosen():
     )  # fmt: skip
 
 
-def test_ucc_in_place_names_the_destination_which_tells_the_size_only_where_each_rank_has_all_of_it():
-    head = "[1.2] [n1:7  :0]        ucc_coll.c:255  UCC_COLL INFO  coll_init: "
-    tail = "dst={0x7fc1, 64, int32, Host}; CL_BASIC {TL_UCP}, team_id 32768"
-    record = read_logs({"a": f"{head}Allreduce max inplace: {tail}\n{head}Allgather inplace: {tail}"})
-    assert [(one.collective, one.bytes, one.op) for one in record.ran] == [
-        ("all_reduce", 256, "max"), ("all_gather", None, None)
+UCC = "[1.2] [n1:7  :0]        ucc_coll.c:255  UCC_COLL INFO  "
+TEAM = "[1.1] [n1:7  :0]        ucc_team.c:452  UCC  INFO  ===== COLL_SCORE_MAP (team_id 32768, size 4) ====="
+
+
+def in_place(function):
+    return f"{UCC}coll_init: {function} inplace: dst={{0x7fc1, 64, int32, Host}}; CL_BASIC {{TL_UCP}}, team_id 32768"
+
+
+def test_ucc_in_place_names_the_destination_of_which_a_block_is_one_of_a_team():
+    text = "\n".join((TEAM, in_place("Allreduce max"), in_place("Allgather"), in_place("Gather"), in_place("Scatter")))
+    assert [(one.collective, one.bytes, one.op) for one in read_logs({"a": text}).ran] == [
+        ("all_reduce", 256, "max"), ("all_gather", 64, None), ("gather", 64, None), ("scatter", None, None)
     ]  # fmt: skip
+
+
+def test_ucc_in_place_tells_no_block_of_a_team_whose_size_nobody_says():
+    assert [one.bytes for one in read_logs({"a": in_place("Allgather")}).ran] == [None]
+    other = TEAM.replace("32768", "32769")
+    assert [one.bytes for one in read_logs({"a": f"{other}\n{in_place('Allgather')}"}).ran] == [None]
 
 
 def test_hcoll_is_known_by_the_lines_of_sharp_alone():

@@ -163,6 +163,21 @@ def test_ucc_is_sharp_where_its_trace_and_a_group_say_so():
     assert verdict("sharp", "reduce", 8, 4, read("ucc-sharp")).executed == "ucp (fallback: no line says why)"
 
 
+def test_a_barrier_is_judged_by_its_line_which_has_no_size():
+    assert verdict(None, "barrier", 4, 4, read("ucc-sharp")).executed == "ucp"
+    made = verdict("sharp", "barrier", 4, 4, read("sharp"))
+    assert made == Verdict("unknown", "no line names barrier")
+
+
+def test_an_all_gather_in_place_under_ucc_is_judged_by_the_block_of_one_rank():
+    line = (
+        "[1.2] [n1:700  :0]        ucc_coll.c:255  UCC_COLL INFO  coll_init: Allgather inplace: "
+        "dst={0x7fc1, 64, int32, Host}; CL_BASIC {TL_UCP}, team_id 32768"
+    )
+    assert verdict(None, "all_gather", 256, 4, read("ucc-sharp", line), dtype="int32", memory="host").executed == "ucp"
+    assert verdict(None, "all_gather", 1024, 4, read("ucc-sharp", line), dtype="int32").executed == "unknown"
+
+
 def test_ucc_chooses_by_the_memory_of_buffers_and_is_judged_by_that():
     line = next(line for line in TEXTS["ucc-sharp"].splitlines() if "TL_SHARP}" in line)
     record = read("ucc-sharp", line.replace("Cuda", "Host").replace("TL_SHARP", "TL_UCP"))
