@@ -254,6 +254,11 @@ class Launcher:
     within: str = ""
     network: str | None = None
 
+    @property
+    def all_s(self) -> float:
+        """Seconds that all ranks have to find each other: many load their programs from one file system."""
+        return 5 * self.patience_s
+
     def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
         """Return the command line that starts ``shape``, up to the arguments of the program.
 

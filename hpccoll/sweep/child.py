@@ -4,9 +4,10 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import IO
@@ -17,30 +18,32 @@ GRACE_S = 10.0
 LAST_WORDS_S = 2.0
 """How long what a launch still has to say is listened to when it has ended."""
 
+LOOK_S = 1.0
+"""How often a launch that has to begin is looked at."""
 
-def run(command: Sequence[str], seconds: float | None = None, into: Path | None = None) -> str | None:
+
+def run(
+    command: Sequence[str], seconds: float, into: Path | None = None, begun: Callable[[], bool] | None = None
+) -> str | None:
     """Run a launch and return how it failed, in the words that tell most; None for a success.
 
     Args:
         command: of the launcher.
-        seconds: that it has, None for as many as it takes.
+        seconds: that it has until its end, or until it has begun, where that can be seen.
         into: a file for all that it says; None lets it pass to our own output.
+        begun: whether it has begun; from then on others watch over it.
     """
     said: deque[str] = deque(maxlen=200)
-    late = False
     with ExitStack() as stack:
         log = stack.enter_context(into.open("w")) if into else None
-        child = stack.enter_context(
-            subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE, text=True, errors="replace"
-            )
+        # Not a context: that would close the pipe, which waits for whoever reads from it, and he for its last writer.
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE, text=True, errors="replace"
         )
         listener = threading.Thread(target=_pass_on, args=(child, log or sys.stderr, said), daemon=True)
         listener.start()
-        try:
-            child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            late = True
+        late = not _in_time(child, seconds, begun)
+        if late:
             child.terminate()
             with suppress(subprocess.TimeoutExpired):
                 child.wait(GRACE_S)
@@ -49,15 +52,29 @@ def run(command: Sequence[str], seconds: float | None = None, into: Path | None 
         listener.join(LAST_WORDS_S)  # whom a killed launcher leaves behind may hold the pipe for ever
     if child.returncode == 0:
         return None
-    how = f"did not end within {seconds:g} s" if late else _ended(child.returncode)
+    how = f"did not {'begin' if begun else 'end'} within {seconds:g} s" if late else _ended(child.returncode)
     told = telling(said)
     return f"{how}: {told}" if told else how
 
 
+def _in_time(child: subprocess.Popen[str], seconds: float, begun: Callable[[], bool] | None) -> bool:
+    """Wait for the end of a launch; return whether it has ended, or only begun, within ``seconds``."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(min(left, LOOK_S) if begun else left)
+        if child.returncode is not None:
+            return True
+        if begun and begun():
+            child.wait()
+            return True
+    return False
+
+
 def _pass_on(child: subprocess.Popen[str], out: IO[str], said: deque[str]) -> None:
     """Let what a launch says on its stderr pass to ``out``, and remember it."""
-    with suppress(ValueError):  # the file has been closed: what is said so late is lost
-        for words in child.stderr or ():
+    with child.stderr or nullcontext(()) as lines, suppress(ValueError):  # the file has been closed: it is too late
+        for words in lines:
             out.write(words)
             out.flush()
             said.append(words.strip())

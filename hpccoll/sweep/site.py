@@ -90,7 +90,9 @@ class Site(Section):
     sbatch: OneOrMore[str] | None = Field(None, description="other options of sbatch, such as --switches=1")
     signal_s: int = Field(60, ge=1, description="seconds before the time limit at which ranks are told to end")
     start_s: int | None = Field(
-        None, ge=1, description="seconds that two ranks have to start before all do [60, or 900 in a container]"
+        None,
+        ge=1,
+        description="seconds for two ranks to start, and five times that for all [60, or 900 in a container]",
     )
     launcher: str = Field(
         "srun", description="starts ranks, such as srun --mpi=pmix; with {ranks} in it, it is taken as it is"

@@ -1,6 +1,8 @@
 """Launching the ranks of a job: shape after shape, and what is remembered of a launch that failed."""
 
 import json
+import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -94,10 +96,25 @@ def test_the_words_of_an_earlier_launch_are_forgotten_and_those_of_ranks_are_not
 
 def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the_job(here, monkeypatch):
     monkeypatch.setattr(child, "LAST_WORDS_S", 0.1)
-    (here / "does.py").write_text("import os, subprocess\nsubprocess.Popen(['sleep', '5'])\nos.kill(os.getpid(), 9)\n")
-    start(here)
+    (here / "does.py").write_text(LEAVES.format(here=str(here)))
+    try:
+        start(here)
+    finally:
+        left = [int(line) for line in (here / "left").read_text().splitlines()]
+        alive = [pid for pid in left if Path(f"/proc/{pid}").exists()]
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+    assert len(alive) == 3  # one of each launch: none was waited for
     assert "ended by signal 9" in last_words(here / "raw" / "F.h5")[0].message
 
+
+LEAVES = """
+import os, subprocess
+child = subprocess.Popen(["sleep", "60"])
+with open("{here}/left", "a") as file:
+    file.write(f"{{child.pid}}\\n")
+os.kill(os.getpid(), 9)
+"""
 
 TOLD = """
 import sys
@@ -197,6 +214,35 @@ def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(progra
         BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi can be pmi2, none"
     ):
         starter.check()
+
+
+def test_ranks_that_never_begin_are_ended_and_said_and_the_next_shape_is_tried(here):
+    (here / "does.py").write_text("import time\ntime.sleep(60)\n")
+    patient = json.loads((here / "plan.json").read_text())
+    patient["launcher"]["patience_s"] = 0.1
+    (here / "plan.json").write_text(json.dumps(patient))
+    assert not start(here)
+    assert calls(here) == ["-N 1 -n 1", "-N 2 -n 2", "-N 4 -n 4"]
+    said = [failure.message for failure in last_words(here / "raw" / "F.h5")]
+    assert said[0].startswith("the launch of 1 rank on 1 node did not begin within 0.5 s")
+
+
+def test_ranks_that_have_begun_have_all_the_time_that_their_cases_take(here, monkeypatch):
+    monkeypatch.setattr(child, "LOOK_S", 0.05)
+    measured(here, *CASES[:2]).close(remove=False)
+    patient = json.loads((here / "plan.json").read_text())
+    patient["launcher"]["patience_s"] = 0.2
+    (here / "plan.json").write_text(json.dumps(patient))
+    begins = f"""
+import time
+from pathlib import Path
+with Path({str(journal_path(here / "raw" / "F.h5"))!r}).open("a") as journal:
+    journal.write("\\n")
+time.sleep(1.5)
+"""
+    (here / "does.py").write_text(begins)
+    start(here)
+    assert last_words(here / "raw" / "F.h5") == []
 
 
 def test_a_launch_names_the_hosts_that_it_is_for():
