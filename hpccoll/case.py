@@ -286,6 +286,7 @@ class Plan:
     resources: Mapping[str, Mapping[str, int | str]]  # of each job, by the names of Snakemake and its Slurm plugin
     estimated_s: float  # about, once the machine is free
     on_paper: bool = False  # whether nobody was asked what can be had: it is for reading, and not for running
+    notes: tuple[str, ...] = ()  # sentences on what is worth knowing before anything runs
 
     def job(self, name: str) -> Job:
         """Return the job of that name.
@@ -315,6 +316,7 @@ class Plan:
             skips = tuple(Skip(**skip) for skip in read.pop("skips"))
             launcher = read.pop("launcher")
             launcher["setup"] = tuple(launcher["setup"])
-            return cls(**read, jobs=jobs, skips=skips, launcher=Launcher(**launcher))
+            notes = tuple(read.pop("notes", ()))
+            return cls(**read, jobs=jobs, skips=skips, launcher=Launcher(**launcher), notes=notes)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInputError("plan", str(path), f"a plan as 'hpccoll plan' writes it ({error})") from None

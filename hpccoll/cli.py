@@ -62,7 +62,7 @@ def sweep(
     from hpccoll.sweep.locate import default_sweep
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
     from hpccoll.sweep.progress import Tally, shown
-    from hpccoll.sweep.tell import summary
+    from hpccoll.sweep.tell import head
 
     if context.args and "--" not in sys.argv:
         raise BadInputError("sweep", shlex.join(context.args), "one sweep file; arguments of Snakemake come after --")
@@ -80,7 +80,7 @@ def sweep(
         for what in left:
             typer.echo(f"ended what an earlier sweep left running: {what}", err=True)
         write_plan(plan, out)
-        typer.echo(f"{summary(plan)}\n$ {shlex.join(command)}")
+        typer.echo("\n".join((*head(plan), f"$ {shlex.join(command)}")))
         tally = Tally(plan, out)
         with shown(tally.total) as show:
             code = drive.drive(command, out, lambda: show(tally.done()), follower)

@@ -1,6 +1,16 @@
 """What goes wrong because of what was asked: one line that names the key, the value and the valid choices."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return the question, to end a complaint with, whether the nearest of ``known`` was meant; empty if none is near.
+
+    Two letters out of three do not make a word near: who says gpu does not mean cpu.
+    """
+    near = get_close_matches(word, known, n=1, cutoff=0.7) if isinstance(word, str) else []
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class BadInputError(ValueError):
@@ -14,7 +24,8 @@ class BadInputError(ValueError):
 
     def __init__(self, key: str, value: object, expected: str | Iterable[object]) -> None:
         if not isinstance(expected, str):
-            expected = "choose from " + ", ".join(str(choice) for choice in expected)
+            choices = [str(choice) for choice in expected]
+            expected = f"choose from {', '.join(choices)}{did_you_mean(value, choices)}"
         # What libraries say goes over several lines at times.
         super().__init__(" ".join(f"{key}: {value!r} is not valid: {expected}".split()))
         self.key, self.value, self.expected = key, value, expected

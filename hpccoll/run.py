@@ -399,6 +399,7 @@ def _check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     from hpccoll.measure.catalogue import check_case, idle, unmet
     from hpccoll.measure.machine import available_memory
     from hpccoll.measure.memory import check_memory
+    from hpccoll.measure.varied import unvaried
 
     table = None if job.table is None else TuneTable.from_json(job.table)
     found: list[str | None] = []
@@ -409,7 +410,8 @@ def _check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
         except BadInputError as error:
             found.append(str(error))
         else:
-            found.append(unmet(made, layout) or idle(case, layout))
+            strange = unvaried(job.variant, job.environment, case, job.shape(case))
+            found.append(unmet(made, layout) or strange or idle(case, layout))
     reasons = list(dict.fromkeys(found))
     if all(reasons):
         why = "; ".join(filter(None, reasons))

@@ -14,6 +14,12 @@ def test_a_phrase_may_say_what_would_be_valid():
     assert str(BadInputError("-b", 0, "at least one byte")) == "-b: 0 is not valid: at least one byte"
 
 
+def test_the_nearest_choice_is_asked_after_and_none_that_only_looks_like_it():
+    assert str(BadInputError("op", "summ", ["sum", "max"])).endswith("choose from sum, max; did you mean sum?")
+    assert str(BadInputError("device", "gpu", ["cpu", "cuda"])).endswith("choose from cpu, cuda")
+    assert str(BadInputError("partition", None, ["work"])).endswith("choose from work")
+
+
 def test_it_stays_one_line_whatever_a_library_said():
     error = BadInputError("path", "x.h5", "a raw file:\n  errno = 21,\n\terror message")
     assert str(error) == "path: 'x.h5' is not valid: a raw file: errno = 21, error message"

@@ -93,12 +93,14 @@ def test_a_variant_is_a_label_and_an_environment():
 
 
 @pytest.mark.mpi
-def test_a_variant_is_set_before_the_library_starts(tmp_path):
-    small = ("-a", "native", "-b", "8", "-e", "8", "-n", "1", "--in-place", "--out", tmp_path / "a.h5")
-    said = outside("run", *small, "--variant", "nccl-ring", NCCL_ALGO="Tree")
+def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a_skipped_row(tmp_path):
+    small = ("-a", "ring,native", "-b", "8", "-e", "8", "-n", "1", "--in-place", "--out", tmp_path / "a.h5")
+    said = outside("run", *small, "--variant", "ucx-one-rail", UCX_MAX_RNDV_RAILS="3")
     assert said.code == 0, said.err
-    (run,) = read_results([tmp_path / "a.h5"]).runs
-    assert run.provenance["variables"]["NCCL_ALGO"] == "Ring"
+    results = read_results([tmp_path / "a.h5"])
+    assert results.runs[0].provenance["variables"]["UCX_MAX_RNDV_RAILS"] == "1"
+    told = {row.algorithm: (row.status, row.reason) for row in results.rows}
+    assert told == {"ring": ("ok", None), "native": ("skipped", "ucx-one-rail: at least 2 nodes")}
 
 
 @pytest.mark.mpi
@@ -178,6 +180,10 @@ BAD = {
     "unknown op": (["-o", "xor"], ["op", "'xor'", "sum", "max"]),
     "unknown transport": (["-t", "ucx"], ["transport", "'ucx'", "mpi"]),
     "unknown variant": ([*SMALL, "--variant", "ring"], ["--variant", "'ring'", "nccl-ring, nccl-tree"]),
+    "a variant of what does not run": (
+        [*SMALL, "--variant", "nccl-ring"],
+        ["2 cases", "nccl-ring: its variables are for what goes over nccl, not over mpi"],
+    ),
     "unknown option": (["--frob"], ["--frob", "--help"]),
     "an option cut short": (["--iter", "4"], ["--iter", "--help"]),
     "unknown unit": (["-b", "8X"], ["-b", "'8X'", "64K"]),

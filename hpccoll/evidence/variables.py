@@ -28,3 +28,10 @@ VARIABLES: Mapping[str, str] = {
     "SHARP_COLL_LOG_LEVEL": "3: libsharp says which jobs and groups it is given",
 }
 """The variables of the table of variants."""
+
+OF_A_FABRIC = (
+    "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_IB_TC", "NCCL_IB_HCA", "NCCL_CROSS_NIC", "UCX_MAX_RNDV_RAILS",
+    "SHARP_COLL_LOG_LEVEL",
+)  # fmt: skip
+"""Those that a site may set for good: they describe its network, and a variant then compares with what is usual there.
+The others choose how collectives go."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.errors import BadInputError
 from hpccoll.evidence import demands
 from hpccoll.evidence.asked import ALGORITHMS, requested_of
 from hpccoll.evidence.demands import Demand
@@ -255,15 +254,3 @@ def as_known(name: str | None, environment: Mapping[str, str]) -> Variant | None
 def demanded(name: str | None) -> Demand | None:
     """Return the evidence that the variant ``name`` of a sweep has to show; None where the table does not know it."""
     return VARIANTS[name].demands if name is not None and name in VARIANTS else None
-
-
-def environment_of(name: str, variables: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return the environment of a variant of a sweep: the table's, with ``variables`` added or put in place of its own.
-
-    Raises:
-        BadInputError: for a name that is not in the table, with no variables behind it.
-    """
-    if name not in VARIANTS and variables is None:
-        raise BadInputError("variants", name, f"variables behind it, or a known name: {', '.join(VARIANTS)}")
-    own = VARIANTS[name].environment if name in VARIANTS else {}
-    return {**own, **(variables or {})}

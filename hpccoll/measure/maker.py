@@ -13,6 +13,7 @@ from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
 from hpccoll.measure.ranks import Numbered, Ranks
 from hpccoll.measure.subject import CaseSubject
+from hpccoll.measure.varied import unvaried
 from hpccoll.store.raw import Attempt
 from hpccoll.transports.nccl_world import close_all
 
@@ -40,7 +41,7 @@ class Maker:
             made, chosen = concrete(case, self.attempt.layout, self._table, self.job.variant, here)
             check_case(made)
             on_gpu = made.device == "cuda"
-            reason = unmet(made, layout) or idle(case, self.attempt.layout)
+            reason = unmet(made, layout) or self._unvaried(case) or idle(case, self.attempt.layout)
             reason = reason or (self.gpus.lack(made.transport, made.dtype) if on_gpu else None) or self._too_large(made)
             if reason:
                 return reason
@@ -48,6 +49,9 @@ class Maker:
             return unless_refused(make, comm) if made.transport == "nccl" else make()
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
             return str(error)
+
+    def _unvaried(self, case: Case) -> str | None:
+        return unvaried(self.job.variant, self.job.environment, case, self.job.shape(case))
 
     def _too_large(self, case: Case) -> str | None:
         """Return that a node or a GPU lacks the memory for its ranks' buffers, or None; the same on all ranks."""

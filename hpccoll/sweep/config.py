@@ -15,7 +15,7 @@ from hpccoll.case import MOST_ROUNDS, Effort, Parameter, Shape
 from hpccoll.choices.auto import check_table
 from hpccoll.choices.table import load_table
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.variants import environment_of
+from hpccoll.evidence.environments import environment_of
 from hpccoll.sweep.document import OneOrMore, Section, Variables, load
 from hpccoll.units import parse_size
 

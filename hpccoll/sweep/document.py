@@ -110,6 +110,8 @@ def _complaint(path: Path, model: type[Section], error: ValidationError) -> BadI
         return BadInputError(key, first["input"], f"keys and values: {', '.join(names)}")
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, BadInputError):
+        if place and inner.key.startswith(f"{place[0]}."):  # it says itself where below the key
+            return BadInputError(f"{path}: {inner.key}", inner.value, inner.expected)
         return BadInputError(key if place else f"{key}: {inner.key}", inner.value, inner.expected)
     return BadInputError(key, first["input"], first["msg"].removeprefix("Value error, "))
 

@@ -13,6 +13,9 @@ from hpccoll.sweep.config import Sweep
 from hpccoll.sweep.locate import mpiexec
 from hpccoll.sweep.site import Site
 
+SHARED = "NCCL_MULTI_RANK_GPU_ENABLE"
+"""By which NCCL from 2.30 on lets several ranks have one GPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -55,6 +58,22 @@ class Place:
             workers, helpers = self.beside
             reason = workers.lack(shape.nodes, cpus, shape.aggregators) or helpers.lack(shape.aggregators, each)
         return f"{shape.words}: {reason}" if reason else None
+
+    def lack_of_gpus(self, shape: Shape, environment: Mapping[str, str]) -> str | None:
+        """Return that a node has more ranks than GPUs, where the site file says how many it has; None where it has not.
+
+        They can share GPUs for a test of what works, where a variable tells NCCL that they are to.
+
+        Args:
+            shape: of a launch.
+            environment: of its variant.
+        """
+        if self.site is None or self.site.gpus is None or shape.ranks_per_node <= self.site.gpus:
+            return None
+        if {**self.site.environment, **environment}.get(SHARED) == "1":
+            return None
+        gpus = f"{self.site.gpus} GPU{'s' * (self.site.gpus > 1)} (gpus_per_node of the site file)"
+        return f"{shape.words}: more ranks on a node than its {gpus}; to share them on purpose: {SHARED}=1"
 
     def request(self, job: Job, seconds: float) -> dict[str, int | str]:
         """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine.

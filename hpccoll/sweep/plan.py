@@ -1,17 +1,15 @@
 """The plan: the jobs and cases that a sweep comes to, frozen before anything runs."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.case import Case, Job, Plan, Shape, Skip
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.variants import VARIANTS
 from hpccoll.measure.catalogue import idle, unmet
+from hpccoll.measure.varied import unvaried
 from hpccoll.schedule import Layout
-from hpccoll.schedule.promise import AUTO, NATIVE
 from hpccoll.store.journal import journal_path
 from hpccoll.store.results import PLAN
 from hpccoll.sweep import probe
@@ -19,6 +17,7 @@ from hpccoll.sweep.cases import cases
 from hpccoll.sweep.config import Sweep, load_sweep
 from hpccoll.sweep.place import Place
 from hpccoll.sweep.site import load_site
+from hpccoll.sweep.surroundings import Surroundings
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 LAUNCH_S = 1.5
@@ -27,11 +26,6 @@ ROUND_S = 0.01
 """What a round of a case costs beside its iterations, for the estimate: it is compiled, filled and checked anew."""
 SLURM_S = 20.0
 """What a Slurm job costs beside its launches, for the estimate: Snakemake starts twice in it."""
-
-OF_COLLECTIVES = re.compile(
-    r"NCCL_(ALGO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|MV[P2]_ENABLE_SHARP"
-)
-"""Variables by which a library's own collectives go, and no sends and receives: of those are our schedules made."""
 
 
 def make_plan(
@@ -64,6 +58,9 @@ def make_plan(
         place = Place.on_paper(load_site(site, profile), sweep)
     else:
         place = Place.local() if profile == "local" else Place.cluster(load_site(site, profile), sweep)
+    set_by_site = place.site.environment if place.site else {}
+    around = Surroundings(set_by_site, {}) if paper else Surroundings.here(set_by_site)
+    notes = tuple(around.notes(sweep.variants))
     try:
         kept = _begun(out) if out else []
         jobs, skips = _jobs(sweep, place, kept)
@@ -87,6 +84,7 @@ def make_plan(
         resources=requests,
         estimated_s=sum(_seconds(job) + (SLURM_S if place.launcher.slurm else 0.0) for job in jobs),
         on_paper=paper,
+        notes=notes,
     )
 
 
@@ -110,11 +108,11 @@ def _jobs(sweep: Sweep, place: Place, kept: Sequence[Job]) -> tuple[list[Job], l
     jobs: list[Job] = []
     skips: list[Skip] = []
     for shapes, variant in product(_allocations(sweep), sweep.variants or (None,)):
-        allocation = _Allocation(sweep, variant)
+        allocation = _Allocation(sweep, place, variant)
         left = list(shapes)
         for job in kept:
             if allocation.made(job) and set(job.shapes) <= set(left):
-                again, of_job = allocation.job(job.shapes, max(job.shapes))
+                again, of_job = allocation.job(job.shapes)
                 if again != job:
                     was = f"{job.name} was measured there for a sweep file that said something else"
                     raise BadInputError("--out", job.name, f"another directory: {was}, and results are never mixed")
@@ -122,10 +120,9 @@ def _jobs(sweep: Sweep, place: Place, kept: Sequence[Job]) -> tuple[list[Job], l
                 skips += of_job
                 left = [shape for shape in left if shape not in job.shapes]
         possible = [shape for shape in left if not place.lack(shape)]
-        largest = max(possible or left, default=None)
-        if largest is None:
+        if not left:
             continue
-        job, of_job = allocation.job(possible, largest)
+        job, of_job = allocation.job(possible, left)
         skips += of_job
         for shape in left:
             if reason := place.lack(shape):
@@ -141,7 +138,12 @@ class _Allocation:
     """What shares an allocation and an environment."""
 
     sweep: Sweep
+    place: Place
     variant: str | None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self.sweep.variants[self.variant] if self.variant else {}
 
     def made(self, job: Job) -> bool:
         """Return whether ``job`` is one of these."""
@@ -151,43 +153,35 @@ class _Allocation:
         for case in cases(self.sweep, shape.ranks):
             yield replace(case, ranks=shape.ranks, nodes=shape.nodes) if self.sweep.nested else case
 
-    def job(self, shapes: Iterable[Shape], largest: Shape) -> tuple[Job, list[Skip]]:
-        """Return the job of ``shapes``, named by the largest, and the cases that an algorithm cannot run."""
-        size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{replace(largest, aggregators=0)}"
-        name = ".".join(filter(None, ("-".join(self.sweep.transports), size, self.variant)))
-        cases, skips = [], []
+    def job(self, shapes: Sequence[Shape], asked: Sequence[Shape] = ()) -> tuple[Job, list[Skip]]:
+        """Return the job of ``shapes``, and the cases that it leaves out.
+
+        It has room for the largest launch that is left, and is named by that; where none is, by the largest ``asked``.
+        """
+        kept: dict[Shape, list[Case]] = {}
+        left_out: list[tuple[Case, str]] = []
         for shape in shapes:
             layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)
             for case in self.cases(shape):
-                # Which nodes share a rack is known in the job.
-                alike = idle(case, layout) if shape.nodes == 1 else None
-                if reason := unmet(case, layout) or self._outside(case, shape) or alike:
-                    skips.append(Skip(case=case.id, job=name, reason=reason))
+                if reason := self._out_of_reach(case, shape, layout):
+                    left_out.append((case, reason))
                 else:
-                    cases.append(case)
-        environment = self.sweep.variants[self.variant] if self.variant else {}
+                    kept.setdefault(shape, []).append(case)
+        largest = max(kept or shapes or asked)
+        size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{replace(largest, aggregators=0)}"
+        name = ".".join(filter(None, ("-".join(self.sweep.transports), size, self.variant)))
         return Job(
             name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators, apart=largest.apart,
-            variant=self.variant, environment=environment, seed=self.sweep.seed,
-            effort=self.sweep.effort_of_a_case(), table=self.sweep.table, cases=tuple(cases),
-        ), skips  # fmt: skip
+            variant=self.variant, environment=self.environment, seed=self.sweep.seed,
+            effort=self.sweep.effort_of_a_case(), table=self.sweep.table, cases=tuple(chain(*kept.values())),
+        ), [Skip(case=case.id, job=name, reason=reason) for case, reason in left_out]  # fmt: skip
 
-    def _outside(self, case: Case, shape: Shape) -> str | None:
-        """Return why the variant makes no difference to ``case``, or cannot be asked of the library for it."""
-        if self.variant is None or case.algorithm == AUTO:
-            return None
-        variables, known = self.sweep.variants[self.variant], VARIANTS.get(self.variant)
-        nccls = bool(variables) and all(name.startswith("NCCL_") for name in variables)
-        over = known.transport if known else "nccl" if nccls else None
-        if over and (over == "nccl") != (case.transport == "nccl"):
-            return f"{self.variant}: its variables are for what goes over {over}, not over {case.transport}"
-        if case.algorithm != NATIVE:
-            alone = bool(variables) and all(map(OF_COLLECTIVES.fullmatch, variables))
-            return f"{self.variant}: only the library's own collectives go by its variables" if alone else None
-        if known is None or case.transport != known.transport:
-            return None
-        reason = known.limits.unmet(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)
-        return f"{self.variant}: {reason}" if reason else None
+    def _out_of_reach(self, case: Case, shape: Shape, layout: Layout) -> str | None:
+        """Return why ``case`` is left out, or None where it is measured."""
+        reason = unmet(case, layout) or unvaried(self.variant, self.environment, case, shape)
+        reason = reason or (self.place.lack_of_gpus(shape, self.environment) if case.device == "cuda" else None)
+        # Which nodes share a rack is known in the job.
+        return reason or (idle(case, layout) if shape.nodes == 1 else None)
 
 
 def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:

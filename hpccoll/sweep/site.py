@@ -15,8 +15,10 @@ from pydantic import Field, field_validator, model_validator
 
 from hpccoll.case import Launcher, Shape
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.environments import check_values
 from hpccoll.sweep.document import OneOrMore, Section, Setting, Variables, load
 from hpccoll.sweep.locate import site_files
+from hpccoll.sweep.surroundings import assignment
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
 """Repeated on every srun: Snakemake's job step removes Slurm's variables; a bare srun would start a rank per node."""
@@ -121,6 +123,12 @@ class Site(Section):
             )
         return text
 
+    @field_validator("environment")
+    @classmethod
+    def _can_be_set(cls, variables: dict[str, str]) -> dict[str, str]:
+        check_values("environment", variables)
+        return variables
+
     @field_validator("sbatch")
     @classmethod
     def _not_managed(cls, options: list[str] | None) -> list[str] | None:
@@ -145,6 +153,11 @@ class Site(Section):
             raise BadInputError("launcher", self.launcher, "srun: pyxis is a plugin of it")
         return self
 
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs a node has, None where nobody has said."""
+        return int(self.gpus_per_node.rpartition(":")[2]) if self.gpus_per_node else None
+
     def launcher_of_ranks(self, variables: Iterable[str] = ()) -> Launcher:
         """Return how the ranks are started inside a Slurm job.
 
@@ -167,7 +180,7 @@ class Site(Section):
             gpus = " --nv" if self.gpus_per_node else ""
             program = f"apptainer exec{gpus}{binds} {shlex.quote(self.container.image)} hpccoll"
         setup = [f"module load {shlex.join(self.modules)}"] if self.modules else []
-        setup += [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        setup += [f"export {assignment(name, value)}" for name, value in self.environment.items()]
         return Launcher(
             command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
             patience_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),

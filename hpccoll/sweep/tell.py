@@ -1,7 +1,6 @@
 """A plan in words: its jobs, what is in their environment, the evidence that they will demand, and what is left out."""
 
 import json
-import shlex
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -10,6 +9,7 @@ from hpccoll.case import Job, Plan
 from hpccoll.evidence.variants import as_known
 from hpccoll.measure.logged import logged, requested
 from hpccoll.sweep import probe
+from hpccoll.sweep.surroundings import assignment
 
 BY_NCCL = "NCCL's own lines: algorithm, protocol and channels for each size, and the network that it uses"
 ON_PAPER = "planned by the file alone: no cluster was asked what it can give; to run it, say --profile slurm"
@@ -26,13 +26,20 @@ def summary(plan: Plan) -> str:
     return f"{plan.name}: {cases} cases in {jobs}{times}{skips}, about {plan.estimated_s:.0f} s"
 
 
+def head(plan: Plan) -> Iterator[str]:
+    """Yield how much there is to measure, and what is worth knowing before anything runs."""
+    yield summary(plan)
+    yield from (f"note: {note}" for note in plan.notes)
+
+
 def lines(plan: Plan) -> Iterator[str]:
     """Yield every job with its environment, its evidence and its launches, and what is skipped."""
-    yield summary(plan)
+    yield from head(plan)
     if plan.on_paper:
         yield ON_PAPER
     if plan.launcher.slurm and any(_lacks_gpus(plan, job) for job in plan.jobs):
         yield NO_GPUS
+    yield from (f"before every launch: {line}" for line in plan.launcher.setup)
     for job in plan.jobs:
         yield f"{job.name}: {len(job.cases)} cases on {job.largest.words}"
         yield from (f"  {line}" for line in _about(plan, job))
@@ -57,7 +64,7 @@ def _about(plan: Plan, job: Job) -> Iterator[str]:
     if known:
         yield f"variant {job.variant}: {known.what}"
     if job.environment:
-        yield f"environment: {' '.join(f'{name}={shlex.quote(value)}' for name, value in job.environment.items())}"
+        yield f"environment: {' '.join(assignment(*one) for one in job.environment.items())}"
     told = evidence(plan, job)
     if told["requested"]:
         yield f"requested: {', '.join(told['requested'])}"

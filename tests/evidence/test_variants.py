@@ -2,16 +2,19 @@ import json
 
 import pytest
 
-from hpccoll.errors import BadInputError
 from hpccoll.evidence.asked import ALGORITHMS, forced, requested_of
 from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
-from hpccoll.evidence.variables import VARIABLES
-from hpccoll.evidence.variants import VARIANTS, as_known, environment_of
+from hpccoll.evidence.variables import OF_A_FABRIC, VARIABLES
+from hpccoll.evidence.variants import OF_A_SITE, VARIANTS, as_known
 
 
 def test_every_variable_of_the_table_is_explained_in_one_line_and_no_other_is():
     assert {name for variant in VARIANTS.values() for name in variant.environment} == VARIABLES.keys()
     assert not [words for words in VARIABLES.values() if "\n" in words or len(words) > 110]
+
+
+def test_what_describes_a_network_is_of_the_table():
+    assert {*OF_A_SITE} < {*OF_A_FABRIC} < VARIABLES.keys()
 
 
 def test_every_algorithm_of_nccl_has_a_variant_that_asks_for_it_and_nothing_else():
@@ -67,23 +70,11 @@ def test_an_inverted_list_leaves_all_others():
     assert forced({"NCCL_ALGO": "^tree,ring"}) == ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 
 
-def test_a_known_name_brings_its_environment_and_variables_behind_it_are_added_or_override():
-    assert environment_of("nccl-ring", None) == {"NCCL_ALGO": "Ring"}
-    assert environment_of("nccl-ring", {"NCCL_PROTO": "LL"}) == {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}
-    assert environment_of("nccl-one-rail", {"NCCL_IB_HCA": "=mlx5_7:1"}) == {"NCCL_IB_HCA": "=mlx5_7:1"}
-    assert environment_of("mine", {"A": "1"}) == {"A": "1"}
-
-
 def test_a_variant_is_the_tables_with_more_added_and_its_site_put_in_and_no_longer_with_another_claim():
     assert as_known("nccl-ring", {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}) is VARIANTS["nccl-ring"]
     assert as_known("nccl-one-rail", {"NCCL_IB_HCA": "=mlx5_7:1"}) is VARIANTS["nccl-one-rail"]
     assert as_known("nccl-ring", {"NCCL_ALGO": "Tree"}) is None
     assert as_known("mine", {}) is as_known(None, {}) is None
-
-
-def test_an_unknown_name_with_nothing_behind_it_is_refused_with_the_known_names():
-    with pytest.raises(BadInputError, match=r"'nccl-rnig' .* variables behind it, or a known name: nccl-ring"):
-        environment_of("nccl-rnig", None)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The plan: jobs, cases and what is left out, known before anything runs."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -286,6 +287,66 @@ def test_a_variant_is_asked_of_the_library_where_it_can_be_and_of_our_schedules_
     assert [(skip.job, skip.reason) for skip in plan.skips] == [(of_one.name, "nccl-nvls: at most 1 node")]
 
 
+NVLS = "devices: cuda\ntransports: [nccl]\nalgorithms: native\nbytes: 8\nin_place: false\nnodes: [1, 2]\n"
+
+
+def test_a_job_is_as_large_as_the_largest_launch_that_is_left_and_goes_on_where_it_was(on_cluster, tmp_path):
+    text, out = NVLS + "variants: {default: {}, nccl-nvls: , nccl-pat: }\n", tmp_path / "out"
+    plan = on_cluster(text, out=out)
+    assert [(job.name, job.largest) for job in plan.jobs] == [
+        ("nccl.n2x1.default", Shape(2, 2)), ("nccl.n1x1.nccl-nvls", Shape(1, 1)),
+    ]  # fmt: skip
+    assert [plan.resources[job.name]["nodes"] for job in plan.jobs] == [2, 1]
+    assert {skip.job for skip in plan.skips} == {"nccl.n1x1.nccl-nvls", "nccl.n2x1.nccl-pat"}
+    write_plan(plan, out)
+    begin(plan.jobs[1], out)
+    assert on_cluster(text, out=out).jobs == plan.jobs
+
+
+@pytest.mark.parametrize("gpus", ["2", "h100:2"])
+def test_more_ranks_than_gpus_of_a_node_are_left_out_unless_they_are_to_share(on_cluster, gpus):
+    site = f"gpus_per_node: {gpus}\nlauncher: srun\n"
+    text = NVLS.replace("devices: cuda", "devices: [cpu, cuda]").replace("[nccl]", "[nccl, mpi]")
+    plan = on_cluster(text + "ranks_per_node: [2, 4]\n", site)
+    assert {(job.name, case.device) for job in plan.jobs for case in job.cases} == {
+        ("nccl-mpi.n2x2", "cuda"), ("nccl-mpi.n2x2", "cpu"), ("nccl-mpi.n2x4", "cpu"),
+    }  # fmt: skip
+    assert {skip.reason.partition(";")[0] for skip in plan.skips} == {
+        f"{4 * nodes} ranks on {words}: more ranks on a node than its 2 GPUs (gpus_per_node of the site file)"
+        for nodes, words in ((1, "1 node"), (2, "2 nodes"))
+    }
+    share = "{NCCL_MULTI_RANK_GPU_ENABLE: 1}"
+    assert not on_cluster(text + "ranks_per_node: 4\n", f"{site}environment: {share}\n").skips
+    assert not on_cluster(NVLS + f"ranks_per_node: 4\nvariants: {{mine: {share}}}\n", site).skips
+
+
+def test_a_site_that_sets_what_a_variant_varies_is_refused_where_it_chooses_and_told_where_it_describes(on_cluster):
+    text = NVLS + "variants: {default: {}, nccl-ring: , nccl-one-rail: , mine: {A: 1}}\n"
+    with pytest.raises(BadInputError, match=r"--site: environment\.NCCL_ALGO: 'Tree' .*nccl-ring.* default would have"):
+        on_cluster(text, "environment: {NCCL_ALGO: Tree}\n")
+    plan = on_cluster(text, "environment: {NCCL_IB_HCA: =mlx5_1, NCCL_PROTO: LL, A: 2, B: 3}\n")
+    assert plan.notes == (
+        "NCCL_IB_HCA='=mlx5_1' of the site file holds in default, nccl-ring, mine, and no row is named after it",
+        "NCCL_PROTO=LL of the site file holds in default, nccl-ring, nccl-one-rail, mine, and no row is named after it",
+        "A=2 of the site file holds in default, nccl-ring, nccl-one-rail, and no row is named after it",
+    )
+    assert not on_cluster(NVLS + "variants: {nccl-ring: , nccl-tree: }", "environment: {NCCL_ALGO: Tree}\n").notes
+    assert len(on_cluster(NVLS, "environment: {NCCL_ALGO: Tree}\n").notes) == 1
+
+
+def test_a_shell_that_sets_what_a_variant_varies_is_told_like_a_site(on_cluster, monkeypatch):
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    assert [note.partition(" holds")[0] for note in on_cluster(NVLS).notes] == ["NCCL_ALGO=Tree of this shell"]
+    with pytest.raises(BadInputError, match="NCCL_ALGO of this shell: 'Tree' is not valid: unset"):
+        on_cluster(NVLS + "variants: {default: {}, nccl-ring: }\n")
+    assert not on_cluster(NVLS, "environment: {NCCL_ALGO: Ring}\n").notes[1:], "the site's wins"
+
+
+def test_a_variable_that_nccl_does_not_know_is_a_note(on_cluster):
+    plan = on_cluster(NVLS + "variants: {mine: {NCCL_AGLO: Ring}}\n", "environment: {NCCL_IB_HCAS: mlx5}\n")
+    assert ["NCCL_IB_HCA?" in plan.notes[0], "NCCL_ALGO? (mine)" in plan.notes[1]] == [True, True]
+
+
 def test_a_variant_of_nccl_is_none_of_mpi_and_the_other_way_round(on_cluster):
     text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [2]\n"
     plan = on_cluster(text + "variants: {plain: {}, nccl-ring: , mine: {NCCL_IB_TC: 1}}\n")
@@ -354,7 +415,8 @@ def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_sho
     sweep = load_sweep(workflows() / "config" / f"{name}.yaml")
     assert len(jobs) - 1 == len(sweep.variants) > 2
     for variant, words in zip(sweep.variants, jobs[1:], strict=True):
-        assert all(f"{key}={shlex.quote(value)}" in words for key, value in sweep.variants[variant].items())
+        (told,) = re.findall(r"environment: (.*)", words) or [""]
+        assert dict(word.split("=", 1) for word in shlex.split(told)) == sweep.variants[variant]
         assert variant not in VARIANTS or VARIANTS[variant].demands.words in words
         control = VARIANTS[variant].control if variant in VARIANTS else None
         assert control is None or control in sweep.variants, "what is claimed is compared with its control"

@@ -94,6 +94,7 @@ BAD = {
     "a signal after the end": ("minutes: 1", ["signal_s", "60", "less than the time limit, 60 s"]),
     "an option in two words": ("sbatch: --reservation mine", ["sbatch", "in one word"]),
     "a variable that is a list": ("environment: {A: [1]}", ["environment.A", "string"]),
+    "a value that NCCL does not know": ("environment: {NCCL_PROTO: L}", ["environment.NCCL_PROTO", "'L'", "LL, LL128"]),
     "a variable that is no name": ("environment: {A B: 1}", ["environment", "'A B'", "letters, digits"]),
     "no GPU": ("gpus_per_node: 0", ["gpus_per_node", "'0'", "match pattern"]),
     "aggregators without a partition": ("aggregators: {}", ["aggregators.partition", "it must be there"]),

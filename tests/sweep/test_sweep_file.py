@@ -128,7 +128,7 @@ def test_a_sweep_file_that_cannot_be_read_takes_one_line(path):
     assert inside("sweep", path, "--out", "/proc/nowhere").complains_of("CONFIG", path)
 
 
-def test_a_known_variant_brings_its_variables_and_those_behind_it_are_added_or_override(sweep_file):
+def test_a_known_variant_brings_its_variables_and_those_behind_it_are_added_or_of_the_site(sweep_file):
     text = (
         LEAST + "variants: {nccl-ring: , nccl-gdr: {NCCL_PROTO: LL}, nccl-one-rail: {NCCL_IB_HCA: mlx5_7}, plain: {}}"
     )
@@ -143,7 +143,14 @@ def test_a_known_variant_brings_its_variables_and_those_behind_it_are_added_or_o
 
 def test_an_unknown_variant_needs_variables(sweep_file):
     said = inside("plan", sweep_file(LEAST + "variants: {nccl-rnig: }"))
-    assert said.complains_of("variants", "'nccl-rnig'", "variables behind it", "nccl-ring", "ucc-sharp")
+    assert said.complains_of("variants", "'nccl-rnig'", "variables behind it", "ucc-sharp", "mean nccl-ring?")
+
+
+def test_a_variant_that_would_be_another_or_is_misspelt_is_refused_where_it_stands(sweep_file):
+    said = inside("plan", sweep_file(LEAST + "variants: {nccl-ring: {NCCL_ALGO: Tree}}"))
+    assert said.complains_of("a.yaml: variants.nccl-ring.NCCL_ALGO", "'Tree'", "Ring, which is what nccl-ring sets")
+    said = inside("plan", sweep_file(LEAST + "variants: {mine: {NCCL_PROTO: LL64}}"))
+    assert said.complains_of("a.yaml: variants.mine.NCCL_PROTO", "'LL64'", "LL, LL128, Simple")
 
 
 def test_the_json_schema_is_current():

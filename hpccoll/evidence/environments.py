@@ -1,0 +1,70 @@
+"""The environment of a variant, as people write it: what is added to the table's, what can be set, what is misspelt."""
+
+from collections.abc import Iterator, Mapping
+
+from hpccoll.errors import BadInputError, did_you_mean
+from hpccoll.evidence.asked import FUNCTIONS
+from hpccoll.evidence.nccl_names import CHOICES, LISTS, NAMES, PREFIX
+from hpccoll.evidence.variants import OF_A_SITE, VARIANTS
+
+
+def environment_of(name: str, variables: Mapping[str, object] | None) -> Mapping[str, object]:
+    """Return the environment of a variant of a sweep: the table's, with ``variables`` added, and its site's put in.
+
+    Args:
+        name: of the variant.
+        variables: what a sweep file has behind it, numbers as YAML reads them; None for nothing.
+
+    Raises:
+        BadInputError: for a name that is not in the table, with no variables behind it; for a value that makes of a
+            variant of the table another one, whose rows would carry its name; for one that the library does not know.
+    """
+    if name not in VARIANTS and variables is None:
+        near = did_you_mean(name, VARIANTS)
+        raise BadInputError("variants", name, f"variables behind it, or a known name: {', '.join(VARIANTS)}{near}")
+    own = VARIANTS[name].environment if name in VARIANTS else {}
+    for key, value in (variables or {}).items():
+        if key in own and key not in OF_A_SITE and str(value) != own[key]:
+            expected = f"{own[key]}, which is what {name} sets: for another value take another name"
+            raise BadInputError(f"variants.{name}.{key}", value, expected)
+    check_values(f"variants.{name}", variables or {})
+    return {**own, **(variables or {})}
+
+
+def check_values(key: str, variables: Mapping[str, object]) -> None:
+    """See that variables whose values are known have one of these.
+
+    Args:
+        key: below which they are set.
+        variables: with numbers as YAML reads them; what is no value at all is somebody else's to complain of.
+
+    Raises:
+        BadInputError: names the first other value.
+    """
+    for name, value in variables.items():
+        text = str(value).strip()
+        if name in CHOICES and text not in CHOICES[name]:
+            raise BadInputError(f"{key}.{name}", value, CHOICES[name])
+        if name in LISTS and isinstance(value, str):
+            _check_list(f"{key}.{name}", text, LISTS[name])
+
+
+def _check_list(key: str, text: str, words: tuple[str, ...]) -> None:
+    for part in text.split(";"):
+        function, colon, names = part.rpartition(":")
+        if colon and function.strip().lower() not in FUNCTIONS:
+            raise BadInputError(key, text, f"before a colon one of {', '.join(FUNCTIONS)}")
+        for name in names.strip().removeprefix("^").split(","):
+            if name.strip().lower() not in {word.lower() for word in words}:
+                near = did_you_mean(name.strip(), words)
+                grammar = "in a list, such as {0},{1}, ^{0} or allreduce:{0};allgather:{1}".format(*words)
+                raise BadInputError(key, text, f"{', '.join(words)}, {grammar}{near}")
+
+
+def doubts(variables: Mapping[str, object]) -> Iterator[str]:
+    """Yield a sentence for every variable that is named as NCCL's are and that, as far as is known, nobody reads."""
+    for name in variables:
+        own = name.upper().removeprefix(PREFIX)
+        if name.upper().startswith(PREFIX) and not (name.startswith(PREFIX) and own in NAMES):
+            near = did_you_mean(own, sorted(NAMES)).replace("mean ", f"mean {PREFIX}")
+            yield f"{name} is no variable of NCCL up to 2.32 or of its plugins, and they say nothing of it{near}"

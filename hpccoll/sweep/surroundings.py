@@ -1,0 +1,70 @@
+"""Surroundings: variables that jobs have before a variant sets any, by the site file or the shell that submits them.
+
+They hold in every job that does not set them itself, ``default`` too, and no name of a row says so.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.environments import doubts
+from hpccoll.evidence.variables import OF_A_FABRIC, VARIABLES
+
+Variants = Mapping[str, Mapping[str, str]]
+SITE = "the site file"
+SHELL = "this shell"
+
+
+def assignment(name: str, value: str) -> str:
+    """Return a variable and its value as a shell takes them, and as nobody misreads them: ``A='=mlx5_0:1'``."""
+    return f"{name}='{value}'" if "=" in value and shlex.quote(value) == value else f"{name}={shlex.quote(value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is set around jobs.
+
+    Args:
+        site: by the site file.
+        shell: where a sweep is started: Slurm hands it on. Empty where that is not known.
+    """
+
+    site: Mapping[str, str]
+    shell: Mapping[str, str]
+
+    @classmethod
+    def here(cls, site: Mapping[str, str]) -> "Surroundings":
+        return cls(site, {name: value for name, value in os.environ.items() if name not in site})
+
+    def notes(self, variants: Variants) -> Iterator[str]:
+        """Yield a sentence for everything that they do to the jobs of a sweep, and for what looks misspelt.
+
+        Args:
+            variants: of the sweep, each with its variables.
+
+        Raises:
+            BadInputError: where they decide what a variant of the sweep is there to compare.
+        """
+        for where, around in ((SITE, self.site), (SHELL, self.shell)):
+            for name, value in around.items():
+                if note := _leak(where, name, value, variants):
+                    yield note
+        for where, variables in {SITE: self.site, **variants}.items():
+            yield from (f"{said} ({where})" for said in doubts(variables))
+
+
+def _leak(where: str, name: str, value: str, variants: Variants) -> str | None:
+    """Return which variants have a variable from outside that others of the sweep, or of the table, are about."""
+    setting = [variant for variant, variables in variants.items() if name in variables]
+    others = [variant for variant in variants if variant not in setting]
+    if (variants and not others) or not (setting or name in VARIABLES):
+        return None
+    if setting and name in VARIABLES and name not in OF_A_FABRIC:
+        remedy = "left to variants" if where == SITE else "unset"
+        key = f"--site: environment.{name}" if where == SITE else f"{name} of {where}"
+        why = f"variant {setting[0]} of the sweep sets it, and {others[0]} would have this one"
+        raise BadInputError(key, value, f"{remedy}: {why}")
+    holds = f"holds in {', '.join(others) or 'every job'}"
+    return f"{assignment(name, value)} of {where} {holds}, and no row is named after it"
