@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -34,18 +36,35 @@ class Bed:
 
     def run(self, *command, cwd=None, timeout=240, stdin="", **variables):
         """Run a command on the head host."""
-        ended = subprocess.run(
-            [self.program, "run", "--name", self.name, *map(str, command)], cwd=cwd, env={**ENVIRONMENT, **variables},
-            input=stdin, capture_output=True, text=True, timeout=timeout, check=False,
-        )  # fmt: skip
-        return Said(ended.returncode, ended.stdout, ended.stderr)
+        with self.start(*command, cwd=cwd, stdin=subprocess.PIPE, **variables) as child:
+            try:
+                out, err = child.communicate(stdin, timeout)
+            except subprocess.TimeoutExpired as late:
+                seen = self.scene(command)
+                os.killpg(child.pid, signal.SIGKILL)
+                pytest.fail(f"{late}\n{seen}")
+        return Said(child.returncode, out, err)
 
-    def start(self, *command, cwd=None, **variables):
+    def start(self, *command, cwd=None, stdin=None, **variables):
         """Start a command on the head host, as the leader of a process group; the caller ends it."""
         return subprocess.Popen(
             [self.program, "run", "--name", self.name, *map(str, command)], cwd=cwd, env={**ENVIRONMENT, **variables},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
         )  # fmt: skip
+
+    def scene(self, command):
+        """Return what there is to see where a command does not end: jobs, hosts, processes, and the logs of a sweep."""
+        inside = [self.program, "run", "--name", self.name, "timeout", "30"]
+        looks = (
+            [*inside, "squeue", "--long", "--states=all"],
+            [*inside, "sinfo", "--long", "--Node"],
+            ["ps", "-ww", "-eo", "pid,ppid,stat,wchan:20,etime,args"],  # of all hosts
+        )
+        outs = [Path(place) for word, place in pairwise(map(str, command)) if word == "--out"]
+        logs = [log for out in outs for log in sorted((out / "logs").rglob("*.log"))]
+        seen = [subprocess.run(look, capture_output=True, text=True, check=False).stdout for look in looks]
+        seen += [f"{log}\n{log.read_text(errors='replace')[-3000:]}" for log in logs]
+        return "\n".join(seen)
 
     def slurm(self, *command):
         """Return what a client of Slurm says: squeue, scontrol..."""
