@@ -376,15 +376,15 @@ def evidence(
 def doctor() -> int:
     """Look at MPI, its launcher, this machine, Snakemake, Slurm, GPUs and RDMA.
 
-    Say what to mend, and which profile fits.
+    Say what is there (ok), what is not and what to install (none), what is of less use than it could be (warn), what
+    has to be mended before a sweep can run (WRONG), and which profile fits. Ends with 1 where something is WRONG.
     """
     from hpccoll.sweep.doctor import examine
 
     fatal = False
     for finding in examine():
         fatal |= finding.fatal
-        remedy = f"; {finding.remedy}" if finding.remedy else ""
-        typer.echo(f"{'WRONG' if finding.fatal else 'ok':>5}  {finding.what}: {finding.state}{remedy}")
+        typer.echo(str(finding))
     return int(fatal)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hpccoll.measure import machine
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import mpi
-from hpccoll.sweep.doctor.machine import LIBRARY, Machine
+from hpccoll.sweep.doctor.machine import LIBRARY, Finding, Machine
 
 NO_GPU = Path("/nowhere")
 PARTITION = "PartitionName={} AllowAccounts=ALL Default=NO MaxNodes={} State=UP TotalNodes=2\n"
@@ -32,7 +32,7 @@ def library(monkeypatch):
         answers = {LIBRARY: json.dumps(LIBRARIES[name]), mpi.HELLO: ranks}
         monkeypatch.setattr(mpi, "mpiexec", lambda: ["mpiexec"])
         monkeypatch.setattr(
-            Machine, "python", lambda _, code, *__: subprocess.CompletedProcess([], 0, stdout=answers[code], stderr="")
+            Machine, "python", lambda _, code, *__: subprocess.CompletedProcess([], 0, answers.get(code, ""), "")
         )
 
     library("mpich")
@@ -80,7 +80,7 @@ SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}
 @pytest.mark.usefixtures("library")
 def test_without_slurm_nothing_more_is_said_of_it(programs):
     found = findings()
-    assert found["Slurm"].state == "no sbatch on PATH"
+    assert (found["Slurm"].state, found["Slurm"].mark) == ("no sbatch on PATH", "none")
     assert found["profile"].state == "local, for there is no Slurm here"
     assert not SLURM_ONLY & set(found)
     assert not wrong()
@@ -206,3 +206,19 @@ def test_mpiexec_matters_where_there_is_no_slurm(programs, library):
 def test_ranks_that_write_at_the_same_time_are_counted_all_the_same(mpiexec):
     said = mpiexec(4, "-c", mpi.HELLO)
     assert said.stdout.count("ranks 4\n") == 4, said.stdout
+
+
+@pytest.mark.parametrize(
+    ("finding", "line"),
+    [
+        (Finding("MPI library", "MPICH 5.0.2"), "   ok  MPI library: MPICH 5.0.2"),
+        (Finding("NCCL", "not found", "load the module", "none"), " none  NCCL: not found; load the module"),
+        (
+            Finding("PMI", "nothing in common", "use another MPI", "WRONG"),
+            "WRONG  PMI: nothing in common; use another MPI",
+        ),
+    ],
+)
+def test_a_finding_is_a_line_that_begins_with_how_it_stands(finding, line):
+    assert str(finding) == line
+    assert finding.fatal == line.startswith("WRONG")

@@ -12,7 +12,7 @@ from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import LIBRARY, Machine
 
-ABOUT_GPUS = {"CuPy", "NVLink", "GPUDirect RDMA", "NCCL", "NCCL plugins", "NCCL settings", "MPI and GPUs"}
+ABOUT_GPUS = {"NVLink", "GPUDirect RDMA", "NCCL plugins", "NCCL settings", "MPI and GPUs"}
 MPICH = ("MPICH", "MPICH Version:      5.0.2\n")
 OPEN_MPI = ("Open MPI", "Open MPI v5.0.3, package: Open MPI, ident: 5.0.3\n")
 
@@ -46,10 +46,31 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
     return here
 
 
-def test_without_a_gpu_one_line_says_so(here):
+def test_without_a_gpu_it_is_said_what_there_would_be_to_install_and_nothing_of_what_only_gpus_need(here):
     found = here(RAILS)
     assert found["GPU"].state == "no CUDA device: GPU cases will be skipped"
+    assert [found[what].mark for what in ("GPU", "CuPy", "NCCL")] == ["none"] * 3
+    assert "pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'" in found["CuPy"].remedy
+    assert "pip install nvidia-nccl-cu12" in found["NCCL"].remedy
     assert not ABOUT_GPUS & set(found)
+
+
+def test_what_is_installed_without_a_gpu_is_said_to_be_there(here, tmp_path, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
+    found = here({"mod/libnccl.so.2": ""}, wheels={"cupy-cuda13x": "14.2.0"})
+    assert (found["NCCL"].mark, found["NCCL"].state) == ("ok", f"2.27.3, {tmp_path}/mod/libnccl.so.2")
+    assert found["CuPy"].mark == "ok"
+    assert found["CuPy"].state.startswith("cupy-cuda13x 14.2.0 is installed; ")
+
+
+@pytest.mark.parametrize(
+    "parts", [(), (RAILS,), (EFA,), (GPUS,), (GPUS, OPEN), (GPUS, CLOSED, RAILS), (SWITCHES, OPEN)]
+)
+def test_only_what_is_there_is_ok_and_what_is_not_says_what_to_do(here, parts):
+    for finding in here(*parts).values():
+        absent = finding.state.split()[0] in ("no", "none", "not", "neither")
+        assert not (absent and finding.mark == "ok"), finding
+        assert finding.remedy or finding.mark == "ok", finding
 
 
 @pytest.mark.parametrize(
@@ -84,8 +105,8 @@ def test_devices_are_told_with_their_driver_and_its_cuda(here):
 def test_a_driver_that_is_missing_or_too_old_is_told(here, version, remedy):
     said = {"proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Mon\n"}
     found = here(GPUS, said if version else {})
-    assert found["GPU"].remedy == remedy
-    assert "CuPy" not in found
+    assert (found["GPU"].remedy, found["GPU"].mark) == (remedy, "warn")
+    assert "as the driver of the GPUs runs it" in found["CuPy"].remedy
 
 
 @pytest.mark.parametrize(("driver", "extra"), [(OPEN, "cuda13"), (CLOSED, "cuda12")])
@@ -195,7 +216,7 @@ def test_infiniband_without_the_plugin_of_sharp_works_and_says_what_sharp_needs(
 
 
 def test_settings_that_nobody_sees_are_told_and_those_that_choose_are_to_go(here, monkeypatch):
-    assert here(GPUS, OPEN)["NCCL settings"].state.startswith("none in ")
+    assert here(GPUS, OPEN)["NCCL settings"].state.endswith("set nothing")
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
     found = here({"etc/nccl.conf": "NCCL_IB_HCA=mlx5\nNCCL_ALGO=Ring\n"})["NCCL settings"]
     assert found.state == "environment sets NCCL_DEBUG=WARN; /etc/nccl.conf sets NCCL_IB_HCA=mlx5, NCCL_ALGO=Ring"

@@ -25,15 +25,18 @@ def snakemake(_: Machine) -> Iterator[Finding]:
     try:
         yield Finding("Snakemake", version("snakemake"))
     except PackageNotFoundError:
-        yield Finding("Snakemake", "not installed", "pip install snakemake", fatal=True)
+        yield Finding("Snakemake", "not installed", "pip install snakemake", "WRONG")
 
 
 def controller(machine: Machine) -> Iterator[Finding]:
     if shutil.which("sbatch") is None:
-        yield Finding("Slurm", "no sbatch on PATH")
+        look = (
+            "sweeps run on this machine alone; on a cluster, load the module of Slurm, or go where jobs are submitted"
+        )
+        yield Finding("Slurm", "no sbatch on PATH", look, "none")
     elif isinstance(machine.controller, str):
         said = f"sbatch is on PATH, but no controller answers ({machine.controller})"
-        yield Finding("Slurm", said, "if this is a cluster, see 'scontrol ping'")
+        yield Finding("Slurm", said, "if this is a cluster, see 'scontrol ping'", "warn")
     else:
         settings = machine.settings
         yield Finding("Slurm", f"{settings.get('SLURM_VERSION')}, cluster {settings.get('ClusterName')}")
@@ -49,15 +52,15 @@ def accounting(machine: Machine) -> Iterator[Finding]:
         return
     if kind == "slurmdbd":
         remedy = "see 'sacct'; until it answers use profile slurm-nodbd, for Snakemake would wait for ever"
-        yield Finding("accounting", "there is a database, but sacct does not answer", remedy)
+        yield Finding("accounting", "there is a database, but sacct does not answer", remedy, "warn")
     else:
-        yield Finding("accounting", f"no database ({kind or 'none'}): the end of jobs is read from squeue")
+        yield Finding("accounting", f"no database ({kind or 'none'}): the end of jobs is read from squeue", "", "none")
     said = machine.settings.get("MinJobAge", "")
     seconds = int(said.split()[0]) if said[:1].isdecimal() else 0
     if seconds < LEAST_AGE_S:
         wanted = f"the admin sets MinJobAge={LEAST_AGE_S} or more in slurm.conf, and says 'scontrol reconfigure'"
         yield Finding("MinJobAge", f"squeue forgets jobs after {seconds} s, and Snakemake would wait for ever",
-                      wanted, fatal=True)  # fmt: skip
+                      wanted, "WRONG")  # fmt: skip
     else:
         yield Finding("MinJobAge", f"squeue shows jobs for {seconds} s after their end")
 
@@ -69,7 +72,7 @@ def partitions(machine: Machine) -> Iterator[Finding]:
         names = dict.fromkeys(slurm.ask("sinfo", "-h", "-o", "%P").split())
         partitions = {name: slurm.partition(name.rstrip("*")) for name in names}
     except BadInputError as error:
-        yield Finding("partitions", str(error), fatal=True)
+        yield Finding("partitions", str(error), mark="WRONG")
         return
     told = [
         f"{name} {one.usable} of {one.nodes} nodes usable"
@@ -79,7 +82,7 @@ def partitions(machine: Machine) -> Iterator[Finding]:
     default = " (* is the default)" if any(name.endswith("*") for name in names) else ""
     usable = any(one.usable for one in partitions.values())
     yield Finding("partitions", ("; ".join(told) or "none that you may see") + default,
-                  "" if usable else "see sinfo -R", fatal=not usable)  # fmt: skip
+                  "" if usable else "see sinfo -R", "ok" if usable else "WRONG")  # fmt: skip
 
 
 def profile(machine: Machine) -> Iterator[Finding]:

@@ -12,6 +12,9 @@ from hpccoll.sweep.doctor.machine import Finding, Machine
 CUDA_OF_DRIVER = {580: 13, 525: 12}
 """The CUDA that a driver runs, from these major versions on (CUDA's release notes, Toolkit Driver Version)."""
 
+EXTRAS = "'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
+"""What brings a CuPy, by the CUDA of the driver."""
+
 COMPUTES = "import cupy; n = cupy.cuda.runtime.getDeviceCount(); assert int((cupy.arange(4) + 1).sum()) == 10; print(n)"
 """Compiles a kernel, too, for which CuPy needs libraries of the CUDA toolkit."""
 
@@ -23,47 +26,55 @@ def cuda(machine: Machine) -> int | None:
 
 
 def devices(machine: Machine) -> Iterator[Finding]:
-    """See what GPUs there are; without one there is nothing more to say of them."""
+    """See what GPUs there are; without one nothing is said of what only they need."""
     found, driver = equipment.devices(machine.root), equipment.driver(machine.root)
     if not found:
-        look = "nodes may have some: srun --gpus-per-node=1 hpccoll doctor looks there" if machine.settings else ""
-        yield Finding("GPU", "no CUDA device: GPU cases will be skipped", look)
+        look = (
+            "nodes may have some: srun --gpus-per-node=1 hpccoll doctor looks there" if machine.settings
+            else f"where there is one, NVIDIA's driver from {min(CUDA_OF_DRIVER)} on shows it (nvidia-smi)"
+        )  # fmt: skip
+        yield Finding("GPU", "no CUDA device: GPU cases will be skipped", look, "none")
         return
     count = f"{found} x {' and '.join(equipment.models(machine.root)) or 'NVIDIA device'}"
     if driver is None:
-        yield Finding("GPU", f"{count}, no driver is loaded", "see what nvidia-smi says")
+        yield Finding("GPU", f"{count}, no driver is loaded", "see what nvidia-smi says", "warn")
     elif runs := cuda(machine):
         yield Finding("GPU", f"{count}, driver {driver.version}, for CUDA {runs} and older")
     else:
         least = min(CUDA_OF_DRIVER)
-        yield Finding("GPU", f"{count}, driver {driver.version}", f"CuPy needs driver {least} or newer")
+        yield Finding("GPU", f"{count}, driver {driver.version}", f"CuPy needs driver {least} or newer", "warn")
 
 
 def cupy(machine: Machine) -> Iterator[Finding]:
-    """See that there is one CuPy, that it is for the CUDA of the driver, and that it computes."""
-    runs = cuda(machine)
-    if not equipment.devices(machine.root) or runs is None:
-        return
-    fits = f"cupy-cuda{runs}x"
+    """See that there is one CuPy, that it is for the CUDA of the driver, and that it computes.
+
+    Where there is no driver to fit, as on a login node, see only that there is one.
+    """
+    runs = cuda(machine) if equipment.devices(machine.root) else None
+    fits = f"cupy-cuda{runs or 'N'}x"
     there = {name: told for name in ("cupy", *(f"cupy-cuda{major}x" for major in (11, 12, 13))) if (told := _of(name))}
     if not there:
-        yield Finding("CuPy", "not installed: GPU cases will be skipped", f"pip install 'hpccoll[cuda{runs}]' ({fits})")
+        extra = f"'hpccoll[cuda{runs}]' ({fits})" if runs else f"{EXTRAS}, as the driver of the GPUs runs it"
+        yield Finding("CuPy", "not installed: GPU cases will be skipped", f"pip install {extra}", "none")
         return
     said = " and ".join(f"{name} {told}" for name, told in there.items())
     if len(there) > 1:
         remedy = f"they overwrite each other: pip uninstall {' '.join(there)}, then pip install {fits}"
-        yield Finding("CuPy", said, remedy, fatal=True)
+        yield Finding("CuPy", said, remedy, "WRONG")
+        return
+    if runs is None:
+        yield Finding("CuPy", f"{said} is installed; whether it computes shows where there is a GPU")
         return
     built = re.search(r"cuda(\d+)x", said)
     if built and int(built[1]) > runs:
         remedy = f"its CUDA is newer than the driver's: pip uninstall {next(iter(there))}, then pip install {fits}"
-        yield Finding("CuPy", said, remedy, fatal=True)
+        yield Finding("CuPy", said, remedy, "WRONG")
         return
     child = machine.python(COMPUTES)
     if child.returncode:
         why = (child.stderr.strip().splitlines() or ["it died"])[-1]
         remedy = f"see nvidia-smi; where a library of CUDA is missing, load its module, or pip install '{fits}[ctk]'"
-        yield Finding("CuPy", f"{said} does not compute ({why})", remedy, fatal=True)
+        yield Finding("CuPy", f"{said} does not compute ({why})", remedy, "WRONG")
     else:
         yield Finding("CuPy", f"{said} computes, and sees {child.stdout.strip()} of the GPUs")
 
@@ -81,12 +92,13 @@ def nvlink(machine: Machine) -> Iterator[Finding]:
     if not equipment.devices(machine.root):
         return
     if not switches:
-        yield Finding("NVLink", "no NVSwitch is seen: variants of NVLS fall back, and say so")
+        yield Finding("NVLink", "no NVSwitch is seen: variants of NVLS fall back, and say so",
+                      "where there are some, a container may hide them", "none")  # fmt: skip
     elif equipment.runs("nv-fabricmanager", machine.root):
         yield Finding("NVLink", f"{switches} NVSwitches, and the fabric manager runs: NVLS from H100 on")
     else:
         remedy = "a container may hide it; else the admin starts nvidia-fabricmanager, of the driver's version"
-        yield Finding("NVLink", f"{switches} NVSwitches, and no fabric manager is seen", remedy)
+        yield Finding("NVLink", f"{switches} NVSwitches, and no fabric manager is seen", remedy, "warn")
 
 
 def affinity(machine: Machine) -> Iterator[Finding]:
@@ -94,8 +106,11 @@ def affinity(machine: Machine) -> Iterator[Finding]:
     places = dict(enumerate(equipment.addresses(machine.root)))
     if near := topology.of_sysfs(places, machine.root / "sys"):
         said = topology.balance(near)
-        remedy = "" if said.startswith("balanced") else "rings go at the pace of the worst: see nvidia-smi topo -m"
-        yield Finding("GPUs and adapters", said, remedy)
+        if said.startswith("balanced"):
+            yield Finding("GPUs and adapters", said)
+        else:
+            remedy = "rings go at the pace of the worst: see nvidia-smi topo -m"
+            yield Finding("GPUs and adapters", said, remedy, "warn")
 
 
 AWARE = """
@@ -120,10 +135,13 @@ def aware_mpi(machine: Machine) -> Iterator[Finding]:
         return
     child = machine.python(AWARE)
     if child.returncode:
-        yield Finding("MPI and GPUs", (child.stderr.strip().splitlines() or ["it died"])[-1])
+        yield Finding("MPI and GPUs", (child.stderr.strip().splitlines() or ["it died"])[-1], mark="warn")
         return
     aware, words = json.loads(child.stdout)
-    then = "cuda over mpi will be skipped, and staged goes by the host" if aware is False else "a job tries it"
+    if aware:
+        yield Finding("MPI and GPUs", f"{words}: a job tries it")
+        return
+    then = "a job tries it" if aware is None else "cuda over mpi will be skipped, and staged goes by the host"
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
     remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
-    yield Finding("MPI and GPUs", f"{words}: {then}", "" if aware else remedy)
+    yield Finding("MPI and GPUs", f"{words}: {then}", remedy, "none")

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from hpccoll.errors import BadInputError
 from hpccoll.measure.equipment import ROOT
@@ -25,14 +26,35 @@ SPEAKS = {
 """The types of ``srun --mpi`` that a library speaks, by a word of what it says of itself; the first match counts."""
 
 
+Mark: TypeAlias = Literal["ok", "none", "warn", "WRONG"]
+"""How things stand: it is there and as it should be; it is not there, and what needs it is skipped or goes otherwise;
+it is there and of less use than it could be; it has to be mended before a sweep can run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; ``fatal`` where it has to be mended before a sweep can run."""
+    """One thing that was looked at.
+
+    Args:
+        what: it is.
+        state: what was found.
+        remedy: what to do, or to install; nothing where all is well.
+        mark: how it stands.
+    """
 
     what: str
     state: str
     remedy: str = ""
-    fatal: bool = False
+    mark: Mark = "ok"
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a sweep cannot run before it is mended."""
+        return self.mark == "WRONG"
+
+    def __str__(self) -> str:
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.mark:>5}  {self.what}: {self.state}{remedy}"
 
 
 class Machine:

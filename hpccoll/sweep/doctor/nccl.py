@@ -20,24 +20,22 @@ def _needed(machine: Machine) -> bool:
 
 
 def library(machine: Machine) -> Iterator[Finding]:
-    """See which NCCL CuPy loads, and which one that hides."""
-    if not _needed(machine):
-        return
+    """See which NCCL CuPy loads, and which one that hides; also without a GPU, as on a login node."""
     found = equipment.nccl_libraries(machine.root)
     if not found:
-        yield Finding("NCCL", "not found: cases over nccl will be skipped",
-                      "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, as CuPy is)")  # fmt: skip
+        remedy = "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, as CuPy is)"
+        yield Finding("NCCL", "not found: cases over nccl will be skipped", remedy, "none")
         return
     taken, *others = found
     child = machine.python(VERSION.format(path=str(taken)))
     if child.returncode:
         why = (child.stderr.strip().splitlines() or ["it died"])[-1]
-        yield Finding("NCCL", f"{taken} cannot be loaded ({why})", fatal=True)
+        yield Finding("NCCL", f"{taken} cannot be loaded ({why})", mark="WRONG" if _needed(machine) else "warn")
         return
     said = f"{child.stdout.strip()}, {taken}"
     if equipment.of_a_wheel(taken) and others:
         remedy = f"to measure the site's, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={others[0]}"
-        yield Finding("NCCL", f"{said}; this wheel hides {', '.join(map(str, others))}", remedy)
+        yield Finding("NCCL", f"{said}; this wheel hides {', '.join(map(str, others))}", remedy, "warn")
     else:
         yield Finding("NCCL", said)
 
@@ -50,7 +48,12 @@ def plugins(machine: Machine) -> Iterator[Finding]:
     kinds = {kind for _, kind in found}
     ports = [port for port in equipment.rdma_ports(machine.root) if port.active]
     told = "; ".join(f"{kind or 'of another kind'}: {path}" for path, kind in found)
-    yield Finding("NCCL plugins", told or "none where the loader looks", _plugin_remedy(ports, kinds))
+    remedy = _plugin_remedy(ports, kinds)
+    if found:
+        yield Finding("NCCL plugins", told, remedy, "warn" if remedy else "ok")
+    else:
+        remedy = remedy or "no network here asks for one"
+        yield Finding("NCCL plugins", "none where the loader looks", remedy, "none")
 
 
 def _plugin_remedy(ports: list[Port], kinds: set[str | None]) -> str:
@@ -80,4 +83,5 @@ def settings(machine: Machine) -> Iterator[Finding]:
     chosen = list(dict.fromkeys(name for _, name, _ in found if name in CHOOSING))
     remedy = f"take out {', '.join(chosen)}: what a sweep compares it sets itself, as variants" if chosen else ""
     told = "; ".join(f"{place} sets {', '.join(words)}" for place, words in places.items())
-    yield Finding("NCCL settings", told or "none in the environment, ~/.nccl.conf and /etc/nccl.conf", remedy)
+    told = told or "the environment, ~/.nccl.conf and /etc/nccl.conf set nothing"
+    yield Finding("NCCL settings", told, remedy, "warn" if remedy else "ok")

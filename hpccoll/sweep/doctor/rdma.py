@@ -16,13 +16,18 @@ def adapters(machine: Machine) -> Iterator[Finding]:
     """See which ports of adapters are in use, and how fast they are."""
     ports = equipment.rdma_ports(machine.root)
     if not ports:
-        yield Finding("RDMA", "no InfiniBand, RoCE or EFA adapter: between nodes TCP would be used")
+        look = "; nodes may have some: srun hpccoll doctor looks there" if machine.settings else ""
+        remedy = f"where there is one, a container is started with /sys and /dev/infiniband of its host{look}"
+        yield Finding("RDMA", "no InfiniBand, RoCE or EFA adapter: between nodes TCP would be used", remedy, "none")
         return
     alike = groupby(sorted(ports, key=_words), key=_words)
     told = "; ".join(f"{', '.join(port.name for port in group)}: {words}" for words, group in alike)
     unused = any(not port.active and port.layer == "InfiniBand" for port in ports)
-    yield Finding("RDMA", told, "ports that are not active: see ibstat; a fabric without subnet manager has none"
-                  if unused else "")  # fmt: skip
+    if unused:
+        remedy = "ports that are not active: see ibstat; a fabric without subnet manager has none"
+        yield Finding("RDMA", told, remedy, "warn")
+    else:
+        yield Finding("RDMA", told)
 
 
 def _words(port: Port) -> str:
@@ -34,8 +39,8 @@ def verbs(machine: Machine) -> Iterator[Finding]:
     """See that adapters can be opened: sysfs shows them in a container, too, that was started without their devices."""
     place = machine.root / "dev/infiniband"
     if equipment.rdma_ports(machine.root) and not any(place.glob("uverbs*")):
-        yield Finding("RDMA devices", f"none in {place}: nothing can use the adapters from here",
-                      "a container starts with --device=/dev/infiniband; else the admin loads ib_uverbs")  # fmt: skip
+        remedy = "a container starts with --device=/dev/infiniband; else the admin loads ib_uverbs"
+        yield Finding("RDMA devices", f"none in {place}: nothing can use the adapters from here", remedy, "warn")
 
 
 LEAST_LOCKED = 1 << 30
@@ -52,12 +57,12 @@ def limits(machine: Machine) -> Iterator[Finding]:
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and locked < LEAST_LOCKED:
         yield Finding("locked memory", f"at most {format_size(locked)} for a process: RDMA fails where it takes more",
-                      "the admin sets memlock to unlimited, in limits.conf and for slurmd")  # fmt: skip
+                      "the admin sets memlock to unlimited, in limits.conf and for slurmd", "warn")  # fmt: skip
     place = machine.root / "dev/shm"
     shared = shutil.disk_usage(place).total if place.is_dir() else 0
     if shared < LEAST_SHARED:
         yield Finding("shared memory", f"{format_size(shared)} at {place}",
-                      "a container is started with more (--shm-size), or with that of the host")  # fmt: skip
+                      "a container is started with more (--shm-size), or with that of the host", "warn")  # fmt: skip
 
 
 PEER = ("nvidia_peermem", "nv_peer_mem")
@@ -81,5 +86,6 @@ def direct(machine: Machine) -> Iterator[Finding]:
             "GPUDirect RDMA", f"by DMA-BUF: open kernel modules of the driver, Linux {equipment.kernel(machine.root)}"
         )
     else:
-        yield Finding("GPUDirect RDMA", "neither nvidia_peermem nor DMA-BUF: NCCL goes through host memory",
-                      "the admin says 'modprobe nvidia-peermem', or installs the open kernel modules")  # fmt: skip
+        remedy = "the admin says 'modprobe nvidia-peermem', or installs the open kernel modules"
+        said = "neither nvidia_peermem nor DMA-BUF: NCCL goes through host memory"
+        yield Finding("GPUDirect RDMA", said, remedy, "none")
