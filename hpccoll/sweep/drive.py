@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.disk import lock_alone, locked
@@ -23,6 +24,8 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a sweep in good order; the last one comes where a connection is lost."""
 INTERRUPT_S = 60.0
 """How long an interrupted Snakemake has for ending its jobs."""
+STARTS = 3
+"""How often Snakemake is started in all, where it does not see that its jobs have ended."""
 
 
 def snakemake_command(config: Path, profile: str, site: str | None, out: Path, extra: Sequence[str]) -> list[str]:
@@ -102,7 +105,9 @@ def _marked(out: Path) -> Iterator[tuple[int, str]]:
 def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower: Follower | None = None) -> int:
     """Run Snakemake to its end, calling ``show`` while it runs, and return its exit code.
 
-    A ``follower`` looks after the jobs where they are Slurm's.
+    A ``follower`` looks after the jobs where they are Slurm's. Snakemake forgets those whose state it was not told when
+    it asked, as from a controller that is busy, and waits for ever; then it is started again, and goes on from the
+    files that are there.
 
     Its output goes to logs/snakemake.log below ``out``. It has a process group of its own: on Ctrl-C or SIGTERM, all
     of it is interrupted, once (Snakemake forgets its Slurm jobs when it is interrupted twice).
@@ -115,26 +120,22 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
         # A shell that starts us in the background has SIGINT ignored, and what ignores it cannot be interrupted:
         # neither we nor Snakemake, which would inherit it.
         before = {number: signal.signal(number, signal.default_int_handler) for number in ENDS}
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
-            env={**os.environ, MARK: str(out.resolve())}, preexec_fn=_die_with_the_sweep,  # noqa: PLW1509  it only calls
-        )  # fmt: skip
+        child = _start(command, file, out)
         reason = "the sweep ended without it"
         try:
-            while not _ended(child, 0.5):
-                show()
-                if follower:
-                    follower.look()
-                    if follower.forgotten:
-                        print("hpccoll: Snakemake does not see that its jobs have ended: it is ended", file=sys.stderr)
-                        raise KeyboardInterrupt  # noqa: TRY301  by us instead of by people
+            for next_step in ("started again",) * (STARTS - 1) + ("ended",):
+                if _watch(child, show, follower):
+                    break
+                print(f"hpccoll: Snakemake does not see that its jobs have ended: it is {next_step}", file=sys.stderr)
+                _interrupt(child)
+                if next_step == "started again":
+                    child = _start(command, file, out)
         except KeyboardInterrupt:
             reason = "the sweep was interrupted"
             with suppress(KeyboardInterrupt, ProcessLookupError):
                 if follower:
                     follower.cancel_all(reason)  # before Snakemake does, which gives no reason
-                os.killpg(child.pid, signal.SIGINT)
-                _ended(child, INTERRUPT_S)
+                _interrupt(child)
         finally:
             try:
                 if follower:
@@ -145,6 +146,30 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
                     signal.signal(number, handler)
                 end_leftovers(out)
     return child.wait()
+
+
+def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
+        env={**os.environ, MARK: str(out.resolve())}, preexec_fn=_die_with_the_sweep,  # noqa: PLW1509  it only calls
+    )  # fmt: skip
+
+
+def _watch(child: subprocess.Popen[bytes], show: Callable[[], None], follower: Follower | None) -> bool:
+    """Wait for the end of Snakemake, and return whether it came; it does not where its jobs are forgotten."""
+    while not _ended(child, 0.5):
+        show()
+        if follower:
+            follower.look()
+            if follower.forgotten:
+                follower.begin_again()
+                return False
+    return True
+
+
+def _interrupt(child: subprocess.Popen[bytes]) -> None:
+    os.killpg(child.pid, signal.SIGINT)
+    _ended(child, INTERRUPT_S)
 
 
 _libc = ctypes.CDLL(None)  # looked up here: between fork and exec little is safe

@@ -24,8 +24,8 @@ MAINTENANCE = "Reserved for maintenance"
 UNHAD = "Nodes required for job are DOWN"
 """How a reason begins where nodes are gone; it goes on: DRAINED or reserved for jobs in higher priority partitions."""
 
-UNNOTICED_S = 600.0
-"""How long Snakemake may take to see the end of its last job: it looks every 180 s, and waits for files."""
+UNNOTICED_S = 300.0
+"""How long Snakemake may take to see the end of its last job: it looks every 180 s, and waits for files up to 60 s."""
 
 
 def _hopeless(job: slurm.Queued) -> bool:
@@ -71,6 +71,10 @@ class Follower:
         It does not know every state that is an end (PREEMPTED), nor what squeue has dropped.
         """
         return self._idle is not None and time.monotonic() - self._idle > UNNOTICED_S
+
+    def begin_again(self) -> None:
+        """Forget that the jobs have ended: a Snakemake that is new has submitted none."""
+        self._idle = None
 
     def _note(self, queue: Sequence[slurm.Queued]) -> None:
         before = dict(self._known)

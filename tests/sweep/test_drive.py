@@ -127,6 +127,43 @@ def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_p
         time.sleep(0.02)
 
 
+class Forgets:
+    """A follower by whom the jobs of the first so many Snakemakes are forgotten."""
+
+    def __init__(self, times):
+        self.left = times
+        self.ended = ""
+
+    def look(self):
+        pass
+
+    @property
+    def forgotten(self):
+        return self.left > 0
+
+    def begin_again(self):
+        self.left -= 1
+
+    def end(self, reason):
+        self.ended = reason
+
+
+def test_snakemake_that_has_forgotten_its_jobs_is_started_again_and_goes_on(tmp_path, capsys):
+    forgets = Forgets(1)
+    waits = f"echo on; [ -e {tmp_path}/once ] && exit 5; touch {tmp_path}/once; exec sleep 1000"
+    assert drive.drive(["sh", "-c", waits], tmp_path, lambda: None, forgets) == 5
+    assert (tmp_path / "logs" / "snakemake.log").read_text().count("on\n") == 2
+    assert "it is started again" in capsys.readouterr().err
+    assert forgets.ended == "the sweep ended without it"
+
+
+def test_snakemake_that_forgets_again_and_again_is_ended(tmp_path, capsys):
+    waits = ["sh", "-c", "echo on; exec sleep 1000"]
+    assert drive.drive(waits, tmp_path, lambda: None, Forgets(100)) == -signal.SIGINT
+    assert (tmp_path / "logs" / "snakemake.log").read_text().count("on\n") == drive.STARTS
+    assert capsys.readouterr().err.splitlines()[-1].endswith("it is ended")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_lost_connection_ends_a_sweep_in_good_order(tmp_path, number):
     waits = ["sh", "-c", "echo on; exec sleep 1000"]

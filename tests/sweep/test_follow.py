@@ -189,9 +189,14 @@ def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tm
     now += 10_000
     follower.look_now()
     assert not follower.forgotten  # it has just ended
-    now += 601
+    now += 301
     follower.look_now()
     assert follower.forgotten
+    follower.begin_again()
+    follower.look_now()
+    now += 10_000
+    follower.look_now()
+    assert not follower.forgotten  # the next Snakemake has submitted nothing
 
 
 def test_a_scancel_that_fails_is_said_and_stops_nothing(slurm, programs, tmp_path, capsys):
