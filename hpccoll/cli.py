@@ -5,7 +5,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -289,29 +289,12 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
 def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List collectives, algorithms, transports and variants.
 
-    With what is missing for those that cannot run here.
+    With what variants set and where they make sense, and what is missing here; --json has what they must show, too.
     """
-    from hpccoll.measure.listing import listing
+    from hpccoll.measure.listing import lines, listing
 
     found = listing()
-    if as_json:
-        typer.echo(json.dumps(found, indent=1))
-        return
-    for algorithm in found["algorithms"]:
-        needs = f" (needs {', '.join(algorithm['needs'])})" if algorithm["needs"] else ""
-        parameters = found["collectives"][algorithm["collective"]]["parameters"].get(algorithm["name"], {})
-        values = "".join(f" {name}={value}" for name, value in parameters.items())
-        typer.echo(f"{algorithm['collective']} {algorithm['name']}{values}{needs}{_missing(algorithm)}")
-    for policy in found["policies"]:
-        typer.echo(f"any {policy['name']} (needs {', '.join(policy['needs'])})")
-    for transport in found["transports"]:
-        typer.echo(f"transport {transport['name']} (of {', '.join(transport['devices'])}){_missing(transport)}")
-    for variant in found["variants"]:
-        typer.echo(f"variant {variant['name']} ({variant['what']}){_missing(variant)}")
-
-
-def _missing(row: dict[str, Any]) -> str:
-    return "" if row["available"] else f": {row['reason']}"
+    typer.echo(json.dumps(found, indent=1) if as_json else "\n".join(lines(found)))
 
 
 @app.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")

@@ -1,6 +1,8 @@
 """The listing: all that there is, by name, and what is missing for it on this machine."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -48,7 +50,7 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
             {
                 "name": name, "what": variant.what, "transport": variant.transport,
                 "environment": dict(variant.environment), "demands": variant.demands.words,
-                "control": variant.control, "needs": [*variant.needs],
+                "control": variant.control, "limits": asdict(variant.limits), "needs": [*variant.needs],
                 **_available([*of_mpi, *missing(variant.needs, root)]),
             }
             for name, variant in VARIANTS.items()
@@ -70,3 +72,56 @@ def _names(name: str) -> dict[str, list[str]]:
     """Return the algorithms of a collective, each with its restrictions in words."""
     needs = {a.name: [need.words for need in a.needs] for a in COLLECTIVES[name].algorithms.values()}
     return {**needs, NATIVE: []}
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the listing for people: a line for each, and once for each reason what is not available for it.
+
+    Args:
+        found: as ``listing`` returns it.
+    """
+    for row in found["algorithms"]:
+        parameters = found["collectives"][row["collective"]]["parameters"].get(row["name"], {})
+        values = "".join(f" {name}={value}" for name, value in parameters.items())
+        yield f"{row['collective']} {row['name']}{values}{_needed(row)}{_not_here(row)}"
+    yield from (f"any {row['name']}{_needed(row)}{_not_here(row)}" for row in found["policies"])
+    yield from (
+        f"transport {row['name']} (of {', '.join(row['devices'])}){_not_here(row)}" for row in found["transports"]
+    )
+    for row in found["variants"]:
+        yield f"variant {row['name']} ({row['what']}){_not_here(row)}"
+        yield f"    {'; '.join([_setting(row), *_limits(row['limits'])])}"
+    reasons: defaultdict[str, list[str]] = defaultdict(list)
+    for kind in ("algorithms", "policies", "transports", "variants"):
+        for row in found[kind]:
+            if not row["available"]:
+                reasons[row["reason"]].append(" ".join(filter(None, (row.get("collective"), row["name"]))))
+    if reasons:
+        yield "not here:"
+        yield from (f"  {reason}: {', '.join(names)}" for reason, names in reasons.items())
+
+
+def _needed(row: Mapping[str, Any]) -> str:
+    return f" (needs {', '.join(row['needs'])})" if row["needs"] else ""
+
+
+def _not_here(row: Mapping[str, Any]) -> str:
+    return "" if row["available"] else ", not here"
+
+
+def _setting(row: Mapping[str, Any]) -> str:
+    values = " ".join(f"{name}={value}" for name, value in row["environment"].items())
+    return f"over {row['transport']} sets {values}"
+
+
+def _limits(limits: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where a variant makes sense, as far as launches and collectives go; dtypes and ops are in the JSON."""
+    least, most, each = (limits[name] for name in ("least_nodes", "most_nodes", "most_per_node"))
+    if limits["collectives"]:
+        yield f"for {', '.join(limits['collectives'])}"
+    if least > 1:
+        yield f"at least {least} nodes"
+    if most:
+        yield f"at most {most} node{'s' * (most > 1)}"
+    if each:
+        yield f"at most {each} rank{'s' * (each > 1)} per node"

@@ -8,7 +8,7 @@ from equipped import GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.measure import equipment, needs
-from hpccoll.measure.listing import listing
+from hpccoll.measure.listing import lines, listing
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,41 @@ def test_a_variant_is_told_with_all_that_it_sets_demands_and_is_compared_with(tm
     assert "COLLNET" in sharp["demands"]
 
 
-def test_people_read_a_line_for_each():
+def test_the_limits_of_a_variant_are_in_the_json(tmp_path):
+    rows = {row["name"]: row for row in listing(tmp_path)["variants"]}
+    assert rows["nccl-nvls"]["limits"]["most_nodes"] == 1
+    assert rows["nccl-collnet-chain"]["limits"] == {
+        "collectives": ("all_reduce",), "dtypes": ("int32", "int64", "float16", "float32", "float64", "bfloat16"),
+        "ops": ("sum", "min", "max", "avg"), "least_nodes": 2, "most_nodes": None, "most_per_node": 8,
+    }  # fmt: skip
+
+
+def test_people_read_a_line_for_each_and_of_variants_what_they_set_and_where_they_make_sense():
     said = inside("list").out.splitlines()
-    assert [line.split()[1] for line in said if line.startswith("variant ")] == list(VARIANTS)
+    places = [place for place, line in enumerate(said) if line.startswith("variant ")]
+    assert [said[place].split()[1] for place in places] == list(VARIANTS)
     assert sum(line.startswith("transport ") for line in said) == 5
+    below = {said[place].split()[1]: said[place + 1].strip() for place in places}
+    assert below["nccl-tree"] == "over nccl sets NCCL_ALGO=Tree; for all_reduce"
+    assert below["nccl-nvls"] == (
+        "over nccl sets NCCL_ALGO=NVLS; for all_reduce, reduce_scatter, all_gather; at most 1 node"
+    )
+    assert below["ucc-sharp"].endswith("; at least 2 nodes; at most 1 rank per node")
+
+
+def test_people_read_each_reason_once_with_all_that_lack_it(tmp_path):
+    found = listing(tmp_path)
+    said = [*lines(found)]
+    reasons = said[said.index("not here:") + 1 :]
+    told = dict(line.strip().rsplit(": ", 1) for line in reasons)
+    assert len(told) == len(reasons)
+    assert told["no CUDA device; NCCL not found"].split(", ")[:3] == ["nccl", "nccl-ring", "nccl-tree"]
+    lacking = [row["name"] for kind in ("transports", "variants") for row in found[kind] if not row["available"]]
+    assert sorted(", ".join(told.values()).split(", ")) == sorted(lacking)
+
+
+def test_where_all_is_there_nothing_is_said_to_be_missing():
+    row = {"name": "mpi", "devices": ["cpu"], "available": True, "reason": None}
+    assert [*lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})] == [
+        "transport mpi (of cpu)"
+    ]
