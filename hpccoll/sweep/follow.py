@@ -1,5 +1,6 @@
 """Follow: keep a record of the Slurm jobs of a sweep, cancel those that can never start, and leave none behind."""
 
+import math
 import re
 import sys
 import time
@@ -24,8 +25,11 @@ MAINTENANCE = "Reserved for maintenance"
 UNHAD = "Nodes required for job are DOWN"
 """How a reason begins where nodes are gone; it goes on: DRAINED or reserved for jobs in higher priority partitions."""
 
-UNNOTICED_S = 300.0
-"""How long Snakemake may take to see the end of its last job: it looks every 180 s, and waits for files up to 60 s."""
+LOOKS_S = 180.0
+"""How long the Slurm plugin of Snakemake (2.8) waits at most between two looks at its jobs."""
+
+AFTERWARDS_S = 120.0
+"""How long Snakemake may take for what follows an end: waiting for files, and submitting where Slurm is busy."""
 
 
 def _hopeless(job: slurm.Queued) -> bool:
@@ -50,7 +54,8 @@ class Follower:
         self._known = {job.id: job for job in read_scheduled(out)}
         self._asked = float("-inf")
         self._waits: dict[str, float] = {}  # since when a job has waited without hope
-        self._idle: float | None = None  # since when the jobs of this sweep have ended; None before the first
+        self._busy: float | None = None  # since when there were jobs of this sweep
+        self._idle: float | None = None  # since when they have ended; None before the first
 
     def look(self) -> None:
         """Ask, unless that was just now; a controller that does not answer is asked again later."""
@@ -68,13 +73,17 @@ class Follower:
     def forgotten(self) -> bool:
         """Whether all jobs of this sweep have ended so long ago that Snakemake will never notice.
 
-        It does not know every state that is an end (PREEMPTED), nor what squeue has dropped.
+        It does not know every state that is an end (PREEMPTED), nor what squeue has dropped, and it forgets its jobs
+        where a question is not answered. It waits 10 s longer from look to look: sqrt(20 t) seconds after t seconds.
         """
-        return self._idle is not None and time.monotonic() - self._idle > UNNOTICED_S
+        if self._busy is None or self._idle is None:
+            return False
+        looks_s = min(LOOKS_S, 20 + math.sqrt(20 * (self._idle - self._busy)))
+        return time.monotonic() - self._idle > looks_s + AFTERWARDS_S
 
     def begin_again(self) -> None:
         """Forget that the jobs have ended: a Snakemake that is new has submitted none."""
-        self._idle = None
+        self._busy = self._idle = None
 
     def _note(self, queue: Sequence[slurm.Queued]) -> None:
         before = dict(self._known)
@@ -87,10 +96,11 @@ class Follower:
         for job in list(self._known.values()):
             if job.state in slurm.ALIVE and job.id not in there:
                 self._known[job.id] = replace(job, state="GONE")
+        now = time.monotonic()
         if any(job.alive for job in queue):
-            self._idle = None
+            self._busy, self._idle = self._busy or now, None
         elif self._known != before or self._idle is not None:
-            self._idle = self._idle or time.monotonic()
+            self._busy, self._idle = self._busy or self._asked, self._idle or now
         if before != self._known:
             with suppress(OSError):  # a full disk: the jobs themselves will say so
                 write_scheduled(self.out, self._known.values())

@@ -174,7 +174,8 @@ def test_a_job_that_slurm_has_forgotten_is_gone(slurm, tmp_path):
     assert "GONE: Slurm knows it no more; Slurm job 7" in read_scheduled(tmp_path)[0].words
 
 
-def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("age", "noticed"), [(20, 160), (500, 240), (10_000, 300)])  # seconds
+def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tmp_path, monkeypatch, age, noticed):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     follower = Follower(tmp_path)
@@ -186,10 +187,13 @@ def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tm
     slurm(("7", "RUNNING", "None"))
     follower.look_now()
     slurm(("7", "PREEMPTED", "None"), facts="PREEMPTED")
-    now += 10_000
+    now += age
     follower.look_now()
     assert not follower.forgotten  # it has just ended
-    now += 301
+    now += noticed - 1
+    follower.look_now()
+    assert not follower.forgotten
+    now += 2
     follower.look_now()
     assert follower.forgotten
     follower.begin_again()
