@@ -33,13 +33,13 @@ os.execv({python!r}, [{python!r}, "-m", "hpccoll", *sys.argv[1:]])
 
 @pytest.fixture
 def here(tmp_path, mpiexec):  # noqa: ARG001 - there is one
-    """``here(does)`` launches a job of the variant ucc-sharp, whose ranks do that when they are probed."""
+    """``here(does)`` launches a job of a variant with UCC on one node, whose ranks do that when they are probed."""
     program = tmp_path / "program"
     python, calls, does = sys.executable, str(tmp_path / "calls"), str(tmp_path / "does.py")
     program.write_text(PROGRAM.format(python=python, calls=calls, does=does))
     program.chmod(0o755)
     job = raws.job(
-        NATIVE, RING, name="mpi.p2.ucc-sharp", variant="ucc-sharp", environment=dict(VARIANTS["ucc-sharp"].environment),
+        NATIVE, RING, name="mpi.p2.mine", variant="mine", environment={**VARIANTS["ucc-sharp"].environment, "A": "1"},
         effort=EFFORT,
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def test_the_table_says_what_ran_where_that_is_not_what_was_asked(here, capfd):
 
 def test_a_probe_of_another_allocation_is_none_of_this_one(here, monkeypatch):
     here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
-    (here.place / "raw" / "mpi.p2.ucc-sharp.h5").unlink()
+    (here.place / "raw" / "mpi.p2.mine.h5").unlink()
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     rows, run = here(f"print({UCC % 'TL_SHARP'!r}, flush=True)")
     assert len(probed(here)) == 4
@@ -98,10 +98,10 @@ def test_a_probe_of_another_allocation_is_none_of_this_one(here, monkeypatch):
 
 def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probed_again(here):
     here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
-    (here.place / "raw" / "mpi.p2.ucc-sharp.h5").unlink()
+    (here.place / "raw" / "mpi.p2.mine.h5").unlink()
     rows, _ = here("raise SystemExit('not again')")
     assert (sorted(probed(here)), rows["native"].executed.split()[0]) == (["rank 0", "rank 1"], "ucp")
-    (here.place / "raw" / "mpi.p2.ucc-sharp.h5").unlink()
+    (here.place / "raw" / "mpi.p2.mine.h5").unlink()
     here(f"print({UCC % 'TL_UCP'!r}, flush=True)", effort=Effort(warmup=1, min_iterations=6, max_iterations=6))
     assert len(probed(here)) == 4
 
@@ -125,7 +125,7 @@ def test_a_probe_that_fails_costs_the_evidence_and_never_the_measurement(here, d
 
 def test_where_there_is_no_room_for_logs_it_is_measured_without(here):
     (here.place / "raw").mkdir()
-    (here.place / "raw" / "mpi.p2.ucc-sharp.1x2.logs").write_text("a file where the directory would be")
+    (here.place / "raw" / "mpi.p2.mine.1x2.logs").write_text("a file where the directory would be")
     rows, run = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
     assert (rows["native"].status, rows["native"].requested, rows["native"].executed) == ("ok", "sharp", "unknown")
     assert run.evidence is None
