@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hpccoll.case import MOST_ROUNDS, Case, Effort, Job, Shape
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.verbose import forget, keep_quiet, leave_settings, log_into
+from hpccoll.evidence.verbose import TOLD_TO_END, forget, keep_quiet, leave_settings, log_into
 from hpccoll.units import format_size, parse_parameter, parse_size
 
 if TYPE_CHECKING:
@@ -360,7 +360,10 @@ def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
     ranks.at_root(lambda: forget(place))  # before NCCL opens its files
     leave_settings(place)
     probe(ranks, job, lambda: told.signal)
-    return 3 if ranks.largest(told.signal) else 0
+    if not ranks.largest(told.signal):
+        return 0
+    ranks.at_root((place / TOLD_TO_END).touch)
+    return 3
 
 
 def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Found | None, str | None]":

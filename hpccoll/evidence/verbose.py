@@ -22,6 +22,10 @@ the launch: the lines of UCC and of libsharp."""
 QUIET: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
 """Variables of a timed launch, unless its user has set them: rank 0 would take time to log."""
 
+TOLD_TO_END = "told-to-end"
+"""The file, among the logs, of a launch that was told to end. An exit code would not do: who sees one rank end ends the
+others, and what it then says is their signal."""
+
 
 def log_into(place: Path) -> None:
     """Have the libraries that this process is about to load log into the directory ``place``."""
@@ -31,7 +35,7 @@ def log_into(place: Path) -> None:
 
 def forget(place: Path) -> None:
     """Remove what an earlier launch has left in ``place``: it would pass for evidence of the one that begins."""
-    for shape in ("nccl.*.log", "*.conf", "*.xml"):
+    for shape in ("nccl.*.log", "*.conf", "*.xml", TOLD_TO_END):
         for path in place.glob(shape):
             path.unlink(missing_ok=True)
 

@@ -40,8 +40,11 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             start.check()
         for shape in left:
             attempts = _attempts(_read(out))
-            said = start.measure(shape, job_file, out, start.probe(shape, job_file, out))
-            if said:
+            evidence = start.probe(shape, job_file, out)
+            if probe.told_to_end(out, job, shape):
+                _leave(out, f"the probe of {shape.words} was told to end")
+                break  # Slurm does not say it twice
+            if said := start.measure(shape, job_file, out, evidence):
                 _leave(out, f"the launch of {shape.words} {said}")
             raw = _read(out)
             if raw is not None and _attempts(raw) > attempts and raw.told_to_end:

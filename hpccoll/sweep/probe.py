@@ -12,6 +12,7 @@ from shutil import rmtree
 from hpccoll.case import Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.found import Found
+from hpccoll.evidence.verbose import TOLD_TO_END
 from hpccoll.measure.logged import once
 from hpccoll.sweep import child
 
@@ -32,6 +33,11 @@ def place_of(out: Path, job: Job, shape: Shape) -> Path:
 def file_of(out: Path, job: Job, shape: Shape) -> Path:
     """Return the file of what they say."""
     return out.with_name(f"{job.name}.{shape}.evidence.json")
+
+
+def told_to_end(out: Path, job: Job, shape: Shape) -> bool:
+    """Return whether the ranks of the last probe were told to end: there is no time for anything after it."""
+    return (place_of(out, job, shape) / TOLD_TO_END).exists()
 
 
 def allocation(hosts: Sequence[str]) -> str:

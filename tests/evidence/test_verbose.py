@@ -3,7 +3,7 @@ import os
 import pytest
 
 from hpccoll.evidence.found import Found
-from hpccoll.evidence.verbose import LOGGING, forget, leave_settings, log_into
+from hpccoll.evidence.verbose import LOGGING, TOLD_TO_END, forget, leave_settings, log_into
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_file_that_the_environment_names_is_read_in_place_of_that_at_home(tmp_
 
 
 def test_what_an_earlier_launch_left_is_no_evidence_of_the_next_one(tmp_path):
-    for name in ("nccl.n1.7.log", "n1.2-etc.conf", "topology.xml", "launch.log"):
+    for name in ("nccl.n1.7.log", "n1.2-etc.conf", "topology.xml", TOLD_TO_END, "launch.log"):
         (tmp_path / name).write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
     forget(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["launch.log"]  # which the launcher writes anew

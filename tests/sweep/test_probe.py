@@ -11,6 +11,7 @@ from hpccoll.case import Effort, Launcher, Plan, Shape
 from hpccoll.evidence.found import Found
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.measure.logged import once
+from hpccoll.store.journal import journal_path, last_words
 from hpccoll.store.results import read_results
 from hpccoll.sweep import locate, probe
 from hpccoll.sweep.launch import launch
@@ -43,7 +44,7 @@ def here(tmp_path, mpiexec):  # noqa: ARG001 - there is one
         effort=EFFORT,
     )  # fmt: skip
 
-    def start(does, effort=EFFORT, **how):
+    def start(does, effort=EFFORT, *, complete=True, **how):
         of = raws.job(*job.cases, name=job.name, variant=job.variant, environment=job.environment, effort=effort)
         Path(tmp_path / "does.py").write_text(does)
         launcher = Launcher(command=f"{shlex.join(locate.mpiexec())} -n {{ranks}}", program=str(program), **how)
@@ -52,7 +53,9 @@ def here(tmp_path, mpiexec):  # noqa: ARG001 - there is one
         (tmp_path / "jobs").mkdir(exist_ok=True)
         (tmp_path / "jobs" / f"{of.name}.json").write_text(of.to_json())
         out = tmp_path / "raw" / f"{of.name}.h5"
-        assert launch(tmp_path / "plan.json", of.name, out)
+        assert launch(tmp_path / "plan.json", of.name, out) is complete
+        if not complete:
+            return out
         results = read_results([out])
         return {row.algorithm: row for row in results.rows}, results.runs[-1]
 
@@ -121,6 +124,31 @@ def test_a_probe_that_fails_costs_the_evidence_and_never_the_measurement(here, d
     assert rows["native"].executed == "unknown"
     assert why in rows["native"].evidence
     assert why in run.evidence["why"]
+
+
+TOLD = """
+import signal, time
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until hpccoll takes note of it
+rank = os.getpid()
+if not os.fork():
+    def caught(status):
+        return int(next(line for line in status if line.startswith("SigCgt")).split()[1], 16)
+    while not caught(open(f"/proc/{rank}/status")) >> signal.SIGUSR1 - 1 & 1:
+        time.sleep(0.01)
+    os.kill(rank, signal.SIGUSR1)
+    os._exit(0)
+"""
+"""Has a rank be told to end as soon as it hears."""
+
+
+def test_nothing_is_timed_after_a_probe_that_was_told_to_end_and_the_next_launch_begins_anew(here):
+    out = here(TOLD, complete=False)
+    assert not out.exists()
+    assert not journal_path(out).exists()
+    assert last_words(out)[0].message == "the probe of 2 ranks on 1 node was told to end"
+    rows, _ = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    assert rows["native"].executed.split()[0] == "ucp"
+    assert not last_words(out)
 
 
 def test_where_there_is_no_room_for_logs_it_is_measured_without(here):
