@@ -184,7 +184,7 @@ def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
 
 GPUS = {
     "nccl": (["default", "nccl-ring", "nccl-tree", "nccl-nvls-tree"], "nccl", "native,ring,hierarchical", "8G"),
-    "sharp": (["nccl-sharp", "nccl-sharp-nvls", "nccl-sharp-off"], "nccl", "native,ring", "8G"),
+    "sharp": (["default", "nccl-sharp", "nccl-sharp-nvls", "nccl-sharp-off"], "nccl", "native,ring", "8G"),
     "gpu-mpi": (["default"], "mpi,staged", "native,ring,rabenseifner", "512M"),
 }
 """Scripts for GPUs: their variants, and what they measure."""
@@ -196,7 +196,8 @@ def lines(stand_in, tmp_path):
     place = stand_in("srun", "printf '%s ' \"$@\"; echo")
 
     def lines(name, *arguments, nodes=2, code=0, **variables):
-        job = {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NTASKS_PER_NODE": "8", "PATH": f"{place}:/usr/bin:/bin"}
+        job = {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NTASKS_PER_NODE": "8", "SLURM_CPUS_ON_NODE": "100"}
+        job["PATH"] = f"{place}:/usr/bin:/bin"
         command = ["bash", ROOT / "slurm" / f"{name}.sbatch", *arguments]
         said = subprocess.run(command, env=job | variables, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert said.returncode == code, said.stderr
@@ -208,10 +209,10 @@ def lines(stand_in, tmp_path):
 @pytest.mark.parametrize("name", GPUS)
 def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_and_without_its_logs(name, lines):
     variants, transports, algorithms, last = GPUS[name]
-    said = lines(name, "-b", "1M", HPCCOLL_MPI="pmix", SLURM_CPUS_PER_TASK="12")
+    said = lines(name, "-b", "1M", HPCCOLL_MPI="pmix")
     launch = [
         "-N", "2", "-n", "16", "--ntasks-per-node=8", "--distribution=block:block", "--gpu-bind=none",
-        "--kill-on-bad-exit=1", "--mpi=pmix", "--cpus-per-task=12",
+        "--kill-on-bad-exit=1", "--cpus-per-task=12", "--mpi=pmix",
     ]  # fmt: skip
     wanted = []
     for variant in variants:
@@ -222,6 +223,11 @@ def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_a
         wanted += [[*words, "--probe", f"{raw}.logs"]] if probed else []
         wanted += [[*words, *(["--evidence", f"{raw}.logs"] if probed else []), "--out", raw]]
     assert [sorted(words) for words in said] == [sorted(words) for words in wanted]
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_who_asks_for_cpus_has_these_and_no_others(name, lines):
+    assert all("--cpus-per-task=7" in words for words in lines(name, SLURM_CPUS_PER_TASK="7"))
 
 
 @pytest.mark.parametrize("name", ["nccl", "sharp"])
@@ -242,15 +248,15 @@ def test_a_probe_that_fails_costs_no_measurement(name, stand_in, lines):
 
 @pytest.mark.parametrize("name", ["nccl", "sharp"])
 def test_nothing_is_launched_after_a_probe_that_was_told_to_end(name, stand_in, lines):
-    stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *--probe* ]] || exit 3')
+    stand_in("srun", 'echo "$@"; touch "$(echo results/*/*.logs)/told-to-end"; exit 137')
     (said,) = lines(name, code=3)
     assert "--probe" in said
 
 
-def test_inside_of_a_node_nvls_is_asked_for_in_its_form_for_one(lines):
+def test_inside_of_a_node_nvls_is_asked_for_in_its_form_for_one_beside_its_control(lines):
     said = lines("nccl", nodes=1)
     assert {words[words.index("--variant") + 1] for words in said if "--variant" in words} == {
-        "nccl-ring", "nccl-tree", "nccl-nvls",
+        "nccl-ring", "nccl-tree", "nccl-nvls", "nccl-nvls-off",
     }  # fmt: skip
 
 
@@ -271,7 +277,7 @@ def test_scripts_for_gpus_run_with_ranks_on_the_host_in_their_place(name, submit
     assert code == 0, log
     rows = complete(tmp_path / "results" / name)
     assert {(row.ranks, row.nodes, row.ranks_per_node) for row in rows} == {(4, 2, 2)}
-    assert {row.variant for row in rows} == {"ucx-one-rail", *([] if name == "sharp" else [None])}
+    assert {row.variant for row in rows} == {None, "ucx-one-rail"}
     assert log.endswith(f"hpccoll report results/{name}\n")
 
 
