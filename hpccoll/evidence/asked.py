@@ -25,6 +25,9 @@ FUNCTIONS = {
 IN_SWITCHES = ("collnet_direct", "collnet_chain")
 """NCCL's algorithms that leave the reduction to the switches between nodes, wherever they run."""
 
+BY_SWITCHES = ("sharp", *IN_SWITCHES)
+"""Words in which these are asked for."""
+
 _OFF = {"NCCL_COLLNET_ENABLE": "0", "HCOLL_ENABLE_SHARP": "0", "MVP_ENABLE_SHARP": "0", "MV2_ENABLE_SHARP": "0"}
 """Variables that ask for SHARP by any value but this."""
 

@@ -54,6 +54,12 @@ class Ports:
         """Whether one vector was sent, and nothing but SHARP sends so little; less is what was not counted."""
         return self.tell and (self.nodes or 0) > 2 and self.vectors >= LEAST_VECTORS and not self.contradict
 
+    @property
+    def expected(self) -> str:
+        """What SHARP and others send, in vectors, in words."""
+        what = "a ring" if (self.nodes or 0) <= 2 else "anything else"
+        return f"SHARP sends 1 and {what} {self.others:.2f}"
+
     def __str__(self) -> str:
         if self.sent is None:
             return "bytes per port are not known"
@@ -62,5 +68,4 @@ class Ports:
         said = f"{self.vectors:.2f} vectors left a node for each operation"
         if self.vectors < LEAST_VECTORS:
             return f"{said}, fewer than any algorithm sends: the ports do not count all"
-        what = "a ring" if (self.nodes or 0) <= 2 else "anything else"
-        return f"{said}, where SHARP sends 1 and {what} {self.others:.2f}"
+        return f"{said}, where {self.expected}"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpccoll.evidence.asked import ALGORITHMS, IN_SWITCHES
+from hpccoll.evidence.asked import ALGORITHMS, BY_SWITCHES, IN_SWITCHES
 from hpccoll.evidence.demands import SIGNS, names_switches
 from hpccoll.evidence.ports import Ports
 from hpccoll.evidence.records import Ran, Record
@@ -18,7 +18,7 @@ OFFLOADED = ("sharp", "nvls", "nvls_tree", "symmetric_multicast", *IN_SWITCHES)
 """First words of ``executed`` that are no load of links: switches reduce, and busbw is notional."""
 
 _REFUSED = {
-    **dict.fromkeys(("sharp", *IN_SWITCHES), ("sharp", "plugin", "algorithm")),
+    **dict.fromkeys(BY_SWITCHES, ("sharp", "plugin", "algorithm")),
     **dict.fromkeys(("nvls", "nvls_tree"), ("nvls", "algorithm")),
 }
 """Where to look for the reason why something that was asked for did not run."""
@@ -74,7 +74,7 @@ def verdict(
     nodes = nodes or record.nodes
     ports = Ports(nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None)
     of_case = collective if collective in _SIZELESS else f"{collective} of {format_size(nbytes)}"
-    ran = _lines(collective, nbytes, ranks, record, dtype, op, memory)
+    ran = lines_of(collective, nbytes, ranks, record, dtype, op, memory)
     kinds = {one.algorithm: one for one in ran}
     if len(kinds) > 1:
         return Verdict(
@@ -111,7 +111,8 @@ def of_line(
     if requested in (None, name):
         return Verdict(name, one.line)
     reason = next(iter(reasons_of(requested, record, dtype)), "no line says why")
-    return Verdict(f"{name} (fallback: {reason})", one.line)
+    sent = [str(ports)] if requested in BY_SWITCHES and ports.tell else []
+    return Verdict(f"{name} (fallback: {reason})", "; ".join((one.line, *sent)))
 
 
 def shared(library: str | None, collective: str) -> bool:
@@ -126,9 +127,11 @@ def _counted(library: str | None, collective: str, nbytes: int, ranks: int) -> i
     return nbytes // ranks if shared(library, collective) else nbytes
 
 
-def _lines(
-    collective: str, nbytes: int, ranks: int, record: Record, dtype: str | None, op: str | None, memory: str | None
+def lines_of(
+    collective: str, nbytes: int, ranks: int, record: Record, dtype: str | None, op: str | None,
+    memory: str | None = None,
 ) -> list[Ran]:  # fmt: skip
+    """Return what the logs say of one case, by the arguments of ``verdict``."""
     size = _counted(record.library, collective, nbytes, ranks)
     ops = (None, op, *(("sum",) if op == "avg" else ()))  # an average is a sum, and scaled where it is asked for
     return [

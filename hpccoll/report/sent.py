@@ -1,14 +1,20 @@
 """What a node sent, beside what we count for the schedule."""
 
+from hpccoll.evidence.asked import BY_SWITCHES
+from hpccoll.evidence.ports import Ports
 from hpccoll.report.compare import best_placements
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.wires import beside_workers, in_sizes, measured_to_counted, uncounted
+from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.rows import Row
 from hpccoll.units import format_size
 
 
 def wire_table(group: Group) -> tuple[list[str], list[list[str]]]:
-    """Return header and body of a table: what was sent at the largest size, beside what we count for the schedule."""
+    """Return header and body of a table: what was sent at the largest size, beside what we count for the schedule.
+
+    Where switches were asked to reduce, the library's own stands beside what it sends with them and without.
+    """
     compared = () if group.many_pairs else best_placements(group.points)
     points = [p for p in compared if in_sizes(p.row, p.row.worker_sent_measured) is not None]
     largest: dict[tuple[str, int], Point] = {}
@@ -17,11 +23,19 @@ def wire_table(group: Group) -> tuple[list[str], list[list[str]]]:
     beside = any(point.row.aggregators for point in largest.values())
     extra = ["received: both", "by aggregators: both"] if beside else []
     head = ["sent by a node", "on", "size", "counted", "measured", *extra, "measured / counted with headers"]
-    return head, [_sent(group, point, beside=beside) for point in largest.values()]
+    asked = any(point.row.requested in BY_SWITCHES for point in group.usable)
+    return head, [_sent(group, point, beside=beside, asked=asked) for point in largest.values()]
 
 
-def _sent(group: Group, point: Point, *, beside: bool) -> list[str]:
-    """Return the cells of a series; ``beside`` workers, what these receive and aggregators send are its own."""
+def _sent(group: Group, point: Point, *, beside: bool, asked: bool) -> list[str]:
+    """Return the cells of a series.
+
+    Args:
+        group: that it is of.
+        point: that stands for it.
+        beside: whether there are aggregators: what workers receive and what those send have cells of their own.
+        asked: whether switches were asked to reduce.
+    """
     row = point.row
     counted, measured = row.worker_sent_predicted, row.worker_sent_measured
     extra = [
@@ -36,11 +50,18 @@ def _sent(group: Group, point: Point, *, beside: bool) -> list[str]:
         point.series,
         group.place(row),
         format_size(row.requested_bytes),
-        _in_sizes(row, counted) or uncounted(row),
+        _in_sizes(row, counted) or (_by_switches(row) if asked else "") or uncounted(row),
         _in_sizes(row, measured),
         *(", ".join(filter(None, (_in_sizes(row, nbytes) for nbytes in both))) for both in extra if beside),
         "" if ratio is None else f"{ratio:.3f}",
     ]
+
+
+def _by_switches(row: Row) -> str:
+    """Return what the library sends with switches that reduce and without; nothing where that is not known."""
+    if row.algorithm != NATIVE or row.collective != "all_reduce":
+        return ""
+    return Ports(row.bytes, row.ranks, row.nodes, row.worker_sent_measured).expected
 
 
 def _in_sizes(row: Row, nbytes: float | None) -> str:

@@ -92,6 +92,14 @@ def test_ports_that_carried_what_a_ring_carries_take_the_label_away():
     assert one_vector.executed == "sharp (collnet_direct)"
 
 
+def test_what_ports_carried_is_told_where_sharp_was_asked_for_and_something_else_ran():
+    ring = 2 * 3 / 4 * 64 * MIB
+    made = verdict("sharp", "all_reduce", 64 * MIB, 4, read("rdma-2.32"), nodes=4, port_bytes=ring)
+    assert made.executed.startswith("ring (fallback: ")
+    assert "; 1.50 vectors left a node for each operation, where SHARP sends 1 and anything else 1.50" in made.words
+    assert "vectors" not in verdict("tree", "all_reduce", 64 * MIB, 4, read("rdma-2.32"), port_bytes=ring).words
+
+
 def test_two_ranks_send_one_vector_either_way_so_that_ports_say_nothing():
     assert verdict("sharp", "all_reduce", 64 * MIB, 2, read("sharp"), port_bytes=64 * MIB).offloaded
 

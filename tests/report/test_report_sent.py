@@ -31,3 +31,21 @@ def test_what_workers_and_aggregators_carry_is_told_apart(make_node_row, make_be
     head, (cells,) = wire_table(group)
     assert head[3:7] == ["counted", "measured", "received: both", "by aggregators: both"]
     assert cells[3:7] == ["1.000 S", "1.010 S", "1.000 S, 1.020 S", "4.000 S, 3.960 S"]
+
+
+def test_where_switches_were_asked_the_librarys_own_stands_beside_what_it_sends_with_them_and_without(
+    make_node_row, make_bed_run, of_rows
+):
+    def row(nodes, sent, **what):
+        words = {"worker_sent_measured": sent * BIG, "worker_sent_predicted": None, "wire_bytes_predicted": None}
+        return make_node_row("native", nodes, BIG, **words, **what)
+
+    sharp = row(4, 1.01, variant="nccl-sharp", requested="sharp", executed="sharp (collnet_direct)")
+    control = row(4, 1.52, variant="nccl-sharp-off", executed="ring")
+    (group,) = groups(of_rows(sharp, control, runs=[make_bed_run(nodes=4)]))
+    assert {cells[0]: cells[3:5] for cells in wire_table(group)[1]} == {
+        "native (sharp) nccl-sharp": ["SHARP sends 1 and anything else 1.50", "1.010 S"],
+        "native nccl-sharp-off": ["SHARP sends 1 and anything else 1.50", "1.520 S"],
+    }
+    (group,) = groups(of_rows(control, runs=[make_bed_run(nodes=4)]))
+    assert [cells[3] for cells in wire_table(group)[1]] == ["its schedule is not known"]
