@@ -18,7 +18,7 @@ from hpccoll.report.panels import (
     by_ranks,
     by_size,
     column,
-    counted_lines,
+    dashed,
     datum,
     facetted,
     inline,
@@ -43,6 +43,7 @@ class Figure:
         caption: how to read it, with the definition of what is not measured directly.
         draw: the chart of a group, or None where the group has nothing to draw.
         of_pairs: the caption where lines stand for many pairs of ranks, if it is another.
+        of_model: what the caption adds where a library says what it expects.
     """
 
     name: str
@@ -50,10 +51,12 @@ class Figure:
     caption: str
     draw: Callable[[Group], Chart | None]
     of_pairs: str = ""
+    of_model: str = ""
 
     def caption_of(self, group: Group) -> str:
         """Return the caption for ``group``: lines that stand for pairs of ranks are read otherwise."""
-        return self.of_pairs if group.many_pairs and self.of_pairs else self.caption
+        caption = self.of_pairs if group.many_pairs and self.of_pairs else self.caption
+        return f"{caption} {self.of_model}" if self.of_model and group.modelled else caption
 
     def specification(self, group: Group) -> dict[str, object] | None:
         """Return the Vega-Lite specification for ``group``, or None where there is nothing to draw."""
@@ -84,8 +87,11 @@ def _crowded(group: Group) -> list[int]:
 def time_against_size(group: Group) -> Chart | None:
     if not group.sized:
         return None
-    data = [datum(group, p, seconds(p), ends) | _range(ends) | _ticks(group, p) for p, ends in lines(group)]
-    return by_ranks(group, data, axes.time_axis)
+    data = [
+        datum(group, p, seconds(p), ends) | _range(ends) | _ticks(group, p) | {"expected": p.expected_s}
+        for p, ends in lines(group)
+    ]
+    return by_ranks(group, data, axes.time_axis, dashed if group.modelled else None)
 
 
 def _range(ends: Interval) -> Datum:
@@ -120,11 +126,11 @@ def sent_against_size(group: Group) -> Chart | None:
         return None
     # The placement of buffers does not change what is sent.
     data = [
-        datum(group, p, sent) | {"counted": in_sizes(p.row, p.row.worker_sent_predicted), "place": ""}
+        datum(group, p, sent) | {"expected": in_sizes(p.row, p.row.worker_sent_predicted), "place": ""}
         for p in best_placements(group.points)
         if (sent := in_sizes(p.row, p.row.worker_sent_measured))
     ]
-    return by_ranks(group, data, axes.sent_axis, counted_lines)
+    return by_ranks(group, data, axes.sent_axis, dashed)
 
 
 def time_against_ranks(group: Group) -> Chart | None:
@@ -199,6 +205,7 @@ FIGURES = (
         "are logarithmic. The thin dotted grey line, where there is one, is the floor: what an empty schedule costs.",
         time_against_size,
         f"{OF_PAIRS} Both axes are logarithmic.",
+        "Dashed: what NCCL's own model gives for the algorithm and protocol that ran, by the table in its log.",
     ),
     Figure(
         "busbw",

@@ -22,7 +22,7 @@ from hpccoll.report.groups import Group, Point, competes, usable
 from hpccoll.report.hosts import host_words
 from hpccoll.report.mappings import mapping_findings
 from hpccoll.report.naming import counted
-from hpccoll.report.natives import fallback_findings, library_findings
+from hpccoll.report.natives import fallback_findings, library_findings, model_findings
 from hpccoll.report.pairs import pair_findings, pair_words
 from hpccoll.report.rails import rail_findings
 from hpccoll.report.rounds import rounds
@@ -40,7 +40,8 @@ class Finding(NamedTuple):
 def findings(group: Group) -> list[Finding]:
     """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about."""
     found = [] if group.many_pairs else contests(group.points)
-    own = (Finding(*said) for said in (*fallback_findings(group), *library_findings(group)))
+    natives = (*fallback_findings(group), *library_findings(group), *model_findings(group))
+    own = (Finding(*said) for said in natives)
     more = (Finding(*said) for said in (*mapping_findings(group), *pair_findings(group)))
     wire = (*_shares(group), *(Finding(*said) for said in rail_findings(group)))
     return [*_fastest(group, found), *own, *more, *_highest(group), *wire, *_between(group), *_cautions(group)]

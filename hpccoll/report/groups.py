@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from hpccoll.evidence.found import Found
 from hpccoll.report import calls
 from hpccoll.report.colours import FLOOR_GREY, INK, assigned, colour, shape
 from hpccoll.report.executed import fell_back
-from hpccoll.report.library import library_words
+from hpccoll.report.library import expected_s, found_in, library_words
 from hpccoll.report.naming import counted, file_names, namer, settings
 from hpccoll.report.wires import Wire
 from hpccoll.schedule.collectives import COLLECTIVES
@@ -34,6 +35,7 @@ class Point:
     wire: Wire
     moved: bool = False  # its rounds were measured on different hosts
     library: str = ""  # what its logs say of it and its network
+    expected_s: float | None = None  # what the library's own model gives for what ran
 
     @property
     def kind(self) -> str:
@@ -101,6 +103,11 @@ class Group:
     def usable(self) -> tuple[Point, ...]:
         """The points that may be drawn and compared."""
         return tuple(point for point in self.points if usable(point.row))
+
+    @property
+    def modelled(self) -> bool:
+        """Whether a library says what it expects of what it ran."""
+        return any(point.expected_s for point in self.usable)
 
     @property
     def several_mappings(self) -> bool:
@@ -208,16 +215,20 @@ def _points(results: Results) -> list[Point]:
     created = {run_id: run.created for run_id, run in runs.items()}
     rows = sorted(results.rows, key=lambda row: created.get(row.run_id, ""))
     name = namer(rows)
-    said = {run_id: library_words(run) for run_id, run in runs.items()}
-    return [_point(row, name(row), runs, said.get(row.run_id, "") if row.algorithm == NATIVE else "") for row in rows]
+    found = {run_id: found_in(run) for run_id, run in runs.items()}
+    return [_point(row, name(row), runs, found) for row in rows]
 
 
-def _point(row: Row, series: str, runs: Mapping[str, Run], library: str) -> Point:
+def _point(row: Row, series: str, runs: Mapping[str, Run], found: Mapping[str, Found]) -> Point:
     run = runs.get(row.run_id)
     if run is None:
         return Point(row, series, "unknown machine", (), Wire())
     places = {_hosts(runs[run_id]) for run_id in row.round_run_ids if run_id and run_id in runs}
-    return Point(row, series, run.machine, _hosts(run), Wire.of(run), moved=len(places) > 1, library=library)
+    return Point(
+        row, series, run.machine, _hosts(run), Wire.of(run), moved=len(places) > 1,
+        library=library_words(found[run.run_id]) if row.algorithm == NATIVE else "",
+        expected_s=expected_s(found[run.run_id], row),
+    )  # fmt: skip
 
 
 def _hosts(run: Run) -> tuple[str, ...]:

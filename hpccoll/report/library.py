@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 
 from hpccoll.evidence.found import Found
+from hpccoll.evidence.modelled import modelled_s
 from hpccoll.evidence.records import Record
-from hpccoll.store.rows import Run
+from hpccoll.report.wires import SHARED_GPU
+from hpccoll.schedule.promise import NATIVE
+from hpccoll.store.rows import Row, Run
 
 
 def found_in(run: Run) -> Found:
@@ -12,9 +15,18 @@ def found_in(run: Run) -> Found:
     return Found.from_json(run.evidence) if run.evidence else Found()
 
 
-def library_words(run: Run) -> str:
+def expected_s(found: Found, row: Row) -> float | None:
+    """Return what the library's own model gives for a row of its own, seconds; None where it says nothing.
+
+    Of links, which ranks that share a GPU do not use.
+    """
+    if found.record is None or row.algorithm != NATIVE or row.transport != "nccl" or row.kind == SHARED_GPU:
+        return None
+    return modelled_s(found.record, row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op)
+
+
+def library_words(found: Found) -> str:
     """Return the library, the network between nodes and how near it is to the GPUs, in a line; empty without logs."""
-    found = found_in(run)
     return "; ".join(filter(None, (*_network(found.record), found.balance))) if found.record else ""
 
 
@@ -38,7 +50,7 @@ def library_facts(run: Run) -> dict[str, object]:
     found = found_in(run)
     record = found.record or Record()
     facts = {
-        "library": library_words(run),
+        "library": library_words(found),
         "ways": ", ".join(f"{count} x {way}" for way, count in record.paths.items()),
         "refused": "; ".join(refusal.line for refusal in record.refusals),
         "warnings": "; ".join(record.warnings),

@@ -1,4 +1,4 @@
-"""The library's own in sentences: over which network it ran, and what was asked of it and did not run, and why."""
+"""The library's own in sentences: over which network it ran, what was asked of it and did not run, what it expects."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.report.executed import fell_back, ran
 from hpccoll.report.groups import Group
 from hpccoll.report.naming import counted
+from hpccoll.report.rounds import seconds
 from hpccoll.store.rows import Row
 
 REASONS = 2
@@ -41,3 +42,14 @@ def library_findings(group: Group) -> Iterator[tuple[str, str]]:
             series[point.library][point.series] = None
     for said, names in series.items():
         yield "Library", f"{said}." if len(series) == 1 else f"{', '.join(names)}: {said}."
+
+
+def model_findings(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield how long each series takes beside what the library's own model gives: a title, a sentence."""
+    ratios: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for point in group.usable:
+        if point.expected_s:
+            ratios[point.series].append((seconds(point) / point.expected_s, point.row.requested_bytes))
+    for series, found in ratios.items():
+        ends = (f"{ratio:.2f} (at {group.size(nbytes)})" for ratio, nbytes in sorted({min(found), max(found)}))
+        yield "NCCL's model", f"{series} takes {' to '.join(ends)} times as long as NCCL expects of what ran."

@@ -125,7 +125,7 @@ def _curves(group: Group, data: Sequence[Datum], y: ValueAxis, panels: Panels, e
 def _of_rounds(d: Datum) -> list[Datum]:
     """Return a record for each round's tick: the point's own without its value, so that nothing else draws it."""
     ticks = d.pop("ticks", ())
-    kept = {name: value for name, value in d.items() if name not in ("value", "low", "high", "wire", "counted")}
+    kept = {name: value for name, value in d.items() if name not in ("value", "low", "high", "wire", "expected")}
     return [kept | {"tick": tick} for tick in ticks] if isinstance(ticks, list) else []
 
 
@@ -139,10 +139,10 @@ def wire_rule(base: alt.Chart) -> list[alt.Chart]:
     return [rule, words.encode(x=alt.value("width"), text="wires:N")]
 
 
-def counted_lines(base: alt.Chart) -> list[alt.Chart]:
-    """A dashed line of each series at the bytes that we count, beside those that were measured."""
-    counted = base.transform_filter("isValid(datum.counted)")
-    return [counted.mark_line(strokeDash=[4, 3], strokeWidth=1.2).encode(y=alt.Y("counted:Q"))]
+def dashed(base: alt.Chart) -> list[alt.Chart]:
+    """A dashed line of each series at what is expected, beside what was measured."""
+    expected = base.transform_filter("isValid(datum.expected)")
+    return [expected.mark_line(strokeDash=[4, 3], strokeWidth=1.2).encode(y=alt.Y("expected:Q"))]
 
 
 def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
@@ -206,7 +206,7 @@ def _numbered(data: Iterable[Datum], x: str) -> list[Datum]:
 
 def _reach(data: Iterable[Datum]) -> list[float]:
     """What the vertical axis has to reach: values, the ends of their intervals, and what they are set beside."""
-    keys = ("value", "low", "high", "wire", "counted")
+    keys = ("value", "low", "high", "wire", "expected")
     return [number for d in data for key in keys if isinstance(number := d.get(key), float)]
 
 

@@ -245,10 +245,10 @@ def test_there_is_no_rule_without_a_calibrated_wire(results, specification, make
 def test_bytes_on_the_wire_stand_beside_those_counted(testbed_results):
     (group,) = groups(testbed_results)
     drawn = {(v["series"], v["nodes"]): v for v in values(BY_NAME["wire"].specification(group)) if v["size"] == "4 MiB"}
-    assert drawn["ring", 8]["counted"] == pytest.approx(2 * 7 / 8)
+    assert drawn["ring", 8]["expected"] == pytest.approx(2 * 7 / 8)
     assert drawn["ring", 8]["value"] == pytest.approx(2 * 7 / 8 * 1.0111, rel=1e-4)
-    assert drawn["recursive_doubling", 8]["counted"] == 3
-    assert drawn["native", 8]["counted"] is None
+    assert drawn["recursive_doubling", 8]["expected"] == 3
+    assert drawn["native", 8]["expected"] is None
 
 
 def test_nothing_is_said_of_the_wire_on_one_node(results):
