@@ -27,7 +27,7 @@ SITE = Annotated[
     typer.Option(help="How jobs run on the cluster: a site file, or one of slurm/sites [all left to Slurm]"),
 ]
 INCOMPLETE = 3
-"""The exit code of what ran, where something planned is missing or wrong."""
+"""The exit code of what ran, where something planned is missing or wrong, or nothing could be measured."""
 
 
 @app.callback(invoke_without_command=True)
@@ -172,7 +172,7 @@ def _report(paths: list[Path], out: Path) -> int:
     for line in outcome_lines(results):
         typer.echo(line)
     typer.echo(f"report: {page}")
-    return INCOMPLETE if results.missing else 0
+    return 0 if results.measured and not results.missing else INCOMPLETE
 
 
 @app.command(epilog="Example: hpccoll export results/default --format csv > default.csv")
@@ -282,7 +282,7 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
     typer.echo("a sweep is at work" if busy else "no sweep is at work")
     for line in status_lines(results, directory):
         typer.echo(line)
-    return INCOMPLETE if results.missing else 0
+    return 0 if results.measured and not results.missing else INCOMPLETE
 
 
 @app.command("list", epilog="Example: hpccoll list --json | jq '.algorithms[].name'")

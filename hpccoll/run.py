@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     add("--job", type=Path, help="run a job that 'hpccoll plan' wrote, instead of all the above")
     add("--shape", metavar="NxK[+A]", help="fail unless K ranks work on each of N nodes [whatever there is]")
     add("--hosts", metavar="A,B", help="with --shape: fail unless the nodes are these")
-    add("--exit-zero", action="store_true", help="exit with 0 although a result is wrong or missing: the file says it")
+    add("--exit-zero", action="store_true", help="exit with 0 although results are wrong or missing: the file says it")
     add("--check", action="store_true", help="only see that the ranks know of each other and are where they should be")
     add("--probe", type=Path, metavar="DIR", help="only run the library's own, untimed, and have it log into DIR")
     add("--evidence", type=Path, metavar="PATH", help="what such a probe left: DIR, or the file that was made of it")
@@ -343,12 +343,14 @@ def _measure(arguments: argparse.Namespace) -> int:
         traceback.print_exc()
         abort(comm)
     if comm.rank == 0:
-        _say_what_is_left(told, arguments.out if table.empty else None)
+        _say_what_is_left(told, arguments.out if table.empty else None, timed=bool(program and program.timed))
     return code
 
 
-def _say_what_is_left(told: _Told, complete: Path | None) -> None:
-    if told.signal:
+def _say_what_is_left(told: _Told, complete: Path | None, *, timed: bool) -> None:
+    if not (timed or told.signal):
+        print("# nothing was measured: every case is skipped, its row says why")
+    elif told.signal:
         print(f"# told to end by {signal.Signals(told.signal).name}: the same command measures what is left")
     elif complete:
         print(f"# {complete} is complete: there is nothing left to measure")
@@ -383,7 +385,11 @@ def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Fo
 def _checked(ranks: "Ranks") -> int:
     if ranks.comm.rank == 0:
         crowds = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.crowds.items())
-        print(f"# {ranks.comm.size} ranks know of each other: {crowds}")
+        if ranks.comm.size > 1:
+            print(f"# {ranks.comm.size} ranks know of each other: {crowds}")
+        else:
+            print(f"# MPI works, and this rank is alone: {crowds}; start more to see that they know of each other,")
+            print("# such as mpiexec -n 2 hpccoll run --check")
     return 0
 
 

@@ -342,6 +342,31 @@ def test_what_does_not_fit_the_ranks_beside_what_does_is_a_skipped_row_with_the_
 
 
 @pytest.mark.mpi
+def test_where_all_is_skipped_nothing_was_measured_which_ends_with_3_and_is_said_again_of_its_file(tmp_path):
+    huge = ["run", "-a", "ring", "-b", "100T", "-e", "100T", "-n", "1"]
+    (tmp_path / "job.json").write_text(job(*huge[1:], ranks=1).to_json())
+    words = "# nothing was measured: every case is skipped, its row says why"
+    for _ in range(2):
+        said = outside("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
+        assert (said.code, said.out.splitlines()[-1]) == (3, words), said.err
+    assert outside("run", "--job", "job.json", "--out", "a.h5", "--exit-zero", cwd=tmp_path).code == 0
+    said = inside("report", tmp_path / "a.h5", "--out", tmp_path / "report")
+    assert (said.code, said.out.splitlines()[0]) == (3, "nothing was measured: every case is skipped")
+    assert inside("status", tmp_path).code == 3
+
+
+@pytest.mark.mpi
+def test_a_check_of_one_rank_says_that_it_is_alone_and_one_of_two_that_they_know_of_each_other():
+    alone = outside("run", "--check")
+    assert (alone.code, alone.err) == (0, "")
+    assert alone.out.startswith("# MPI works, and this rank is alone: 1 on ")
+    assert "mpiexec -n 2 hpccoll run --check" in alone.out
+    assert outside("run", "--check", launcher=["mpiexec", "-n", "2"]).out.startswith(
+        "# 2 ranks know of each other: 2 on "
+    )
+
+
+@pytest.mark.mpi
 def test_a_broadcast_from_rank_1_is_measured():
     said = outside("run", "-c", "broadcast", "-r", "1", *SMALL[2:], launcher=["mpiexec", "-n", "2"])
     assert (said.code, said.err) == (0, "")

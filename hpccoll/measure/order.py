@@ -32,6 +32,7 @@ class Earlier:
     started: frozenset[str] = frozenset()  # and not ended: they ended their attempt
     attempts: int = 0  # the number of the last one
     fine: bool = True  # whether no result is wrong
+    timed: bool = False  # whether there is a result at all
 
     @classmethod
     def of(cls, raw: Raw) -> "Earlier":
@@ -40,6 +41,7 @@ class Earlier:
             started=frozenset(raw.started),
             attempts=max((attempt.number for attempt, _ in raw.attempts), default=0),
             fine=all(outcome.status != "wrong" for _, outcomes in raw.attempts for outcome in outcomes),
+            timed=any(outcome.timed for _, outcomes in raw.attempts for outcome in outcomes),
         )
 
 

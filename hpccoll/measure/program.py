@@ -54,6 +54,7 @@ class Program:
         self.found, self.network = found, network
         self.comm = ranks.comm
         self.number = 0  # of this attempt
+        self.timed = False  # whether there is any result
         self.progress = Progress()
         self.subject: CaseSubject | None = None
         self.journal: Journal | None = None  # at rank 0, where there is an out
@@ -61,6 +62,8 @@ class Program:
 
     def run(self) -> bool:
         """Measure what is not measured yet, and return whether all of it is there and no result is wrong.
+
+        Where every case is skipped nothing is there.
 
         Raises:
             BadInputError: on all ranks, where the job cannot be run as it is asked; nothing is lost.
@@ -72,10 +75,11 @@ class Program:
             planned = " or ".join(shape.words for shape in self.job.shapes)
             raise BadInputError("launch", shape.words, f"what job {self.job.name} is for: {planned}")
         earlier = self.ranks.at_root(self._open)
+        self.timed = earlier.timed
         left = rounds_left(self.job, shape, earlier)
         if not left:
             self.ranks.at_root(self._close)  # an earlier attempt may have ended just before it wrote the results
-            return earlier.fine
+            return earlier.fine and self.timed
         with watched(self.progress, self._where, self.job.effort.timeout, self.last_words):
             self.number = earlier.attempts + 1
             gpus = Gpus(self.ranks)
@@ -94,6 +98,7 @@ class Program:
                     break
                 outcome = self._recorded(case, number, maker)
                 fine &= outcome.status == "ok" or (outcome.status == "skipped" and number == 1)
+                self.timed |= outcome.timed
                 if outcome.status == "skipped":
                     skipped.add(case.id)
                 if self.comm.rank == 0:
@@ -102,7 +107,7 @@ class Program:
         if told and self.journal:
             self.journal.end(f"{signal.Signals(told).name} told it to end, as Slurm does before a time limit")
         self.ranks.at_root(self._close)
-        return fine and not told
+        return fine and self.timed and not told
 
     def _attempt(self, gpus: Gpus) -> Attempt:
         found = environment.attempt(self.comm, self.job, self.number, gpus.on_record(self.job.cases))

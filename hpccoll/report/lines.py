@@ -27,6 +27,8 @@ def _alike(gap: Missing) -> tuple[str, str]:
 def outcome_lines(results: Results) -> Iterator[str]:
     """Yield what is alarming, how much of what was planned is there, and why the rest is not."""
     yield from alarms(results)
+    if results.skipped and not (results.measured or results.missing):
+        yield "nothing was measured: every case is skipped"
     missing, skipped = len(results.missing), len(results.skipped)
     counts = (f"{missing} missing" * bool(missing), f"{skipped} skipped on purpose" * bool(skipped))
     yield ", ".join(filter(None, (f"{results.planned - missing} of {results.planned} cases", *counts)))

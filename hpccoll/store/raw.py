@@ -44,6 +44,11 @@ class Outcome:
     cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # per operation, [rank]
 
     @property
+    def timed(self) -> bool:
+        """Whether there is a result, right or wrong; known on every rank, where times are not."""
+        return self.status in ("ok", "wrong")
+
+    @property
     def rounds(self) -> frozenset[int]:
         """The rounds that it was measured in."""
         return frozenset() if self.times is None else frozenset(self.times.round.tolist())

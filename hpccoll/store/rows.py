@@ -108,3 +108,8 @@ class Results:
     missing: tuple[Missing, ...] = ()
     skipped: tuple[Missing, ...] = ()  # skipped on purpose, at planning or in the job, each with its reason
     scheduled: tuple[Scheduled, ...] = ()  # Slurm's jobs, the last one of a job last
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is a result at all: all cases may have been skipped."""
+        return any(row.status in ("ok", "wrong", "partial") for row in self.rows)
