@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.payload import TURNS, Payload
+from hpccoll.measure.payload import SHORT, TURNS, Payload
 from hpccoll.measure.values import PERIOD, Array, bits
 
 SOURCE = Path(__file__).with_name("check.cu")
@@ -75,6 +75,15 @@ class Table(NamedTuple):
         step = -(-(head + length) // each)
         places = np.arange(TURNS)[:, np.newaxis] + np.arange(step * each) - head
         return cls(row[places.clip(0, len(row) - 1)].reshape(-1, each), step)
+
+
+def table_bytes(elements: float) -> float:
+    """Return the most that a table takes, of a unit of so many elements; of units of several lengths, of their mean.
+
+    Of a short one it has a row for each turn, of up to 8 bytes an element, of any other PERIOD vectors. The line above
+    the first that reaches the second where units end to be short bounds both, and bends down: a mean is enough.
+    """
+    return min(PERIOD * VECTOR, PERIOD * VECTOR / (SHORT - TURNS) * elements + 2 * TURNS * VECTOR)
 
 
 class _Segments:

@@ -7,12 +7,18 @@ from operator import itemgetter
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import own_parameters, promise_of
+from hpccoll.measure.check_gpu import table_bytes
 from hpccoll.schedule import Algorithm, Copy, Layout, Send, collective, itemsize
 from hpccoll.schedule.words import live
 from hpccoll.units import format_size
 
 SAMPLE = 1 << 20
 """Elements of the mean block, to see how unequal others are."""
+
+
+SPARE = 0.1
+"""The part of a GPU's free memory that cases leave: NCCL and MPI take buffers of their own when they connect, for eight
+ranks of NCCL one or two GiB, and the tables of folds are there, some MiB."""
 
 
 @lru_cache
@@ -36,7 +42,7 @@ def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu") -> 
     """Return the bytes that the ``ranks`` of a node take for ``case``, some of all ``workers``, whichever they are.
 
     Each has both buffers, scratch, what fills them, what is expected, and the check; a root takes in more at once. On a
-    GPU what fills them and what is expected repeat, and take next to nothing.
+    GPU what fills them and what is expected are tables of each unit, which repeat.
 
     Args:
         case: to be measured.
@@ -51,34 +57,44 @@ def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu") -> 
     if case.algorithm in family.algorithms:
         own = tuple(sorted(own_parameters(case).items()))
         tmp, arrive = _held(family.algorithm(case.algorithm), workers, own)
-    buffers = 6 + check
+    buffers, tables = 6 + check, 0.0
     if case.device == "cuda":
         moves = device == ("cpu" if case.transport == "staged" else "cuda")  # where messages are, and their scratch
         if not moves and device == "cpu":
             return 0
-        buffers, check, tmp, arrive = (3.0, 0.0, tmp, arrive) if moves else (2.0, 0.0, 0.0, 1.0)
+        buffers, tmp, arrive = (3.0, tmp, arrive) if moves else (2.0, 0.0, 1.0)
+        tables = ranks * _tables(case, workers) if device == "cuda" else 0.0
     each = buffers + tmp
     try:
         unequal = promise_of(case, workers).blocks(SAMPLE)
     except BadInputError:
         return 0  # it will not run
     if unequal is None:
-        return int(case.bytes * (ranks * each + arrive - 1))
+        return int(case.bytes * (ranks * each + arrive - 1) + tables)
     there, here = (float((unequal.sum(axis) / unequal.sum() * workers).max()) for axis in (1, 0))
     most = 2 * there + (each - 2) * here
-    return int(case.bytes * min(ranks * most, workers * each))
+    return int(case.bytes * min(ranks * most, workers * each) + tables)
+
+
+def _tables(case: Case, workers: int) -> float:
+    """Return the bytes of a check's tables: of what fills each unit, and of what is expected there."""
+    units = 1 if collective(case.collective).units == "free" else workers
+    return 2 * units * table_bytes(case.bytes / units / itemsize(case.dtype))
 
 
 def check_memory(cases: Iterable[Case], workers: int, ranks: int, available: int, device: str = "cpu") -> None:
     """See that ``ranks`` ranks of one node, or GPU, of all ``workers``, find room for the largest of the cases.
 
+    On a GPU they leave a part of what is free.
+
     Raises:
         BadInputError: names what it takes and what there is.
     """
     needed, case = max(((memory_needed(case, workers, ranks, device), case) for case in cases), key=itemgetter(0))
-    if needed > available:
-        largest = case.bytes * available // needed
-        where = " on their GPU" if device == "cuda" else ""
+    usable = int(available * (1 - SPARE)) if device == "cuda" else available
+    if needed > usable:
+        largest = case.bytes * usable // needed
+        where = f" on their GPU, {SPARE:.0%} of it for libraries" if device == "cuda" else ""
         raise BadInputError(
             "bytes", format_size(case.bytes),
             f"{ranks} ranks need {needed / 2**30:.3g} GiB for it and {available / 2**30:.3g} GiB are free{where}: "

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpccoll.measure import check_gpu
-from hpccoll.measure.check_gpu import GpuCheck, Table
+from hpccoll.measure.check_gpu import GpuCheck, Table, table_bytes
 from hpccoll.measure.payload import SHORT, TURNS
 from hpccoll.measure.values import PERIOD, bits
 from hpccoll.schedule import BFLOAT16, DTYPES
@@ -76,6 +76,15 @@ def test_values_go_on_beyond_their_period_whatever_the_number_of_threads(gpu, mo
     one = payload("all_gather", 2, 1, dtype=dtype, count=2 * PERIOD + 5)  # the second block begins on no vector
     ends = alike(Bench(one, in_place=False), gpu, 2, lambda size: (0, PERIOD, 2 * PERIOD + 4, 2 * PERIOD + 5, size - 1))
     assert all(table.nbytes <= 16 * PERIOD for tables in ends._kept for table in tables)
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.parametrize("count", [1, 7, 300, SHORT - TURNS + 1, SHORT - TURNS + 2, SHORT, PERIOD, 2 * PERIOD])
+def test_a_table_takes_no_more_memory_than_is_said(gpu, dtype, count):
+    made = beside(Bench(payload("all_to_all", 2, 1, dtype=dtype, count=count), in_place=True), gpu)
+    tables = [table.nbytes for tables in made._kept for table in tables]
+    assert len(tables) == 4
+    assert 0.05 * table_bytes(count) < max(tables) <= table_bytes(count)
 
 
 def test_a_table_of_values_that_are_all_alike_is_one_vector():

@@ -5,12 +5,15 @@ from dataclasses import asdict, replace
 
 import pytest
 from cases import ALL, case
+from schedules import ALGORITHMS, case_of
 
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import NATIVE, unmet
 from hpccoll.measure.memory import check_memory, memory_needed
+from hpccoll.measure.values import PERIOD
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.transports.nccl_compile import NcclCompiler
 
 MIB = 2**20
 
@@ -64,11 +67,41 @@ def test_a_case_on_a_gpu_takes_memory_of_the_host_only_where_it_is_staged_there(
         {over: memory_needed(each, 4, 2, device) for over, each in asked.items()} for device in ("cpu", "cuda")
     )
     assert of_host == {"nccl": 0, "mpi": 0, "staged": 6 * MIB}  # both buffers and scratch, of two ranks
-    assert of_gpu == {"nccl": 6 * MIB, "mpi": 6 * MIB, "staged": 4 * MIB}
+    tables = 2 * 2 * 16 * PERIOD  # of either rank one of what fills and one of what is expected
+    assert of_gpu == {"nccl": 6 * MIB + tables, "mpi": 6 * MIB + tables, "staged": 4 * MIB + tables}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, algorithm) in ALGORITHMS.items() if not algorithm.aggregates])
+def test_a_plan_over_nccl_has_no_more_buffers_than_is_said(name):
+    collective, algorithm = ALGORITHMS[name]
+    on = case_of(name, 4)
+    operation = on.operation(1 << 24, "int32", in_place=on.placements[0], channels=4, window=4)
+    compilers = [NcclCompiler(me, operation) for me in range(4)]
+    elements = (sum(c.room.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in compilers)
+    asked = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
+                 bytes=operation.promise.bytes(1 << 24, 4))  # fmt: skip
+    assert max(elements) * 4 <= memory_needed(asked, 4, 1, "cuda")
+
+
+def test_a_check_on_a_gpu_has_tables_of_each_unit():
+    def taken(size):
+        return memory_needed(case("all_gather", bytes=size, device="cuda", transport="nccl"), 512, 1, "cuda") - 3 * size
+
+    assert taken(512 * MIB) == 2 * 512 * 16 * PERIOD  # a GiB, whatever the size
+    assert taken(512 * 64) == pytest.approx(2 * 512 * 16 * 256, rel=0.6)  # of 16 elements
 
 
 def test_a_gpu_that_has_no_room_is_a_reason_where_the_host_has():
     asked = [case(bytes=64 * MIB, device="cuda", transport="nccl")]
     check_memory(asked, 2, 2, 0)
-    with pytest.raises(BadInputError, match=r"2 ranks need 0.375 GiB for it and 0.0977 GiB are free on their GPU:"):
+    words = r"2 ranks need 0.379 GiB for it and 0.0977 GiB are free on their GPU, 10% of it for libraries: at most"
+    with pytest.raises(BadInputError, match=words):
         check_memory(asked, 2, 2, 100 * MIB, "cuda")
+
+
+def test_cases_leave_a_part_of_a_gpu_to_what_libraries_take_when_they_connect():
+    asked = case(bytes=64 * MIB, device="cuda", transport="nccl")
+    needed = memory_needed(asked, 2, 1, "cuda")
+    check_memory([asked], 2, 1, int(needed / 0.9) + 2, "cuda")
+    with pytest.raises(BadInputError, match="for libraries"):
+        check_memory([asked], 2, 1, int(needed / 0.91), "cuda")
