@@ -97,7 +97,10 @@ def sweep(
 @app.command(epilog="Example: hpccoll plan workflows/config/default.yaml")
 def plan(
     config: Annotated[Path, typer.Argument(help="The sweep file.", metavar="CONFIG")],
-    profile: PROFILE = "local",
+    profile: Annotated[
+        str | None,
+        typer.Option(help="Where it is to run: local, slurm, slurm-nodbd or testbed [for a cluster: on paper]."),
+    ] = None,
     site: SITE = None,
     out: Annotated[Path | None, typer.Option(help="Write plan.json and the job files there.")] = None,
     *,
@@ -105,12 +108,13 @@ def plan(
 ) -> None:
     """Show the jobs of a sweep file, their environments, the evidence that they will demand, and what is skipped.
 
-    Nothing is submitted. A sweep over nodes can be read without a cluster, too: it is planned by its file alone.
+    Nothing is submitted. Without --profile a sweep over nodes, or one for a --site, is planned by its files alone, on
+    any machine; with a profile of Slurm's the cluster is asked what it can give.
     """
     from hpccoll.sweep import tell
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
-    made = make_plan(config, profile, site, out, on_paper=out is None)
+    made = make_plan(config, profile, site, out)
     if out:
         check_out(made, out)
         write_plan(made, out)

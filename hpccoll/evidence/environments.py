@@ -36,7 +36,7 @@ def check_values(key: str, variables: Mapping[str, object]) -> None:
 
     Args:
         key: below which they are set.
-        variables: with numbers as YAML reads them; what is no value at all is somebody else's to complain of.
+        variables: with values as YAML reads them.
 
     Raises:
         BadInputError: names the first other value.
@@ -45,7 +45,7 @@ def check_values(key: str, variables: Mapping[str, object]) -> None:
         text = str(value).strip()
         if name in CHOICES and text not in CHOICES[name]:
             raise BadInputError(f"{key}.{name}", value, CHOICES[name])
-        if name in LISTS and isinstance(value, str):
+        if name in LISTS:
             _check_list(f"{key}.{name}", text, LISTS[name])
 
 

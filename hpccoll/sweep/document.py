@@ -1,7 +1,7 @@
 """Files that people write, as YAML: read into a model, or refused in one line that names the key and what would do."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -16,9 +16,9 @@ from pydantic import (
     ValidationError,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, ErrorDetails
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, did_you_mean
 
 Item = TypeVar("Item")
 
@@ -95,25 +95,62 @@ def load(path: Path, model: type[Document], key: str) -> Document:
 _OF_A_KEY = ("extra_forbidden", "missing")
 """Complaints whose place ends with a key of the section, and not with the section."""
 
+_TAGS = ("int", "str")
+"""What pydantic puts at the end of a place where a value may be of either type, and is of none."""
+
+_WORDS: Mapping[str, str] = {
+    "dict_type": "keys and values",
+    "string_type": "one text or number; in quotes where YAML reads something else",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "more than {gt:g}",
+    "less_than_equal": "at most {le:g}",
+    "less_than": "less than {lt:g}",
+    "too_short": "at least {min_length}",
+    "string_pattern_mismatch": "something of this kind",
+}
+"""What would be valid, by pydantic's kinds of complaints and with the numbers that belong to them."""
+
 
 def _complaint(path: Path, model: type[Section], error: ValidationError) -> BadInputError:
     """Return the first complaint of pydantic's as one of ours: what is misspelt before what is missing for it."""
     first = min(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
     place = [str(word) for word in first["loc"] if not (isinstance(word, str) and "[" in word)]
+    place = place[:-1] if place and place[-1] in _TAGS else place
     key = f"{path}: {'.'.join(place)}" if place else str(path)
     names = _names(_owner(model, place[: -1 if first["type"] in _OF_A_KEY else None]))
-    if first["type"] == "extra_forbidden":
-        return BadInputError(key, first["input"], f"no such key, choose from {', '.join(names)}")
-    if first["type"] == "missing":
-        return BadInputError(key, None, f"it must be there: {names[place[-1]]}")
-    if first["type"] == "model_type":
-        return BadInputError(key, first["input"], f"keys and values: {', '.join(names)}")
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, BadInputError):
-        if place and inner.key.startswith(f"{place[0]}."):  # it says itself where below the key
-            return BadInputError(f"{path}: {inner.key}", inner.value, inner.expected)
-        return BadInputError(key if place else f"{key}: {inner.key}", inner.value, inner.expected)
-    return BadInputError(key, first["input"], first["msg"].removeprefix("Value error, "))
+        # One that says itself where below the key it is, one of the whole file, or one of the value at this place.
+        below = place and inner.key.startswith(f"{place[0]}.")
+        return BadInputError(f"{path}: {inner.key}" if below or not place else key, inner.value, inner.expected)
+    if first["type"] == "missing":
+        return BadInputError(key, None, f"it must be there: {names[place[-1]]}")
+    return BadInputError(key, first["input"], _expected(first, place, model, names))
+
+
+def _expected(said: ErrorDetails, place: list[str], model: type[Section], names: Mapping[str, str]) -> str | list[str]:
+    """Return what would be valid at a place, in words or as the choices."""
+    kind, about = said["type"], said.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"no such key, choose from {', '.join(names)}{did_you_mean(place[-1], names)}"
+    if kind == "model_type":
+        return f"keys and values: {', '.join(names)}"
+    if kind == "literal_error":
+        return re.findall(r"'([^']*)'", about["expected"])
+    if kind not in _WORDS:
+        return said["msg"].removeprefix("Value error, ")
+    return f"{_WORDS[kind].format(**about)}: {_meaning(model, place)}"
+
+
+def _meaning(model: type[Section], place: list[str]) -> str:
+    """Return the description of what is found at ``place``, or of the last on the way that has one."""
+    meaning = ""
+    for depth, word in enumerate(place):
+        meaning = _names(_owner(model, place[:depth])).get(word, meaning)
+    return meaning
 
 
 def _names(model: type[Section]) -> dict[str, str]:

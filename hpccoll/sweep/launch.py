@@ -27,6 +27,10 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             not find each other.
     """
     plan = Plan.load(plan_file)
+    if plan.on_paper:
+        raise BadInputError(
+            "plan", str(plan_file), "one for a cluster that was asked: say --profile when it is planned"
+        )
     job, job_file = plan.job(name), plan_file.parent / "jobs" / f"{name}.json"
     forget_words(out, "launch")
     left = [shape for shape in job.shapes if _left(job, shape, _read(out))]

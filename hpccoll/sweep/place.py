@@ -1,6 +1,7 @@
 """Places: where jobs run, how their ranks are started there, and what they can have."""
 
 import math
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from hpccoll.sweep import slurm
 from hpccoll.sweep.config import Sweep
 from hpccoll.sweep.locate import mpiexec
 from hpccoll.sweep.site import Site
+from hpccoll.sweep.surroundings import Surroundings
 
 SHARED = "NCCL_MULTI_RANK_GPU_ENABLE"
 """By which NCCL from 2.30 on lets several ranks have one GPU."""
@@ -40,9 +42,20 @@ class Place:
         return cls(site.launcher_of_ranks(_variables(sweep)), site, partition, beside)
 
     @classmethod
-    def on_paper(cls, site: Site, sweep: Sweep) -> "Place":
+    def planned(cls, site: Site, sweep: Sweep) -> "Place":
         """Return a cluster of which nobody is asked anything."""
         return cls(site.launcher_of_ranks(_variables(sweep)), site)
+
+    @property
+    def on_paper(self) -> bool:
+        """Whether it is such a cluster."""
+        return self.site is not None and self.partition is None
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What is set around jobs; a plan on paper is for another shell than this one."""
+        of_site = self.site.environment if self.site else {}
+        return Surroundings(of_site, {} if self.on_paper else os.environ)
 
     def lack(self, shape: Shape) -> str | None:
         """Return why ``shape`` cannot be had here, None where it can."""

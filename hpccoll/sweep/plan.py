@@ -17,9 +17,9 @@ from hpccoll.sweep.cases import cases
 from hpccoll.sweep.config import Sweep, load_sweep
 from hpccoll.sweep.place import Place
 from hpccoll.sweep.site import load_site
-from hpccoll.sweep.surroundings import Surroundings
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
+HERE = "profile local is this machine alone"
 LAUNCH_S = 1.5
 """What starting ranks costs, for the estimate."""
 ROUND_S = 0.01
@@ -28,9 +28,7 @@ SLURM_S = 20.0
 """What a Slurm job costs beside its launches, for the estimate: Snakemake starts twice in it."""
 
 
-def make_plan(
-    config: Path, profile: str = "local", site: str | None = None, out: Path | None = None, *, on_paper: bool = False
-) -> Plan:
+def make_plan(config: Path, profile: str | None = "local", site: str | None = None, out: Path | None = None) -> Plan:
     """Return what the sweep file ``config`` comes to under ``profile``.
 
     A job that has been begun stays as it was planned, whatever nodes a cluster can give today: only the rest is planned
@@ -38,29 +36,18 @@ def make_plan(
 
     Args:
         config: the sweep file.
-        profile: the name of a directory of workflows/profiles.
-        site: a site file or the name of one, for the Slurm profiles.
+        profile: the name of a directory of workflows/profiles. None: nobody has said; what is for a cluster, for it has
+            nodes or a site, is planned on paper, for which nobody is asked what can be had.
+        site: a site file or the name of one, for clusters.
         out: where results go, if jobs may have been begun there.
-        on_paper: whether a sweep over nodes is planned with profile local, too, which has none: nobody is asked what
-            can be had, and the plan is for reading.
 
     Raises:
         BadInputError: where a file is not valid, names what there is not, or asks for more than there is; or where
             Slurm is not there, does not answer, or would refuse a job.
     """
-    if profile not in PROFILES:
-        raise BadInputError("--profile", profile, PROFILES)
     sweep = load_sweep(config)
-    paper = on_paper and profile == "local" and sweep.nodes is not None
-    if profile == "local" and site is not None and not paper:
-        raise BadInputError("--site", site, "left out: profile local runs on this machine")
-    if paper:
-        place = Place.on_paper(load_site(site, profile), sweep)
-    else:
-        place = Place.local() if profile == "local" else Place.cluster(load_site(site, profile), sweep)
-    set_by_site = place.site.environment if place.site else {}
-    around = Surroundings(set_by_site, {}) if paper else Surroundings.here(set_by_site)
-    notes = tuple(around.notes(sweep.variants))
+    place = _place(config, sweep, profile, site)
+    notes = tuple(place.surroundings.notes(sweep.variants))
     try:
         kept = _begun(out) if out else []
         jobs, skips = _jobs(sweep, place, kept)
@@ -69,23 +56,48 @@ def make_plan(
             raise BadInputError(error.key, str(out), error.expected) from None
         raise BadInputError(f"{config}: {error.key}", error.value, error.expected) from None
     if not jobs:
-        key, asked = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
-        raise BadInputError(f"{config}: {key}", asked, f"something that can be measured here: {skips[0].reason}")
+        raise _nothing_left(config, sweep, place, skips)
     requests = {job.name: place.request(job, _seconds(job)) for job in jobs}
     for job in jobs:
         if job not in kept:
             place.check_request(requests[job.name])
     return Plan(
         name=config.stem,
-        profile=profile,
+        profile=profile or ("slurm" if place.on_paper else "local"),
         jobs=tuple(jobs),
         skips=tuple(skips),
         launcher=place.launcher,
         resources=requests,
         estimated_s=sum(_seconds(job) + (SLURM_S if place.launcher.slurm else 0.0) for job in jobs),
-        on_paper=paper,
+        on_paper=place.on_paper,
         notes=notes,
     )
+
+
+def _place(config: Path, sweep: Sweep, profile: str | None, site: str | None) -> Place:
+    if profile not in (None, *PROFILES):
+        raise BadInputError("--profile", profile, PROFILES)
+    if profile == "local" and site is not None:
+        raise BadInputError("--site", site, f"left out, or with another profile: {HERE}")
+    if profile == "local" and sweep.nodes is not None:
+        raise BadInputError(
+            f"{config}: nodes", sweep.nodes, f"ranks in place of nodes, or a profile of Slurm's: {HERE}"
+        )
+    if profile is None and (sweep.nodes is not None or site is not None):
+        return Place.planned(load_site(site, "slurm"), sweep)
+    if profile is None or profile == "local":
+        return Place.local()
+    return Place.cluster(load_site(site, profile), sweep)
+
+
+def _nothing_left(config: Path, sweep: Sweep, place: Place, skips: Sequence[Skip]) -> BadInputError:
+    """Return the complaint that nothing can be measured, of the key that is to blame where one is."""
+    reasons = "; ".join(dict.fromkeys(skip.reason for skip in skips))
+    expected = f"something that can be measured: {reasons}"
+    if all(place.lack(shape) for shape in sweep.shapes()):
+        key, asked = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
+        return BadInputError(f"{config}: {key}", asked, expected)
+    return BadInputError(str(config), f"{len(skips)} cases", expected)
 
 
 def _seconds(job: Job) -> float:
@@ -103,8 +115,6 @@ def _begun(out: Path) -> list[Job]:
 
 def _jobs(sweep: Sweep, place: Place, kept: Sequence[Job]) -> tuple[list[Job], list[Skip]]:
     """Return the jobs that have something to measure, those of ``kept`` among them, and the cases that no job can."""
-    if place.site is None and sweep.nodes is not None:
-        raise BadInputError("nodes", sweep.nodes, "left out with profile local: say 'ranks', or use a profile of Slurm")
     jobs: list[Job] = []
     skips: list[Skip] = []
     for shapes, variant in product(_allocations(sweep), sweep.variants or (None,)):

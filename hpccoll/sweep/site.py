@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from hpccoll.case import Launcher, Shape
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.environments import check_values
 from hpccoll.sweep.document import OneOrMore, Section, Setting, Variables, load
 from hpccoll.sweep.locate import site_files
@@ -231,5 +231,5 @@ def load_site(name: str | None, profile: str) -> Site:
     if name in known:
         return load(known[name], Site, "--site")
     if not Path(name).is_file():
-        raise BadInputError("--site", name, f"a file, or one of {', '.join(sorted(known))}")
+        raise BadInputError("--site", name, f"a file, or one of {', '.join(sorted(known))}{did_you_mean(name, known)}")
     return load(Path(name), Site, "--site")

@@ -23,7 +23,8 @@ def call(*command: str) -> subprocess.CompletedProcess[str]:
         BadInputError: where it is not on PATH, or the controller keeps it waiting.
     """
     if shutil.which(command[0]) is None:
-        raise BadInputError("Slurm", command[0], "a command on PATH: load Slurm's module, or use --profile local")
+        remedy = "load Slurm's module, or use --profile local; a plan without --profile needs neither"
+        raise BadInputError("Slurm", command[0], f"a command on PATH: {remedy}")
     try:
         return subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ANSWER_S, stdin=subprocess.DEVNULL

@@ -3,7 +3,6 @@
 They hold in every job that does not set them itself, ``default`` too, and no name of a row says so.
 """
 
-import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,15 +27,12 @@ class Surroundings:
 
     Args:
         site: by the site file.
-        shell: where a sweep is started: Slurm hands it on. Empty where that is not known.
+        shell: where a sweep is started: Slurm hands it on, and the site's have the last word. Empty where that is not
+            known.
     """
 
     site: Mapping[str, str]
     shell: Mapping[str, str]
-
-    @classmethod
-    def here(cls, site: Mapping[str, str]) -> "Surroundings":
-        return cls(site, {name: value for name, value in os.environ.items() if name not in site})
 
     def notes(self, variants: Variants) -> Iterator[str]:
         """Yield a sentence for everything that they do to the jobs of a sweep, and for what looks misspelt.
@@ -47,10 +43,11 @@ class Surroundings:
         Raises:
             BadInputError: where they decide what a variant of the sweep is there to compare.
         """
-        for where, around in ((SITE, self.site), (SHELL, self.shell)):
-            for name, value in around.items():
-                if note := _leak(where, name, value, variants):
-                    yield note
+        around = {name: (SHELL, value) for name, value in self.shell.items()}
+        around |= {name: (SITE, value) for name, value in self.site.items()}
+        for name, (where, value) in around.items():
+            if note := _leak(where, name, value, variants):
+                yield note
         for where, variables in {SITE: self.site, **variants}.items():
             yield from (f"{said} ({where})" for said in doubts(variables))
 

@@ -12,7 +12,7 @@ from hpccoll.sweep import probe
 from hpccoll.sweep.surroundings import assignment
 
 BY_NCCL = "NCCL's own lines: algorithm, protocol and channels for each size, and the network that it uses"
-ON_PAPER = "planned by the file alone: no cluster was asked what it can give; to run it, say --profile slurm"
+ON_PAPER = "planned by the files alone: no cluster was asked what it can give; with --profile slurm it is"
 NO_GPUS = "no GPUs are asked of Slurm: where nodes do not come with them, the site file needs the key gpus_per_node"
 BY_LOGS = "lines of the library's logs that show {}"
 

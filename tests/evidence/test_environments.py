@@ -52,6 +52,7 @@ def test_what_nccl_takes_is_taken(name, value):
         ("NCCL_ALGO", "Rign", "Ring, Tree, CollnetDirect.*did you mean Ring"),
         ("NCCL_ALGO", "ring tree", "in a list, such as Ring,Tree"),
         ("NCCL_ALGO", "ring,", "in a list"),
+        ("NCCL_ALGO", ["Ring", "Tree"], "in a list, such as Ring,Tree"),
         ("NCCL_ALGO", "reduceall:ring", "before a colon one of allreduce, reducescatter"),
         ("NCCL_PROTO", "LL64", "LL, LL128, Simple, in a list"),
         ("NCCL_NVLS_ENABLE", 3, "choose from 0, 1, 2"),

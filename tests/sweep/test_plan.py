@@ -15,6 +15,7 @@ from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
 from hpccoll.store.journal import Journal
 from hpccoll.sweep.config import load_sweep
+from hpccoll.sweep.launch import launch
 from hpccoll.sweep.locate import workflows
 from hpccoll.sweep.plan import check_out, make_plan, write_plan
 
@@ -379,17 +380,24 @@ def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
     assert all("--test-only" in call for call in looked)
 
 
-@pytest.mark.parametrize("command", [["sweep"], ["plan", "--out", "out"]], ids=lambda command: command[0])
-def test_nodes_are_not_of_this_machine(command, tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", [["sweep"], ["plan", "--profile", "local"]], ids=lambda command: command[0])
+def test_nodes_and_sites_are_not_of_this_machine(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "some.yaml").write_text(CLUSTER)
-    assert inside(*command, "some.yaml").complains_of("nodes", "[1, 2, 4, 6]", "profile local", "ranks")
+    assert inside(*command, "some.yaml").complains_of("some.yaml: nodes", "[1, 2, 4, 6]", "this machine alone", "ranks")
+    (tmp_path / "some.yaml").write_text(TEXT)
+    assert inside(*command, "some.yaml", "--site", "hgx").complains_of("--site", "'hgx'", "profile local")
     assert [path.name for path in tmp_path.iterdir()] == ["some.yaml"]
 
 
-def test_a_site_is_not_of_this_machine(tmp_path):
+def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_that(programs, tmp_path):
     (tmp_path / "some.yaml").write_text(TEXT)
-    assert inside("plan", tmp_path / "some.yaml", "--site", "x").complains_of("--site", "'x'", "profile local")
+    said = inside("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
+    assert (said.code, said.err, programs.calls()) == (0, "", [])
+    plan = Plan.load(tmp_path / "out" / "plan.json")
+    assert (plan.on_paper, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
+    with pytest.raises(BadInputError, match="one for a cluster that was asked"):
+        launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 
 
 def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path):
@@ -397,7 +405,7 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
     (tmp_path / "site.yaml").write_text("launcher: srun --mpi=pmix\npartition: gpu\n")
     said = inside("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
-    assert "planned by the file alone" in said.out
+    assert "planned by the files alone" in said.out
     assert "mpi.n6x8: 16 cases on 48 ranks on 6 nodes" in said.out
     assert "srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
     plan = Plan.load(_written(inside("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
