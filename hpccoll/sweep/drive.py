@@ -115,8 +115,6 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
     log = out / "logs" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
-        file.write(f"\n$ {shlex.join(command)}\n".encode())
-        file.flush()
         # A shell that starts us in the background has SIGINT ignored, and what ignores it cannot be interrupted:
         # neither we nor Snakemake, which would inherit it.
         before = {number: signal.signal(number, signal.default_int_handler) for number in ENDS}
@@ -128,6 +126,8 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
                     break
                 print(f"hpccoll: Snakemake does not see that its jobs have ended: it is {next_step}", file=sys.stderr)
                 _interrupt(child)
+                child.kill()  # where that was not enough; it has no job left to end
+                child.wait()
                 if next_step == "started again":
                     child = _start(command, file, out)
         except KeyboardInterrupt:
@@ -149,6 +149,8 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
 
 
 def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Popen[bytes]:
+    file.write(f"\n$ {shlex.join(command)}\n".encode())
+    file.flush()
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
         env={**os.environ, MARK: str(out.resolve())}, preexec_fn=_die_with_the_sweep,  # noqa: PLW1509  it only calls

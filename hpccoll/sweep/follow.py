@@ -54,6 +54,7 @@ class Follower:
         self._known = {job.id: job for job in read_scheduled(out)}
         self._asked = float("-inf")
         self._waits: dict[str, float] = {}  # since when a job has waited without hope
+        self._begun = time.monotonic()
         self._busy: float | None = None  # since when there were jobs of this sweep
         self._idle: float | None = None  # since when they have ended; None before the first
 
@@ -100,7 +101,7 @@ class Follower:
         if any(job.alive for job in queue):
             self._busy, self._idle = self._busy or now, None
         elif self._known != before or self._idle is not None:
-            self._busy, self._idle = self._busy or self._asked, self._idle or now
+            self._busy, self._idle = self._busy or self._begun, self._idle or now
         if before != self._known:
             with suppress(OSError):  # a full disk: the jobs themselves will say so
                 write_scheduled(self.out, self._known.values())
