@@ -1,11 +1,11 @@
 """A plan in words: its jobs, what is in their environment, the evidence that they will demand, and what is left out."""
 
 import json
-from collections.abc import Iterator
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hpccoll.case import Job, Plan
+from hpccoll.case import Job, Plan, Shape, Skip
 from hpccoll.evidence.variants import as_known
 from hpccoll.measure.logged import logged, requested
 from hpccoll.sweep import probe
@@ -15,42 +15,46 @@ BY_NCCL = "NCCL's own lines: algorithm, protocol and channels for each size, and
 ON_PAPER = "planned by the files alone: no cluster was asked what it can give; with --profile slurm it is"
 NO_GPUS = "no GPUs are asked of Slurm: where nodes do not come with them, the site file needs the key gpus_per_node"
 BY_LOGS = "lines of the library's logs that show {}"
+PROBE = "a probe is the same launch before it, untimed, with the library's logs on, which say what it ran: --probe LOGS"
+UNCONTROLLED = "nothing will show that the evidence goes where it is off, and the report will say so"
 
 
 def summary(plan: Plan) -> str:
     """Return how much there is to measure, in a line."""
-    jobs = "1 job" if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
-    skips = f", {len(plan.skips)} cases skipped" if plan.skips else ""
     cases, rounds = sum(len(job.cases) for job in plan.jobs), plan.jobs[0].effort.rounds
     times = f", {rounds} rounds of each" if rounds > 1 else ""
-    return f"{plan.name}: {cases} cases in {jobs}{times}{skips}, about {plan.estimated_s:.0f} s"
+    skips = f", {_many(len(plan.skips), 'case')} left out" if plan.skips else ""
+    jobs = _many(len(plan.jobs), "job")
+    return f"{plan.name}: {_many(cases, 'case')} in {jobs}{times}{skips}, about {_duration(plan.estimated_s)}"
 
 
 def head(plan: Plan) -> Iterator[str]:
     """Yield how much there is to measure, and what is worth knowing before anything runs."""
     yield summary(plan)
-    yield from (f"note: {note}" for note in plan.notes)
+    yield from (f"note: {note}" for note in _notes(plan))
 
 
 def lines(plan: Plan) -> Iterator[str]:
-    """Yield every job with its environment, its evidence and its launches, and what is skipped."""
+    """Yield the launches, every job with its environment and its evidence, and what is left out."""
     yield from head(plan)
+    yield ""
+    yield from _launches(plan)
+    for job in plan.jobs:
+        yield ""
+        yield f"{job.name}: {_many(len(job.cases), 'case')} on {_places(job)}{_asked(plan, job)}"
+        yield from (f"  {line}" for line in _about(plan, job))
+    if plan.skips:
+        yield ""
+        yield "left out:"
+        yield from (f"  {line}" for line in _left_out(plan.skips))
+
+
+def _notes(plan: Plan) -> Iterator[str]:
     if plan.on_paper:
         yield ON_PAPER
     if plan.launcher.slurm and any(_lacks_gpus(plan, job) for job in plan.jobs):
         yield NO_GPUS
-    yield from (f"before every launch: {line}" for line in plan.launcher.setup)
-    for job in plan.jobs:
-        yield f"{job.name}: {len(job.cases)} cases on {job.largest.words}"
-        yield from (f"  {line}" for line in _about(plan, job))
-        for shape in job.shapes:
-            line = plan.launcher.line(shape)
-            if probe.wanted(job, shape):
-                yield f"  {line} run --probe ..."
-            yield f"  {line} run --job ..."
-    for (name, reason), skips in groupby(plan.skips, key=lambda skip: (skip.job, skip.reason)):
-        cases = [skip.case for skip in skips]
-        yield f"skipped in {name}: {cases[0] if len(cases) == 1 else f'{len(cases)} cases'}: {reason}"
+    yield from plan.notes
 
 
 def _lacks_gpus(plan: Plan, job: Job) -> bool:
@@ -59,19 +63,84 @@ def _lacks_gpus(plan: Plan, job: Job) -> bool:
     return "--gpus-per-node" not in asked and any(case.device == "cuda" for case in job.cases)
 
 
+def _launches(plan: Plan) -> Iterator[str]:
+    """Yield the command of every launch, which is the same in all jobs, and what a shell does before it."""
+    yield "launches, by nodes x ranks on each:"
+    yield from (f"  {line}" for line in plan.launcher.setup)
+    devices = {(job.shape(case), case.device) for job in plan.jobs for case in job.cases}
+    for shape in sorted({shape for shape, _ in devices}):
+        on_gpus = " --device cuda" if (shape, "cuda") in devices else ""
+        yield f"  {shape}: {plan.launcher.line(shape)} run --shape {shape}{on_gpus} --job JOB.json --out JOB.h5"
+    if any(probe.wanted(job, shape) for job in plan.jobs for shape in job.shapes):
+        yield f"  {PROBE}"
+
+
+def _places(job: Job) -> str:
+    """Return the shapes that a job is launched in, and which of them after a probe."""
+    probed = [shape for shape in job.shapes if probe.wanted(job, shape)]
+    if not probed:
+        return _listed(job.shapes)
+    if len(probed) == len(job.shapes):
+        return f"{_listed(probed)}, {'each ' * (len(probed) > 1)}after a probe"
+    return f"{_listed(job.shapes)}, {_listed(probed)} after a probe"
+
+
+def _asked(plan: Plan, job: Job) -> str:
+    """Return what a job asks of Slurm."""
+    asked = plan.resources.get(job.name) or {}
+    return f"; asks for {_many(job.largest.hosts, 'node')}, {asked['runtime']} min" if "runtime" in asked else ""
+
+
 def _about(plan: Plan, job: Job) -> Iterator[str]:
     known = as_known(job.variant, job.environment)
     if known:
-        yield f"variant {job.variant}: {known.what}"
-    if job.environment:
-        yield f"environment: {' '.join(assignment(*one) for one in job.environment.items())}"
+        yield f"variant: {known.what}"
+    if job.variant:
+        yield f"environment: {' '.join(assignment(*one) for one in job.environment.items()) or 'nothing of its own'}"
     told = evidence(plan, job)
     if told["requested"]:
         yield f"requested: {', '.join(told['requested'])}"
     if told["demanded"]:
         yield f"evidence: {told['demanded']}"
     if told["control"]:
-        yield f"negative control: {told['control']}, {told['control_job'] or 'which is no variant of this sweep'}"
+        yield f"negative control: {_control(plan, told['control'], told['control_job'])}"
+
+
+def _control(plan: Plan, control: str, of_job: str | None) -> str:
+    """Return which job has to lose the evidence, or what follows where none has."""
+    if of_job:
+        return f"{of_job}, which has to lose this evidence"
+    measured = any(job.variant == control for job in plan.jobs)
+    lacks = "not launched in all of these shapes" if measured else f"no variant of this sweep ('{control}:' adds it)"
+    return f"{control} is {lacks}: {UNCONTROLLED}"
+
+
+def _left_out(skips: Iterable[Skip]) -> Iterator[str]:
+    """Yield every reason once, with how many cases it leaves out of which jobs."""
+    counts: dict[str, Counter[str]] = {}
+    for skip in skips:
+        variant, _, reason = skip.reason.partition(": ")
+        told = reason if skip.job.endswith(f".{variant}") else skip.reason  # the job's name says the variant
+        counts.setdefault(told, Counter())[skip.job] += 1
+    for told, jobs in counts.items():
+        whose = ", ".join(f"{count} of {name}" for name, count in jobs.items())
+        yield f"{_many(jobs.total(), 'case')}: {told} ({whose if len(jobs) > 1 else next(iter(jobs))})"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
+
+
+def _listed(shapes: Iterable[Shape]) -> str:
+    *first, last = map(str, shapes)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as people plan with it: 90 s, 43 min, 5.2 h."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def evidence(plan: Plan, job: Job) -> dict[str, Any]:

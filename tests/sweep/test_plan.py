@@ -136,12 +136,18 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     said = inside("plan", tmp_path / "some.yaml")
     assert said.code == 0
     assert said.out.splitlines() == [
-        "some: 3 cases in 2 jobs, 3 rounds of each, 1 cases skipped, about 5 s",
-        "mpi.p2: 2 cases on 2 ranks on 1 node",
-        "  mpiexec -n 2 hpccoll run --job ...",
-        "mpi.p3: 1 cases on 3 ranks on 1 node",
-        "  mpiexec -n 3 hpccoll run --job ...",
-        "skipped in mpi.p3: all_reduce.picky.mpi.cpu.float32.sum.8B.out: picky needs a power-of-two number of workers",
+        "some: 3 cases in 2 jobs, 3 rounds of each, 1 case left out, about 5 s",
+        "",
+        "launches, by nodes x ranks on each:",
+        "  1x2: mpiexec -n 2 hpccoll run --shape 1x2 --job JOB.json --out JOB.h5",
+        "  1x3: mpiexec -n 3 hpccoll run --shape 1x3 --job JOB.json --out JOB.h5",
+        "",
+        "mpi.p2: 2 cases on 1x2",
+        "",
+        "mpi.p3: 1 case on 1x3",
+        "",
+        "left out:",
+        "  1 case: picky needs a power-of-two number of workers (mpi.p3)",
     ]
     assert not (tmp_path / "results").exists()
 
@@ -406,8 +412,8 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
     said = inside("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
     assert "planned by the files alone" in said.out
-    assert "mpi.n6x8: 16 cases on 48 ranks on 6 nodes" in said.out
-    assert "srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
+    assert "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; asks for 6 nodes, " in said.out
+    assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
     plan = Plan.load(_written(inside("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
     assert plan.on_paper
     assert plan.launcher.command.startswith("srun -N")
@@ -419,12 +425,15 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
 def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_show(programs, name):
     said = inside("plan", workflows() / "config" / f"{name}.yaml")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
-    jobs = said.out.split("skipped in")[0].split(" ranks on ")
+    jobs = [part for part in said.out.split("\n\n") if " cases on " in part]
+    launches = re.findall(r"^  (\w+): srun .* run --shape (\w+) ", said.out, re.MULTILINE)
     sweep = load_sweep(workflows() / "config" / f"{name}.yaml")
-    assert len(jobs) - 1 == len(sweep.variants) > 2
-    for variant, words in zip(sweep.variants, jobs[1:], strict=True):
-        (told,) = re.findall(r"environment: (.*)", words) or [""]
-        assert dict(word.split("=", 1) for word in shlex.split(told)) == sweep.variants[variant]
+    assert len(jobs) == len(sweep.variants) > 2
+    assert {line for shape in launches for line in shape} >= set(re.findall(r"\d+x\d+", " ".join(jobs)))
+    for variant, words in zip(sweep.variants, jobs, strict=True):
+        (told,) = re.findall(r"environment: (.*)", words)
+        of_shell = dict(word.split("=", 1) for word in shlex.split(told) if "=" in word)
+        assert of_shell == sweep.variants[variant]
         assert variant not in VARIANTS or VARIANTS[variant].demands.words in words
         control = VARIANTS[variant].control if variant in VARIANTS else None
         assert control is None or control in sweep.variants, "what is claimed is compared with its control"
