@@ -151,31 +151,38 @@ def run(context: typer.Context) -> int:
 def report(
     paths: PATHS,
     out: Annotated[
-        Path | None, typer.Option(help="Where the report goes [PATH/report of the first directory].")
+        Path | None,
+        typer.Option(help="Where the report goes [DIR/report, or FILE.report beside FILE.h5, of the first of PATHS]."),
     ] = None,
 ) -> int:
     """Write a report of raw files.
 
     Curves, tables, what is missing, provenance: one HTML file that opens offline.
     """
-    first = paths[0] if paths[0].is_dir() else paths[0].parent
-    return _report(paths, out or first / "report")
+    from hpccoll.report.place import default_place, others
+
+    place = out or default_place(paths)
+    lost = others(paths, place)
+    if lost and out is None:
+        raise BadInputError("--out", str(place), f"a place of its own for this one: there is the report of {lost}")
+    where = "" if out or paths[0].is_dir() else "; --out DIR puts it elsewhere"
+    return _report(paths, place, f"{where}, in place of that of {lost}" if lost else where)
 
 
-def _report(paths: list[Path], out: Path) -> int:
+def _report(paths: list[Path], out: Path, note: str = "") -> int:
     from hpccoll.report.build import build
     from hpccoll.report.lines import outcome_lines
+    from hpccoll.report.place import stem
     from hpccoll.store.results import read_results
 
     results = read_results(paths)
-    title = paths[0].resolve().name.partition(".h5")[0]
     try:
-        page = build(results, out, title=title)
+        page = build(results, out, title=stem(paths[0]), paths=paths)
     except OSError as error:
         raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None
     for line in outcome_lines(results):
         typer.echo(line)
-    typer.echo(f"report: {page}")
+    typer.echo(f"report: {page}{note}")
     return 0 if results.measured and not results.missing else INCOMPLETE
 
 

@@ -27,6 +27,7 @@ from hpccoll.report.pairs import pair_findings, pair_words
 from hpccoll.report.rails import rail_findings
 from hpccoll.report.rounds import rounds
 from hpccoll.report.wires import ceiling, format_rate, limit, share, wire_words
+from hpccoll.schedule.promise import AUTO
 from hpccoll.units import format_size
 
 
@@ -115,7 +116,9 @@ def _highest(group: Group) -> Iterator[Finding]:
         busbw = format_rate(best.row.busbw_Bps or 0.0)
         notional = f", algbw {format_rate(best.row.algbw_Bps or 0.0)}: {NOTIONAL}" if offloaded(best.row) else ""
         where = f"{_where(group, best)}{_burst(best)}{notional}"
-        yield Finding("Highest busbw", f"{busbw} by {best.series} with {where}.")
+        chosen = max((p.row.busbw_Bps or 0.0 for p in group.usable if p.row.algorithm == AUTO), default=0.0)
+        auto = f" Without auto, which chooses among the others: at most {format_rate(chosen)}." if chosen else ""
+        yield Finding("Highest busbw", f"{busbw} by {best.series} with {where}.{auto}")
 
 
 NOTIONAL = "where switches reduce, busbw supposes bytes that no link carries"

@@ -36,10 +36,10 @@ class Drawn:
     files: str
 
 
-def page(results: Results, groups: Sequence[Group], charts: Sequence[Drawn], title: str) -> str:
-    """Return the whole page."""
+def page(results: Results, groups: Sequence[Group], charts: Sequence[Drawn], title: str, note: str = "") -> str:
+    """Return the whole page, with a ``note`` for programs in its head."""
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
-    parts = [_head(title), _alarms(results), _summary(results, collectives, title)]
+    parts = [_head(title, note), _alarms(results), _summary(results, collectives, title)]
     if len(collectives) > 1:
         parts.append(_overview(results, groups))
         parts += [_tab(results, name, members, charts) for name, members in collectives.items()]
@@ -55,10 +55,11 @@ def _static(name: str) -> str:
     return files("hpccoll.report").joinpath("static", name).read_text(encoding="utf-8")
 
 
-def _head(title: str) -> str:
+def _head(title: str, note: str) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"{note}\n"
         f"<title>{escape(title)}</title>\n<style>\n{_static('page.css')}</style>\n</head>\n<body>"
     )
 

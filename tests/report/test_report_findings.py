@@ -30,6 +30,14 @@ def test_the_highest_bandwidth_is_never_the_floor(make_row, of_rows):
     assert said(of_rows(*rows))["Highest busbw"] == "3.2 GB/s by ring with 2 ranks at 1 KiB, in place."
 
 
+def test_auto_has_no_highest_bandwidth_and_that_it_was_left_out_is_said(make_row, of_rows):
+    rows = make_row(busbw_Bps=3.2e9), make_row("auto", busbw_Bps=3.4e9), make_row("auto", nbytes=8, busbw_Bps=1e9)
+    assert said(of_rows(*rows))["Highest busbw"] == (
+        "3.2 GB/s by ring with 2 ranks at 1 KiB, out of place. "
+        "Without auto, which chooses among the others: at most 3.4 GB/s."
+    )
+
+
 def test_what_weakens_a_result_is_said(make_row, make_run, of_rows):
     rows = make_row(ranks=4, converged=False), make_row(run_id="run-2"), make_row("tree", status="wrong", wrong=2)
     words = said(of_rows(*rows, runs=(make_run(), make_run(run_id="run-2", machine="another"))))

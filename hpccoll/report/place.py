@@ -1,0 +1,50 @@
+"""Where a report goes, and whose report lies there already: one must not be lost to another's without a word."""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from html import escape, unescape
+from pathlib import Path
+
+PAGE = "index.html"
+
+_NOTED = re.compile(r'<meta name="hpccoll-inputs" content="([^"]*)">')
+_HEAD = 1 << 14
+"""Characters of a page within which its head ends."""
+
+
+def default_place(paths: Sequence[Path]) -> Path:
+    """Return where the report of ``paths`` goes unless somebody says: into a directory, or beside a raw file."""
+    first = paths[0]
+    return first / "report" if first.is_dir() else first.with_name(f"{stem(first)}.report")
+
+
+def stem(path: Path) -> str:
+    """Return what results are called by their raw file or directory."""
+    return path.resolve().name.partition(".h5")[0]
+
+
+def noted(paths: Iterable[Path], out: Path) -> str:
+    """Return the element of HTML by which a page in ``out`` says what it is of, wherever both are moved to."""
+    return f'<meta name="hpccoll-inputs" content="{escape(json.dumps(_inputs(paths, out)))}">'
+
+
+def others(paths: Iterable[Path], out: Path) -> str | None:
+    """Return in words what the report in ``out`` is of, where that is something else than ``paths``; None otherwise.
+
+    Also where there is no report, or one that does not say it.
+    """
+    try:
+        with (out / PAGE).open(encoding="utf-8", errors="replace") as page:
+            found = _NOTED.search(page.read(_HEAD))
+    except OSError:
+        return None
+    if found is None:
+        return None
+    inputs = json.loads(unescape(found[1]))
+    return None if inputs == _inputs(paths, out) else ", ".join(os.path.relpath(out / name) for name in inputs)
+
+
+def _inputs(paths: Iterable[Path], out: Path) -> list[str]:
+    return sorted({os.path.relpath(path.resolve(), out.resolve()) for path in paths})

@@ -1,0 +1,65 @@
+"""Where ``hpccoll report`` writes: no report of something else is lost without a word."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import raws
+from commands import inside
+
+from hpccoll.store import hdf5
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Two raw files in a directory, which is where we are."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.h5"
+        hdf5.write(raws.raw(raws.skipped(), path=path), path)  # which takes no chart
+    return tmp_path
+
+
+def last(*arguments):
+    """Return the last line of a report that is made."""
+    said = inside("report", *arguments)
+    assert said.code == 3, said.err  # there is nothing but a skipped case
+    return said.out.splitlines()[-1]
+
+
+def test_the_report_of_a_file_lies_beside_it_and_that_of_a_directory_in_it(here):
+    assert last("a.h5") == "report: a.report/index.html; --out DIR puts it elsewhere"
+    assert last("b.h5") == "report: b.report/index.html; --out DIR puts it elsewhere"
+    assert last(".") == "report: report/index.html"
+    assert "<title>a</title>" in (here / "a.report" / "index.html").read_text()
+
+
+@pytest.mark.usefixtures("here")
+def test_a_report_is_made_anew_however_its_input_is_written():
+    last("a.h5")
+    for same in ("./a.h5", Path("a.h5").absolute()):
+        assert inside("report", same).code == 3
+    assert last("a.h5", "--out", "x") == last("./a.h5", "--out", "x") == "report: x/index.html"
+
+
+def test_a_directory_that_was_moved_with_its_report_is_the_same_input(here):
+    (here / "old").mkdir()
+    (here / "a.h5").rename(here / "old" / "a.h5")
+    last("old")
+    shutil.move(here / "old", here / "new")
+    assert last("new") == "report: new/report/index.html"
+
+
+def test_the_report_of_something_else_is_not_replaced_unless_its_place_is_named_and_then_it_is_said(here):
+    last("a.h5", "b.h5")
+    before = (here / "a.report" / "index.html").read_text()
+    assert inside("report", "a.h5").complains_of("--out", "'a.report'", "there is the report of a.h5, b.h5")
+    assert (here / "a.report" / "index.html").read_text() == before
+    assert last("a.h5", "--out", "a.report") == "report: a.report/index.html, in place of that of a.h5, b.h5"
+    assert last("a.h5") == "report: a.report/index.html; --out DIR puts it elsewhere"
+
+
+def test_a_page_that_does_not_say_what_it_is_of_is_replaced(here):
+    (here / "a.report").mkdir()
+    (here / "a.report" / "index.html").write_bytes(b"\xff<html>")
+    assert last("a.h5").startswith("report: a.report/index.html; ")
