@@ -16,7 +16,7 @@ from hpccoll import __version__
 from hpccoll.case import Job
 from hpccoll.measure.gpu_facts import gpus_of, said_of_gpus, shared
 from hpccoll.measure.machine import alike, cpu_model, testbed
-from hpccoll.measure.wire import ports
+from hpccoll.measure.ports import ports
 from hpccoll.schedule import Layout
 from hpccoll.store.raw import Attempt, Place
 

@@ -13,7 +13,7 @@ import numpy as np
 from hpccoll.case import Case, Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.found import Found
-from hpccoll.measure import environment, wire
+from hpccoll.measure import environment, ports, wire
 from hpccoll.measure.gpus import Gpus
 from hpccoll.measure.logged import in_full, judged, requested
 from hpccoll.measure.loop import Progress, Samples, measure
@@ -194,10 +194,10 @@ class Program:
             wire_bytes_measured=traffic.sent if traffic else None,
             workers_sent_predicted=subject.worker_bytes("source"),
             workers_received_predicted=subject.worker_bytes("target"),
-            wire_sent=traffic.each(wire.SENT) if traffic else (),
-            wire_received=traffic.each(wire.RECEIVED) if traffic else (),
-            port_sent=traffic.by_port(wire.SENT, attempt.ports) if traffic else (),
-            port_received=traffic.by_port(wire.RECEIVED, attempt.ports) if traffic else (),
+            wire_sent=traffic.each(ports.SENT) if traffic else (),
+            wire_received=traffic.each(ports.RECEIVED) if traffic else (),
+            port_sent=traffic.by_port(ports.SENT, attempt.ports) if traffic else (),
+            port_received=traffic.by_port(ports.RECEIVED, attempt.ports) if traffic else (),
             counters=traffic.counters if traffic else None,
             requested=judgement.requested,
             executed=judgement.executed,
@@ -222,7 +222,7 @@ class Program:
         me = self.comm.rank
         operations = self.ranks.agree(wire.operations(samples) if me == 0 else 0)
         reads = nodes.index(nodes[me]) == me
-        moved = wire.watch(subject, self.ranks, operations, self.progress, wire.find() if reads else ())
+        moved = wire.watch(subject, self.ranks, operations, self.progress, ports.find() if reads else ())
         everyone = self.comm.gather((nodes[me], moved) if reads else None)
         if everyone is None:
             return None

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from hpccoll.measure import environment, ranks, wire
+from hpccoll.measure import environment, ports, ranks, wire
 from hpccoll.measure.check import Check
 from hpccoll.run import main
 
@@ -21,6 +21,6 @@ def count(self):
 
 Check.reset = count
 environment.boot_id = ranks.boot_id = lambda: str(os.getpid())
-wire.find = lambda _sys=None: (wire.Port("eth0", "netdev", Path("/nowhere")),)
-wire.read = lambda ports: {(port.name, name): sent for port in ports for name in (wire.SENT, wire.RECEIVED)}
+ports.find = lambda _sys=None: (ports.Port("eth0", "netdev", Path("/nowhere")),)
+wire.read = lambda found: {(port.name, name): sent for port in found for name in (ports.SENT, ports.RECEIVED)}
 sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What the ports of a host count, on a made-up sysfs, and the counting pass with ranks that are made up."""
+"""The counting pass, with ranks that are made up on a made-up sysfs, and what it says of the wire."""
 
 import re
 from pathlib import Path
@@ -8,126 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure import wire
+from hpccoll.measure import ports, wire
 from hpccoll.measure.loop import Progress, Samples
-from hpccoll.measure.wire import RECEIVED, SENT, Traffic
+from hpccoll.measure.ports import RECEIVED, SENT
+from hpccoll.measure.wire import Traffic
 from hpccoll.store import hdf5
 from hpccoll.store.wire import with_headers
-
-ETHERNET, IPOIB, LOOPBACK = 1, 32, 772
-
-
-@pytest.fixture
-def host(tmp_path, monkeypatch):
-    """A sysfs to fill, on a host whose drivers have no statistics of their own."""
-    monkeypatch.setattr(wire, "statistics", lambda _device: {})
-    return Host(tmp_path)
-
-
-class Host:
-    def __init__(self, sys):
-        self.sys = sys
-
-    def put(self, at, **files):
-        for name, content in files.items():
-            (self.sys / "class" / at).mkdir(parents=True, exist_ok=True)
-            (self.sys / "class" / at / name).write_text(f"{content}\n")
-
-    def netdev(self, name, sent=0, received=0, *, kind=ETHERNET, flags="0x1003", hardware=True, **more):
-        at = f"net/{name}"
-        self.put(at, type=kind, flags=flags, mtu=9000, speed=more.pop("speed", 100000))
-        self.put(
-            f"{at}/statistics", **{"tx_bytes": sent, "rx_bytes": received, "tx_dropped": 0, "rx_dropped": 0, **more}
-        )
-        if hardware:
-            (self.sys / "class" / at / "device").mkdir(exist_ok=True)
-
-    def infiniband(self, name, sent=0, received=0, state="4: ACTIVE", hardware=None, **more):
-        at = f"infiniband/{name}/ports/1"
-        self.put(at, state=state, link_layer="InfiniBand", rate="200 Gb/sec (4X HDR)")
-        self.put(f"{at}/counters", port_xmit_data=sent, port_rcv_data=received, **more)
-        self.put(f"{at}/hw_counters", **(hardware or {}))
-
-    def found(self):
-        return [port.name for port in wire.find(self.sys)]
-
-    def read(self):
-        return wire.read(wire.find(self.sys))
-
-
-def test_an_ethernet_device_is_counted_in_bytes(host):
-    host.netdev("eth0", sent=100, received=50)
-    before = host.read()
-    host.netdev("eth0", sent=1100, received=70, rx_dropped=3)
-    moved = wire.difference(before, host.read())
-    assert moved == {
-        ("eth0", SENT): 1000, ("eth0", RECEIVED): 20, ("eth0", "tx_dropped"): 0, ("eth0", "rx_dropped"): 3,
-    }  # fmt: skip
-
-
-def test_an_infiniband_port_is_counted_in_words_of_four_bytes_and_its_ticks_are_ticks(host):
-    host.infiniband("mlx5_0", sent=10, received=20, port_xmit_wait=7)
-    assert host.read() == {
-        ("mlx5_0/1", SENT): 40, ("mlx5_0/1", RECEIVED): 80, ("mlx5_0/1", "port_xmit_wait"): 7,
-    }  # fmt: skip
-
-
-def test_counters_of_the_device_are_read_where_it_has_them(host):
-    host.infiniband("mlx5_0", hardware={"np_cnp_sent": 5, "out_of_sequence": 2, "lifespan": 10})
-    counted = {name: value for (_, name), value in host.read().items()}
-    assert counted == {SENT: 0, RECEIVED: 0, "np_cnp_sent": 5, "out_of_sequence": 2}
-
-
-def test_the_bytes_of_ipoib_are_counted_at_the_infiniband_port_alone(host):
-    host.infiniband("mlx5_0", sent=1)
-    host.netdev("ib0", sent=4, kind=IPOIB)
-    host.netdev("eth0", sent=2)
-    assert host.found() == ["mlx5_0/1", "eth0"]
-
-
-def test_what_has_no_hardware_of_its_own_counts_nothing_twice(host):
-    for name in ("bond0", "br0", "eth0.7", "docker0"):
-        host.netdev(name, hardware=False)
-    for name in ("eth0", "eth1"):
-        host.netdev(name)
-        (host.sys / "class/net" / name / "master").symlink_to("../bond0")
-    assert host.found() == ["eth0", "eth1"]
-
-
-def test_a_virtual_function_is_counted_by_a_master_with_hardware(host):
-    host.netdev("eth0")
-    host.netdev("enP1")
-    (host.sys / "class/net/enP1/master").symlink_to("../eth0")
-    assert host.found() == ["eth0"]
-
-
-def test_devices_and_ports_that_are_down_are_left_out(host):
-    host.netdev("eth0", flags="0x1002")
-    host.infiniband("mlx5_0", state="1: DOWN")
-    host.netdev("eth1")
-    assert host.found() == ["eth1"]
-
-
-def test_without_hardware_all_that_is_up_counts_but_for_loopback(host):
-    host.netdev("lo", kind=LOOPBACK, flags="0x9", hardware=False)
-    host.netdev("veth0", hardware=False)
-    host.netdev("dummy0", hardware=False, flags="0x82")
-    assert host.found() == ["veth0"]
-
-
-def test_a_host_without_ports_counts_nothing(host):
-    assert host.read() == {}
-    assert wire.ports(host.sys) == []
-
-
-def test_ports_are_described_for_the_provenance(host):
-    host.infiniband("mlx5_0")
-    host.netdev("eth0", speed=-1)
-    assert wire.ports(host.sys) == [
-        {"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand", "rate": "200 Gb/sec (4X HDR)"},
-        {"name": "eth0", "kind": "netdev", "mtu": 9000, "speed": None},
-    ]
-
 
 values = st.integers(0, 2**31)
 readings = st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from([SENT, "tx_dropped"])), values)
@@ -161,46 +47,6 @@ def test_a_counter_that_one_port_alone_has_is_that_ports():
     assert (wire.over_ports(moved, SENT), wire.over_ports(moved, "port_xmit_wait")) == (3, 1)
 
 
-@pytest.mark.parametrize(
-    ("driver", "statistics", "frames"),
-    [
-        (
-            "mlx5",
-            {
-                "rx_pause_ctrl_phy": 1, "tx_pause_ctrl_phy": 2, "rx_global_pause": 1, "rx_prio3_pause": 10,
-                "rx_prio3_pause_duration": 999, "rx_prio3_pause_transition": 9, "tx_prio4_pause": 20,
-                "tx_pause_storm_warning_events": 5, "rx_packets_phy": 7,
-            },
-            {"rx_pause_frames": 11, "tx_pause_frames": 22},
-        ),
-        (
-            "bnxt_en",
-            {"rx_pause_frames": 1, "rx_pfc_frames": 2, "rx_pfc_ena_frames_pri0": 9, "rx_pfc_xon2xoff_frames_pri0": 9},
-            {"rx_pause_frames": 3},
-        ),
-        (
-            "ice",
-            {"link_xoff_rx.nic": 1, "link_xon_rx.nic": 9, "rx_priority_3_xoff.nic": 4, "tx_priority_3_xoff.nic": 2},
-            {"rx_pause_frames": 5, "tx_pause_frames": 2},
-        ),
-        ("ixgbe", {"tx_flow_control_xoff": 3, "tx_flow_control_xon": 4}, {"tx_pause_frames": 3}),
-        ("virtio_net", {"rx_drops": 3, "tx0_kicks": 2}, {}),
-    ],
-)  # fmt: skip
-def test_pause_frames_have_a_name_in_every_driver(driver, statistics, frames):
-    assert wire.pause_frames(statistics) == frames, driver
-
-
-def test_pause_frames_are_read_with_the_counters_of_their_device(host, monkeypatch):
-    host.netdev("eth0")
-    monkeypatch.setattr(wire, "statistics", lambda device: {"rx_pause": 4} if device == "eth0" else {})
-    assert host.read()["eth0", "rx_pause_frames"] == 4
-
-
-def test_a_device_without_statistics_or_that_is_none_has_none():
-    assert wire.statistics("lo") == wire.statistics("nosuchdevice0") == {}
-
-
 class World:
     """A rank, and a host whose one port sends what its operations and barriers send."""
 
@@ -227,7 +73,7 @@ class World:
 
 def test_operations_between_two_readings_are_counted_without_barriers_in_between(host):
     world, progress = World(host), Progress()
-    moved = wire.watch(world, world, 5, progress, wire.find(host.sys))
+    moved = wire.watch(world, world, 5, progress, ports.find(host.sys))
     assert world.log == ["barrier", "barrier", *["reset", "run"] * 5, "barrier"]
     assert moved == {
         ("eth0", SENT): 5 * 1000 + 2 * 100, ("eth0", RECEIVED): 2 * (5 * 1000 + 2 * 100),
@@ -239,9 +85,9 @@ def test_operations_between_two_readings_are_counted_without_barriers_in_between
 @pytest.mark.parametrize("place", ["infiniband/efa_0/ports/1", "cxi/cxi0"])
 def test_what_a_host_with_a_port_that_nobody_counts_sends_is_not_known(host, place):
     world = World(host)
-    assert wire.over_ports(wire.watch(world, world, 2, Progress(), wire.find(host.sys)), SENT) is not None
+    assert wire.over_ports(wire.watch(world, world, 2, Progress(), ports.find(host.sys)), SENT) is not None
     host.put(place, state="4: ACTIVE")
-    moved = wire.watch(world, world, 2, Progress(), wire.find(host.sys))
+    moved = wire.watch(world, world, 2, Progress(), ports.find(host.sys))
     assert [wire.over_ports(moved, name) for name in (SENT, RECEIVED, "tx_dropped")] == [None, None, 0]
     assert moved["eth0", SENT] > 0  # what this port counted is known all the same
 

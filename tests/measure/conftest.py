@@ -1,0 +1,45 @@
+"""A host with network ports, for tests of what they count."""
+
+import pytest
+
+from hpccoll.measure import ports
+
+ETHERNET = 1
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """A sysfs to fill, on a host whose drivers have no statistics of their own."""
+    monkeypatch.setattr(ports, "statistics", lambda _device: {})
+    return Host(tmp_path)
+
+
+class Host:
+    def __init__(self, sys):
+        self.sys = sys
+
+    def put(self, at, **files):
+        for name, content in files.items():
+            (self.sys / "class" / at).mkdir(parents=True, exist_ok=True)
+            (self.sys / "class" / at / name).write_text(f"{content}\n")
+
+    def netdev(self, name, sent=0, received=0, *, kind=ETHERNET, flags="0x1003", hardware=True, **more):
+        at = f"net/{name}"
+        self.put(at, type=kind, flags=flags, mtu=9000, speed=more.pop("speed", 100000))
+        self.put(
+            f"{at}/statistics", **{"tx_bytes": sent, "rx_bytes": received, "tx_dropped": 0, "rx_dropped": 0, **more}
+        )
+        if hardware:
+            (self.sys / "class" / at / "device").mkdir(exist_ok=True)
+
+    def infiniband(self, name, sent=0, received=0, state="4: ACTIVE", hardware=None, **more):
+        at = f"infiniband/{name}/ports/1"
+        self.put(at, state=state, link_layer="InfiniBand", rate="200 Gb/sec (4X HDR)")
+        self.put(f"{at}/counters", port_xmit_data=sent, port_rcv_data=received, **more)
+        self.put(f"{at}/hw_counters", **(hardware or {}))
+
+    def found(self):
+        return [port.name for port in ports.find(self.sys)]
+
+    def read(self):
+        return ports.read(ports.find(self.sys))
