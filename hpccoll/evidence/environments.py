@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.asked import FUNCTIONS
 from hpccoll.evidence.nccl_names import CHOICES, LISTS, NAMES, PREFIX
-from hpccoll.evidence.variants import OF_A_SITE, VARIANTS
+from hpccoll.evidence.variables import OF_A_SITE
+from hpccoll.evidence.variants import VARIANTS
 
 
 def environment_of(name: str, variables: Mapping[str, object] | None) -> Mapping[str, object]:

@@ -29,9 +29,11 @@ VARIABLES: Mapping[str, str] = {
 }
 """The variables of the table of variants."""
 
+OF_A_SITE = ("NCCL_IB_HCA", "NCCL_IB_TC", "UCX_MAX_RNDV_RAILS")
+"""Those whose values in the table of variants are examples: a sweep puts in those of its site."""
+
 OF_A_FABRIC = (
-    "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_IB_TC", "NCCL_IB_HCA", "NCCL_CROSS_NIC", "UCX_MAX_RNDV_RAILS",
-    "SHARP_COLL_LOG_LEVEL",
+    *OF_A_SITE, "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_CROSS_NIC", "SHARP_COLL_LOG_LEVEL",
 )  # fmt: skip
 """Those that a site may set for good: they describe its network, and a variant then compares with what is usual there.
 The others choose how collectives go."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hpccoll.evidence import demands
 from hpccoll.evidence.asked import ALGORITHMS, requested_of
 from hpccoll.evidence.demands import Demand
+from hpccoll.evidence.variables import OF_A_SITE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,9 +235,6 @@ VARIANTS: Mapping[str, Variant] = {
     ),
 }  # fmt: skip
 """By name, as a sweep file says them: ``variants: {nccl-ring: }``."""
-
-OF_A_SITE = ("NCCL_IB_HCA", "NCCL_IB_TC", "UCX_MAX_RNDV_RAILS")
-"""Variables whose values in the table are examples: a sweep puts in those of its site."""
 
 
 def as_known(name: str | None, environment: Mapping[str, str]) -> Variant | None:

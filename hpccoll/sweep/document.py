@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import yaml
 from pydantic import (
@@ -64,6 +64,20 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class _Plain(yaml.SafeLoader):
+    """Reads no number but a plain whole one, and leaves all else its text.
+
+    To YAML 1.1 a time of 1:30 is 90, 010 is 8, and a version of 1.10 is 1.1; variables would get that.
+    """
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float"))]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Plain.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9]*)$"), [*"-+0123456789"])
+
 Document = TypeVar("Document", bound=Section)
 
 
@@ -79,7 +93,7 @@ def load(path: Path, model: type[Document], key: str) -> Document:
         BadInputError: names the file, the key, the value and what would be valid.
     """
     try:
-        content: Any = yaml.safe_load(path.read_text())
+        content: Any = yaml.load(path.read_text(), _Plain)  # noqa: S506  it is a safe one
     except OSError as error:
         raise BadInputError(key, str(path), f"a YAML file that can be read ({error.strerror})") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

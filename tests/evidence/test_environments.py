@@ -1,13 +1,15 @@
 """Environments of variants: what is added, what would make another variant of one, and what is misspelt."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.asked import ALGORITHMS, forced
+from hpccoll.evidence.asked import ALGORITHMS, FUNCTIONS, forced
 from hpccoll.evidence.environments import check_values, doubts, environment_of
 from hpccoll.evidence.nccl_names import CHOICES, LISTS, NAMES, PREFIX
-from hpccoll.evidence.variables import VARIABLES
-from hpccoll.evidence.variants import OF_A_SITE, VARIANTS
+from hpccoll.evidence.variables import OF_A_SITE, VARIABLES
+from hpccoll.evidence.variants import VARIANTS
 
 
 def test_a_known_name_brings_its_environment_and_variables_behind_it_are_added():
@@ -62,6 +64,24 @@ def test_what_nccl_takes_is_taken(name, value):
 def test_what_nccl_does_not_know_is_refused_with_what_it_knows(name, value, words):
     with pytest.raises(BadInputError, match=rf"variants\.mine\.{name}: .*{words}"):
         environment_of("mine", {name: value})
+
+
+WORD = st.sampled_from(LISTS["NCCL_ALGO"]).flatmap(
+    lambda word: st.sampled_from([word, word.lower(), f" {word.upper()}"])
+)
+PART = st.tuples(
+    st.sampled_from(["", *(f"{name}:" for name in FUNCTIONS)]), st.sampled_from(["", "^"]), st.lists(WORD, min_size=1)
+)
+
+
+@given(st.lists(PART, min_size=1), st.data())
+def test_every_list_by_the_grammar_is_taken_and_none_with_a_letter_more(parts, data):
+    texts = [f"{function}{inverted}{','.join(words)}" for function, inverted, words in parts]
+    check_values("here", {"NCCL_ALGO": ";".join(texts)})
+    at = data.draw(st.integers(0, len(texts) - 1))
+    texts[at] += "x"
+    with pytest.raises(BadInputError, match="NCCL_ALGO"):
+        check_values("here", {"NCCL_ALGO": ";".join(texts)})
 
 
 def test_words_that_are_taken_are_those_that_are_understood():

@@ -4,8 +4,8 @@ import pytest
 
 from hpccoll.evidence.asked import ALGORITHMS, forced, requested_of
 from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
-from hpccoll.evidence.variables import OF_A_FABRIC, VARIABLES
-from hpccoll.evidence.variants import OF_A_SITE, VARIANTS, as_known
+from hpccoll.evidence.variables import OF_A_FABRIC, OF_A_SITE, VARIABLES
+from hpccoll.evidence.variants import VARIANTS, as_known
 
 
 def test_every_variable_of_the_table_is_explained_in_one_line_and_no_other_is():

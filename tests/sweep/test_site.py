@@ -92,6 +92,7 @@ BAD = {
     "half a brace": ("launcher: 'mpirun -n {ranks'", ["launcher", "no braces but"]),
     "no launcher": ("launcher: ''", ["launcher", "a command line"]),
     "pyxis without srun": ("launcher: mpiexec\ncontainer: {runtime: pyxis, image: a}", ["launcher", "mpiexec", "srun"]),
+    "time with a colon": ("minutes: 1:30", ["minutes", "'1:30'", "a whole number"]),
     "no option": ("sbatch: switches=1", ["sbatch", "'switches=1'", "a long option of sbatch in one word"]),
     "a short option": ("sbatch: -N4", ["sbatch", "'-N4'", "a long option"]),
     "a signal after the end": ("minutes: 1", ["signal_s", "60", "less than the time limit, 60 s"]),

@@ -151,6 +151,14 @@ def test_a_known_variant_brings_its_variables_and_those_behind_it_are_added_or_o
     jsonschema.validate(yaml.safe_load(text), json.loads(json_schema()))
 
 
+def test_a_variable_has_the_text_that_is_written(sweep_file):
+    text = "1:30, B: 010, C: 1.10, D: 0x1F, E: 1_000, F: 1e3, G: -7, H: '8'"
+    environment = load_sweep(sweep_file(LEAST + f"effort: {{seconds: .5}}\nvariants: {{a: {{A: {text}}}}}")).variants[
+        "a"
+    ]
+    assert ", ".join(f"{name}: {value}" for name, value in environment.items()) == "A: " + text.replace("'", "")
+
+
 def test_an_unknown_variant_needs_variables(sweep_file):
     said = inside("plan", sweep_file(LEAST + "variants: {nccl-rnig: }"))
     assert said.complains_of("variants", "'nccl-rnig'", "variables behind it", "ucc-sharp", "mean nccl-ring?")
