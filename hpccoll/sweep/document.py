@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
 from pydantic import (
@@ -70,12 +70,11 @@ class _Plain(yaml.SafeLoader):
     To YAML 1.1 a time of 1:30 is 90, 010 is 8, and a version of 1.10 is 1.1; variables would get that.
     """
 
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float"))]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
-
+_Plain.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Plain.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9]*)$"), [*"-+0123456789"])
 
 Document = TypeVar("Document", bound=Section)
