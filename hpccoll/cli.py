@@ -284,7 +284,7 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
     from hpccoll.store.scheduler import read_scheduled
     from hpccoll.sweep.drive import at_work
     from hpccoll.sweep.follow import Follower
-    from hpccoll.sweep.slurm import ALIVE
+    from hpccoll.sweep.queue import ALIVE
 
     busy = at_work(directory)
     if not busy and any(job.state in ALIVE for job in read_scheduled(directory)):

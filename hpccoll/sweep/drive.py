@@ -16,7 +16,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.store.disk import lock_alone, locked
 from hpccoll.sweep.follow import Follower
 from hpccoll.sweep.locate import workflows
-from hpccoll.sweep.slurm import job_prefix
+from hpccoll.sweep.queue import job_prefix
 
 MARK = "HPCCOLL_SWEEP"
 """The variable by which processes of a sweep are found; its value is the directory of the results."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.scheduler import Scheduled, read_scheduled, write_scheduled
-from hpccoll.sweep import slurm
+from hpccoll.sweep.queue import ALIVE, ENDING, Queued, cancel, job_prefix, queued, short_of_nodes, show_job
 
 HOPELESS = re.compile(
     r"ReqNodeNotAvail|Partition(Down|Inactive|NodeLimit|TimeLimit)|NodeDown|BadConstraints|DependencyNeverSatisfied"
@@ -32,10 +32,10 @@ AFTERWARDS_S = 120.0
 """How long Snakemake may take for what follows an end: waiting for files, and submitting where Slurm is busy."""
 
 
-def _hopeless(job: slurm.Queued) -> bool:
+def _hopeless(job: Queued) -> bool:
     """Return whether a job waits for what only people mend, rather than for other jobs."""
     if job.reason.startswith(UNHAD):
-        return slurm.short_of_nodes(job.id)
+        return short_of_nodes(job.id)
     return bool(HOPELESS.fullmatch(job.reason.partition(",")[0])) and MAINTENANCE not in job.reason
 
 
@@ -50,7 +50,7 @@ class Follower:
 
     def __init__(self, out: Path, every_s: float = 30.0, patience_s: float = 60.0) -> None:
         self.out, self.every_s, self.patience_s = out, every_s, patience_s
-        self.prefix = slurm.job_prefix(out)
+        self.prefix = job_prefix(out)
         self._known = {job.id: job for job in read_scheduled(out)}
         self._asked = float("-inf")
         self._waits: dict[str, float] = {}  # since when a job has waited without hope
@@ -65,7 +65,7 @@ class Follower:
 
     def look_now(self) -> None:
         with suppress(BadInputError):
-            queue = slurm.queued(self.prefix)
+            queue = queued(self.prefix)
             self._note(queue)
             self._give_up(queue)
         self._asked = time.monotonic()
@@ -86,7 +86,7 @@ class Follower:
         """Forget that the jobs have ended: a Snakemake that is new has submitted none."""
         self._busy = self._idle = None
 
-    def _note(self, queue: Sequence[slurm.Queued]) -> None:
+    def _note(self, queue: Sequence[Queued]) -> None:
         before = dict(self._known)
         for seen in queue:
             known = self._known.get(seen.id)
@@ -95,7 +95,7 @@ class Follower:
                 self._known[seen.id] = self._scheduled(seen)
         there = {job.id for job in queue}
         for job in list(self._known.values()):
-            if job.state in slurm.ALIVE and job.id not in there:
+            if job.state in ALIVE and job.id not in there:
                 self._known[job.id] = replace(job, state="GONE")
         now = time.monotonic()
         if any(job.alive for job in queue):
@@ -106,9 +106,9 @@ class Follower:
             with suppress(OSError):  # a full disk: the jobs themselves will say so
                 write_scheduled(self.out, self._known.values())
 
-    def _scheduled(self, seen: slurm.Queued) -> Scheduled:
+    def _scheduled(self, seen: Queued) -> Scheduled:
         """Return the record of a job; squeue has its state first, the controller the rest."""
-        facts = slurm.show_job(seen.id)
+        facts = show_job(seen.id)
         reason = facts.get("Reason", seen.reason)
         return Scheduled(
             job=seen.job,
@@ -120,7 +120,7 @@ class Follower:
             log=facts.get("StdOut", ""),
         )
 
-    def _give_up(self, queue: Sequence[slurm.Queued]) -> None:
+    def _give_up(self, queue: Sequence[Queued]) -> None:
         """Cancel the jobs that have waited too long for what only people mend."""
         now = time.monotonic()
         stuck = {job.id: job for job in queue if job.state == "PENDING" and _hopeless(job)}
@@ -129,8 +129,8 @@ class Follower:
             reason = f"it waited {self.patience_s:g} s, and Slurm says: {stuck[number].reason}"
             self._cancel([stuck[number]], reason)
 
-    def _cancel(self, jobs: Sequence[slurm.Queued], reason: str) -> None:
-        slurm.cancel([job.id for job in jobs])
+    def _cancel(self, jobs: Sequence[Queued], reason: str) -> None:
+        cancel([job.id for job in jobs])
         for job in jobs:
             known = self._known.get(job.id) or self._scheduled(job)
             self._known[job.id] = replace(known, state="CANCELLED", reason=reason)
@@ -140,7 +140,7 @@ class Follower:
     def cancel_all(self, reason: str) -> None:
         """Cancel the jobs that are there now, and wait for none; where Slurm does not answer, whoever is next does."""
         with suppress(BadInputError):
-            self._cancel([job for job in slurm.queued(self.prefix) if job.alive and job.state != slurm.ENDING], reason)
+            self._cancel([job for job in queued(self.prefix) if job.alive and job.state != ENDING], reason)
 
     def end(self, reason: str) -> None:
         """Leave nothing behind, and note how everything ended; where Slurm does not answer, say so."""
@@ -160,8 +160,8 @@ class Follower:
         """
         ended: dict[str, str] = {}
         begun = time.monotonic()
-        while alive := [job for job in slurm.queued(self.prefix) if job.alive]:
-            running = [job for job in alive if job.state != slurm.ENDING]
+        while alive := [job for job in queued(self.prefix) if job.alive]:
+            running = [job for job in alive if job.state != ENDING]
             waited = time.monotonic() - begun
             if waited > seconds and running:
                 numbers = ", ".join(job.id for job in running)

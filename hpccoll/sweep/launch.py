@@ -16,7 +16,7 @@ from hpccoll.store import hdf5
 from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, leave_word
 from hpccoll.store.raw import Failure, Raw
 from hpccoll.store.results import best_of, read_raw
-from hpccoll.sweep import child, probe, slurm
+from hpccoll.sweep import child, partitions, probe, queue, slurm
 
 
 def launch(plan_file: Path, name: str, out: Path) -> bool:
@@ -37,7 +37,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
     if plan.launcher.slurm_conf:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
-        hosts = slurm.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
+        hosts = queue.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
         helpers = _helpers(job, plan.launcher.aggregator, hosts) if job.apart and plan.launcher.aggregator else ()
         start = Start(plan.launcher, job, [host for host in hosts if host not in helpers], helpers)
         if left and plan.launcher.slurm and job.ranks > 1:
@@ -65,7 +65,7 @@ def _helpers(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
     Raises:
         BadInputError: where they are too few.
     """
-    found = slurm.having(feature, hosts)
+    found = partitions.having(feature, hosts)
     if len(found) < job.aggregators:
         told = f"{job.aggregators} that have the feature {feature}"
         raise BadInputError("hosts of aggregators", f"{len(found)} of {len(hosts)} hosts", told)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hpccoll.case import Job, Launcher, Shape
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
-from hpccoll.sweep import slurm
+from hpccoll.sweep import partitions
 from hpccoll.sweep.config import Sweep
 from hpccoll.sweep.locate import mpiexec
 from hpccoll.sweep.site import Site
@@ -25,8 +25,10 @@ class Place:
 
     launcher: Launcher
     site: Site | None = None  # none where that is this machine
-    partition: slurm.Partition | None = None  # none where nobody has been asked
-    beside: tuple[slurm.Partition, slurm.Partition] | None = None  # where aggregators are apart: of workers, and theirs
+    partition: partitions.Partition | None = None  # none where nobody has been asked
+    beside: tuple[partitions.Partition, partitions.Partition] | None = (
+        None  # where aggregators are apart: of workers, and theirs
+    )
 
     @classmethod
     def local(cls) -> "Place":
@@ -34,11 +36,14 @@ class Place:
 
     @classmethod
     def cluster(cls, site: Site, sweep: Sweep) -> "Place":
-        partition = slurm.partition(site.partition)
-        slurm.check_account(site.account, partition)
+        partition = partitions.partition(site.partition)
+        partitions.check_account(site.account, partition)
         beside = None
         if sweep.apart and (asked := site.aggregators):
-            beside = slurm.partition(asked.partition, asked.worker), slurm.partition(asked.partition, asked.aggregator)
+            beside = (
+                partitions.partition(asked.partition, asked.worker),
+                partitions.partition(asked.partition, asked.aggregator),
+            )
         return cls(site.launcher_of_ranks(_variables(sweep)), site, partition, beside)
 
     @classmethod
@@ -106,7 +111,7 @@ class Place:
             BadInputError: where it would refuse.
         """
         if self.partition is not None:
-            slurm.check_request(request)
+            partitions.check_request(request)
 
     def check(self, job: Job) -> None:
         """See that this machine has room for the largest case; on a cluster that is found in the job.

@@ -28,7 +28,7 @@ from hpccoll.store.results import read_results
 from hpccoll.store.scheduler import read_scheduled
 from hpccoll.store.wire import with_headers
 from hpccoll.sweep.locate import workflows
-from hpccoll.sweep.slurm import job_prefix
+from hpccoll.sweep.queue import job_prefix
 
 pytestmark = [pytest.mark.slurm, pytest.mark.sweep]
 

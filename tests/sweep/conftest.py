@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import recorded
 
 
 @pytest.fixture
@@ -38,3 +39,16 @@ def programs(tmp_path, monkeypatch):
     program.calls = lambda: log.read_text().splitlines() if log.exists() else []
     program.place = place
     return program
+
+
+@pytest.fixture
+def cluster(programs):
+    """A cluster of two partitions without a database."""
+    programs(
+        "scontrol",
+        {"show partition": recorded.PARTITIONS, "show job": recorded.JOB, "show hostnames n[1-2]": "n1\nn2\n"},
+    )
+    programs("sinfo", recorded.NODES)
+    programs("sacct", code=1, err=recorded.DISABLED)
+    programs("sbatch", err="sbatch: Job 3 to start at 2026-11-21T13:07:53 using 2 processors on nodes n[1-2]\n")
+    return programs

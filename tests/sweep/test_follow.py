@@ -8,7 +8,7 @@ import pytest
 from hpccoll.errors import BadInputError
 from hpccoll.store.scheduler import RECORD, Scheduled, read_scheduled
 from hpccoll.sweep.follow import Follower
-from hpccoll.sweep.slurm import job_prefix
+from hpccoll.sweep.queue import job_prefix
 
 FACTS = """\
 JobId=7 JobName=x JobState={state} Reason={reason} TimeLimit=00:30:00 NodeList=n[1-2] StdOut=/logs/7.log Power=

@@ -9,6 +9,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.measure.machine import available_memory, cpu_model, testbed
 from hpccoll.sweep import slurm
 from hpccoll.sweep.doctor.machine import Finding, Machine
+from hpccoll.sweep.partitions import partition
 
 LEAST_AGE_S = 300
 """The least MinJobAge with which squeue shows Snakemake the end of every job: it looks every 180 s at the latest."""
@@ -70,7 +71,7 @@ def partitions(machine: Machine) -> Iterator[Finding]:
         return
     try:
         names = dict.fromkeys(slurm.ask("sinfo", "-h", "-o", "%P").split())
-        partitions = {name: slurm.partition(name.rstrip("*")) for name in names}
+        partitions = {name: partition(name.rstrip("*")) for name in names}
     except BadInputError as error:
         yield Finding("partitions", str(error), mark="WRONG")
         return
