@@ -4,7 +4,7 @@ They hold in every job that does not set them itself, ``default`` too, and no na
 """
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccoll.errors import BadInputError
@@ -34,11 +34,12 @@ class Surroundings:
     site: Mapping[str, str]
     shell: Mapping[str, str]
 
-    def notes(self, variants: Variants) -> Iterator[str]:
+    def notes(self, variants: Variants, transports: Sequence[str]) -> Iterator[str]:
         """Yield a sentence for everything that they do to the jobs of a sweep, and for what looks misspelt.
 
         Args:
             variants: of the sweep, each with its variables.
+            transports: that it measures; what a library that it does not use reads is no matter.
 
         Raises:
             BadInputError: where they decide what a variant of the sweep is there to compare.
@@ -46,10 +47,15 @@ class Surroundings:
         around = {name: (SHELL, value) for name, value in self.shell.items()}
         around |= {name: (SITE, value) for name, value in self.site.items()}
         for name, (where, value) in around.items():
-            if note := _leak(where, name, value, variants):
+            if _read_over(transports, name) and (note := _leak(where, name, value, variants)):
                 yield note
         for where, variables in {SITE: self.site, **variants}.items():
             yield from (f"{said} ({where})" for said in doubts(variables))
+
+
+def _read_over(transports: Sequence[str], name: str) -> bool:
+    """Return whether a variable can matter: NCCL's own where something goes over it, and others where not all does."""
+    return "nccl" in transports if name.startswith("NCCL_") else {*transports} != {"nccl"} or name not in VARIABLES
 
 
 def _leak(where: str, name: str, value: str, variants: Variants) -> str | None:

@@ -347,6 +347,11 @@ def test_a_shell_that_sets_what_a_variant_varies_is_told_like_a_site(on_cluster,
     with pytest.raises(BadInputError, match="NCCL_ALGO of this shell: 'Tree' is not valid: unset"):
         on_cluster(NVLS + "variants: {default: {}, nccl-ring: }\n")
     assert not on_cluster(NVLS, "environment: {NCCL_ALGO: Ring}\n").notes[1:], "the site's wins"
+    assert not on_cluster(CLUSTER + "variants: {default: {}, mine: {NCCL_ALGO: Ring, A: 1}}\n").notes, (
+        "none goes over it"
+    )
+    monkeypatch.setenv("UCC_CL_BASIC_TLS", "ucp")
+    assert len(on_cluster(CLUSTER).notes) == len(on_cluster(NVLS).notes) == 1, "each library reads its own"
 
 
 def test_a_variable_that_nccl_does_not_know_is_a_note(on_cluster):
