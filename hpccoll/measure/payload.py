@@ -5,6 +5,7 @@ which is missing, doubled, displaced, or left by an earlier operation differs fr
 elements: results/golden/detection.md says in how many.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -142,16 +143,24 @@ class Payload:
         self._scale(folded)
         return folded
 
-    def diagnose(self, dst: Array, *, in_place: bool) -> str | None:
-        """Return what is wrong with the defined units of dst after the operation, in words, or None for nothing."""
+    def diagnose(self, dst: Array, *, in_place: bool, name: Callable[[int], str] = "rank {}".format) -> str | None:
+        """Return what is wrong with the defined units of dst after the operation, in words, or None for nothing.
+
+        Args:
+            dst: the buffer.
+            in_place: whether it begins with the contribution.
+            name: says a rank of this numbering in words.
+        """
         wrong = np.flatnonzero(bits(dst) != bits(joined(self.expected(in_place=in_place), self.dtype)))
         if not len(wrong):
             return None
-        causes = self._causes(dst, wrong[:: -(-len(wrong) // SAMPLED)], in_place=in_place)
+        causes = self._causes(dst, wrong[:: -(-len(wrong) // SAMPLED)], name, in_place=in_place)
         where = f"{len(wrong)} of {len(dst)} elements, from {format_size(int(wrong[0]) * self.dtype.itemsize)} on"
-        return f"rank {self.me}: {where}: {' or '.join(causes[:3]) or 'no single cause explains it'}"
+        return f"{name(self.me)}: {where}: {' or '.join(causes[:3]) or 'no single cause explains it'}"
 
-    def _causes(self, dst: Array, at: NDArray[np.intp], *, in_place: bool) -> list[str]:
+    def _causes(
+        self, dst: Array, at: NDArray[np.intp], name: Callable[[int], str], *, in_place: bool
+    ) -> list[str]:  # fmt: skip
         """Return what would explain all of the wrong elements ``at``, the likeliest first."""
         wrong = bits(dst[at])
         found = []
@@ -164,14 +173,14 @@ class Payload:
         if self.floor:
             return found
         if self.promise.collective.reduces:
-            found += self._miscounted(wrong, at)
+            found += (f"the contribution of {name(origin)} {word}" for origin, word in self._miscounted(wrong, at))
         earlier = (replace(self, turn=(self.turn - ago) % TURNS).expected(in_place=in_place) for ago in range(1, TURNS))
         if any((wrong == bits(joined(left, self.dtype)[at])).all() for left in earlier):
             found.append("left by an earlier operation")
         return found
 
-    def _miscounted(self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]) -> list[str]:
-        """Return whose contributions explain the wrong elements if they are missing, or counted twice."""
+    def _miscounted(self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]) -> Iterator[tuple[int, str]]:
+        """Yield whose contributions explain the wrong elements if they are missing, or counted twice, and which."""
         begins = np.array([self._position(unit) for unit in self.promise.target(self.me, self.units)])
         positions = (begins[at // self.count] + at % self.count) % PERIOD
         origins = np.arange(self.p)[:, np.newaxis]
@@ -180,9 +189,7 @@ class Payload:
         before = fold.accumulate(values, dtype=self.dtype)  # NumPy would widen integers
         after = fold.accumulate(values[::-1], dtype=self.dtype)[::-1]
         missing = np.concatenate([after[1:2], fold(before[:-2], after[2:]), before[-2:-1]])  # nothing, where p is 1
-        found = []
         for word, candidates in (("is missing", missing), ("is counted twice", fold(before[-1], values))):
             self._scale(candidates)
             explained = (bits(candidates) == wrong).all(axis=1)
-            found += [f"the contribution of rank {origin} {word}" for origin in np.flatnonzero(explained)]
-        return found
+            yield from ((int(origin), word) for origin in np.flatnonzero(explained))

@@ -19,7 +19,7 @@ from hpccoll.measure.logged import in_full, judged, requested
 from hpccoll.measure.loop import Progress, Samples, measure
 from hpccoll.measure.maker import Maker
 from hpccoll.measure.order import Earlier, check_cases, rounds_left
-from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.ranks import Ranks, names
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.watchdog import watched
 from hpccoll.store.journal import Journal, check_same_job, journal_path, leave_word
@@ -167,7 +167,7 @@ class Program:
 
     def _collect(self, case: Case, number: int, subject: CaseSubject, samples: Samples, attempt: Attempt) -> Outcome:
         wrong = self.comm.allreduce(samples.wrong)
-        said = self.comm.allgather(subject.diagnose() if samples.wrong else None)
+        said = self.comm.allgather(subject.diagnose(names(attempt, case.mapping)) if samples.wrong else None)
         cpu_s = self.comm.gather(samples.cpu_s)
         traffic = self._traffic(subject, samples, attempt)  # after the diagnosis: it changes the buffers
         if self.comm.rank != 0:

@@ -20,6 +20,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.measure.environment import boot_id, mpi_library, node_name, rack_name
 from hpccoll.measure.loop import Times
 from hpccoll.schedule import Layout, numbering
+from hpccoll.store.raw import Attempt
 
 Answer = TypeVar("Answer")
 
@@ -122,6 +123,26 @@ class Numbered:
         for mapping in [mapping for mapping in self._made if mapping is not None]:
             comm, _ = self._made.pop(mapping)
             comm.Free()
+
+
+def names(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
+    """Return what says a rank of an attempt in words that people know, with its host where there are several.
+
+    Args:
+        attempt: whose ranks are as the launcher numbered them.
+        mapping: by which they have other numbers.
+    """
+    hosts = [place.host for place in attempt.places]
+    order = range(len(hosts)) if mapping is None else numbering(attempt.layout, mapping)
+    several = len(set(hosts)) > 1
+
+    def name(number: int) -> str:
+        launched = order[number]
+        known = "" if mapping is None else f"MPI rank {launched}"
+        where = " ".join(filter(None, (known, f"on {hosts[launched]}" if several else "")))
+        return f"rank {number} ({where})" if where else f"rank {number}"
+
+    return name
 
 
 def abort(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2)) -> None:

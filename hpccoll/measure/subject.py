@@ -35,9 +35,10 @@ from hpccoll.schedule import (
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.transports import mpi, nccl
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.mpi import WINDOW, Mpi, Tiered, segmented
+from hpccoll.transports.mpi import CHANNELS, WINDOW, Mpi, Tiered, segmented
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
+from hpccoll.units import format_size
 
 TRANSPORTS: dict[str, Callable[[MPI.Intracomm], Transport]] = {"mpi": Mpi, "shm": Tiered, "tiered": Tiered}
 """How schedules move bytes; ``shm`` is ``tiered`` where there is one node."""
@@ -125,8 +126,11 @@ class CaseSubject:
             self.src = transport.empty(self.operation.elements("src", comm.rank), dtype)
             self.dst = transport.empty(self.operation.elements("dst", comm.rank), dtype)
             self.plan = transport.plan(self.operation, self.src, self.dst)
-        except BadInputError:  # on all ranks: there is no room, or there are no tags; other cases go on
+        except BadInputError as error:  # on all ranks: there is no room, or there are no tags; other cases go on
             transport.close()
+            if error.key == CHANNELS and "segment" in case.params:  # they follow from it
+                larger = f"a larger one: {error.value} channels follow from it ({error.expected})"
+                raise BadInputError("parameter segment", format_size(int(case.params["segment"])), larger) from None
             raise
         filled = self.payload.filled(in_place=case.in_place)
         self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
@@ -170,12 +174,13 @@ class CaseSubject:
         plan = {"channels": channels, "window": window, **({GRAPH: 0} if queued else {})}
         return {**plan, **self.algorithm.parameters, **self.case.params}
 
-    def diagnose(self) -> str | None:
-        """Return what is wrong with the buffer as it is now, in words."""
+    def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
+        """Return what is wrong with the buffer as it is now, in words; ``name`` says a rank of its numbering."""
         result = self.plan.result
         if self.gpu:
             result = self.gpu.download(result).view(self.payload.dtype)
-        return replace(self.payload, turn=self.check.turn).diagnose(result, in_place=self.case.in_place)
+        payload = replace(self.payload, turn=self.check.turn)
+        return payload.diagnose(result, in_place=self.case.in_place, name=name)
 
     @cached_property
     def wire_bytes(self) -> int | None:

@@ -45,6 +45,9 @@ WIRE_MESSAGE, WIRE_CHANNELS_MOST = 1 << 19, 16
 4 MiB between 2 nodes with two rails of 100 Mbit/s: in 4 channels 187 ms, half over each rail; in 8 to 32 344 to 384.
 """
 
+CHANNELS = "parameter channels"
+"""What is complained of where there are more lanes than tags."""
+
 WINDOW = 4
 """Channels in flight at once. Of 16 channels of the same operations 2 instead of 4: a ring takes as long, rabenseifner,
 whose messages differ in size, 715 ms for 633 and 228 for 221; of 4 channels hierarchical 223 for 221."""
@@ -128,9 +131,7 @@ class MpiPlan:
         if comm.size != operation.layout.ranks:
             raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
         if operation.lanes > LANES:
-            raise BadInputError(
-                "parameter channels", operation.channels, f"at most {LANES} lanes, it makes {operation.lanes}"
-            )
+            raise BadInputError(CHANNELS, operation.channels, f"at most {LANES} lanes, it makes {operation.lanes}")
         self.result = operation.result(dst, comm.rank)
         compiler = Compiler(comm.rank, operation, src, dst, shared, memory)
         self._sequences, self._datatypes = compiler.sequences(), compiler.datatypes

@@ -6,8 +6,10 @@ import pytest
 import raws
 
 from hpccoll.case import Effort
+from hpccoll.measure.ranks import names
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
+from hpccoll.store.raw import Place
 from hpccoll.store.results import read_results
 
 SECRETS = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
@@ -124,6 +126,30 @@ def test_a_wrong_result_is_recorded_with_what_is_wrong_and_is_no_result(launch):
     assert again.returncode == 3  # it is still wrong
 
 
+def test_a_rank_that_a_mapping_has_renumbered_is_told_by_the_number_that_people_know_too(launch):
+    ended, out = launch("none", raws.case(4096, algorithm="short", mapping="block"))
+    assert ended.returncode == 3
+    ((_, (wrong,)),) = hdf5.read(out).attempts
+    assert "rank 0 (MPI rank 0): 512 of" in wrong.reason
+    assert "; rank 1 (MPI rank 1): 512 of 1024 elements, from 0 B on: the contribution of rank 0 (MPI" in wrong.reason
+
+
+def test_names_of_ranks_have_the_launchers_number_and_the_host_where_these_tell():
+    places = [Place(host=f"n{me // 2}", node=me // 2, clock=0, pid=1, affinity="0") for me in range(4)]
+    two, one = raws.attempt(ranks=4, places=tuple(places)), raws.attempt(ranks=2, places=tuple(places[:2]))
+    assert [*map(names(two, None), range(4))] == [
+        "rank 0 (on n0)",
+        "rank 1 (on n0)",
+        "rank 2 (on n1)",
+        "rank 3 (on n1)",
+    ]
+    assert [*map(names(two, "cyclic"), range(3))] == [
+        "rank 0 (MPI rank 0 on n0)", "rank 1 (MPI rank 2 on n1)", "rank 2 (MPI rank 1 on n0)",
+    ]  # fmt: skip
+    assert [*map(names(one, None), range(2))] == ["rank 0", "rank 1"]
+    assert [*map(names(one, "block"), range(2))] == ["rank 0 (MPI rank 0)", "rank 1 (MPI rank 1)"]
+
+
 def test_in_place_a_step_that_is_left_out_leaves_contributions_missing(launch):
     ended, out = launch("none", raws.case(4096, algorithm="short", in_place=True))
     assert ended.returncode == 3
@@ -190,6 +216,14 @@ def test_a_case_that_cannot_be_compiled_is_skipped_with_its_reason_and_the_other
     skipped = next(line for line in ended.stdout.splitlines() if "ring" in line)
     assert "skipped: parameter channels: 2000 is not valid: at most" in skipped
     assert any("native" in line and " in " in line for line in ended.stdout.splitlines())
+
+
+def test_a_segment_that_makes_too_many_channels_is_refused_by_its_own_name(mpiexec):
+    sizes = ["-b", "8M", "-e", "8M", "-n", "6", "--in-place", "--param", "segment=1K"]
+    ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring", *sizes)
+    assert ended.returncode == 3, ended.stderr
+    skipped = next(line for line in ended.stdout.splitlines() if "skipped" in line)
+    assert "skipped: parameter segment: '1 KiB' is not valid: a larger one: 4096 channels follow from it" in skipped
 
 
 def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
