@@ -69,6 +69,11 @@ class Gpus:
     def _unaware(self) -> str | None:
         return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.words}"
 
+    def assumed(self, case: Case) -> str | None:
+        """Return what is taken for true of MPI in ``case`` by the word of a user alone, None for nothing."""
+        over_mpi = case.device == "cuda" and case.transport == "mpi"
+        return f"MPI takes GPU memory: {self.verdict.words}" if over_mpi and self.verdict.assumed else None
+
     @cached_property
     def verdict(self) -> Verdict:
         """Whether MPI takes GPU memory, as the first rank of this rank's node has found out."""

@@ -45,7 +45,8 @@ class Maker:
             reason = reason or (self.gpus.lack(made.transport, made.dtype) if on_gpu else None) or self._too_large(made)
             if reason:
                 return reason
-            make = partial(CaseSubject, comm, layout, made, chosen, self.gpus.mine if on_gpu else None)
+            mine = self.gpus.mine if on_gpu else None
+            make = partial(CaseSubject, comm, layout, made, chosen, mine, self.gpus.assumed(made))
             return unless_refused(make, comm) if made.transport == "nccl" else make()
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
             return str(error)

@@ -89,12 +89,15 @@ class CaseSubject:
         case: a concrete one: what a table chooses is chosen.
         chosen: by what and why, in words, where it was.
         gpu: of this rank, for a case of device cuda.
+        assumed: of the machine, by the word of a user alone: a part of the evidence.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, layout: Layout, case: Case, chosen: str | None = None, gpu: Gpu | None = None
-    ) -> None:
+        self, comm: MPI.Intracomm, layout: Layout, case: Case, chosen: str | None = None, gpu: Gpu | None = None,
+        assumed: str | None = None,
+    ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.chosen, self.gpu = case, layout, comm.rank, chosen, gpu
+        self.assumed = assumed
         self.family: Collective = collective(case.collective)
         self.algorithm: Algorithm | None = None if case.algorithm == NATIVE else self.family.algorithm(case.algorithm)
         self.floor = self.algorithm is not None and self.algorithm.floor
@@ -220,6 +223,7 @@ class CaseSubject:
             sent: the bytes per operation that all hosts sent by their counters, None where they are not known.
         """
         ran, words = self._ran(sent)
+        words = "; ".join(filter(None, (words, self.assumed))) or None
         if self.chosen is None:
             return ran, words
         over = "" if self.case.transport == NATIVE_TRANSPORT else f" over {self.case.transport}"

@@ -83,3 +83,12 @@ def test_what_a_table_chose_is_told_with_how_it_moved_bytes_where_that_is_not_by
         return subject.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), chosen, chosen="by a table").evidence(None)[0]
 
     assert [executed("mpi"), executed("shm")] == ["ring", "ring over shm"]
+
+
+def test_what_a_user_says_of_his_mpi_is_a_part_of_the_evidence(subject):
+    def evidence(algorithm):
+        asked = case(algorithm=algorithm)
+        return subject.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), asked, assumed="he says so").evidence(None)
+
+    assert evidence("ring")[1].endswith("; he says so")
+    assert evidence("native") == ("unknown", "he says so")

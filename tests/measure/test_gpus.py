@@ -1,6 +1,11 @@
 """Which GPU a rank takes before MPI is up."""
 
+from types import SimpleNamespace
+
 import pytest
+from cases import case
+
+from hpccoll.transports.aware import Verdict
 
 
 @pytest.fixture
@@ -35,3 +40,17 @@ def test_what_mpiexec_says_goes_before_what_it_inherits_of_slurm(taken):
 
 def test_who_is_told_nothing_or_has_no_gpu_takes_none(taken):
     assert taken({}) == taken({"SLURM_LOCALID": ""}) == taken({"SLURM_LOCALID": "1"}, lack="no CUDA device") == []
+
+
+@pytest.mark.parametrize("assumed", [True, False])
+def test_only_of_mpi_on_gpus_is_anything_assumed_and_only_where_its_user_says_it(mpiexec, assumed):  # noqa: ARG001
+    from hpccoll.measure.gpus import Gpus
+
+    found = Verdict(aware=True, library="it says no", transfer="HPCCOLL_CUDA_AWARE=yes", assumed=assumed)
+    gpus = Gpus(
+        SimpleNamespace(local=1, homes=["n1", "n1"], home="n1", comm=SimpleNamespace(allgather=lambda _: [found, None]))
+    )
+    words = [gpus.assumed(case(device=device, transport=over)) for device, over in
+             (("cuda", "mpi"), ("cuda", "staged"), ("cpu", "mpi"))]  # fmt: skip
+    told = "MPI takes GPU memory: it says no; HPCCOLL_CUDA_AWARE=yes"
+    assert words == [told if assumed else None, None, None]

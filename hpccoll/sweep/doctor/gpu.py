@@ -130,7 +130,7 @@ SWITCHES = {
 
 
 def aware_mpi(machine: Machine) -> Iterator[Finding]:
-    """See what the MPI library says of device buffers; that it is true is tried in the job, by a child of each rank."""
+    """See what the MPI library says of device buffers; that it is true is tried in the job, by children."""
     if not equipment.devices(machine.root) or machine.library.returncode:
         return
     child = machine.python(AWARE)
