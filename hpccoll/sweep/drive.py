@@ -121,15 +121,19 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
         child = _start(command, file, out)
         reason = "the sweep ended without it"
         try:
-            for next_step in ("started again",) * (STARTS - 1) + ("ended",):
-                if _watch(child, show, follower):
+            for again in (*[True] * (STARTS - 1), False):
+                if _watch(child, show, follower) or follower is None:
                     break
-                print(f"hpccoll: Snakemake does not see that its jobs have ended: it is {next_step}", file=sys.stderr)
                 _interrupt(child)
-                child.kill()  # where that was not enough; it has no job left to end
+                child.kill()  # where that was not enough; it knows of no job to end
                 child.wait()
-                if next_step == "started again":
+                then = "started again" if again else "ended"
+                print(f"hpccoll: Snakemake does not see that its jobs have ended: it is {then}", file=sys.stderr)
+                if again:
+                    follower.begin_again()
                     child = _start(command, file, out)
+        except BadInputError as error:  # of Slurm, which does not answer: who is next goes on
+            print(f"hpccoll: {error}", file=sys.stderr)
         except KeyboardInterrupt:
             reason = "the sweep was interrupted"
             with suppress(KeyboardInterrupt, ProcessLookupError):
@@ -164,7 +168,6 @@ def _watch(child: subprocess.Popen[bytes], show: Callable[[], None], follower: F
         if follower:
             follower.look()
             if follower.forgotten:
-                follower.begin_again()
                 return False
     return True
 

@@ -54,7 +54,7 @@ class Follower:
         self._known = {job.id: job for job in read_scheduled(out)}
         self._asked = float("-inf")
         self._waits: dict[str, float] = {}  # since when a job has waited without hope
-        self._begun = time.monotonic()
+        self._begun = self._answered = time.monotonic()
         self._busy: float | None = None  # since when there were jobs of this sweep
         self._idle: float | None = None  # since when they have ended; None before the first
 
@@ -76,14 +76,20 @@ class Follower:
 
         It does not know every state that is an end (PREEMPTED), nor what squeue has dropped, and it forgets its jobs
         where a question is not answered. It waits 10 s longer from look to look: sqrt(20 t) seconds after t seconds.
+        What we do not know either, because Slurm has not answered since, is not forgotten.
         """
         if self._busy is None or self._idle is None:
             return False
         looks_s = min(LOOKS_S, 20 + math.sqrt(20 * (self._idle - self._busy)))
-        return time.monotonic() - self._idle > looks_s + AFTERWARDS_S
+        return self._answered - self._idle > looks_s + AFTERWARDS_S
 
     def begin_again(self) -> None:
-        """Forget that the jobs have ended: a Snakemake that is new has submitted none."""
+        """End what the Snakemake before may have left: the next has submitted nothing, and writes the same files.
+
+        Raises:
+            BadInputError: where Slurm does not answer, or a job has not ended in time.
+        """
+        self.end_all("Snakemake had forgotten it")
         self._busy = self._idle = None
 
     def _note(self, queue: Sequence[Queued]) -> None:
@@ -97,7 +103,7 @@ class Follower:
         for job in list(self._known.values()):
             if job.state in ALIVE and job.id not in there:
                 self._known[job.id] = replace(job, state="GONE")
-        now = time.monotonic()
+        now = self._answered = time.monotonic()
         if any(job.alive for job in queue):
             self._busy, self._idle = self._busy or now, None
         elif self._known != before or self._idle is not None:

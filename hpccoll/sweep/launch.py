@@ -77,7 +77,7 @@ def _read(out: Path) -> Raw | None:
     return read_raw(best) if best and best.exists() else None
 
 
-def _signs(out: Path) -> list[tuple[int, int]]:
+def signs(out: Path) -> list[tuple[int, int]]:
     """Return what changes when the ranks of a launch have found each other and begin an attempt."""
     files = [file.stat() for file in (out, journal_path(out)) if file.exists()]
     return [(file.st_mtime_ns, file.st_size) for file in files]
@@ -172,8 +172,8 @@ class Start:
         asked += ["--evidence", str(evidence)] if evidence else []
         line = self._line(shape, *asked)
         print(f"$ {line}", flush=True)
-        before = _signs(out)
-        return child.run(self._command(line), self.launcher.all_s, begun=lambda: _signs(out) != before)
+        before = signs(out)
+        return child.run(self._command(line), self.launcher.all_s, begun=lambda: signs(out) != before)
 
     def _line(self, shape: Shape, *arguments: str) -> str:
         hosts = [*self.hosts[: shape.nodes], *self.helpers[: shape.aggregators]]

@@ -128,10 +128,10 @@ def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_p
 
 
 class Forgets:
-    """A follower by whom the jobs of the first so many Snakemakes are forgotten."""
+    """A follower by whom the jobs of the first so many Snakemakes are forgotten, once there is a file."""
 
-    def __init__(self, times):
-        self.left = times
+    def __init__(self, times, file):
+        self.left, self.file = times, file
         self.ended = ""
 
     def look(self):
@@ -139,7 +139,7 @@ class Forgets:
 
     @property
     def forgotten(self):
-        return self.left > 0
+        return self.left > 0 and self.file.exists()
 
     def begin_again(self):
         self.left -= 1
@@ -149,7 +149,7 @@ class Forgets:
 
 
 def test_snakemake_that_has_forgotten_its_jobs_is_started_again_and_goes_on(tmp_path, capsys):
-    forgets = Forgets(1)
+    forgets = Forgets(1, tmp_path / "once")
     waits = f"echo on; [ -e {tmp_path}/once ] && exit 5; touch {tmp_path}/once; exec sleep 1000"
     assert drive.drive(["sh", "-c", waits], tmp_path, lambda: None, forgets) == 5
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("on\n") == 2
@@ -157,9 +157,22 @@ def test_snakemake_that_has_forgotten_its_jobs_is_started_again_and_goes_on(tmp_
     assert forgets.ended == "the sweep ended without it"
 
 
+def test_snakemake_is_not_started_again_where_slurm_does_not_say_that_its_jobs_have_ended(
+    tmp_path, capsys, monkeypatch
+):
+    def refuse(_):
+        raise BadInputError("Slurm", "squeue", "a controller that answers")
+
+    monkeypatch.setattr(Forgets, "begin_again", refuse)
+    waits = ["sh", "-c", "echo on; exec sleep 1000"]
+    assert drive.drive(waits, tmp_path, lambda: None, Forgets(1, tmp_path)) == -signal.SIGINT
+    assert (tmp_path / "logs" / "snakemake.log").read_text().count("on\n") == 1
+    assert "a controller that answers" in capsys.readouterr().err
+
+
 def test_snakemake_that_forgets_again_and_again_is_ended(tmp_path, capsys):
     waits = ["sh", "-c", "echo on; exec sleep 1000"]
-    assert drive.drive(waits, tmp_path, lambda: None, Forgets(100)) == -signal.SIGINT
+    assert drive.drive(waits, tmp_path, lambda: None, Forgets(100, tmp_path)) == -signal.SIGINT
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("on\n") == drive.STARTS
     assert capsys.readouterr().err.splitlines()[-1].endswith("it is ended")
 

@@ -16,7 +16,7 @@ from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, last_words, leave_word
 from hpccoll.store.raw import Failure, Raw
 from hpccoll.sweep import child
-from hpccoll.sweep.launch import Start, launch
+from hpccoll.sweep.launch import Start, launch, signs
 
 CASES = tuple(raws.case(8, ranks=n, nodes=n) for n in (1, 2, 4))
 JOB = raws.job(*CASES, name="mpi.n4x1", ranks=4, nodes=4)
@@ -227,22 +227,20 @@ def test_ranks_that_never_begin_are_ended_and_said_and_the_next_shape_is_tried(h
     assert said[0].startswith("the launch of 1 rank on 1 node did not begin within 0.5 s")
 
 
-def test_ranks_that_have_begun_have_all_the_time_that_their_cases_take(here, monkeypatch):
-    monkeypatch.setattr(child, "LOOK_S", 0.05)
-    measured(here, *CASES[:2]).close(remove=False)
-    patient = json.loads((here / "plan.json").read_text())
-    patient["launcher"]["patience_s"] = 0.2
-    (here / "plan.json").write_text(json.dumps(patient))
-    begins = f"""
-import time
-from pathlib import Path
-with Path({str(journal_path(here / "raw" / "F.h5"))!r}).open("a") as journal:
-    journal.write("\\n")
-time.sleep(1.5)
-"""
-    (here / "does.py").write_text(begins)
-    start(here)
-    assert last_words(here / "raw" / "F.h5") == []
+def test_ranks_that_have_begun_have_all_the_time_that_their_cases_take(monkeypatch):
+    monkeypatch.setattr(child, "LOOK_S", 0.01)
+    assert child.run(["sleep", "0.5"], 0.1, begun=lambda: True) is None
+    assert child.run(["sleep", "60"], 0.1, begun=lambda: False) == "did not begin within 0.1 s"
+
+
+def test_a_journal_that_grows_is_a_sign_of_ranks_that_have_begun(here):
+    out = here / "raw" / "F.h5"
+    nothing = signs(out)
+    journal = Journal(out, JOB)
+    begun = signs(out)
+    journal.begin(raws.attempt())
+    assert len({str(seen) for seen in (nothing, begun, signs(out))}) == 3
+    journal.close(remove=True)
 
 
 def test_a_launch_names_the_hosts_that_it_is_for():
