@@ -66,7 +66,8 @@ class HostGpu:
             program.write_text(SHIM % {"itemsize": itemsize, "source": source})
             library = program.with_suffix(".so")
             flags = ("-O1", "-Wall", "-Werror", "-shared", "-fPIC")
-            subprocess.run(["g++", *flags, str(program), "-o", str(library)], check=True)
+            if not library.exists():
+                subprocess.run(["g++", *flags, str(program), "-o", str(library)], check=True)
             self.libraries[itemsize] = ctypes.CDLL(str(library))
         run = getattr(self.libraries[itemsize], f"host_{name}")
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any, cast
@@ -43,6 +44,13 @@ class Gpus:
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
         self._lacks: dict[tuple[str, str], str | None] = {}
+
+    def among(self, ranks: Ranks) -> "Gpus":
+        """Return the same GPUs, of some of the ranks, by numbers of their own."""
+        those = copy(self)
+        those.ranks = ranks
+        those.__dict__.pop("sharing", None)
+        return those
 
     @cached_property
     def mine(self) -> Gpu:

@@ -1,5 +1,9 @@
 """On a GPU: how the bytes of a subject move there, and what its events say of an operation."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
 from mpi4py import MPI
 
 from hpccoll.case import Case
@@ -9,6 +13,9 @@ from hpccoll.transports.mpi_gpu import ON_GPU
 from hpccoll.transports.nccl import Nccl, Queued
 from hpccoll.transports.nccl_vendor import NcclVendor
 from hpccoll.transports.operation import Plan, Transport
+
+Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
+"""Waits until the first says that all is done, and gives up where the second says why it will never be."""
 
 
 def transport_of(case: Case, comm: MPI.Intracomm, gpu: Gpu, *, native: bool) -> Transport:
@@ -28,12 +35,18 @@ class Timed:
     def __init__(self, plan: Queued, gpu: Gpu) -> None:
         self._gpu, self._stream, self._queue = gpu, gpu.stream, plan.enqueue
         self._start, self._end = gpu.event(), gpu.event()
+        self._plan = plan
+        self._wait: Callable[[], object] = gpu.stream.synchronize
 
     def run(self) -> None:
         self._start.record(self._stream)
         self._queue()
         self._end.record(self._stream)
-        self._stream.synchronize()
+        self._wait()
+
+    def wait_by(self, wait: Wait) -> None:
+        """Have runs wait so, instead of for ever."""
+        self._wait = partial(wait, self._plan.idle, self._plan.error)
 
     def device_ns(self) -> int:
         """Return the time of the last run."""

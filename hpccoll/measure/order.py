@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hpccoll.case import Case, Job, Shape
 from hpccoll.errors import BadInputError
@@ -29,7 +29,7 @@ class Earlier:
     """What earlier attempts have left: the ids of cases."""
 
     measured: Mapping[str, frozenset[int]] = field(default_factory=dict)  # the rounds of each
-    started: frozenset[str] = frozenset()  # and not ended: they ended their attempt
+    started: frozenset[str] = frozenset()  # and not ended: they ended their attempt, or somebody stalled in them
     attempts: int = 0  # the number of the last one
     fine: bool = True  # whether no result is wrong
     timed: bool = False  # whether there is a result at all
@@ -38,7 +38,7 @@ class Earlier:
     def of(cls, raw: Raw) -> "Earlier":
         return cls(
             measured=raw.measured,
-            started=frozenset(raw.started),
+            started=frozenset(raw.started) | raw.failed,
             attempts=max((attempt.number for attempt, _ in raw.attempts), default=0),
             fine=all(outcome.status != "wrong" for _, outcomes in raw.attempts for outcome in outcomes),
             timed=any(outcome.timed for _, outcomes in raw.attempts for outcome in outcomes),
@@ -53,6 +53,27 @@ def rounds_left(job: Job, shape: Shape, earlier: Earlier) -> list[tuple[int, Cas
     """
     left = ((number, case) for number, case in _rounds(job, shape) if number not in earlier.measured.get(case.id, ()))
     return sorted(left, key=lambda one: one[1].id in earlier.started)
+
+
+def for_the_rest(job: Job, shape: Shape, rest: Shape | None, earlier: Earlier) -> Job:
+    """Return ``job`` with what ranks can measure that others of theirs were left behind by.
+
+    What is left of the cases of ``shape`` becomes cases of the ranks that there are, which say so: no number stands for
+    more ranks than have taken part, and those that were asked for stay to be measured. A case in which somebody stalled
+    is not tried again.
+
+    Args:
+        job: as it was planned.
+        shape: of the ranks that were launched.
+        rest: of those that are left, None where they can measure nothing.
+        earlier: what is there.
+    """
+    if rest is None:
+        return replace(job, cases=())
+    left = [case for _, case in rounds_left(job, shape, earlier) if case.id not in earlier.started]
+    fewer = [replace(case, ranks=rest.ranks, nodes=rest.nodes) for case in left]
+    planned = [case for case in job.cases if job.shape(case) == rest]
+    return replace(job, cases=tuple({case.id: case for case in (*planned, *fewer)}.values()))
 
 
 def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:

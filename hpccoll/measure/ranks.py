@@ -145,7 +145,7 @@ def names(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
     return name
 
 
-def abort(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2)) -> None:
+def abort(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 1) -> None:
     """End the job, as soon as the launcher has read what this rank has said.
 
     Launchers that hear of an abort drop what is still in the pipes from the ranks, and nobody would learn the reason.
@@ -153,6 +153,7 @@ def abort(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2)) -> None:
     Args:
         comm: whose ranks end.
         streams: descriptors that the rank has written to; those that are no pipes are not waited for.
+        code: the exit code.
     """
     with suppress(OSError, ValueError):  # a full disk or a closed stream must not keep the job from ending
         sys.stdout.flush()
@@ -160,7 +161,7 @@ def abort(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2)) -> None:
         until = time.monotonic() + HEARD_S
         while any(map(_unread, streams)) and time.monotonic() < until:
             time.sleep(0.01)
-    comm.Abort(1)
+    comm.Abort(code)
 
 
 def _unread(stream: int) -> int:

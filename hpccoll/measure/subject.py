@@ -14,7 +14,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import GRAPH, own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
-from hpccoll.measure.on_gpu import timed, transport_of
+from hpccoll.measure.on_gpu import Wait, timed, transport_of
 from hpccoll.measure.payload import TURNS, Payload
 from hpccoll.measure.values import Array
 from hpccoll.measure.ways import NATIVE_TRANSPORT
@@ -137,7 +137,7 @@ class CaseSubject:
             raise
         filled = self.payload.filled(in_place=case.in_place)
         self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
-        by_events = timed(self.plan, gpu)
+        self._timed = by_events = timed(self.plan, gpu)
         # Bound once: a call through this object would be timed.
         self.reset, self.run, self.wrong = self.check.reset, (by_events or self.plan).run, self.check.wrong
         self.device_ns = by_events.device_ns if by_events else _no_device
@@ -154,6 +154,12 @@ class CaseSubject:
         if self.gpu:
             return GpuCheck(*buffers, self.gpu, in_place=in_place, turn=turn)
         return Check(*buffers, in_place=in_place, turn=turn)
+
+    def waits(self, wait: Wait) -> bool:
+        """Have runs wait so for what they queue, and return whether they queue all that they do."""
+        if self._timed:
+            self._timed.wait_by(wait)
+        return self._timed is not None
 
     def close(self) -> None:
         """Free the plan and the buffers, on all ranks together."""

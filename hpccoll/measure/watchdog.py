@@ -14,7 +14,11 @@ GRACE = 2.0
 
 @contextmanager
 def watched(
-    progress: Progress, where: Callable[[], str], timeout: float, report: Callable[[str], None]
+    progress: Progress,
+    where: Callable[[], str],
+    timeout: float,
+    report: Callable[[str], None],
+    spared: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """Watch ``progress`` from a thread; if nothing moves for ``timeout`` seconds, report it and end this process.
 
@@ -25,6 +29,7 @@ def watched(
         where: how far the operation under way has come, in words.
         timeout: in seconds.
         report: takes the words.
+        spared: returns whether the others have gone on without this rank: then it is theirs to end the job.
     """
     over = threading.Event()
 
@@ -39,10 +44,12 @@ def watched(
                 ended = False
                 try:
                     report(f"stuck for {timeout:g} s: {place}")
-                    ended = over.wait(GRACE)
+                    ended = spared() or over.wait(GRACE)
                 finally:
                     if not ended and progress.turns == seen:  # else it was slow, not stuck
                         os._exit(1)
+                if ended:
+                    return
 
     threading.Thread(target=run, name="watchdog", daemon=True).start()
     try:

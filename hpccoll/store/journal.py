@@ -79,9 +79,9 @@ class Journal:
         append(self.path, {"outcome": _encode(outcome)})
         self.raw.record(outcome)
 
-    def end(self, reason: str) -> None:
-        """Say why this attempt ends before its last case."""
-        failure = Failure(case_id="", rank=0, message=reason, attempt=self.raw.attempts[-1][0].number)
+    def end(self, reason: str, rank: int = 0) -> None:
+        """Say why this attempt ends before its last case, and at which rank that lies; at 0 where it was told to."""
+        failure = Failure(case_id="", rank=rank, message=reason, attempt=self.raw.attempts[-1][0].number)
         append(self.path, {"failure": dataclasses.asdict(failure)})
         self.raw.failures.append(failure)
 

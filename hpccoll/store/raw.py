@@ -20,7 +20,7 @@ class Outcome:
     """What became of one case in the rounds that it was measured in; ``times`` is None where nothing was timed."""
 
     case: Case
-    status: str  # ok, wrong, skipped
+    status: str  # ok, wrong, skipped, failed
     reason: str | None = None
     bytes: int | None = None  # what was really moved
     params: Mapping[str, Parameter] = field(default_factory=dict)  # with the defaults that were used
@@ -57,11 +57,11 @@ class Outcome:
         """Return what became of the case in these rounds and in ``later`` ones.
 
         Wrong elements add up, CPU time is the mean over iterations, and what is not timed is that of the last round.
-        A round that was skipped changes nothing but the reason.
+        A round without times changes nothing but the reason.
         """
         reason = "; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None
         if later.times is None:
-            return replace(self, reason=reason)
+            return replace(later if self.times is None else self, reason=reason)
         if self.times is None:
             return later
         n, m = len(self.times.round), len(later.times.round)
@@ -169,17 +169,25 @@ class Raw:
 
     @property
     def measured(self) -> dict[str, frozenset[int]]:
-        """The rounds of each case that has an outcome; all where it was skipped."""
+        """The rounds of each case that has an outcome; all where it was skipped, none where it failed."""
         every = frozenset(range(1, self.job.effort.rounds + 1))
         rounds: dict[str, frozenset[int]] = {}
         for outcome in (outcome for _, outcomes in self.attempts for outcome in outcomes):
-            rounds[outcome.case.id] = rounds.get(outcome.case.id, frozenset()) | outcome.rounds
+            if outcome.status != "failed":
+                rounds[outcome.case.id] = rounds.get(outcome.case.id, frozenset()) | outcome.rounds
         return {case_id: found or every for case_id, found in rounds.items()}
 
     @property
+    def failed(self) -> set[str]:
+        """The ids of the cases that failed, without ending their attempt, and have not been measured since."""
+        outcomes = [outcome for _, outcomes in self.attempts for outcome in outcomes]
+        return {outcome.case.id for outcome in outcomes if outcome.status == "failed"} - self.measured.keys()
+
+    @property
     def done(self) -> set[str]:
-        """The ids of the cases whose every round has an outcome."""
-        return {case_id for case_id, rounds in self.measured.items() if len(rounds) == self.job.effort.rounds}
+        """The ids of the cases of the job whose every round has an outcome."""
+        rounds = self.measured
+        return {case.id for case in self.job.cases if len(rounds.get(case.id, ())) == self.job.effort.rounds}
 
     @property
     def complete(self) -> bool:

@@ -114,12 +114,20 @@ class Queued:
         self.enqueue()
         self._wait()
 
+    def idle(self) -> bool:
+        """Return whether all that was queued has ended."""
+        return self._device.idle()
+
+    def error(self) -> str | None:
+        """Return what NCCL says has gone wrong."""
+        said = self._device.error()
+        return said and f"NCCL says: {said}"
+
     def where(self) -> str:
         """Return what the stream is at, as the host does not see which call of it, and what NCCL says."""
         if self._device.idle():
             return "done"
-        error = self._device.error()
-        return f"on the stream: {self._what}" + (f"; NCCL says: {error}" if error else "")
+        return "; ".join(filter(None, (f"on the stream: {self._what}", self.error())))
 
     def close(self) -> None:
         """Destroy the graph, before anyone destroys the communicator that it names, and let go of the buffers."""

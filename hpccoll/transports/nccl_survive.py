@@ -1,64 +1,87 @@
 """Survive: a rank that stalls is noticed, and the others go on without it, as NCCL's guide has it (Fault Tolerance).
 
 Who waits for NCCL does so on the host, and asks it for errors meanwhile. When one comes, or time runs out, the ranks
-that are there abort NCCL's communicator, call each other over MPI, agree on who they are, and make another for an MPI
-communicator of them alone: ``MPI.Comm.Create_group`` asks nothing of the rest. A rank that comes too late is told.
+that are there abort NCCL's communicators, call each other over MPI, agree on who they are, and make an MPI communicator
+of them alone: ``MPI.Comm.Create_group`` asks nothing of the rest. NCCL's own for it has a unique id of its own. A rank
+that comes too late is told.
 
 A communicator's first operations connect ranks, for which the host waits inside the call, where nobody looks at a
 clock: plans do them when they are made, under the eye of the job's watchdog.
 
-A job does not do so: its ranks meet in MPI as well, and a stall there ends in the watchdog, which names it; the next
-attempt resumes. This is for programs that wait as above, and tests/gpu has the drill.
-
 A rank that has ended is another matter: the launcher ends the job then, and says which process it was.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable
 
 from mpi4py import MPI
 
-from hpccoll.transports.nccl_world import Library, World, forget, world
-
 PRESENT, DECIDED, AGREED, SETTLED = 32001, 32002, 32003, 32004
 """Tags: only a plan over MPI of 500 lanes uses them too."""
 
-PAUSE = 1e-4
-"""Seconds between two looks."""
+SOON, PAUSE = 0.5, 1e-3
+"""Seconds for which nothing is done but to look whether all has ended, for somebody may be timing it, and then between
+two looks."""
 
+LOOKS = 10
+"""Of MPI for a message, which it may only fetch when it is first asked."""
 
 _UNDER_WAY: list[MPI.Request] = []
 """What was sent to ranks that may never ask for it: its bytes have to stay."""
 
 
 class StalledError(RuntimeError):
-    """NCCL does not come to an end: says for how long, or what it said."""
+    """Ranks do not come to an end: says for how long, or what NCCL said."""
+
+
+class CalledError(StalledError):
+    """Another rank has seen it first; names that one."""
 
 
 class ExcludedError(RuntimeError):
     """The others have gone on without this rank; names them."""
 
 
-def wait(done: Callable[[], bool], check: Callable[[], object], timeout: float) -> None:
+def wait(done: Callable[[], bool], complaint: Callable[[], str | None], timeout: float, what: str = "NCCL") -> None:
     """Wait until ``done()``.
 
     Args:
-        done: whether the stream has come to its end.
-        check: raises where NCCL knows of an error: CuPy's ``check_async_error``.
+        done: whether it has come to its end.
+        complaint: returns why it never will: what NCCL says; None while nobody knows of anything.
         timeout: seconds after which somebody has stalled.
+        what: is waited for.
 
     Raises:
-        StalledError: where time is over, or ``check`` raises.
+        StalledError: where time is over, or there is a complaint.
     """
-    until = time.monotonic() + timeout
+    now = time.monotonic()
+    soon, until = now + min(SOON, timeout / 2), now + timeout
     while not done():
-        try:
-            check()
-        except (RuntimeError, KeyError) as error:  # KeyError: CuPy 14 has no words for NCCL's newest errors
-            raise StalledError(f"NCCL says: {error}") from error
+        if time.monotonic() < soon:
+            os.sched_yield()  # NCCL and MPI have threads of their own
+            continue
+        if said := complaint():
+            raise StalledError(said)
         if time.monotonic() > until:
-            raise StalledError(f"NCCL has not come to an end in {timeout:g} s")
+            raise StalledError(f"{what} has not come to an end in {timeout:g} s")
         time.sleep(PAUSE)
+
+
+def listen(comm: MPI.Intracomm) -> None:
+    """Hear whether another rank calls the roll.
+
+    Raises:
+        CalledError: where one does.
+    """
+    status = MPI.Status()
+    if comm.iprobe(MPI.ANY_SOURCE, PRESENT, status):
+        raise CalledError(f"rank {status.source} calls")
+
+
+def left_behind(comm: MPI.Intracomm) -> bool:
+    """Return whether the others have decided who goes on while this rank was not there; from any thread."""
+    return any(comm.iprobe(MPI.ANY_SOURCE, DECIDED) for _ in range(LOOKS))
 
 
 def roll_call(comm: MPI.Intracomm, patience: float) -> list[int]:
@@ -105,6 +128,7 @@ def hear_out(comm: MPI.Intracomm) -> None:
     for tag in (PRESENT, DECIDED, AGREED, SETTLED):
         while comm.iprobe(MPI.ANY_SOURCE, tag):
             comm.recv(source=MPI.ANY_SOURCE, tag=tag)
+    _UNDER_WAY[:] = [request for request in _UNDER_WAY if not request.Test()]
 
 
 def _tell(comm: MPI.Intracomm, peers: Iterable[int], tag: int, word: object = None) -> None:
@@ -135,25 +159,11 @@ def _hear(
     return heard
 
 
-def without_the_stalled(made: World, patience: float, library: Library | None = None) -> tuple[World, list[int]]:
-    """Return the world of the ranks of ``made`` that are there, and those that are not; called by all that are.
-
-    Args:
-        made: whose communicator does not come to an end; it is aborted, for which NCCL waits until the graphs of plans
-            that name it are closed.
-        patience: seconds in which ranks hear of each other.
-        library: NCCL.
-
-    Raises:
-        ExcludedError: on a rank that came too late.
-        StalledError: where nobody decides.
-    """
-    forget(made)
-    made.abort()  # or the stream of this rank would never end
-    there = roll_call(made.comm, patience)
-    group = made.comm.Get_group()
+def among(comm: MPI.Intracomm, there: list[int]) -> MPI.Intracomm:
+    """Return a communicator of the ranks ``there``, made by them alone."""
+    group = comm.Get_group()
     some = group.Incl(there)
-    comm = made.comm.Create_group(some)
+    made = comm.Create_group(some)
     some.Free()
     group.Free()
-    return world(comm, library), sorted({*range(made.comm.size)} - {*there})
+    return made

@@ -71,15 +71,16 @@ def world(comm: "MPI.Intracomm", library: Library | None = None) -> World:
     return _WORLDS[key]
 
 
-def forget(made: World) -> None:
-    """Have the next one who asks get a new one: after ``abort``."""
-    _WORLDS.pop(made.comm.handle, None)
-
-
 def drop(comm: "MPI.Intracomm") -> None:
     """Abort NCCL's view of ``comm`` on all its ranks, where there is one: whoever asks next gets another."""
     if made := _WORLDS.pop(comm.handle, None):
         made.abort()
+
+
+def abort_all() -> None:
+    """Abort all of them, at this rank alone, after the graphs that name them: whoever asks next gets another."""
+    while _WORLDS:
+        _WORLDS.popitem()[1].abort()
 
 
 def close_all() -> None:

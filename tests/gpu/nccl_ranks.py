@@ -23,7 +23,8 @@ from hpccoll.transports import nccl_world
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.lockstep import lockstep
 from hpccoll.transports.nccl import Nccl
-from hpccoll.transports.nccl_survive import StalledError, wait, without_the_stalled
+from hpccoll.transports.nccl_device import CupyDevice
+from hpccoll.transports.nccl_survive import StalledError, among, roll_call, wait
 from hpccoll.transports.nccl_vendor import NcclVendor
 from hpccoll.transports.operation import Operation
 
@@ -161,20 +162,21 @@ def drill() -> None:
     COMM.Barrier()
     if last == ME:
         time.sleep(6 * patience)
-        nccl_world.forget(one)
-        one.abort()
+        nccl_world.abort_all()
         print(f"rank {ME} woke up", flush=True)
         return
     all_reduce(one.communicator)
     try:
-        wait(lambda: GPU.stream.done, one.communicator.check_async_error, patience)
+        wait(lambda: GPU.stream.done, CupyDevice(GPU, one.communicator).error, patience)
     except StalledError as error:
         print(f"rank {ME}: {error}", flush=True)
     else:
         raise AssertionError("an all-reduce without one of its ranks came to an end")
-    made, gone = without_the_stalled(one, patience)
-    assert gone == [last], gone
+    nccl_world.abort_all()
     GPU.synchronize()  # the aborted stream has come to its end
+    there = roll_call(COMM, patience)
+    assert there == [*range(last)], there
+    made = nccl_world.world(among(COMM, there))
     array[:] = made.comm.rank + 1
     all_reduce(made.communicator)
     GPU.synchronize()

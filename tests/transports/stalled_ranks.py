@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 
 from hpccoll.transports import nccl_world
-from hpccoll.transports.nccl_survive import ExcludedError, StalledError, hear_out, wait, without_the_stalled
+from hpccoll.transports.nccl_survive import ExcludedError, StalledError, among, hear_out, roll_call, wait
 
 COMM = MPI.COMM_WORLD
 PATIENCE, GONE_ON = 5, 77
@@ -31,9 +31,6 @@ class FakeCommunicator:
 
     def commSplit(self, color, key):  # noqa: N802
         return None if color < 0 else FakeCommunicator(0, self.unique, key)
-
-    def check_async_error(self):
-        pass
 
 
 class Library:
@@ -77,14 +74,16 @@ def stalls(who):
         for _ in range(COMM.size - 1):
             COMM.recv(tag=GONE_ON)
     with pytest.raises(StalledError, match=r"0\.2 s"):
-        wait(lambda: False, old.check_async_error, 0.2)
+        wait(lambda: False, lambda: None, 0.2)
+    nccl_world.abort_all()
     try:
-        made, gone = without_the_stalled(one, PATIENCE, Library)
+        there = roll_call(COMM, PATIENCE)
     except ExcludedError as error:
         print(f"rank {COMM.rank}: {error}", flush=True)
         assert COMM.rank == who
     else:
-        assert gone == [who]
+        assert there == [rank for rank in range(COMM.size) if rank != who]
+        made = nccl_world.world(among(COMM, there), Library)
         assert made.comm.allreduce(1) == COMM.size - 1
         assert made.communicator.size == COMM.size - 1
         assert made.communicator.unique != old.unique
@@ -96,18 +95,16 @@ def stalls(who):
 
 
 def nobody_stalls():
-    one = nccl_world.world(COMM, Library)
     time.sleep(0.1 * COMM.rank)
-    made, gone = without_the_stalled(one, 20, Library)
-    assert (gone, made.comm.size) == ([], COMM.size)
-    nccl_world.close_all()
+    there = roll_call(COMM, 20)
+    assert there == [*range(COMM.size)]
+    assert among(COMM, there).size == COMM.size
 
 
 def ends(who):
     if COMM.rank == who:
         os.kill(os.getpid(), signal.SIGKILL)
-    one = nccl_world.world(COMM, Library)
-    wait(lambda: False, one.communicator.check_async_error, 60)
+    wait(lambda: False, lambda: None, 60)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,184 @@
+"""NCCL and a GPU whose stream goes on by itself, on the host: what stalls there stalls as on a GPU, and can be aborted.
+
+Messages are files of a directory that all ranks see: nothing of them is left in MPI where a rank never comes. A send
+ends when its message was taken, as NCCL's larger ones do. What is on the stream goes on whenever somebody looks at it.
+"""
+
+import os
+import time
+from collections import deque
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from fake_gpus import do
+from host_gpu import HostGpu
+
+from hpccoll.measure import gpus
+from hpccoll.transports import gpu, nccl_device, nccl_world
+from hpccoll.transports.operation import aligned_empty
+
+GPUS = 8
+"""That every rank sees."""
+
+
+class Stream:
+    """What was queued, in order; each is a function that returns whether it has ended."""
+
+    ptr = 0
+
+    def __init__(self):
+        self.queue = deque()
+
+    @property
+    def done(self):
+        while self.queue and self.queue[0]():
+            self.queue.popleft()
+        return not self.queue
+
+    def synchronize(self):
+        while not self.done:
+            os.sched_yield()
+
+
+class Gpu(HostGpu):
+    """A Gpu that is the host.
+
+    Args:
+        room: where its kernels are compiled.
+        number: of the device.
+    """
+
+    free_bytes = 1 << 30
+
+    def __init__(self, room, number):
+        super().__init__(room)
+        self.number, self.id = number, f"0000:{number:02x}:00.0"
+        self.stream = Stream()
+        self.synchronize = self.stream.synchronize
+
+    def empty(self, count, dtype):
+        return aligned_empty(count, dtype)
+
+    def release(self):
+        assert self.stream.done
+
+    def event(self):
+        return SimpleNamespace(record=lambda _: None)
+
+    def elapsed_ns(self, _start, _end):
+        return 7
+
+
+class Communicator:
+    """A communicator of NCCL: ranks that find each other by its unique id, a directory."""
+
+    def __init__(self, size, unique, rank):
+        self.place, self.size, self.rank = Path(unique), size, rank
+        self.sent, self.taken = {}, {}  # messages to and from each rank
+        self.streams = []  # that do something of it
+        (self.place / f"rank-{rank}").touch()
+        until = time.monotonic() + 60
+        while len([*self.place.glob("rank-*")]) < size:
+            assert time.monotonic() < until, "ranks do not find each other"
+            time.sleep(0.001)
+
+    def message(self, source, target):
+        numbers, peer = (self.sent, target) if source == self.rank else (self.taken, source)
+        numbers[peer] = numbers.get(peer, 0) + 1
+        return self.place / f"{source}-{target}-{numbers[peer]}"
+
+    def start(self, message, view):
+        """Begin a message, and return the function that tells whether it has ended."""
+        if message.sends:
+            file = self.message(self.rank, message.peer)
+            file.with_suffix(".part").write_bytes(view.tobytes())
+            file.with_suffix(".part").rename(file)
+            return lambda: not file.exists()
+        file = self.message(message.peer, self.rank)
+
+        def arrived():
+            if not file.exists():
+                return False
+            view[:] = np.frombuffer(file.read_bytes(), np.uint8)
+            file.unlink()
+            return True
+
+        return arrived
+
+    def abort(self):
+        for stream in self.streams:
+            stream.queue.clear()
+
+    destroy = abort
+
+
+class Device:
+    """What CupyDevice is on a GPU."""
+
+    def __init__(self, gpu, communicator):
+        self.gpu, self.communicator = gpu, communicator
+        self.wait, self.empty = gpu.stream.synchronize, gpu.empty
+        communicator.streams.append(gpu.stream)
+
+    def idle(self):
+        return self.gpu.stream.done
+
+    def error(self):
+        return None
+
+    def _queue(self, item):
+        self.gpu.stream.queue.append(item)
+
+    def group(self, buffers, messages):
+        views = [buffers[m.span.buffer][m.span.start : m.span.stop].view(np.uint8) for m in messages]
+
+        def start():
+            left = []
+
+            def begin():
+                left.extend(map(self.communicator.start, messages, views))
+                return True
+
+            def go_on():
+                left[:] = [ended for ended in left if not ended()]
+                return not left
+
+            self._queue(begin)
+            self._queue(go_on)
+
+        return start
+
+    def folds(self, operation, buffers, waves):
+        def launch(wave):
+            def step():
+                for move in wave:
+                    do(operation, buffers, move)
+                return True
+
+            return lambda: self._queue(step)
+
+        return [launch(wave) for wave in waves]
+
+
+def install(room):
+    """Have jobs of this process find GPUs and NCCL; ``room`` is a directory that all ranks see."""
+
+    class Library:
+        made = 0
+        NcclCommunicator = Communicator
+
+        @classmethod
+        def get_unique_id(cls):
+            cls.made += 1
+            place = room / f"nccl-{os.getpid()}-{cls.made}"
+            place.mkdir()
+            return str(place)
+
+    gpu.device_count = lambda: GPUS
+    gpu.lack = lambda _transport, _dtype="float32": None
+    gpus.take = lambda _number: None
+    gpus.Gpu = lambda number: Gpu(room, number)
+    nccl_device.CupyDevice = Device
+    nccl_world.world = partial(nccl_world.world, library=Library)

@@ -1,0 +1,100 @@
+"""A rank stalls while a case over NCCL is measured, and the job goes on; MPI is real, NCCL is hosted_nccl.py."""
+
+import platform
+import shutil
+from pathlib import Path
+
+import pytest
+import raws
+from host_gpu import HostGpu
+
+from hpccoll.case import Effort
+from hpccoll.measure.check_gpu import SOURCE
+from hpccoll.store import hdf5
+from hpccoll.store.journal import journal_path, read_journal
+from hpccoll.store.results import read_results
+
+RANKS = Path(__file__).with_name("stalling_ranks.py")
+WARMUP, ITERATIONS = 2, 10
+SECOND = WARMUP + ITERATIONS + 5
+"""The number of an operation of the second case."""
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(scope="module")
+def kernels(require, tmp_path_factory):
+    """A directory with the kernels of the check in it."""
+    require(shutil.which("g++"), "there is no g++")
+    room = tmp_path_factory.mktemp("kernels")
+    HostGpu(room).kernel(SOURCE, "fill", 4)
+    return room
+
+
+@pytest.fixture
+def launch(mpiexec, kernels, tmp_path):
+    """Run a job of three cases whose rank ``who`` stalls; returns what the launch left, and the raw file."""
+
+    def launch(ranks, timeout, who, where, when, how):
+        effort = Effort(warmup=WARMUP, min_iterations=ITERATIONS, max_iterations=ITERATIONS, timeout=timeout)
+        cases = [raws.case(size, transport="nccl", device="cuda") for size in (64, 1024, 4096)]
+        (tmp_path / "job.json").write_text(raws.job(*cases, ranks=ranks, effort=effort).to_json())
+        room, out = tmp_path / f"room-{when}", tmp_path / "F.h5"
+        shutil.copytree(kernels, room)
+        fault = [room, who, where, when, how]
+        return mpiexec(ranks, RANKS, *fault, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out), out
+
+    return launch
+
+
+def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with_them(launch):
+    ended, out = launch(3, 6, 1, "run", SECOND, "8")  # longer than the watchdog waits
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    who, (one, two) = f"rank 1 on {platform.node()}", hdf5.read(out).attempts
+    assert (one[0].ranks, [outcome.status for outcome in one[1]]) == (3, ["ok", "failed"])
+    failed = one[1][1]
+    assert failed.reason.startswith(f"{who} stalled: NCCL has not come to an end in 1.5 s (on the stream: ")
+    assert f"has not answered in 1 s; rank 0 on {platform.node()} and rank 2" in failed.reason
+    assert (two[0].ranks, len(two[0].places), two[0].provenance["launched_as"]) == (2, 2, [0, 2])
+    (behind,) = two[0].provenance["left_behind"]
+    assert (behind["attempt"], behind["ranks"], behind["case"]) == (1, [1], failed.case.id)
+    (of_two,) = two[1]
+    assert (of_two.status, of_two.case.ranks, of_two.case.id.endswith(".p2.n1")) == ("ok", 2, True)
+    assert "r1 | stuck for 6 s: case" in ended.stderr  # and is spared
+    assert "r1 | stalled, and the others have gone on" in ended.stderr
+    results = read_results([out])
+    assert sorted((row.status, row.ranks) for row in results.rows) == [("failed", 3), ("ok", 2), ("ok", 3)]
+    left = {gap.status: gap.reason for gap in results.missing}
+    assert left == {"failed": failed.reason, "not run": f"the job ended before it: it needs all ranks: {failed.reason}"}
+    again, _ = launch(3, 6, 1, "run", 0, "never")
+    assert again.returncode == 0, again.stderr
+    raw = hdf5.read(out)
+    assert raw.complete
+    assert [attempt.number for attempt, _ in raw.attempts] == [1, 2, 3]
+    assert [outcome.case.id for _, last in raw.attempts[2:] for outcome in last][-1] == failed.case.id
+    assert not read_results([out]).missing
+
+
+def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launch):
+    ended, out = launch(3, 8, 1, "wrong", SECOND, "2.7")
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    ((attempt, outcomes),) = hdf5.read(out).attempts
+    assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (3, ["ok", "failed", "ok"])
+    assert outcomes[1].reason.startswith(f"rank 1 on {platform.node()}, ")
+    assert "s after the others: a barrier has not come to an end in 2 s" in outcomes[1].reason
+
+
+def test_where_too_few_are_left_the_rest_is_left_and_a_rank_that_never_comes_ends_with_the_launch(launch):
+    ended, out = launch(2, 4, 1, "run", SECOND, "stops")
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    assert "the launch is ended, for it has not come back in 4 s" in ended.stderr
+    ((attempt, outcomes),) = hdf5.read(out).attempts
+    assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (2, ["ok", "failed"])
+    assert {gap.status for gap in read_results([out]).missing} == {"failed", "not run"}
+
+
+def test_where_the_rank_that_keeps_the_results_stalls_the_job_ends_and_names_it(launch):
+    ended, out = launch(3, 6, 0, "run", SECOND, "60")
+    assert ended.returncode not in (0, 2, 3)
+    who = f"rank 0 on {platform.node()} has stalled, which keeps the results"
+    assert who in ended.stderr
+    assert any(who in failure.message for failure in read_journal(journal_path(out)).failures)
