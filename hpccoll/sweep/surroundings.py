@@ -1,6 +1,6 @@
 """Surroundings: variables that jobs have before a variant sets any, by the site file or the shell that submits them.
 
-They hold in every job that does not set them itself, ``default`` too, and no name of a row says so.
+They hold in every job that does not set them itself, ``default`` too, and its name does not say so.
 """
 
 import shlex
@@ -70,4 +70,4 @@ def _leak(where: str, name: str, value: str, variants: Variants) -> str | None:
         why = f"variant {setting[0]} of the sweep sets it, and {others[0]} would have this one"
         raise BadInputError(key, value, f"{remedy}: {why}")
     holds = f"holds in {', '.join(others) or 'every job'}"
-    return f"{assignment(name, value)} of {where} {holds}, and no row is named after it"
+    return f"{assignment(name, value)} of {where} {holds}, whose names do not say so"

@@ -16,6 +16,8 @@ ON_PAPER = "planned by the files alone: no cluster was asked what it can give; w
 NO_GPUS = "no GPUs are asked of Slurm: where nodes do not come with them, the site file needs the key gpus_per_node"
 BY_LOGS = "lines of the library's logs that show {}"
 PROBE = "a probe is the same launch before it, untimed, with the library's logs on, which say what it ran: --probe LOGS"
+MOST_NAMED = 6
+"""Jobs that are named with a reason; --json has all."""
 UNCONTROLLED = "nothing will show that the evidence goes where it is off, and the report will say so"
 
 
@@ -123,8 +125,10 @@ def _left_out(skips: Iterable[Skip]) -> Iterator[str]:
         told = reason if skip.job.endswith(f".{variant}") else skip.reason  # the job's name says the variant
         counts.setdefault(told, Counter())[skip.job] += 1
     for told, jobs in counts.items():
-        whose = ", ".join(f"{count} of {name}" for name, count in jobs.items())
-        yield f"{_many(jobs.total(), 'case')}: {told} ({whose if len(jobs) > 1 else next(iter(jobs))})"
+        named = [f"{count} of {name}" for name, count in jobs.items()][:MOST_NAMED]
+        more = [f"{len(jobs) - MOST_NAMED} more jobs"] if len(jobs) > MOST_NAMED else []
+        whose = ", ".join([*named, *more]) if len(jobs) > 1 else next(iter(jobs))
+        yield f"{_many(jobs.total(), 'case')}: {told} ({whose})"
 
 
 def _many(count: int, word: str) -> str:

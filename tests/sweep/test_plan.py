@@ -333,9 +333,9 @@ def test_a_site_that_sets_what_a_variant_varies_is_refused_where_it_chooses_and_
         on_cluster(text, "environment: {NCCL_ALGO: Tree}\n")
     plan = on_cluster(text, "environment: {NCCL_IB_HCA: =mlx5_1, NCCL_PROTO: LL, A: 2, B: 3}\n")
     assert plan.notes == (
-        "NCCL_IB_HCA='=mlx5_1' of the site file holds in default, nccl-ring, mine, and no row is named after it",
-        "NCCL_PROTO=LL of the site file holds in default, nccl-ring, nccl-one-rail, mine, and no row is named after it",
-        "A=2 of the site file holds in default, nccl-ring, nccl-one-rail, and no row is named after it",
+        "NCCL_IB_HCA='=mlx5_1' of the site file holds in default, nccl-ring, mine, whose names do not say so",
+        "NCCL_PROTO=LL of the site file holds in default, nccl-ring, nccl-one-rail, mine, whose names do not say so",
+        "A=2 of the site file holds in default, nccl-ring, nccl-one-rail, whose names do not say so",
     )
     assert not on_cluster(NVLS + "variants: {nccl-ring: , nccl-tree: }", "environment: {NCCL_ALGO: Tree}\n").notes
     assert len(on_cluster(NVLS, "environment: {NCCL_ALGO: Tree}\n").notes) == 1
