@@ -4,12 +4,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import groupby
-
-import vl_convert
 
 from hpccoll.report.about import DEFINITIONS, about
 from hpccoll.report.alarms import alarms
@@ -21,6 +18,7 @@ from hpccoll.report.naming import counted
 from hpccoll.report.overview import NOTE, missing_of, overview
 from hpccoll.report.sent import wire_table
 from hpccoll.report.tables import missing_table, plain_table, provenance, rows_table, scheduled_table
+from hpccoll.report.vega import vega
 from hpccoll.report.wires import HEADER_MODEL
 from hpccoll.store.rows import Results
 from hpccoll.units import format_size
@@ -224,12 +222,7 @@ def _provenance(results: Results) -> str:
 
 def _scripts(charts: Sequence[Drawn]) -> str:
     """What chooses a tab, so that no other is seen; Vega once, where there are charts; then what draws."""
-    vega = f'<script type="module">{_vega()}</script>\n' if charts else ""
+    drawing = f'<script type="module">{vega()}</script>\n' if charts else ""
     needed = "<noscript><p>The charts need JavaScript; the same charts are files in charts/.</p></noscript>\n"
     tabs = f"<script>\n{{\n{_static('tabs.js')}}}\n</script>\n"
-    return f'{needed}{tabs}{vega}<script type="module">\n{_static("page.js")}</script>'
-
-
-@cache
-def _vega() -> str:
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
+    return f'{needed}{tabs}{drawing}<script type="module">\n{_static("page.js")}</script>'
