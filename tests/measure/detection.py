@@ -5,7 +5,7 @@ python tests/measure/detection.py > results/golden/detection.md
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, cached_property, reduce
 
 import numpy as np
 
@@ -94,14 +94,15 @@ class Setting:
     def grain(self) -> int:
         return GRAIN // self.payload.dtype.itemsize
 
+    @cached_property
+    def contributions(self) -> list[np.ndarray]:
+        """What each rank brings to the result, where it is folded."""
+        (unit,) = self.payload.promise.target(self.payload.me, len(self.payload.source()))
+        return [replace(self.payload, me=me).source()[unit] for me in range(self.payload.p)]
+
     def counted(self, origin: int, times: int) -> np.ndarray:
         payload = self.payload
-        (unit,) = payload.promise.target(payload.me, len(payload.source()))
-        sources = (
-            replace(payload, me=me).source()[unit]
-            for me in range(payload.p)
-            for _ in range(times if me == origin else 1)
-        )
+        sources = (c for me, c in enumerate(self.contributions) for _ in range(times if me == origin else 1))
         folded = reduce(payload.reduction.fold, sources).copy()
         payload.reduction.scale(folded, payload.p)
         return folded
@@ -171,28 +172,32 @@ ALIKE = [fault for fault in FAULTS if "contribution" not in fault]
 """Faults that there are without folding, too."""
 
 
-def shares(setting: Setting, fault: Fault) -> tuple[float, float]:
-    """Return the least share of parts, and of elements, in which the check sees a fault."""
+@cache
+def shares(name: str, op: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
+    """Return the least share of parts, and of elements, in which the check sees a fault, by fault."""
+    setting = Setting.of(name, op, dtype, p)
     dst, src = np.empty_like(setting.right), np.empty(setting.contributed, setting.right.dtype)
     # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
     check = Check(replace(setting.payload, turn=0), src, dst, dst, in_place=False)
     check.reset()
     np.copyto(dst, setting.right)
     assert check.wrong() == 0
-    seen = []
-    for faulty in fault(setting):
-        np.copyto(dst, faulty)
-        wrong = check.wrong()
-        differs = bits(faulty) != bits(setting.right)
-        assert wrong == np.count_nonzero(differs)
-        seen.append((differs.reshape(-1, setting.grain).any(axis=1).mean(), differs.mean()))
-    return min(part for part, _ in seen), min(element for _, element in seen)
+
+    def seen(fault: Fault) -> Iterator[tuple[float, float]]:
+        for faulty in fault(setting):
+            np.copyto(dst, faulty)
+            differs = bits(faulty) != bits(setting.right)
+            assert check.wrong() == np.count_nonzero(differs)
+            yield differs.reshape(-1, setting.grain).any(axis=1).mean(), differs.mean()
+
+    faults = FAULTS if name in FOLDING else ALIKE
+    return {fault: least(seen(FAULTS[fault])) for fault in faults}
 
 
-def worst(names: Iterable[str], op: str, dtype: str, p: int, fault: Fault) -> tuple[float, float]:
-    """Return the least shares over collectives."""
-    found = [shares(Setting.of(name, op, dtype, p), fault) for name in names]
-    return min(part for part, _ in found), min(element for _, element in found)
+def least(found: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Return the least share of parts, and the least of elements."""
+    parts, elements = zip(*found, strict=True)
+    return min(parts), min(elements)
 
 
 def per_cent(share: float) -> str:
@@ -202,24 +207,23 @@ def per_cent(share: float) -> str:
 
 def matrix() -> Iterator[str]:
     """Yield the rows of the table."""
-    for name, fault in FAULTS.items():
+    for fault in FAULTS:
         for op in OPS:
-            cells, least = [], 1.0
+            cells, elements = [], []
             for dtype in EVERY:
-                found = [worst(FOLDING, op, dtype, p, fault) for p in RANKS]
+                found = [least(shares(name, op, dtype, p)[fault] for name in FOLDING) for p in RANKS]
                 parts = [per_cent(part) for part, _ in found]
-                least = min(least, *(element for _, element in found))
+                elements += [element for _, element in found]
                 cells.append(parts[0] if len(set(parts)) == 1 else " / ".join(parts))
-            yield f"| {name} | {op} | {' | '.join(cells)} | {per_cent(least)} |"
+            yield f"| {fault} | {op} | {' | '.join(cells)} | {per_cent(min(elements))} |"
 
 
 def moved() -> Iterator[str]:
     """Yield the rows of the table of collectives that fold nothing."""
-    for name in ALIKE:
-        found = [[worst(MOVING, "sum", dtype, p, FAULTS[name]) for p in RANKS] for dtype in EVERY]
-        cells = [per_cent(min(part for part, _ in of)) for of in found]
-        least = min(element for of in found for _, element in of)
-        yield f"| {name} | {' | '.join(cells)} | {per_cent(least)} |"
+    for fault in ALIKE:
+        found = [least(shares(name, "sum", dtype, p)[fault] for name in MOVING for p in RANKS) for dtype in EVERY]
+        cells = [per_cent(part) for part, _ in found]
+        yield f"| {fault} | {' | '.join(cells)} | {per_cent(min(element for _, element in found))} |"
 
 
 def page() -> str:
