@@ -1,0 +1,209 @@
+"""Where a drill with a sweep on Slurm takes place: a directory, nodes of the testbed, and the means to break things."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from commands import Said, inside
+
+from hpccoll.store import hdf5
+from hpccoll.store.journal import read_journal
+from hpccoll.store.scheduler import read_scheduled
+
+LONG_S = 600
+"""How long a drill has for what should take a fraction of it: two cores may be busy."""
+INSIDE = threading.Lock()
+"""Held by the drill that runs a command inside this process, whose output and arguments there are once."""
+
+TINY = """
+algorithms: [ring, native]
+bytes: [8, 1M]
+in_place: false
+nodes: [{nodes}]
+rounds: 1
+effort: {{warmup: 1, min_iterations: 5, max_iterations: 5}}
+"""
+SLOW = """
+algorithms: [ring, native]
+bytes: {{from: 8, to: 256}}
+in_place: false
+nodes: [{nodes}]
+rounds: 1
+effort: {{warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.3, precision: 0.000001}}
+"""
+"""12 cases for each number of nodes, of 0.3 s each: time enough to break something."""
+CASES = 12
+LONG = """
+algorithms: ring
+bytes: [8, 32M]
+in_place: false
+nodes: [{nodes}]
+rounds: 1
+seed: 5
+effort: {{warmup: 0, min_iterations: 4000, max_iterations: 4000}}
+"""
+"""Two cases; the first, by this seed, takes a second, and the other minutes."""
+
+
+def wait(condition, what, seconds=LONG_S, every=0.05):
+    until = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < until, what() if callable(what) else what
+        time.sleep(every)
+    return answer
+
+
+def processes(mark):
+    """Return the processes on all hosts that carry ``mark`` in their environment: their variables, by process."""
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            environ = (place / "environ").read_bytes()
+            if mark.encode() in environ:
+                pairs = (entry.partition(b"=") for entry in environ.split(b"\0"))
+                variables = {name.decode(): value.decode() for name, _, value in pairs}
+                command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(place.name)] = {**variables, "command": command}
+    return found
+
+
+@dataclass
+class Ground:
+    """Where a drill takes place: a directory, and nodes in a partition of the drill's name."""
+
+    bed: object
+    home: Path
+    name: str
+    nodes: list[str]
+    disk: Path | None = None
+    started: list[subprocess.Popen] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.out = self.home / "results" / "s"
+
+    def plant(self, text=TINY, nodes="2", more="", **site):
+        """Write the sweep file and the site file, and return the arguments of a sweep."""
+        (self.home / "s.yaml").write_text(text.format(nodes=nodes) + more)
+        return self.site(**site)
+
+    def site(self, **keys):
+        (self.home / "site.yaml").write_text(
+            json.dumps({"partition": self.name, "launcher": "srun --mpi=pmi2", "minutes": 30, **keys})
+        )
+        return ["s.yaml", "--profile", "testbed", "--site", "site.yaml"]
+
+    def run(self, *command, **variables):
+        return self.bed.run(*command, cwd=self.home, timeout=LONG_S, **variables)
+
+    def hpccoll(self, *arguments, **variables):
+        """Run a command of hpccoll's on the head host to its end."""
+        return self.run(sys.executable, "-m", "hpccoll", *arguments, **variables)
+
+    def start(self, *arguments):
+        """Start a sweep."""
+        sweep = self.bed.start(sys.executable, "-m", "hpccoll", "sweep", *arguments, cwd=self.home)
+        self.started.append(sweep)
+        return sweep
+
+    def end(self, sweep):
+        """Let a sweep end by itself."""
+        out, err = sweep.communicate(timeout=LONG_S)
+        return Said(sweep.returncode, out, err)
+
+    def measuring(self, *arguments, event="outcome"):
+        """Start a sweep, wait until its job on two nodes has two outcomes more, and stop its ranks where they are."""
+        before, sweep = self.events(event), self.start(*arguments)
+
+        def far_enough():
+            assert sweep.poll() is None, sweep.communicate()
+            return self.events(event) >= before + 2
+
+        wait(far_enough, lambda: f"{self.name} does not measure: {self.logs()}")
+        self.signal(signal.SIGSTOP)  # they measure no more, and leave the cores to others
+        return sweep
+
+    def events(self, kind):
+        journal = self.out / "raw" / "mpi.n2x1.h5.journal"
+        return journal.read_bytes().count(b'\n{"%s"' % kind.encode()) if journal.exists() else 0
+
+    def measured(self, job="mpi.n2x1"):
+        """Return the start times of every case that has an outcome, by case and attempt."""
+        whole = self.out / "raw" / f"{job}.h5"
+        raw = hdf5.read(whole) if whole.exists() else read_journal(whole.with_name(whole.name + ".journal"))
+        return {(o.case.id, a.number): o.times.start_ns.tobytes() for a, outcomes in raw.attempts for o in outcomes}
+
+    def ranks(self):
+        """Return the processes of the ranks, by rank, as they are numbered outside of their hosts."""
+        found = processes(f"HPCCOLL_SWEEP={self.out}")
+        ranks = {pid: v for pid, v in found.items() if " run --shape" in v["command"] and "SLURM_PROCID" in v}
+        return {int(variables["SLURM_PROCID"]): pid for pid, variables in ranks.items()}
+
+    def signal(self, number):
+        """Send a signal to the ranks that are left: Slurm ends them, too, once one is dead."""
+        for pid in self.ranks().values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def interrupted(self, sweep, state):
+        """Interrupt a sweep when Slurm has given its job a state: Snakemake would look at it after a minute or two."""
+        wait(lambda: [job.state for job in read_scheduled(self.out)] == [state], f"its job is not {state}", every=0.5)
+        os.kill(sweep.pid, signal.SIGINT)
+        return self.end(sweep)
+
+    def on_head(self, words):
+        found = processes(f"HPCCOLL_SWEEP={self.out}")
+        return [pid for pid, v in found.items() if words in v["command"] and "SLURM_JOB_ID" not in v]
+
+    def queue(self):
+        """Return Slurm's number and state of each job in the partition, the latest first.
+
+        Five minutes after its end, Slurm forgets a job: a drill asks while it runs, not a test that looks at it later.
+        """
+        said = self.bed.slurm("squeue", "--states=all", "--noheader", f"--partition={self.partition}", "--format=%i %T")
+        return dict(sorted((line.split() for line in said.splitlines()), key=lambda row: -int(row[0])))
+
+    def shorten(self, seconds):
+        """Have the job that runs end after so many seconds, as an operator may; Slurm looks every 30 s."""
+        (number,) = self.alive()
+        self.bed.slurm("scontrol", "update", f"jobid={number}", f"endtime=now+{seconds}")
+
+    def alive(self):
+        return {number: state for number, state in self.queue().items() if state in ("PENDING", "RUNNING")}
+
+    def left(self):
+        """Return what has not ended: Slurm's jobs, and the processes on all hosts that carry the sweep's mark.
+
+        A job's own Snakemake does not count. Where it outlives the script that started it, proctrack/linuxproc of the
+        testbed loses sight of it, and Slurm does not kill it as it would in a control group.
+        """
+        marked = processes(f"HPCCOLL_SWEEP={self.out.parent}")
+        left = {pid: v["command"] for pid, v in marked.items() if " --mode remote" not in v["command"]}
+        return self.alive() | left
+
+    def init(self, node):
+        """Return the first process of a node: whoever kills it pulls the plug."""
+        return self.bed.status()["hosts"][node]["init"]
+
+    def status(self, name=None):
+        """Return what is said of the sweep, or of another one in this place; one drill at a time may ask."""
+        with INSIDE:
+            return inside("status", self.home / name if name else self.out)
+
+    @property
+    def partition(self):
+        return "work" if self.name == "success" else self.name
+
+    @property
+    def page(self):
+        return (self.out / "report" / "index.html").read_text()
+
+    def logs(self):
+        said = [self.out / "logs" / "snakemake.log", *self.out.glob("logs/**/*.log")]
+        return "\n".join(f"{path}:\n{path.read_text()[-1500:]}" for path in said if path.exists())
