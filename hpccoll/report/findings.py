@@ -117,7 +117,7 @@ def _highest(group: Group) -> Iterator[Finding]:
         notional = f", algbw {format_rate(best.row.algbw_Bps or 0.0)}: {NOTIONAL}" if offloaded(best.row) else ""
         where = f"{_where(group, best)}{_burst(best)}{notional}"
         chosen = max((p.row.busbw_Bps or 0.0 for p in group.usable if p.row.algorithm == AUTO), default=0.0)
-        auto = f" Without auto, which chooses among the others: at most {format_rate(chosen)}." if chosen else ""
+        auto = f" auto, which chooses among these and is left out, reached {format_rate(chosen)}." if chosen else ""
         yield Finding("Highest busbw", f"{busbw} by {best.series} with {where}.{auto}")
 
 

@@ -91,18 +91,20 @@ class Judgement:
 
     def lines(self) -> Iterator[str]:
         """Yield the same as a table for people."""
+        yield "regret: the time of the table's choice over that of the best, as measured here; 1 where it is the best"
         for setting, found, mean in self.by_setting():
             yield setting.words
             for v in found:
-                better = "" if v.choice == v.best else f", best {v.best.words}: {format_seconds(v.best_seconds)}"
+                better = "" if v.choice == v.best else f"; best {v.best.words}: {format_seconds(v.best_seconds)}"
                 better += ", in another launch" if v.apart else ""
-                better += f", which rounds do not tell apart (to {v.unsure:.0%})" if better and not v.told_apart else ""
+                unclear = f", but not clearly: noise may put the regret off by {100 * v.unsure:.0f} %"
+                better += unclear if better and not v.told_apart else ""
                 took = f"{v.choice.words}: {format_seconds(v.seconds)}"
                 yield f"{format_size(v.nbytes):>12}  {v.regret:.3f}  {took}{better}"
             yield f"{'mean':>12}  {mean:.3f}"
             if setting in self.fixed:
                 choice, fixed = self.fixed[setting]
-                yield f"{'whatever':>12}  {fixed:.3f}  {choice.words} at all sizes"
+                yield f"{'one for all':>12}  {fixed:.3f}  {choice.words}, the best single choice for these sizes"
         yield from (f"not judged: {words}" for words in self.unjudged)
         yield from self.strange
         yield f"geometric mean of the regret at {len(self.verdicts)} sizes: {self.mean:.3f}"

@@ -34,7 +34,7 @@ def test_auto_has_no_highest_bandwidth_and_that_it_was_left_out_is_said(make_row
     rows = make_row(busbw_Bps=3.2e9), make_row("auto", busbw_Bps=3.4e9), make_row("auto", nbytes=8, busbw_Bps=1e9)
     assert said(of_rows(*rows))["Highest busbw"] == (
         "3.2 GB/s by ring with 2 ranks at 1 KiB, out of place. "
-        "Without auto, which chooses among the others: at most 3.4 GB/s."
+        "auto, which chooses among these and is left out, reached 3.4 GB/s."
     )
 
 
