@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from mpi4py import MPI
 
 from hpccoll.measure.logged import REFUSES
-from hpccoll.transports.nccl_world import drop
+from hpccoll.transports.nccl_world import NoWorldError, drop
 
 
 class Closable(Protocol):
@@ -20,7 +20,7 @@ Made = TypeVar("Made", bound=Closable)
 
 
 def unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
-    """Return what ``make`` makes, on all ranks together, or why NCCL refuses it.
+    """Return what ``make`` makes, on all ranks together, or why NCCL refuses it, or makes no communicator at all.
 
     NCCL chooses by what all ranks share, so that each of them hears the same. What it thinks of a communicator that has
     refused a call is not written anywhere: that one is aborted, and the next case gets another.
@@ -35,6 +35,8 @@ def unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
     made, complaint = None, None
     try:
         made = make()
+    except NoWorldError as error:  # on all ranks alike
+        return str(error)
     except RuntimeError as error:
         if type(error).__name__ != "NcclError":  # CuPy's, which is not imported to be asked
             raise

@@ -4,6 +4,7 @@ To make one takes a second on a node and more on many; a case would have it made
 all ranks together, before MPI ends: CuPy would do so whenever Python comes to it, on each rank at another time.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -18,18 +19,43 @@ class Library(Protocol):
     def NcclCommunicator(self, ndev: int, commId: Any, rank: int) -> Any: ...  # noqa: N802, N803  CuPy's names
 
 
+class NoWorldError(RuntimeError):
+    """NCCL makes no communicator: says at which rank, and in which words; on all of them alike."""
+
+
 class World:
     """The ranks of an MPI communicator as NCCL sees them; made and closed on all of them together.
 
     Args:
         comm: of the ranks, each with its GPU current.
         library: NCCL.
+
+    Raises:
+        NoWorldError: on all ranks, where NCCL fails at one of them. It must not be that the others hear nothing of it:
+            where NCCL leaves them waiting for that rank, the watchdog ends the job.
     """
 
     def __init__(self, comm: "MPI.Intracomm", library: Library) -> None:
-        unique = comm.bcast(library.get_unique_id() if comm.rank == 0 else None)
-        self.comm, self.communicator = comm, library.NcclCommunicator(comm.size, unique, comm.rank)
+        self.comm = comm
+        unique = comm.bcast(self._together(lambda: library.get_unique_id() if comm.rank == 0 else None))
+        self.communicator = self._together(lambda: library.NcclCommunicator(comm.size, unique, comm.rank))
         self._workers: dict[int, Any] = {}
+
+    def _together(self, make: Callable[[], Any]) -> Any:
+        """Return what ``make`` makes, where it does so at all ranks."""
+        made: Any = None
+        complaint = None
+        try:
+            made = make()
+        except RuntimeError as error:  # NcclError of CuPy is one
+            complaint = f"at rank {self.comm.rank}: {error}"
+        said = [*filter(None, self.comm.allgather(complaint))]
+        if not said:
+            return made
+        if hasattr(made, "abort"):
+            made.abort()
+        others = f", and at {len(said) - 1} more of {self.comm.size}" if said[1:] else ""
+        raise NoWorldError(f"NCCL makes no communicator {said[0]}{others}")
 
     def workers(self, count: int) -> Any:
         """Return the communicator of the first ``count`` ranks, None at others; all ranks ask together."""
@@ -37,7 +63,7 @@ class World:
             return self.communicator
         if count not in self._workers:
             color = 0 if self.comm.rank < count else -1
-            self._workers[count] = self.communicator.commSplit(color, self.comm.rank)
+            self._workers[count] = self._together(lambda: self.communicator.commSplit(color, self.comm.rank))
         return self._workers[count]
 
     def close(self) -> None:
@@ -59,15 +85,29 @@ _WORLDS: dict[int, World] = {}
 """Of this process, by the handle of their MPI communicator."""
 
 
+_NONE: dict[int, NoWorldError] = {}
+"""Why there is none, likewise: the next case fails at once, and not after a time that NCCL may take for it."""
+
+
 def world(comm: "MPI.Intracomm", library: Library | None = None) -> World:
-    """Return NCCL's view of ``comm``, made on all its ranks together when it is first asked for."""
+    """Return NCCL's view of ``comm``, made on all its ranks together when it is first asked for.
+
+    Raises:
+        NoWorldError: on all ranks, where it cannot be made.
+    """
     key = comm.handle
+    if key in _NONE:
+        raise _NONE[key]
     if key not in _WORLDS:
         if library is None:
             from cupy.cuda import nccl
 
             library = nccl
-        _WORLDS[key] = World(comm, library)
+        try:
+            _WORLDS[key] = World(comm, library)
+        except NoWorldError as error:
+            _NONE[key] = error
+            raise
     return _WORLDS[key]
 
 
@@ -85,5 +125,6 @@ def abort_all() -> None:
 
 def close_all() -> None:
     """Destroy all of them, the last one first, on all ranks together, after the graphs that name them."""
+    _NONE.clear()  # MPI gives handles anew
     for key in reversed([*_WORLDS]):
         _WORLDS.pop(key).close()

@@ -1,7 +1,8 @@
 """``hpccoll run`` over NCCL on the host, of which a rank stalls: stalling_ranks.py ROOM WHO WHERE WHEN HOW ARGUMENTS.
 
 WHO stalls in the operation (WHERE is ``run``) or in the check of its result (``wrong``), the one with the number WHEN
-of those that it does: for HOW seconds, or for ever where HOW is ``stops``.
+of those that it does: for HOW seconds, or for ever where HOW is ``stops``. Where HOW is ``fails``, NCCL fails there as a
+communicator is made (``__init__``).
 """
 
 import os
@@ -18,19 +19,22 @@ from hpccoll.measure.on_gpu import Timed
 from hpccoll.run import main
 
 ROOM, WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]
-OF = {"run": Timed, "wrong": GpuCheck}[WHERE]
+OF = {"run": Timed, "wrong": GpuCheck, "__init__": hosted_nccl.Communicator}[WHERE]
 done, calls = getattr(OF, WHERE), count(1)
 
 
-def stalling(self):
+def stalling(self, *about):
     from mpi4py import MPI
 
+    did = done(self, *about) if HOW == "fails" else None
     if next(calls) == int(WHEN) and int(WHO) == MPI.COMM_WORLD.rank:
+        if HOW == "fails":
+            raise RuntimeError("NCCL_ERROR_SYSTEM_ERROR: unhandled system error")
         if HOW == "stops":
             os.kill(os.getpid(), signal.SIGSTOP)
         else:
             time.sleep(float(HOW))
-    return done(self)
+    return did if HOW == "fails" else done(self, *about)
 
 
 setattr(OF, WHERE, stalling)

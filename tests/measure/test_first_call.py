@@ -62,6 +62,11 @@ def test_who_is_not_refused_while_others_are_closes_what_it_made_before_the_comm
     assert done == ["closed", "aborted"]
 
 
+def test_without_a_communicator_the_reason_is_that_of_nccl():
+    said = "NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR"
+    assert unless_refused(making(nccl_world.NoWorldError(said)), MPI.COMM_SELF) == said
+
+
 def test_what_is_no_refusal_of_nccl_ends_the_job():
     with pytest.raises(RuntimeError, match="an illegal memory access"):
         unless_refused(making(RuntimeError("an illegal memory access")), MPI.COMM_SELF)

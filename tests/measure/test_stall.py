@@ -32,11 +32,12 @@ def kernels(require, tmp_path_factory):
 
 @pytest.fixture
 def launch(mpiexec, kernels, tmp_path):
-    """Run a job of three cases whose rank ``who`` stalls; returns what the launch left, and the raw file."""
+    """Run a job of three cases and ``more`` of which a rank stalls; returns what the launch left, and the raw file."""
 
-    def launch(ranks, timeout, who, where, when, how):
+    def launch(ranks, timeout, who, where, when, how, *more):
         effort = Effort(warmup=WARMUP, min_iterations=ITERATIONS, max_iterations=ITERATIONS, timeout=timeout)
         cases = [raws.case(size, transport="nccl", device="cuda") for size in (64, 1024, 4096)]
+        cases += more
         (tmp_path / "job.json").write_text(raws.job(*cases, ranks=ranks, effort=effort).to_json())
         room, out = tmp_path / f"room-{when}", tmp_path / "F.h5"
         shutil.copytree(kernels, room)
@@ -98,3 +99,12 @@ def test_where_the_rank_that_keeps_the_results_stalls_the_job_ends_and_names_it(
     who = f"rank 0 on {platform.node()} has stalled, which keeps the results"
     assert who in ended.stderr
     assert any(who in failure.message for failure in read_journal(journal_path(out)).failures)
+
+
+def test_a_communicator_that_cannot_be_made_costs_the_cases_that_need_it(launch):
+    ended, out = launch(2, 60, 1, "__init__", 1, "fails", raws.case(64))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ((_, outcomes),) = hdf5.read(out).attempts
+    assert {(outcome.case.transport, outcome.status) for outcome in outcomes} == {("mpi", "ok"), ("nccl", "skipped")}
+    said = {outcome.reason for outcome in outcomes if outcome.status == "skipped"}
+    assert said == {"NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR: unhandled system error"}

@@ -14,6 +14,11 @@ def test_a_unique_id_goes_from_rank_0_to_all_and_a_communicator_is_made_once_and
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def test_where_nccl_fails_at_one_rank_all_hear_of_it_and_do_not_try_again(mpiexec):
+    ran = mpiexec(3, RANKS, "fails")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 @pytest.mark.parametrize("who", [0, 1, 2])
 def test_the_others_go_on_without_a_rank_that_stalls_and_it_is_told_when_it_comes(mpiexec, who):
     ran = mpiexec(3, RANKS, "stalls", str(who))
