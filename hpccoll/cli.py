@@ -267,7 +267,7 @@ def validate(paths: PATHS) -> int:
         partial += not raw.complete
         state = "complete" if raw.complete else "partial"
         cases = f"{len(raw.done)} of {len(raw.job.cases)} cases"
-        if in_part := len(raw.measured.keys() - raw.done):
+        if in_part := len(raw.in_part):
             cases += f" and {in_part} in part"
         typer.echo(f"{path}: {state}, {cases}, {len(raw.attempts)} attempts")
     absent = sorted(absent_files(paths))

@@ -45,10 +45,13 @@ def outcome_lines(results: Results) -> Iterator[str]:
 def status_lines(results: Results, directory: Path) -> Iterator[str]:
     """Yield for each job of the sweep into ``directory`` what is done, its Slurm jobs and logs, and what is missing."""
     for job in dict.fromkeys([*(run.job for run in results.runs), *(gap.job for gap in results.missing)]):
-        done = sum(row.job == job and row.status == "ok" for row in results.rows)
+        fewer = {run.run_id for run in results.runs if run.provenance.get("left_behind")}  # ranks than were asked
+        fine = [row.run_id in fewer for row in results.rows if row.job == job and row.status == "ok"]
         gaps = [gap for gap in results.missing if gap.job == job]
         counts = sorted(Counter(gap.status for gap in gaps).items())
-        yield ", ".join([f"{job}: {done} cases done", *(f"{count} {status}" for status, count in counts)])
+        beside = [f"{sum(fine)} beside them on fewer ranks"] if any(fine) else []
+        said = [f"{len(fine) - sum(fine)} cases done", *(f"{count} {status}" for status, count in counts), *beside]
+        yield f"{job}: {', '.join(said)}"
         yield from (f"  {scheduled.words}" for scheduled in results.scheduled if scheduled.job == job)
         if (log := directory / "logs" / f"{job}.log").exists():
             yield f"  what its ranks printed: {log}"

@@ -190,6 +190,11 @@ class Raw:
         return {case.id for case in self.job.cases if len(rounds.get(case.id, ())) == self.job.effort.rounds}
 
     @property
+    def in_part(self) -> set[str]:
+        """The ids of the cases of the job of which some rounds have an outcome, and some have none."""
+        return {case.id for case in self.job.cases} & self.measured.keys() - self.done
+
+    @property
     def complete(self) -> bool:
         return self.done >= {case.id for case in self.job.cases}
 

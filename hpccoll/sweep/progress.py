@@ -42,7 +42,8 @@ class Tally:
         last = max(text.rfind(b"\n"), 0)  # of the last event, which may not be whole yet
         outcomes += text[:last].count(OUTCOME)
         self._read[raw] = place + last, outcomes
-        return outcomes + text[last:].count(OUTCOME)
+        # What fewer ranks measured after one had stalled, and what failed and was measured since, is no more than all.
+        return min(outcomes + text[last:].count(OUTCOME), measurements)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """``hpccoll run`` over NCCL on the host, of which a rank stalls: stalling_ranks.py ROOM WHO WHERE WHEN HOW ARGUMENTS.
 
 WHO stalls in the operation (WHERE is ``run``) or in the check of its result (``wrong``), the one with the number WHEN
-of those that it does: for HOW seconds, or for ever where HOW is ``stops``. Where HOW is ``fails``, NCCL fails there as a
-communicator is made (``__init__``).
+of those that it does: for HOW seconds, or for ever where HOW is ``stops``. Where HOW is ``fails``, NCCL fails there as
+a communicator is made (``__init__``).
 """
 
 import os

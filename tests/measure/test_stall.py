@@ -10,6 +10,7 @@ from host_gpu import HostGpu
 
 from hpccoll.case import Effort
 from hpccoll.measure.check_gpu import SOURCE
+from hpccoll.report.lines import status_lines
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.results import read_results
@@ -66,6 +67,8 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert sorted((row.status, row.ranks) for row in results.rows) == [("failed", 3), ("ok", 2), ("ok", 3)]
     left = {gap.status: gap.reason for gap in results.missing}
     assert left == {"failed": failed.reason, "not run": f"the job ended before it: it needs all ranks: {failed.reason}"}
+    (status, *_) = status_lines(results, out.parent)
+    assert status == "mpi.p2: 1 cases done, 1 failed, 1 not run, 1 beside them on fewer ranks"
     again, _ = launch(3, 6, 1, "run", 0, "never")
     assert again.returncode == 0, again.stderr
     raw = hdf5.read(out)
