@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule import BFLOAT16
-from hpccoll.transports.mpi_step import Call
 from hpccoll.transports.operation import Array, address
+
+if TYPE_CHECKING:
+    from hpccoll.transports.mpi_step import Call  # at run time it would start MPI, before whom a GPU is taken
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
 
@@ -134,7 +136,7 @@ class Gpu:
 
         return launch
 
-    def copy(self, target: GpuArray, source: GpuArray) -> Call:
+    def copy(self, target: GpuArray, source: GpuArray) -> "Call":
         """Return the call that queues a copy between arrays of one length, of which one is pinned."""
         runtime = self._cupy.cuda.runtime
         return runtime.memcpyAsync, (
@@ -150,7 +152,7 @@ class Gpu:
         self.stream.synchronize()
 
     @property
-    def fences(self) -> Sequence[Call]:
+    def fences(self) -> "Sequence[Call]":
         """Calls that stand before MPI is handed memory: it does not know of streams."""
         return [(self.synchronize, ())]
 

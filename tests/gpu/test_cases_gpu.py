@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 from benches import benches
+from faults import EVERY, RANKS, all_are_seen
+from faults import settings as settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ from hpccoll.measure.values import PERIOD, bits
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.transports.gpu import lack
 
-RANKS = Path(__file__).parent / "case_ranks.py"
+PROGRAM = Path(__file__).parent / "case_ranks.py"
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(lack("nccl") is not None, reason=str(lack("nccl")))]
 
 
@@ -47,10 +49,17 @@ def test_the_check_on_a_gpu_fills_and_counts_as_the_check_on_the_host_does(gpu, 
             assert check.wrong() == bench.wrong(values.view(one.dtype)) == wrong
 
 
+@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_every_fault_of_the_matrix_is_seen_on_a_gpu(gpu, ranks, dtype):
+    for setting, faults in settings_of(ranks, dtype):
+        all_are_seen(setting, faults, gpu)
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_every_case_on_a_gpu_is_right_and_its_faults_are_seen(mpiexec, ranks):
-    ran = mpiexec(ranks, RANKS, timeout=900)
+    ran = mpiexec(ranks, PROGRAM, timeout=900)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     number, *over = ran.stdout.split()
     assert int(number) > 100

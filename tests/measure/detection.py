@@ -3,28 +3,24 @@
 python tests/measure/detection.py > results/golden/detection.md
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).parents[1]))
+
+from faults import ALIKE, EVERY, FAULTS, FOLDING, MOVING, OPS, PARTS, RANKS, Fault, Setting
+
 from hpccoll.measure.check import Check
-from hpccoll.measure.payload import TURNS, Payload
-from hpccoll.measure.values import bits, joined
-from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
+from hpccoll.measure.payload import TURNS
+from hpccoll.measure.values import bits
 from hpccoll.schedule.cut import GRAIN
 
-RANKS = (2, 3, 4, 8)
-PARTS = 128
 SIZE = f"{PARTS * GRAIN // 1024} KiB"
-OPS = ("sum", "prod", "min", "max", "avg")
-FOLDING = ("all_reduce", "reduce_scatter")  # a reduce is an all-reduce of which one rank has the result
-MOVING = tuple(  # blocks of whole parts: unequal ones have the values of all_to_all
-    name for name, family in COLLECTIVES.items() if not family.reduces and "traffic" not in family.arguments
-)
-
-EVERY = (*DTYPES, BFLOAT16)
 
 HEAD = """# What the check of results can and cannot see
 
@@ -68,108 +64,6 @@ time, and a minimum or maximum to one: a part must be longer for a missing rank 
 
 Made by `python tests/measure/detection.py`; a test keeps it current.
 """
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A right result and what it is made of."""
-
-    payload: Payload
-    right: np.ndarray
-
-    @classmethod
-    def of(cls, name: str, op: str, dtype: str, p: int) -> "Setting":
-        """Return the result of the last rank, of a root that has one."""
-        count = PARTS * GRAIN // dtype_of(dtype).itemsize
-        promise = collective(name).promise(p, p - 1 if name == "gather" else None)
-        payload = Payload(promise, REDUCTIONS[op], dtype_of(dtype), count, me=p - 1, turn=1)
-        return cls(payload, joined(payload.expected(in_place=False), payload.dtype))
-
-    @property
-    def contributed(self) -> int:
-        """Elements that the rank brings itself."""
-        return sum(map(len, self.payload.source()))
-
-    @property
-    def grain(self) -> int:
-        return GRAIN // self.payload.dtype.itemsize
-
-    @cached_property
-    def contributions(self) -> list[np.ndarray]:
-        """What each rank brings to the result, where it is folded."""
-        (unit,) = self.payload.promise.target(self.payload.me, len(self.payload.source()))
-        return [replace(self.payload, me=me).source()[unit] for me in range(self.payload.p)]
-
-    def counted(self, origin: int, times: int) -> np.ndarray:
-        payload = self.payload
-        sources = (c for me, c in enumerate(self.contributions) for _ in range(times if me == origin else 1))
-        folded = reduce(payload.reduction.fold, sources).copy()
-        payload.reduction.scale(folded, payload.p)
-        return folded
-
-
-def missing(s: Setting) -> Iterator[np.ndarray]:
-    yield from (s.counted(origin, 0) for origin in range(s.payload.p))
-
-
-def doubled(s: Setting) -> Iterator[np.ndarray]:
-    yield from (s.counted(origin, 2) for origin in range(s.payload.p))
-
-
-def never_written(s: Setting) -> Iterator[np.ndarray]:
-    yield np.resize(s.payload.poison(), len(s.right))
-
-
-def swapped(s: Setting) -> Iterator[np.ndarray]:
-    yield s.right.reshape(-1, 2, s.grain)[:, ::-1].ravel()
-
-
-def bit_flipped(s: Setting) -> Iterator[np.ndarray]:
-    """Flip one bit of every element, another one in each."""
-    flipped = bits(s.right.copy())
-    places = np.arange(len(flipped), dtype=flipped.dtype) % (8 * s.right.itemsize)
-    flipped ^= np.left_shift(flipped.dtype.type(1), places)
-    yield flipped.view(s.right.dtype)
-
-
-def one_ulp_off(s: Setting) -> Iterator[np.ndarray]:
-    integer = np.issubdtype(s.right.dtype, np.integer)
-    yield s.right + s.right.dtype.type(1) if integer else np.nextafter(s.right, s.right.dtype.type(np.inf))
-
-
-def stale(s: Setting) -> Iterator[np.ndarray]:
-    yield joined(replace(s.payload, turn=0).expected(in_place=False), s.payload.dtype)
-
-
-def another_seed(s: Setting) -> Iterator[np.ndarray]:
-    yield joined(replace(s.payload, seed=2).expected(in_place=False), s.payload.dtype)
-
-
-def displaced_one(s: Setting) -> Iterator[np.ndarray]:
-    yield np.roll(s.right, 1)
-
-
-def displaced_grain(s: Setting) -> Iterator[np.ndarray]:
-    yield np.roll(s.right, s.grain)
-
-
-Fault = Callable[[Setting], Iterator[np.ndarray]]
-FAULTS: dict[str, Fault] = {
-    "one rank's contribution missing": missing,
-    "one rank's contribution counted twice": doubled,
-    "never written": never_written,
-    "two parts swapped": swapped,
-    "one bit flipped": bit_flipped,
-    "one unit in the last place off": one_ulp_off,
-    "left by the last operation": stale,
-    "of another seed": another_seed,
-    "displaced by one element": displaced_one,
-    f"displaced by {GRAIN} bytes": displaced_grain,
-}
-
-
-ALIKE = [fault for fault in FAULTS if "contribution" not in fault]
-"""Faults that there are without folding, too."""
 
 
 @cache

@@ -5,6 +5,8 @@ import shutil
 import numpy as np
 import pytest
 from benches import Bench, benches, payload
+from faults import all_are_seen
+from faults import settings as settings_of
 from host_gpu import HostGpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,6 +69,12 @@ def test_blocks_that_are_short_and_blocks_that_are_not_are_told_in_different_way
         return data.draw(st.sets(st.integers(0, size - 1), max_size=5)) if size else ()
 
     alike(bench, gpu, 2, faults)
+
+
+@pytest.mark.parametrize("dtype", EVERY)
+def test_every_fault_of_the_matrix_is_seen_as_by_the_check_on_the_host(gpu, dtype):
+    for setting, faults in settings_of(3, dtype):
+        all_are_seen(setting, faults, gpu)
 
 
 @pytest.mark.parametrize("dtype", EVERY)

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import subprocess
 import sys
 
 import pytest
@@ -12,6 +13,12 @@ from hpccoll.transports.aware import ONE, TWO, launcher, library_says, transferr
 
 def python(program):
     return sys.executable, "-c", program
+
+
+def test_a_child_can_take_its_gpu_before_mpi_is_up():
+    loaded = "import sys, hpccoll.transports.aware; print(*sys.modules)"
+    said = subprocess.run(python(loaded), capture_output=True, text=True, check=True).stdout.split()
+    assert not {"mpi4py", "cupy"} & {*said}
 
 
 def test_a_child_that_dies_by_a_signal_costs_itself_alone():
