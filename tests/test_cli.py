@@ -4,12 +4,13 @@ import json
 
 import pytest
 from commands import inside
+from typer.main import get_command
 
 from hpccoll import __version__
 from hpccoll.cli import app
 from hpccoll.schedule import COLLECTIVES
 
-COMMANDS = sorted((command.name or command.callback.__name__).rstrip("_") for command in app.registered_commands)
+COMMANDS = sorted(get_command(app).commands)
 CONTRACT = {"sweep", "plan", "run", "report", "export", "validate", "status", "list", "show", "doctor", "model"}
 
 

@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "measure": "evidence choices algorithms transports schedule store case errors units numpy mpi4py ml_dtypes pynvml",
     "sweep": "evidence choices measure schedule store case errors units pydantic pydantic_core yaml rich snakemake",
     "run.py": "evidence choices measure schedule store case errors units mpi4py",
-    "cli.py": "evidence tune choices run sweep report draw measure model store schedule case errors units typer rich",
+    "commands": "evidence tune choices run sweep report draw measure model store schedule case errors units typer",
+    "cli.py": "commands errors typer",
     "__main__.py": "cli run",
     "__init__.py": "",
 }

@@ -1,0 +1,64 @@
+"""Commands that learn from results: which algorithm to take, and why it takes as long as it does."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpccoll.commands.shared import PATHS
+from hpccoll.errors import BadInputError
+
+family = typer.Typer()
+
+
+@family.command(epilog="Example: hpccoll tune results/default --out table.json")
+def tune(
+    paths: PATHS,
+    out: Annotated[Path | None, typer.Option(help="Write the table there.", metavar="TABLE.json")] = None,
+    judge: Annotated[
+        Path | None, typer.Option(help="Say what this table loses in PATHS, over the best there.", metavar="TABLE.json")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="With --judge: print JSON.")] = False,
+) -> None:
+    """Make a table of what to choose for which size, for the algorithm auto.
+
+    Or judge one by other results.
+    """
+    from hpccoll.choices.table import TuneTable, load_table
+    from hpccoll.store.results import read_results
+    from hpccoll.tune.judge import judge as judged
+    from hpccoll.tune.make import make, write
+
+    if (out is None) == (judge is None):
+        asked = "neither --out nor --judge" if out is None else "--out and --judge"
+        raise BadInputError("hpccoll tune", asked, "either --out or --judge, with a table's file")
+    if as_json and out:
+        raise BadInputError("--json", str(out), "left out with --out: a table is JSON itself")
+    results = read_results(paths)
+    if judge:
+        judgement = judged(TuneTable.from_json(load_table(judge, "--judge")), results)
+        typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement.lines()))
+    elif out:
+        typer.echo("\n".join(write(make(results), out)))
+
+
+@family.command(epilog="Example: hpccoll model results/model")
+def model(
+    paths: PATHS, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in SI units.")] = False
+) -> None:
+    """Fit alpha, beta and gamma to a run, and confront what they predict with what it measured.
+
+    From its ping-pongs, for every algorithm that declares a cost; with the sizes from which one overtakes another.
+    """
+    import hpccoll.measure.catalogue  # noqa: F401  fills the registry
+    from hpccoll.model import tell
+
+    models = tell.modelled(paths)
+    if as_json:
+        typer.echo(json.dumps([tell.as_json(each) for each in models], indent=1))
+        return
+    for each in models:
+        for line in tell.lines(each):
+            typer.echo(line)

@@ -1,0 +1,108 @@
+"""Commands that read results: what raw files and directories of sweeps hold."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpccoll.commands.shared import INCOMPLETE, PATHS
+from hpccoll.errors import BadInputError
+
+family = typer.Typer()
+
+
+@family.command(epilog="Example: hpccoll report results/default")
+def report(
+    paths: PATHS,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where the report goes [DIR/report, or FILE.report beside FILE.h5, of the first of PATHS]."),
+    ] = None,
+) -> int:
+    """Write a report of raw files.
+
+    Curves, tables, what is missing, provenance: one HTML file that opens offline.
+    """
+    from hpccoll.report.place import default_place, others
+
+    place = out or default_place(paths)
+    lost = others(paths, place)
+    if lost and out is None:
+        raise BadInputError("--out", str(place), f"a place of its own for this one: there is the report of {lost}")
+    where = "" if out or paths[0].is_dir() else "; --out DIR puts it elsewhere"
+    return write_report(paths, place, f"{where}, in place of that of {lost}" if lost else where)
+
+
+def write_report(paths: list[Path], out: Path, note: str = "") -> int:
+    from hpccoll.report.build import build
+    from hpccoll.report.lines import outcome_lines
+    from hpccoll.report.place import stem
+    from hpccoll.store.results import read_results
+
+    results = read_results(paths)
+    try:
+        page = build(results, out, title=stem(paths[0]), paths=paths)
+    except OSError as error:
+        raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None
+    for line in outcome_lines(results):
+        typer.echo(line)
+    typer.echo(f"report: {page}{note}")
+    return 0 if results.measured and not results.missing else INCOMPLETE
+
+
+@family.command(epilog="Example: hpccoll export results/default --format csv > default.csv")
+def export(
+    paths: PATHS,
+    format_: Annotated[str, typer.Option("--format", help="json, csv or nccl-tests.")] = "json",
+    timing: Annotated[str, typer.Option(help="The time of an operation: max or span.")] = "max",
+) -> None:
+    """Print the rows, one a case and attempt, in SI units."""
+    from hpccoll.report.export import export as write
+    from hpccoll.store.results import read_results
+
+    if timing not in ("max", "span"):
+        raise BadInputError("--timing", timing, ("max", "span"))
+    typer.echo(write(read_results(paths, timing), format_))
+
+
+@family.command(epilog="Example: hpccoll validate results/default")
+def validate(paths: PATHS) -> int:
+    """See that raw files are whole, and say what they hold."""
+    from hpccoll.store.results import absent_files, find, read_raw
+
+    found = find(paths)
+    if not found:
+        raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
+    partial = 0
+    for path in found:
+        raw = read_raw(path)
+        partial += not raw.complete
+        state = "complete" if raw.complete else "partial"
+        cases = f"{len(raw.done)} of {len(raw.job.cases)} cases"
+        if in_part := len(raw.in_part):
+            cases += f" and {in_part} in part"
+        typer.echo(f"{path}: {state}, {cases}, {len(raw.attempts)} attempts")
+    absent = sorted(absent_files(paths))
+    for path in absent:
+        typer.echo(f"{path}: planned, and not there")
+    return INCOMPLETE if partial or absent else 0
+
+
+@family.command(epilog="Example: hpccoll status results/default")
+def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
+    """Show how many cases are done, and why others are not."""
+    from hpccoll.report.lines import status_lines
+    from hpccoll.store.results import read_results
+    from hpccoll.store.scheduler import read_scheduled
+    from hpccoll.sweep.drive import at_work
+    from hpccoll.sweep.follow import Follower
+    from hpccoll.sweep.queue import ALIVE
+
+    busy = at_work(directory)
+    if not busy and any(job.state in ALIVE for job in read_scheduled(directory)):
+        Follower(directory).look_now()  # the sweep that looked last is gone
+    results = read_results([directory])
+    typer.echo("a sweep is at work" if busy else "no sweep is at work")
+    for line in status_lines(results, directory):
+        typer.echo(line)
+    return 0 if results.measured and not results.missing else INCOMPLETE
