@@ -170,6 +170,7 @@ class Job:
     apart: bool = False  # whether each of those has a host of its own
     variant: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)  # variables of the variant
+    communicator: Mapping[str, Parameter] = field(default_factory=dict)  # what NCCL's are made with in it
     seed: int = 1
     effort: Effort = field(default_factory=Effort)
     table: Mapping[str, Any] | None = None  # of 'hpccoll tune', where a case is auto: its JSON
@@ -178,6 +179,11 @@ class Job:
     def shape(self, case: Case) -> Shape:
         """Return what ``case`` runs on."""
         return Shape(case.nodes or self.nodes, case.ranks or self.ranks, self.aggregators, self.apart)
+
+    @property
+    def sets(self) -> Mapping[str, Parameter]:
+        """What its variant sets: variables, and what NCCL's communicators are made with."""
+        return {**self.environment, **self.communicator}
 
     @property
     def largest(self) -> Shape:

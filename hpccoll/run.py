@@ -8,10 +8,10 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hpccoll.case import MOST_ROUNDS, Case, Effort, Job, Shape
 from hpccoll.errors import BadInputError
@@ -82,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
     add("--table", type=Path, metavar="T.json", help="what the algorithm auto chooses by; hpccoll tune makes it")
     add("--param", action="append", default=[], metavar="K=V", help="a parameter, such as channels=4")
     add("--variant", metavar="V", help="set the variables of a named variant, such as nccl-ring; see hpccoll list")
+    add("--communicator", action="append", default=[], metavar="K=V", help="what NCCL's are made with: max_ctas=4")
     add("--seconds", default="1", help="for a case, once it has its least iterations [1]")
     add("--timeout", default="120", help="seconds without progress until a rank is stuck [120]")
     add("--rounds", default="1", metavar="R", help="times that all cases are gone through, in another order each [1]")
@@ -142,7 +143,7 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     once = {case.id: case for case in cases}
     return Job(
         name="run", ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
-        variant=arguments.variant, environment=_variables(arguments),
+        variant=arguments.variant, **_sets(arguments),
         seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), table=table, cases=tuple(once.values()),
     )  # fmt: skip
 
@@ -153,17 +154,22 @@ def _numbered(params: dict[str, int | str], workers: int) -> dict[str, int | str
     return {**params, "peer": peer % workers} if isinstance(peer, int) and -workers <= peer < 0 else params
 
 
-def _variables(arguments: argparse.Namespace) -> Mapping[str, str]:
-    """Return what the variant of a command line sets.
+def _sets(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what the variant of a command line sets: its variables, and what NCCL's communicators are made with.
 
     Raises:
-        BadInputError: for one that there is not.
+        BadInputError: for one that there is not, or a setting that there is not.
     """
+    from hpccoll.evidence.communicator import check_settings
     from hpccoll.evidence.variants import VARIANTS
 
     if arguments.variant not in (None, *VARIANTS):
         raise BadInputError("--variant", arguments.variant, VARIANTS)
-    return VARIANTS[arguments.variant].environment if arguments.variant else {}
+    settings = dict(map(parse_parameter, arguments.communicator))
+    check_settings("--communicator", settings)
+    known = VARIANTS[arguments.variant] if arguments.variant else None
+    variables = known.environment if known else {}
+    return {"environment": variables, "communicator": {**settings, **(known.communicator if known else {})}}
 
 
 def _shape(text: str) -> Shape:
@@ -309,7 +315,7 @@ def _measure(arguments: argparse.Namespace) -> int:
     shape = _shape(arguments.shape) if arguments.shape else None
     if arguments.hosts and not shape:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
-    os.environ.update(_variables(arguments))  # libraries read them when they start, and MPI starts some
+    os.environ.update(_sets(arguments)["environment"])  # libraries read them when they start, and MPI starts some
     comm = _world(arguments.device)  # --help and a misspelt option need no MPI
     from hpccoll.measure.program import Program
     from hpccoll.measure.ranks import Ranks, abort, check_launch, check_shape
@@ -419,7 +425,7 @@ def _check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
         except BadInputError as error:
             found.append(str(error))
         else:
-            strange = unvaried(job.variant, job.environment, case, job.shape(case))
+            strange = unvaried(job.variant, job.sets, case, job.shape(case))
             found.append(unmet(made, layout) or strange or idle(case, layout))
     reasons = list(dict.fromkeys(found))
     if all(reasons):

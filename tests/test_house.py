@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "schedule": "errors numpy ml_dtypes",
     "evidence": "case errors units",
     "algorithms": "schedule",
-    "transports": "schedule errors numpy mpi4py cupy cupyx cupy_backends",
+    "transports": "schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
     "store": "schedule case errors units numpy h5py",
     "model": "schedule store errors units numpy scipy",
     "report": "evidence store schedule errors units numpy scipy altair vl_convert",
@@ -38,7 +38,7 @@ LIGHT = ("__main__.py", "run.py", "measure", "evidence")
 
 HEAVY = (
     "typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
-    "cupy", "cupyx", "pynvml", "ml_dtypes",
+    "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes",
 )  # fmt: skip
 
 

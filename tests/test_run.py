@@ -182,7 +182,7 @@ BAD = {
     "unknown variant": ([*SMALL, "--variant", "ring"], ["--variant", "'ring'", "nccl-ring, nccl-tree"]),
     "a variant of what does not run": (
         [*SMALL, "--variant", "nccl-ring"],
-        ["2 cases", "nccl-ring: its variables are for what goes over nccl, not over mpi"],
+        ["2 cases", "nccl-ring: what it sets is for what goes over nccl, not over mpi"],
     ),
     "unknown option": (["--frob"], ["--frob", "--help"]),
     "an option cut short": (["--iter", "4"], ["--iter", "--help"]),

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from hpccoll.evidence.communicator import BUFFERS, Settings
+
 ALGORITHMS = {
     "tree": "tree",
     "ring": "ring",
@@ -28,6 +30,9 @@ IN_SWITCHES = ("collnet_direct", "collnet_chain")
 BY_SWITCHES = ("sharp", *IN_SWITCHES)
 """Words in which these are asked for."""
 
+WINDOWED = (None, "all_reduce", "reduce_scatter", "all_gather")
+"""The collectives for which NCCL has kernels on symmetric windows; None is whichever."""
+
 _OFF = {"NCCL_COLLNET_ENABLE": "0", "HCOLL_ENABLE_SHARP": "0", "MVP_ENABLE_SHARP": "0", "MV2_ENABLE_SHARP": "0"}
 """Variables that ask for SHARP by any value but this."""
 
@@ -52,18 +57,26 @@ def forced(environment: Mapping[str, str], collective: str | None = None) -> tup
     return chosen
 
 
-def requested_of(environment: Mapping[str, str], collective: str | None = None) -> str | None:
-    """Return what ``environment`` asks for in one word, None where it leaves the choice to the library.
+def requested_of(
+    environment: Mapping[str, str], collective: str | None = None, communicator: Settings | None = None
+) -> str | None:
+    """Return what a variant asks for in one word, None where it leaves the choice to the library.
 
     Args:
-        environment: variables of a variant.
+        environment: its variables.
         collective: in our word; NCCL_ALGO may say different things of different ones. None: what it says of all, or
             of the only one that it names.
+        communicator: what NCCL's communicators are made with.
 
     Returns:
-        an algorithm of NCCL, or ``sharp``: where only what switches reduce is left, or they are asked to and nothing
-        is forced.
+        an algorithm of NCCL; ``sharp``: where only what switches reduce is left, or they are asked to and nothing is
+        forced; or ``symmetric``: kernels on symmetric windows, which no forced algorithm keeps from running.
     """
+    settings = communicator or {}
+    if settings.get(BUFFERS) == "symmetric" and settings.get("cta_policy") != "zero" and collective in WINDOWED:
+        return "symmetric"
+    if "collnet_enable" in settings and "NCCL_COLLNET_ENABLE" not in environment:
+        environment = {**environment, "NCCL_COLLNET_ENABLE": str(settings["collnet_enable"])}
     algorithms = forced(environment, collective)
     sharp = any(environment.get(name, off) != off for name, off in _OFF.items()) or any(
         not (layers := environment.get(name, "")).startswith("^") and "sharp" in layers.split(",") for name in _LAYERS

@@ -32,6 +32,27 @@ def ran_with(protocol: str) -> Demand:
     return Demand(words, lambda record: any(one.protocol == protocol for one in record.ran))
 
 
+def _heard(record: Record, setting: str) -> bool:
+    return record.communicator.get(setting, "0") != "0"
+
+
+def heard(setting: str) -> Demand:
+    """Return the demand that NCCL logged a setting of a communicator, other than its default."""
+    words = f"a line 'Comm config ... set to ...' for {setting}, and no variable that resets it"
+    return Demand(words, lambda record: _heard(record, setting))
+
+
+def not_heard(setting: str) -> Demand:
+    """Return the demand of a negative control of ``heard``."""
+    words = f"no line 'Comm config ... set to ...' for {setting}, or set to 0: the negative control"
+    return Demand(words, lambda record: not _heard(record, setting))
+
+
+def signs_of_windows(record: Record) -> tuple[str, ...]:
+    """Return the lines that show kernels on symmetric windows."""
+    return tuple(one.line for one in record.ran if one.algorithm == "symmetric")
+
+
 def names_switches(one: Ran) -> bool:
     """Return whether a line names an algorithm, or a layer among others, that leaves the reduction to switches."""
     return one.algorithm in IN_SWITCHES or "sharp" in one.algorithm.split("+")
@@ -92,7 +113,14 @@ ONE_RAIL = Demand("NET/IB : Using names one port", lambda record: len(record.dev
 SEVERAL_RAILS = Demand("NET/IB : Using names several ports", lambda record: len(record.devices) > 1)
 BY_PORTS = Demand("bytes per port: the share of each rail in wire_bytes", None)
 TCP = Demand("NCCL says that it uses Socket", lambda record: record.network == ("Socket",))
+SYMMETRIC = Demand(
+    "a TUNING line '[Symmetric]: ... -> Kernel' for each size", lambda record: bool(signs_of_windows(record))
+)
+NOT_SYMMETRIC = Demand(
+    "no TUNING line '[Symmetric]': the negative control", lambda record: not signs_of_windows(record)
+)
 SIGNS = {
+    NOT_SYMMETRIC: ("kernels on symmetric windows", signs_of_windows),
     NO_SHARP: ("SHARP", signs_of_switches),
     NO_NVLS: ("NVLS", signs_of_nvls),
     NOT_DIRECT: ("GPUDirect", signs_of_direct),

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.asked import FUNCTIONS
+from hpccoll.evidence.communicator import check_settings
 from hpccoll.evidence.nccl_names import CHOICES, LISTS, NAMES, PREFIX
-from hpccoll.evidence.variables import OF_A_SITE
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variants import EXAMPLES, VARIANTS
 
 
 def environment_of(name: str, variables: Mapping[str, object] | None) -> Mapping[str, object]:
@@ -24,12 +24,34 @@ def environment_of(name: str, variables: Mapping[str, object] | None) -> Mapping
         near = did_you_mean(name, VARIANTS)
         raise BadInputError("variants", name, f"variables behind it, or a known name: {', '.join(VARIANTS)}{near}")
     own = VARIANTS[name].environment if name in VARIANTS else {}
-    for key, value in (variables or {}).items():
-        if key in own and key not in OF_A_SITE and str(value) != own[key]:
-            expected = f"{own[key]}, which is what {name} sets: for another value take another name"
-            raise BadInputError(f"variants.{name}.{key}", value, expected)
+    _check_claim(f"variants.{name}", own, variables or {})
     check_values(f"variants.{name}", variables or {})
     return {**own, **(variables or {})}
+
+
+def communicator_of(name: str, settings: Mapping[str, object]) -> Mapping[str, object]:
+    """Return what NCCL's communicators are made with in a variant of a sweep: the table's, with ``settings`` added.
+
+    Args:
+        name: of the variant.
+        settings: what a sweep file has behind its key ``communicator``.
+
+    Raises:
+        BadInputError: likewise; for a setting that is not known.
+    """
+    own = VARIANTS[name].communicator if name in VARIANTS else {}
+    key = f"variants.{name}.communicator"
+    _check_claim(key, own, settings)
+    check_settings(key, settings)
+    return {**own, **settings}
+
+
+def _check_claim(key: str, own: Mapping[str, object], asked: Mapping[str, object]) -> None:
+    """See that what is asked leaves a variant of the table what it is; ``own`` is what that sets."""
+    for name, value in asked.items():
+        if name in own and name not in EXAMPLES and str(value) != str(own[name]):
+            expected = f"{own[name]}, which is what {key.split('.')[1]} sets: for another value take another name"
+            raise BadInputError(f"{key}.{name}", value, expected)
 
 
 def check_values(key: str, variables: Mapping[str, object]) -> None:

@@ -9,6 +9,7 @@ import re
 
 from hpccoll.evidence import refusals, tuning_table
 from hpccoll.evidence.asked import FUNCTIONS
+from hpccoll.evidence.communicator import of_log
 from hpccoll.evidence.lines import Message
 from hpccoll.evidence.notes import Notes, Rule, saying
 from hpccoll.evidence.records import Ran
@@ -94,6 +95,16 @@ def _setting(notes: Notes, match: re.Match[str], _message: Message) -> None:
     notes.settings[match["name"]] = match["value"]
 
 
+def _configured(notes: Notes, match: re.Match[str], _message: Message) -> None:
+    notes.communicator[of_log(match["name"])] = match["value"]
+
+
+def _overridden(notes: Notes, match: re.Match[str], message: Message) -> None:
+    """Note a variable that wins over what a communicator was made with."""
+    notes.communicator.pop(of_log(match["field"]), None)
+    _setting(notes, match, message)
+
+
 def _warning(notes: Notes, _match: re.Match[str], message: Message) -> None:
     if message.level == "WARN":
         notes.say("warnings", message.text)
@@ -127,7 +138,8 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"(?P<kind>PROFILER)/Plugin: Loaded (?:profiler plugin )?(?P<name>\S+)"), _plugin),
     (re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _fabric),
     (re.compile(r"(?P<name>(?:NCCL|SHARP)_\w+) set by \w+ to (?P<value>.*?)\.?$"), _setting),
-    (re.compile(r"Comm config \w+ reset to (?P<name>NCCL_\w+)=(?P<value>.*)$"), _setting),
+    (re.compile(r"Comm config (?P<field>\w+) reset to (?P<name>NCCL_\w+)=(?P<value>.*)$"), _overridden),
+    (re.compile(r"Comm config (?P<name>\w[\w ]*) set to (?P<value>.*)$"), _configured),
     (re.compile(""), _warning),
     *saying(
         "nvls", r"NVLS multicast support is available on dev", r"NVLS comm \S+ headRank", r"Connected NVLS tree"

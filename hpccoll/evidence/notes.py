@@ -24,6 +24,7 @@ class Notes:
         self.paths: Counter[str] = Counter()
         self.plugins: dict[str, str] = {}
         self.settings: dict[str, str] = {}
+        self.communicator: dict[str, str] = {}
         self.calls: defaultdict[str, deque[Call]] = defaultdict(lambda: deque(maxlen=256))
         self.tables: dict[str, Any] = {}
         self.teams: dict[str, int] = {}  # of UCC: their ranks, by their ids
@@ -50,7 +51,7 @@ class Notes:
             library=self.library, version=self.version, nodes=self.nodes, ranks=self.ranks, ran=tuple(self.ran),
             refusals=tuple(self.refusals), model=tuple(self.model), plugins=dict(self.plugins),
             gdr=all("GDRDMA" in hop for hop in hops) if hops else None, paths=dict(sorted(self.paths.items())),
-            settings=dict(sorted(self.settings.items())), **lines,
+            settings=dict(sorted(self.settings.items())), communicator=dict(sorted(self.communicator.items())), **lines,
         )  # fmt: skip
 
 

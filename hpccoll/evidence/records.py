@@ -91,6 +91,7 @@ class Record:
         refusals: what was asked for and not done, and why.
         plugins: by kind (``net``, ``tuner``, ``collnet``, ``profiler``), the name.
         settings: variables that NCCL says it read from the environment or a file, and their values.
+        communicator: settings that NCCL says a communicator was made with, by our names, and their values.
         files: of settings, that NCCL read.
         scores: rows of UCC's map of scores that name SHARP: where it may be chosen, not that it was.
         model: NCCL's own cost model.
@@ -113,6 +114,7 @@ class Record:
     refusals: tuple[Refusal, ...] = ()
     plugins: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    communicator: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     scores: tuple[str, ...] = ()
     model: tuple[Modelled, ...] = ()

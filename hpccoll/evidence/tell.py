@@ -39,7 +39,7 @@ class Told:
     def judged(self) -> Iterator[tuple[Ran, str | None, Verdict]]:
         """Yield what ran, what the settings that the log names asked for, and what it comes to."""
         for one in self.record.ran:
-            requested = requested_of(self.record.settings, one.collective)
+            requested = requested_of(self.record.settings, one.collective, self.record.communicator)
             yield one, requested, of_line(one, requested, self.record, dtype=one.dtype)
 
 

@@ -44,7 +44,11 @@ def lines_of(record: Record, judged: Iterable[tuple[Ran, str | None, Verdict]], 
         yield f"RED: {red}"
     yield _head(record)
     yield from _network(record, expected)
-    for name, found in (("plugins", record.plugins), ("set by the environment or files", record.settings)):
+    for name, found in (
+        ("plugins", record.plugins),
+        ("set by the environment or files", record.settings),
+        ("communicators are made with", record.communicator),
+    ):
         if found:
             yield f"{name}: {', '.join(f'{key}={value}' for key, value in found.items())}"
     ran = [_ran(record, *one) for one in judged]

@@ -1,79 +1,17 @@
 """The table of named variants: environments that a sweep compares, each with what must be seen to believe it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from hpccoll.evidence import demands
-from hpccoll.evidence.asked import ALGORITHMS, requested_of
+from hpccoll.evidence.asked import ALGORITHMS
+from hpccoll.evidence.communicator import BUFFERS, Settings
 from hpccoll.evidence.demands import Demand
 from hpccoll.evidence.variables import OF_A_SITE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Where a variant makes sense; what is None has no limit.
-
-    Args:
-        collectives: that it changes.
-        dtypes: of elements.
-        ops: reductions.
-        least_nodes: with fewer there is nothing to do.
-        most_nodes: with more it does not run.
-        most_per_node: ranks on a node.
-    """
-
-    collectives: tuple[str, ...] | None = None
-    dtypes: tuple[str, ...] | None = None
-    ops: tuple[str, ...] | None = None
-    least_nodes: int = 1
-    most_nodes: int | None = None
-    most_per_node: int | None = None
-
-    def unmet(self, collective: str, dtype: str, op: str | None, nodes: int, per_node: int) -> str | None:
-        """Return why a case is outside, in words, or None where it is inside."""
-        of = (("collective", collective, self.collectives), ("dtype", dtype, self.dtypes), ("op", op, self.ops))
-        for key, word, valid in of:
-            if word is not None and valid is not None and word not in valid:
-                return f"{key} {word}: only {', '.join(valid)}"
-        if nodes < self.least_nodes:
-            return f"at least {self.least_nodes} nodes"
-        if self.most_nodes is not None and nodes > self.most_nodes:
-            return f"at most {self.most_nodes} node{'s' * (self.most_nodes > 1)}"
-        if self.most_per_node is not None and per_node > self.most_per_node:
-            return f"at most {self.most_per_node} rank{'s' * (self.most_per_node > 1)} per node"
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """A named environment.
-
-    Args:
-        what: it is for, in one line.
-        transport: of the native cases that it changes: ``nccl``, or ``mpi`` for what stands behind an MPI.
-        environment: variables and their values; ``variables`` says what each does.
-        demands: the evidence.
-        needs: names of what must be there, see ``needs``.
-        limits: where it makes sense.
-        control: the variant that differs in what is claimed and must lose the evidence.
-    """
-
-    what: str
-    transport: str
-    environment: Mapping[str, str]
-    demands: Demand
-    needs: tuple[str, ...]
-    limits: Limits = field(default_factory=Limits)
-    control: str | None = None
-
-    @property
-    def requested(self) -> str | None:
-        """What it asks the library for, in one word."""
-        return requested_of(self.environment)
-
+from hpccoll.evidence.variant import Limits, Variant
 
 _ON_GPUS = ("cuda", "nccl")
 _IN_FABRIC = ("cuda", "nccl", "infiniband", "sharp-plugin", "sharp-fabric")
+_BY_NCCL4PY = (*_ON_GPUS, "nccl4py", "nccl-2.27")
 _REDUCED = ("all_reduce", "reduce_scatter", "all_gather")
 _BY_SWITCHES = ("int32", "int64", "float16", "float32", "float64", "bfloat16")
 _COLLNET = Limits(
@@ -90,6 +28,8 @@ _MPI_SHARP = Limits(
     collectives=("all_reduce", "barrier", "broadcast", "reduce"), ops=("sum", "min", "max"), least_nodes=4
 )
 _NVLS = Limits(collectives=_REDUCED, ops=("sum", "min", "max", "avg"), most_nodes=1)
+_WINDOWS = Limits(collectives=_REDUCED, dtypes=("float16", "float32", "bfloat16"), ops=("sum", "avg"))
+_REGISTERED = Limits(collectives=("reduce_scatter", "all_gather"), ops=("sum", "min", "max", "avg"))
 _SHARP_LOG = {"SHARP_COLL_LOG_LEVEL": "3"}
 _UCC_ON = {"OMPI_MCA_coll_ucc_enable": "1", "OMPI_MCA_coll_ucc_priority": "100"}
 
@@ -120,6 +60,16 @@ def _switches(what: str, algorithms: str, control: str, limits: Limits = _COLLNE
     return Variant(
         what=what, transport="nccl", needs=_IN_FABRIC, limits=limits, control=control, demands=demands.SHARP_BY_NCCL,
         environment={"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": algorithms, **_SHARP_LOG},
+    )  # fmt: skip
+
+
+def _made_with(
+    what: str, settings: Settings, demand: Demand, control: str | None, limits: Limits | None = None,
+    needs: tuple[str, ...] = _BY_NCCL4PY, environment: Mapping[str, str] | None = None,
+) -> Variant:  # fmt: skip
+    return Variant(
+        what=what, transport="nccl", environment=environment or {}, communicator=settings, demands=demand, needs=needs,
+        limits=limits or Limits(), control=control,
     )  # fmt: skip
 
 
@@ -190,6 +140,40 @@ VARIANTS: Mapping[str, Variant] = {
         environment={"NCCL_COLLNET_ENABLE": "0", "NCCL_SHARP_DISABLE": "1", **_SHARP_LOG}, needs=_ON_GPUS,
         limits=Limits(least_nodes=2),
     ),
+    "nccl-symmetric": _made_with(
+        "NCCL on symmetric windows: kernels that read and write the memory of all GPUs of one NVLink",
+        {BUFFERS: "symmetric"}, demands.SYMMETRIC, "nccl-symmetric-off", _WINDOWS,
+    ),
+    "nccl-symmetric-off": _made_with(
+        "NCCL on memory of the same kind in no windows, the control of nccl-symmetric",
+        {BUFFERS: "allocated"}, demands.NOT_SYMMETRIC, None,
+    ),
+    "nccl-collnet-comm": _made_with(
+        "SHARP by NCCL wherever its own tuning picks it, allowed to one communicator", {"collnet_enable": 1},
+        demands.SHARP_BY_NCCL, "nccl-collnet-comm-off", _COLLNET, (*_IN_FABRIC, "nccl4py", "nccl-2.27"), _SHARP_LOG,
+    ),
+    "nccl-collnet-comm-off": _made_with(
+        "NCCL without SHARP, the control of nccl-collnet-comm", {"collnet_enable": 0}, demands.NO_SHARP, None,
+        Limits(least_nodes=2), environment=_SHARP_LOG,
+    ),
+    "nccl-traffic-class-comm": _made_with(
+        "NCCL with a traffic class for one communicator; over InfiniBand it is the service level, 0 to 15",
+        {"traffic_class": 106}, demands.heard("traffic_class"), "nccl-traffic-class-comm-off", Limits(least_nodes=2),
+        (*_BY_NCCL4PY, "infiniband"),
+    ),
+    "nccl-traffic-class-comm-off": _made_with(
+        "NCCL in the default traffic class, the control of nccl-traffic-class-comm", {"traffic_class": 0},
+        demands.not_heard("traffic_class"), None, Limits(least_nodes=2), (*_BY_NCCL4PY, "infiniband"),
+    ),
+    "nccl-cta-efficiency": _made_with(
+        "NCCL with few thread blocks where switches of NVLink do the work, on registered buffers",
+        {"cta_policy": "efficiency", BUFFERS: "registered"}, demands.heard("cta_policy"), "nccl-cta-default",
+        _REGISTERED, (*_BY_NCCL4PY, "nvswitch"),
+    ),
+    "nccl-cta-default": _made_with(
+        "NCCL on registered buffers with its default policy, the control of nccl-cta-efficiency",
+        {"cta_policy": "default", BUFFERS: "registered"}, demands.not_heard("cta_policy"), None,
+    ),
     "ucc-sharp": _behind_mpi(
         "SHARP by UCC under Open MPI, one rank per node",
         {**_UCC_ON, "UCC_CL_BASIC_TLS": "ucp,cuda,sharp", "UCC_TL_SHARP_TUNE": "allreduce:0-inf:inf"},
@@ -236,17 +220,23 @@ VARIANTS: Mapping[str, Variant] = {
 }  # fmt: skip
 """By name, as a sweep file says them: ``variants: {nccl-ring: }``."""
 
+EXAMPLES = (*OF_A_SITE, "traffic_class")
+"""Variables and settings whose values in the table are examples: a sweep puts in those of its site."""
 
-def as_known(name: str | None, environment: Mapping[str, str]) -> Variant | None:
+
+def as_known(name: str | None, sets: Mapping[str, object]) -> Variant | None:
     """Return the variant of the table that ``name`` still is in a sweep; None where the sweep has made it another.
 
     Args:
         name: of the variant.
-        environment: its variables there. More may have been added, and those of a site put in.
+        sets: its variables and its settings of communicators there. More may have been added, and those of a site put
+            in.
     """
     known = VARIANTS.get(name or "")
-    alike = known and all(environment.get(key) == own for key, own in known.environment.items() if key not in OF_A_SITE)
-    return known if alike else None
+    if known is None:
+        return None
+    own = {**known.environment, **known.communicator}
+    return known if all(sets.get(key) == value for key, value in own.items() if key not in EXAMPLES) else None
 
 
 def demanded(name: str | None) -> Demand | None:

@@ -161,6 +161,14 @@ def of_a_wheel(library: Path) -> bool:
     return library.as_posix().endswith(WHEEL.as_posix())
 
 
+def nccl_version(library: Path) -> tuple[int, ...] | None:
+    """Return the version of a library of NCCL where the name of its file, or the wheel that it came by, tells it."""
+    wheels = library.parents[3].glob("nvidia_nccl_cu*.dist-info") if of_a_wheel(library) else ()
+    told = " ".join(path.name for path in (library.resolve(), *wheels))
+    found = re.search(r"(?:\.so\.|_cu\d+-)(2(?:\.\d+)+)", told)
+    return tuple(map(int, found[1].split("."))) if found else None
+
+
 PLUGINS = ("libnccl-net*.so", "libnccl-tuner*.so", "libnccl-profiler*.so", "libnccl-ofi-tuner.so")
 """What NCCL loads by itself where the loader finds it, or where a variable such as NCCL_NET_PLUGIN names it."""
 

@@ -49,8 +49,9 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
         "variants": [
             {
                 "name": name, "what": variant.what, "transport": variant.transport,
-                "environment": dict(variant.environment), "demands": variant.demands.words,
-                "control": variant.control, "limits": asdict(variant.limits), "needs": [*variant.needs],
+                "environment": dict(variant.environment), "communicator": dict(variant.communicator),
+                "demands": variant.demands.words, "control": variant.control, "limits": asdict(variant.limits),
+                "needs": [*variant.needs],
                 **_available([*of_mpi, *missing(variant.needs, root)]),
             }
             for name, variant in VARIANTS.items()
@@ -110,8 +111,8 @@ def _not_here(row: Mapping[str, Any]) -> str:
 
 
 def _setting(row: Mapping[str, Any]) -> str:
-    values = " ".join(f"{name}={value}" for name, value in row["environment"].items())
-    return f"over {row['transport']} sets {values}"
+    values = (f"{name}={value}" for name, value in {**row["environment"], **row["communicator"]}.items())
+    return f"over {row['transport']} sets {' '.join(values)}"
 
 
 def _limits(limits: Mapping[str, Any]) -> Iterator[str]:

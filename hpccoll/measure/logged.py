@@ -14,12 +14,12 @@ REFUSES = "NCCL refuses it"
 
 
 def requested(job: Job, case: Case) -> str | None:
-    """Return what the environment of ``job`` asks of the library in one word; None for our own schedules."""
+    """Return what the variant of ``job`` asks of the library in one word; None for our own schedules."""
     if case.algorithm != NATIVE:
         return None
     by_nccl = case.transport == "nccl"
     told = {name: value for name, value in job.environment.items() if name.startswith("NCCL_") == by_nccl}
-    return requested_of(told, case.collective)
+    return requested_of(told, case.collective, job.communicator if by_nccl else None)
 
 
 def logged(job: Job, case: Case) -> bool:

@@ -6,6 +6,7 @@ from hpccoll.case import Case, Job
 from hpccoll.choices.auto import concrete
 from hpccoll.choices.table import TuneTable, conditions, library
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.communicator import least_version
 from hpccoll.measure.catalogue import check_case, idle, unmet
 from hpccoll.measure.first_call import unless_refused
 from hpccoll.measure.gpus import Gpus
@@ -15,6 +16,7 @@ from hpccoll.measure.ranks import Numbered, Ranks
 from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.varied import unvaried
 from hpccoll.store.raw import Attempt
+from hpccoll.transports import nccl_config
 from hpccoll.transports.nccl_world import close_all
 
 
@@ -42,17 +44,26 @@ class Maker:
             check_case(made)
             on_gpu = made.device == "cuda"
             reason = unmet(made, layout) or self._unvaried(case) or idle(case, self.attempt.layout)
-            reason = reason or (self.gpus.lack(made.transport, made.dtype) if on_gpu else None) or self._too_large(made)
+            reason = reason or (self.gpus.lack(made.transport, made.dtype) if on_gpu else None)
+            reason = reason or self._unconfigured(made) or self._too_large(made)
             if reason:
                 return reason
             mine = self.gpus.mine if on_gpu else None
-            make = partial(CaseSubject, comm, layout, made, chosen, mine, self.gpus.assumed(made))
+            about = self.gpus.assumed(made), self.job.communicator
+            make = partial(CaseSubject, comm, layout, made, chosen, mine, *about)
             return unless_refused(make, comm) if made.transport == "nccl" else make()
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
             return str(error)
 
     def _unvaried(self, case: Case) -> str | None:
-        return unvaried(self.job.variant, self.job.environment, case, self.job.shape(case))
+        return unvaried(self.job.variant, self.job.sets, case, self.job.shape(case))
+
+    def _unconfigured(self, case: Case) -> str | None:
+        """Return why NCCL's communicators cannot be made as the job has them, or None; the same on all ranks."""
+        if not self.job.communicator or case.transport != "nccl":
+            return None
+        complaint = nccl_config.lack(least_version(self.job.communicator))
+        return next(filter(None, self.comm.allgather(complaint)), None)
 
     def _too_large(self, case: Case) -> str | None:
         """Return that a node or a GPU lacks the memory for its ranks' buffers, or None; the same on all ranks."""

@@ -31,6 +31,18 @@ def _nccl(root: Path) -> str | None:
     return None if equipment.nccl_libraries(root) else "NCCL not found"
 
 
+def _older_nccl(root: Path) -> str | None:
+    """Return that the NCCL that CuPy takes is older; one whose files do not tell its version is asked in the job."""
+    found = equipment.nccl_libraries(root)
+    known = equipment.nccl_version(found[0]) if found else None
+    return None if known is None or known >= (2, 27) else f"NCCL {'.'.join(map(str, known))} is older than 2.27"
+
+
+def _there(package: str) -> bool:
+    """Return whether a package of a package is installed."""
+    return bool(find_spec(package.partition(".")[0]) and find_spec(package))
+
+
 def _infiniband(root: Path) -> str | None:
     known = any(port.active and port.driver != "efa" for port in equipment.rdma_ports(root))
     return None if known else "no InfiniBand or RoCE port in use"
@@ -52,6 +64,8 @@ def _mpi(vendor: str) -> Callable[[Path], str | None]:
 NEEDS: Mapping[str, Callable[[Path], str | None]] = {
     "cuda": _cuda,
     "nccl": _nccl,
+    "nccl4py": lambda _: None if _there("nccl.bindings") else "nccl4py not found: pip install 'hpccoll[nccl4py]'",
+    "nccl-2.27": _older_nccl,
     "infiniband": _infiniband,
     "nvswitch": lambda root: None if equipment.nvswitches(root) else "no NVSwitch",
     "sharp-plugin": _sharp_plugin,

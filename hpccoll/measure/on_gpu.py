@@ -7,10 +7,12 @@ from typing import TypeAlias
 from mpi4py import MPI
 
 from hpccoll.case import Case
+from hpccoll.evidence.communicator import BUFFERS, Settings, in_numbers
 from hpccoll.measure.catalogue import GRAPH
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi_gpu import ON_GPU
 from hpccoll.transports.nccl import Nccl, Queued
+from hpccoll.transports.nccl_config import Buffers, Configured
 from hpccoll.transports.nccl_vendor import NcclVendor
 from hpccoll.transports.operation import Plan, Transport
 
@@ -18,12 +20,25 @@ Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 """Waits until the first says that all is done, and gives up where the second says why it will never be."""
 
 
-def transport_of(case: Case, comm: MPI.Intracomm, gpu: Gpu, *, native: bool) -> Transport:
-    """Return how the bytes of ``case`` move between the GPUs of ``comm``, by schedules or by a library's own calls."""
+def transport_of(case: Case, comm: MPI.Intracomm, gpu: Gpu, communicator: Settings, *, native: bool) -> Transport:
+    """Return how the bytes of ``case`` move between the GPUs of ``comm``, by schedules or by a library's own calls.
+
+    Args:
+        case: of device cuda.
+        comm: of the ranks.
+        gpu: of this one.
+        communicator: what NCCL's are made with.
+        native: whether by a library's own calls.
+    """
     gpu.release()  # what an earlier case had: NCCL and MPI take memory past CuPy
-    if case.transport == "nccl":
-        return (NcclVendor if native else Nccl)(comm, gpu, graph=bool(case.params.get(GRAPH)))
-    return ON_GPU[case.transport, native](comm, gpu)
+    if case.transport != "nccl":
+        return ON_GPU[case.transport, native](comm, gpu)
+    graph, settings, how = bool(case.params.get(GRAPH)), in_numbers(communicator), communicator.get(BUFFERS)
+    library = Configured(settings) if settings else None
+    if not native:
+        return Nccl(comm, gpu, graph=graph, library=library)
+    buffers = Buffers(comm, gpu, str(how)) if how else None
+    return NcclVendor(comm, gpu, graph=graph, library=library, buffers=buffers)
 
 
 class Timed:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.communicator import Settings
 from hpccoll.measure.catalogue import GRAPH, own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
@@ -90,11 +91,12 @@ class CaseSubject:
         chosen: by what and why, in words, where it was.
         gpu: of this rank, for a case of device cuda.
         assumed: of the machine, by the word of a user alone: a part of the evidence.
+        communicator: what NCCL's are made with there.
     """
 
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, chosen: str | None = None, gpu: Gpu | None = None,
-        assumed: str | None = None,
+        assumed: str | None = None, communicator: Settings | None = None,
     ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.chosen, self.gpu = case, layout, comm.rank, chosen, gpu
         self.assumed = assumed
@@ -121,7 +123,7 @@ class CaseSubject:
             channels=int(self.params.get("channels", 1)),
             window=int(self.params.get("window", 1)),
         )
-        self.transport = transport = self._transport(comm)
+        self.transport = transport = self._transport(comm, communicator or {})
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(promise, reduction, dtype, elements, comm.rank, silent)
@@ -142,9 +144,9 @@ class CaseSubject:
         self.reset, self.run, self.wrong = self.check.reset, (by_events or self.plan).run, self.check.wrong
         self.device_ns = by_events.device_ns if by_events else _no_device
 
-    def _transport(self, comm: MPI.Intracomm) -> Transport:
+    def _transport(self, comm: MPI.Intracomm, communicator: Settings) -> Transport:
         if self.gpu:
-            return transport_of(self.case, comm, self.gpu, native=self.algorithm is None)
+            return transport_of(self.case, comm, self.gpu, communicator, native=self.algorithm is None)
         return TRANSPORTS[self.case.transport](comm) if self.algorithm else VendorMpi(comm)
 
     def _check(self, filled: Array) -> Check | GpuCheck:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from hpccoll.case import Case, Shape
+from hpccoll.evidence.communicator import SETTINGS
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.schedule.promise import AUTO, NATIVE
 
@@ -17,26 +18,30 @@ OF_COLLECTIVES = re.compile(
 """Variables by which a library's own collectives go, and no sends and receives: of those are our schedules made."""
 
 
-def unvaried(variant: str | None, variables: Mapping[str, str], case: Case, shape: Shape) -> str | None:
+def unvaried(variant: str | None, sets: Mapping[str, object], case: Case, shape: Shape) -> str | None:
     """Return why ``case`` is not measured in a variant, or None where it is.
 
     Args:
         variant: by name; of the table, or the sweep's own. None: there is none.
-        variables: that it sets.
+        sets: the variables, and the settings of communicators, that it sets.
         case: as it is asked for.
         shape: that it runs on.
     """
     if variant is None or case.algorithm == AUTO:
         return None
     known = VARIANTS.get(variant)
-    nccls = bool(variables) and all(name.startswith("NCCL_") for name in variables)
+    nccls = bool(sets) and all(name.startswith("NCCL_") or name in SETTINGS for name in sets)
     over = known.transport if known else "nccl" if nccls else None
     if over and (over == "nccl") != (case.transport == "nccl"):
-        return f"{variant}: its variables are for what goes over {over}, not over {case.transport}"
+        return f"{variant}: what it sets is for what goes over {over}, not over {case.transport}"
     if case.algorithm != NATIVE:
-        alone = bool(variables) and all(map(OF_COLLECTIVES.fullmatch, variables))
-        return f"{variant}: only the library's own collectives go by its variables" if alone else None
+        alone = bool(sets) and all(map(_of_collectives, sets))
+        return f"{variant}: only the library's own collectives go by what it sets" if alone else None
     if known is None or case.transport != known.transport:
         return None
     reason = known.limits.unmet(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)
     return f"{variant}: {reason}" if reason else None
+
+
+def _of_collectives(name: str) -> bool:
+    return SETTINGS[name].alone if name in SETTINGS else bool(OF_COLLECTIVES.fullmatch(name))

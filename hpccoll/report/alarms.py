@@ -46,7 +46,7 @@ def _of_variant(run: Run, record: Record, logged: Collection[str | None]) -> Ite
         record: of that.
         logged: the variants that have left logs.
     """
-    name, known = run.variant or "", as_known(run.variant, run.environment)
+    name, known = run.variant or "", as_known(run.variant, {**run.environment, **run.communicator})
     if known is None or known.demands.met is None:
         return
     if said := control_fails(record, name):

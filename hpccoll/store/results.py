@@ -169,6 +169,7 @@ def _run(raw: Raw, attempt: Attempt) -> Run:
         evidence=attempt.evidence,
         variant=raw.job.variant,
         environment=raw.job.environment,
+        communicator=raw.job.communicator,
     )
 
 

@@ -86,6 +86,7 @@ class Run:
     evidence: Mapping[str, object] | None = None  # what the probe of the library's logs found: results/README.md
     variant: str | None = None  # the environment of the sweep
     environment: Mapping[str, str] = field(default_factory=dict)  # the variables that it sets
+    communicator: Mapping[str, int | str] = field(default_factory=dict)  # what it has NCCL's communicators made with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

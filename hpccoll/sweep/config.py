@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, Tag, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, ModelWrapValidatorHandler, Tag, model_validator
 
 from hpccoll.case import MOST_ROUNDS, Effort, Parameter, Shape
 from hpccoll.choices.auto import check_table
 from hpccoll.choices.table import load_table
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.environments import environment_of
-from hpccoll.sweep.document import OneOrMore, Section, Variables, load
+from hpccoll.evidence.environments import communicator_of, environment_of
+from hpccoll.sweep.document import OneOrMore, Section, Setting, are_variables, load
 from hpccoll.units import parse_size
 
 
@@ -56,11 +56,42 @@ def _table(value: object) -> object:
 
 
 def _variants(value: object) -> object:
-    """Fill in the variants that the table knows; with nothing behind it a name has to be one of those."""
+    """Fill in what the table knows of variants; with nothing behind it a name has to be one of those."""
     if not isinstance(value, dict):
         return value
     known = {name: own for name, own in value.items() if isinstance(own, dict | None) and isinstance(name, str)}
-    return {**value, **{name: environment_of(name, own) for name, own in known.items()}}
+    return {**value, **{name: _filled(name, own) for name, own in known.items()}}
+
+
+def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
+    variables, settings = own, (own or {}).get(COMMUNICATOR, {})
+    if own is not None:
+        variables = {key: value for key, value in own.items() if key != COMMUNICATOR}
+    filled = dict(environment_of(name, variables))
+    return {**filled, COMMUNICATOR: communicator_of(name, settings) if isinstance(settings, dict) else settings}
+
+
+COMMUNICATOR = "communicator"
+"""The key of a variant that is no variable."""
+
+
+class VariantSection(Section):
+    """Variables, and what NCCL's communicators are made with."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Setting] = Field(init=False)
+    communicator: dict[str, int | str] = Field(
+        {}, description="what NCCL's communicators are made with, by nccl4py: {traffic_class: 106, buffers: symmetric}"
+    )
+
+    @model_validator(mode="after")
+    def _have_names(self) -> "VariantSection":
+        are_variables(self.environment)
+        return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.__pydantic_extra__
 
 
 class SizeRange(Section):
@@ -153,7 +184,7 @@ class Sweep(Section):
         None, description="what auto chooses by: a file that 'hpccoll tune' has made"
     )
     variants: Annotated[
-        dict[str, Variables], BeforeValidator(_variants, json_schema_input_type=dict[str, Variables | None])
+        dict[str, VariantSection], BeforeValidator(_variants, json_schema_input_type=dict[str, VariantSection | None])
     ] = Field(
         {},
         description="environments to compare, each a job of its own: {name: {VARIABLE: value}}; a name that 'hpccoll "
@@ -194,6 +225,11 @@ class Sweep(Section):
                     "variants", name, "a name of letters, digits, - and _: it becomes part of file names"
                 )
         return self
+
+    @property
+    def environments(self) -> dict[str, dict[str, str]]:
+        """The variables of the variants."""
+        return {name: variant.environment for name, variant in self.variants.items()}
 
     def effort_of_a_case(self) -> Effort:
         return Effort(**self.effort.model_dump(), rounds=self.rounds)

@@ -46,7 +46,12 @@ def _setting(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _are_variables(values: dict[str, str]) -> dict[str, str]:
+def are_variables(values: dict[str, str]) -> dict[str, str]:
+    """See that every key can be the name of a variable.
+
+    Raises:
+        BadInputError: for one that cannot.
+    """
     for name in values:
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise BadInputError("variable", name, "a name of letters, digits and _")
@@ -55,7 +60,7 @@ def _are_variables(values: dict[str, str]) -> dict[str, str]:
 
 OneOrMore = Annotated[list[Item], BeforeValidator(_list), Field(min_length=1), AfterValidator(_once), _OrOne()]
 Setting = Annotated[str, BeforeValidator(_setting, json_schema_input_type=str | int | float)]
-Variables = Annotated[dict[str, Setting], AfterValidator(_are_variables)]
+Variables = Annotated[dict[str, Setting], AfterValidator(are_variables)]
 
 
 class Section(BaseModel):

@@ -125,4 +125,4 @@ class Place:
 
 def _variables(sweep: Sweep) -> Iterator[str]:
     """Yield the variables that a job may set."""
-    return (name for variant in sweep.variants.values() for name in variant)
+    return (name for variant in sweep.environments.values() for name in variant)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
 
-from hpccoll.case import Case, Job, Plan, Shape, Skip
+from hpccoll.case import Case, Job, Parameter, Plan, Shape, Skip
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.measure.varied import unvaried
@@ -47,7 +47,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
     """
     sweep = load_sweep(config)
     place = _place(config, sweep, profile, site)
-    notes = tuple(place.surroundings.notes(sweep.variants, sweep.transports))
+    notes = tuple(place.surroundings.notes(sweep.environments, sweep.transports))
     try:
         kept = _begun(out) if out else []
         jobs, skips = _jobs(sweep, place, kept)
@@ -153,7 +153,11 @@ class _Allocation:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return self.sweep.variants[self.variant] if self.variant else {}
+        return self.sweep.environments[self.variant] if self.variant else {}
+
+    @property
+    def communicator(self) -> Mapping[str, Parameter]:
+        return self.sweep.variants[self.variant].communicator if self.variant else {}
 
     def made(self, job: Job) -> bool:
         """Return whether ``job`` is one of these."""
@@ -182,13 +186,15 @@ class _Allocation:
         name = ".".join(filter(None, ("-".join(self.sweep.transports), size, self.variant)))
         return Job(
             name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators, apart=largest.apart,
-            variant=self.variant, environment=self.environment, seed=self.sweep.seed,
+            variant=self.variant, environment=self.environment,
+            communicator=self.communicator, seed=self.sweep.seed,
             effort=self.sweep.effort_of_a_case(), table=self.sweep.table, cases=tuple(chain(*kept.values())),
         ), [Skip(case=case.id, job=name, reason=reason) for case, reason in left_out]  # fmt: skip
 
     def _out_of_reach(self, case: Case, shape: Shape, layout: Layout) -> str | None:
         """Return why ``case`` is left out, or None where it is measured."""
-        reason = unmet(case, layout) or unvaried(self.variant, self.environment, case, shape)
+        sets = {**self.environment, **self.communicator}
+        reason = unmet(case, layout) or unvaried(self.variant, sets, case, shape)
         reason = reason or (self.place.lack_of_gpus(shape, self.environment) if case.device == "cuda" else None)
         # Which nodes share a rack is known in the job.
         return reason or (idle(case, layout) if shape.nodes == 1 else None)

@@ -94,11 +94,13 @@ def _asked(plan: Plan, job: Job) -> str:
 
 
 def _about(plan: Plan, job: Job) -> Iterator[str]:
-    known = as_known(job.variant, job.environment)
+    known = as_known(job.variant, job.sets)
     if known:
         yield f"variant: {known.what}"
     if job.variant:
         yield f"environment: {' '.join(assignment(*one) for one in job.environment.items()) or 'nothing of its own'}"
+    if job.communicator:
+        yield f"communicator, by nccl4py: {' '.join(f'{name}={value}' for name, value in job.communicator.items())}"
     told = evidence(plan, job)
     if told["requested"]:
         yield f"requested: {', '.join(told['requested'])}"
@@ -155,7 +157,7 @@ def evidence(plan: Plan, job: Job) -> dict[str, Any]:
         there is an untimed launch with logs; control: the variant that must lose the evidence, and control_job, the
         job of this plan that has it, None where there is none.
     """
-    known = as_known(job.variant, job.environment)
+    known = as_known(job.variant, job.sets)
     asked = sorted({word for case in job.cases if (word := requested(job, case))})
     logs = any(logged(job, case) for case in job.cases)
     by_library = (BY_LOGS.format(" or ".join(asked)) if asked else BY_NCCL) if logs else None

@@ -101,6 +101,12 @@ class Gpu:
         """Return an uninitialised array of ``count`` elements, which begins at a multiple of 512 bytes."""
         return self._cupy.empty(count, stored(dtype))
 
+    def at(self, place: int, count: int, dtype: np.dtype[np.generic], owner: object) -> GpuArray:
+        """Return what lies at an address that somebody else has allocated, as an array that holds ``owner``."""
+        of = stored(dtype)
+        memory = self._cupy.cuda.UnownedMemory(place, count * of.itemsize, owner, self.number)
+        return self._cupy.ndarray(count, of, self._cupy.cuda.MemoryPointer(memory, 0))
+
     def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return an uninitialised array of host memory that copies from and to the GPU without a detour."""
         if not count:

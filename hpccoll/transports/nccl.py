@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpccoll.transports.gpu import Gpu
+    from hpccoll.transports.nccl_world import Library
 
 SEGMENT, SEGMENTS = 1 << 22, 64
 """Bytes of a segment of a pipeline, and how many there are at most: a group takes some 10 us, and 4 MiB over NVLink."""
@@ -171,10 +172,13 @@ class Nccl:
         comm: of the ranks.
         gpu: of this rank, with the stream on which all is queued.
         graph: whether plans are replayed as CUDA graphs.
+        library: that makes communicators; None is CuPy's.
     """
 
-    def __init__(self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False) -> None:
-        self.comm, self.gpu, self.graph = comm, gpu, graph
+    def __init__(
+        self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "Library | None" = None
+    ) -> None:
+        self.comm, self.gpu, self.graph, self.library = comm, gpu, graph, library
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer: Array = self.gpu.empty(count, dtype)
@@ -192,7 +196,7 @@ class Nccl:
         compiler = NcclCompiler(self.comm.rank, operation)
         theirs = self.comm.alltoall(compiler.proposals())
         check_agreement(self.comm.allgather(compiler.strange(theirs)))
-        device = CupyDevice(self.gpu, world(self.comm).communicator)
+        device = CupyDevice(self.gpu, world(self.comm, self.library).communicator)
         plan = compiled(device, compiler, compiler.stages(theirs), src, dst)
         return plan.prepared(graph=self.graph)
 

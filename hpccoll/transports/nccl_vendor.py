@@ -13,13 +13,15 @@ import numpy as np
 from hpccoll.errors import BadInputError
 from hpccoll.transports.fold import Move
 from hpccoll.transports.nccl import Call, Queued
-from hpccoll.transports.operation import Array, Operation
+from hpccoll.transports.operation import Array, Operation, address
 from hpccoll.transports.pieces import Span
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpccoll.transports.gpu import Gpu
+    from hpccoll.transports.nccl_config import Buffers
+    from hpccoll.transports.nccl_world import Library
 
 TYPES = {
     "uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
@@ -71,12 +73,6 @@ class Arguments:
     def others(self) -> list[int]:
         """Return the workers that a block goes to or comes from: in place one's own is there."""
         return [peer for peer in self.workers if not (self.operation.in_place and peer == self.me)]
-
-
-def address(buffer: Array) -> int:
-    """Return where the elements of a buffer of a GPU lie."""
-    there: Any = buffer
-    return int(there.data.ptr)
 
 
 def _all_reduce(a: Arguments) -> Call:
@@ -200,29 +196,36 @@ class NcclVendor:
         comm: of the ranks.
         gpu: of this rank, with the stream on which all is queued.
         graph: whether plans are replayed as CUDA graphs.
+        library: that makes communicators; None is CuPy's.
+        buffers: memory that NCCL allocates and may know; None is CuPy's, which it does not.
     """
 
-    def __init__(self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False) -> None:
-        self.comm, self.gpu, self.graph = comm, gpu, graph
+    def __init__(
+        self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "Library | None" = None,
+        buffers: "Buffers | None" = None,
+    ) -> None:  # fmt: skip
+        self.comm, self.gpu, self.graph, self.library, self.buffers = comm, gpu, graph, library, buffers
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        buffer: Array = self.gpu.empty(count, dtype)
+        buffer: Array = (self.buffers or self.gpu).empty(count, dtype)
         return buffer
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Queued:
         """Lay out the call, on all ranks together.
 
         Raises:
-            BadInputError: for a placement that the call has not.
+            BadInputError: for a placement that the call has not, or where NCCL makes no windows of these GPUs.
         """
         from hpccoll.transports.nccl_device import CupyDevice, grouped
         from hpccoll.transports.nccl_world import world
 
         check_placement(operation)
         me, workers = self.comm.rank, operation.layout.workers
-        everyone = world(self.comm)
+        everyone = world(self.comm, self.library)
         device = CupyDevice(self.gpu, everyone.communicator)
         communicator = everyone.workers(workers)
+        if self.buffers:
+            self.buffers.make_known(communicator, workers, (src, dst))
         what = f"inside NCCL's {operation.collective.name}"
         if communicator is None:
             return Queued(device, dst[:0], [], what)
@@ -233,7 +236,13 @@ class NcclVendor:
             whole = Span("result", 0, len(arguments.result))
             calls += device.folds(operation, {"result": arguments.result}, [[Move(whole, (whole,), workers)]])
         plan = Queued(device, arguments.result, calls, what, (src, dst, word))
-        return plan.prepared(graph=self.graph)
+        try:
+            return plan.prepared(graph=self.graph)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
-        """There is nothing to free: CuPy's pool has the buffers once nobody names them."""
+        """Have NCCL forget the buffers; they are freed once nobody names them."""
+        if self.buffers:
+            self.buffers.close()

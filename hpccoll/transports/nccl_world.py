@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Library(Protocol):
-    """What is asked of CuPy's binding of NCCL."""
+    """What is asked of CuPy's binding of NCCL, or of ``nccl_config.Configured`` in its place."""
 
     def get_unique_id(self) -> Any: ...
 

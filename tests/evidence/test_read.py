@@ -46,6 +46,15 @@ def test_the_newer_shape_is_read_with_symmetric_kernels_and_copy_engines():
     ]
 
 
+def test_what_a_communicator_is_made_with_is_read_by_our_names_but_for_what_a_variable_resets():
+    record = read("settings")
+    assert record.communicator == {
+        "net_name": "IB", "traffic_class": "106", "collnet_enable": "1", "cta_policy": "1", "nvls_ctas": "4",
+    }  # fmt: skip
+    assert record.settings["NCCL_MAX_CTAS"] == "2"
+    assert not read("rdma-2.32").communicator
+
+
 @pytest.mark.parametrize(
     ("name", "version", "network", "gdr", "nodes", "ranks"),
     [

@@ -1,8 +1,10 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from hpccoll.evidence.asked import ALGORITHMS, forced, requested_of
+from hpccoll.evidence.communicator import SETTINGS
 from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
 from hpccoll.evidence.variables import OF_A_FABRIC, OF_A_SITE, VARIABLES
 from hpccoll.evidence.variants import VARIANTS, as_known
@@ -15,6 +17,23 @@ def test_every_variable_of_the_table_is_explained_in_one_line_and_no_other_is():
 
 def test_what_describes_a_network_is_of_the_table():
     assert {*OF_A_SITE} < {*OF_A_FABRIC} < VARIABLES.keys()
+
+
+def test_every_setting_of_communicators_is_explained_in_one_line_and_those_of_variants_are_known():
+    assert {name for variant in VARIANTS.values() for name in variant.communicator} <= SETTINGS.keys()
+    assert not [one.what for one in SETTINGS.values() if "\n" in one.what or len(one.what) > 110]
+
+
+def test_people_read_of_every_setting_what_it_does_and_since_when():
+    text = (Path(__file__).parents[2] / "slurm/README.md").read_text()
+    for name, setting in SETTINGS.items():
+        assert f"| `{name}` | {setting.since // 10000}.{setting.since // 100 % 100} | {setting.what} |" in text
+
+
+def test_what_takes_nccl4py_is_what_communicators_are_made_with():
+    assert {name for name, variant in VARIANTS.items() if variant.communicator} == {
+        name for name, variant in VARIANTS.items() if {"nccl4py", "nccl-2.27"} <= {*variant.needs}
+    }
 
 
 def test_every_algorithm_of_nccl_has_a_variant_that_asks_for_it_and_nothing_else():
@@ -64,6 +83,23 @@ def test_nothing_logged_meets_no_demand_but_those_of_the_negative_controls():
 )
 def test_what_an_environment_asks_for_is_said_in_one_word(environment, collective, requested):
     assert requested_of(environment, collective) == requested
+
+
+@pytest.mark.parametrize(
+    ("environment", "communicator", "collective", "requested"),
+    [
+        ({}, {"collnet_enable": 1}, "all_reduce", "sharp"),
+        ({}, {"collnet_enable": 0}, "all_reduce", None),
+        ({"NCCL_COLLNET_ENABLE": "0"}, {"collnet_enable": 1}, "all_reduce", None),  # the environment wins
+        ({}, {"buffers": "symmetric"}, "all_reduce", "symmetric"),
+        ({}, {"buffers": "symmetric"}, "broadcast", None),  # for which there are no such kernels
+        ({"NCCL_ALGO": "Ring"}, {"buffers": "symmetric"}, "all_reduce", "symmetric"),
+        ({}, {"buffers": "allocated"}, "all_reduce", None),
+        ({}, {"traffic_class": 106}, "all_reduce", None),
+    ],
+)
+def test_what_a_communicator_is_made_with_asks_for_something_too(environment, communicator, collective, requested):
+    assert requested_of(environment, collective, communicator) == requested
 
 
 def test_an_inverted_list_leaves_all_others():

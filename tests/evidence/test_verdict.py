@@ -23,6 +23,36 @@ def test_what_was_asked_for_and_ran_is_called_so_with_the_line_that_says_it():
     assert not made.offloaded
 
 
+def test_kernels_on_symmetric_windows_are_what_ran_and_where_they_did_not_it_is_no_silent_ring():
+    record = read("settings")
+    small, large = (verdict("symmetric", "all_reduce", size * MIB, 8, record).executed for size in (1, 64))
+    assert small == "symmetric (AllReduce_RSxLD_AGxST)"
+    assert large.startswith("ring (fallback: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "control"),
+    [
+        ("nccl-symmetric", "nccl-symmetric-off"),
+        ("nccl-traffic-class-comm", "nccl-traffic-class-comm-off"),
+        ("nccl-cta-efficiency", "nccl-cta-default"),
+    ],
+)
+def test_what_a_communicator_is_made_with_shows_in_its_log_and_its_control_does_without(name, control):
+    on, off = (VARIANTS[one].demands.met for one in (name, control))
+    with_it = read("settings")
+    reset = [
+        "n1:300:310 [0] NCCL INFO Comm config Traffic class set to 0",
+        "n1:300:310 [0] NCCL INFO Comm config CTAPolicy reset to NCCL_CTA_POLICY=0",
+    ]
+    without = read_logs(
+        {"a.log": "\n".join((*(line for line in TEXTS["settings"].splitlines() if "Symm" not in line), *reset))}
+    )
+    assert (on(with_it), off(with_it)) == (True, False)
+    assert (on(without), off(without)) == (False, True)
+    assert VARIANTS[name].control == control
+
+
 def test_what_was_left_to_the_library_is_called_what_it_chose():
     assert verdict(None, "all_reduce", 8, 4, read("rdma-2.27")).executed == "tree"
 

@@ -20,10 +20,12 @@ def test_every_need_of_a_variant_can_be_looked_for():
     assert {need for variant in VARIANTS.values() for need in variant.needs} == set(needs.NEEDS)
 
 
-def test_a_machine_without_anything_lacks_all_that_is_not_of_its_mpi(tmp_path):
+def test_a_machine_without_anything_lacks_all_that_is_not_of_its_mpi(tmp_path, monkeypatch):
+    monkeypatch.setattr(needs, "find_spec", lambda _: None)
     words = [need for need in needs.NEEDS if need not in ("openmpi", "mvapich")]
     assert needs.missing(words, tmp_path) == [
-        "no CUDA device", "NCCL not found", "no InfiniBand or RoCE port in use", "no NVSwitch",
+        "no CUDA device", "NCCL not found", "nccl4py not found: pip install 'hpccoll[nccl4py]'",
+        "no InfiniBand or RoCE port in use", "no NVSwitch",
         "no SHARP plugin of NCCL where the loader looks",
         "no libsharp_coll.so where the loader looks", "no libucc.so where the loader looks",
         "no libhcoll.so where the loader looks",
@@ -37,10 +39,28 @@ def test_a_machine_with_everything_lacks_nothing_but_cupy(tmp_path, monkeypatch)
     monkeypatch.setattr(needs, "find_spec", lambda _: None)
     words = [need for need in needs.NEEDS if need not in ("openmpi", "mvapich")]
     assert needs.missing(words, tmp_path) == [
-        "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
+        "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'",
+        "nccl4py not found: pip install 'hpccoll[nccl4py]'",
     ]
     monkeypatch.setattr(needs, "find_spec", lambda _: "there")
     assert needs.missing(words, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [("2.26.2", "NCCL 2.26.2 is older than 2.27"), ("2.27.3", None), ("2.32.3", None), ("2", None)],
+)
+def test_the_version_of_nccl_is_told_by_its_file(tmp_path, version, reason):
+    library = equip(tmp_path, {f"lib/libnccl.so.{version}": ""}) / "lib/libnccl.so.2"
+    if not library.exists():
+        library.symlink_to(f"libnccl.so.{version}")
+    assert needs.missing(["nccl-2.27"], tmp_path) == ([reason] if reason else [])
+
+
+def test_the_version_of_nccl_is_told_by_its_wheel(tmp_path, monkeypatch):
+    monkeypatch.setattr(equipment, "sys", SimpleNamespace(path=[str(tmp_path)]))
+    equip(tmp_path, {"nvidia/nccl/lib/libnccl.so.2": "", "nvidia_nccl_cu12-2.25.1.dist-info/METADATA": ""})
+    assert needs.missing(["nccl-2.27"], tmp_path) == ["NCCL 2.25.1 is older than 2.27"]
 
 
 def test_ports_of_efa_and_ports_that_are_down_are_no_infiniband(tmp_path):

@@ -364,7 +364,7 @@ def test_a_variant_of_nccl_is_none_of_mpi_and_the_other_way_round(on_cluster):
     plan = on_cluster(text + "variants: {plain: {}, nccl-ring: , mine: {NCCL_IB_TC: 1}}\n")
     assert [job.variant for job in plan.jobs] == ["plain"], "MPI under the name of nccl-ring would pass for it"
     assert {skip.reason for skip in plan.skips} == {
-        f"{name}: its variables are for what goes over nccl, not over mpi" for name in ("nccl-ring", "mine")
+        f"{name}: what it sets is for what goes over nccl, not over mpi" for name in ("nccl-ring", "mine")
     }
     both = text + "devices: cuda\ntransports: [nccl, mpi, staged]\n"
     ucx, mixed = on_cluster(both + "variants: {ucx-one-rail: , mixed: {NCCL_IB_TC: 1, UCX_TLS: rc}}\n").jobs
@@ -381,7 +381,7 @@ def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_libra
         rings = [job.variant for job in plan.jobs for case in job.cases if case.algorithm == "ring"]
         assert (rings[0], len(rings) - 1) == ("plain", ours)
     skip = on_cluster(gpus + "nccl-tree: }").skips[0]
-    assert skip.reason == "nccl-tree: only the library's own collectives go by its variables"
+    assert skip.reason == "nccl-tree: only the library's own collectives go by what it sets"
 
 
 def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
@@ -438,7 +438,7 @@ def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_sho
     for variant, words in zip(sweep.variants, jobs, strict=True):
         (told,) = re.findall(r"environment: (.*)", words)
         of_shell = dict(word.split("=", 1) for word in shlex.split(told) if "=" in word)
-        assert of_shell == sweep.variants[variant]
+        assert of_shell == sweep.environments[variant]
         assert variant not in VARIANTS or VARIANTS[variant].demands.words in words
         control = VARIANTS[variant].control if variant in VARIANTS else None
         assert control is None or control in sweep.variants, "what is claimed is compared with its control"

@@ -18,7 +18,11 @@ def job(variant=None, *cases, environment=None, **more):
     name = ".".join(filter(None, ("nccl", "n2x8", variant)))
     environment = {**known, **(environment or {})}
     cases = cases or (NCCL,)
-    return raws.job(*cases, name=name, ranks=16, nodes=2, variant=variant, environment=environment, **more)
+    communicator = VARIANTS[variant].communicator if variant in VARIANTS else {}
+    return raws.job(
+        *cases, name=name, ranks=16, nodes=2, variant=variant, environment=environment, communicator=communicator,
+        **more,
+    )  # fmt: skip
 
 
 class Sections(dict):
@@ -53,6 +57,16 @@ def test_every_job_says_its_environment_its_evidence_and_its_control(told):
     assert "negative control: nccl.n2x8.nccl-sharp-off, which has to lose this evidence" in sharp
     assert read["evidence"]["nccl.n2x8.nccl-sharp"]["control_job"] == "nccl.n2x8.nccl-sharp-off"
     assert read["jobs"][0]["environment"]["NCCL_COLLNET_ENABLE"] == "1"
+
+
+def test_what_communicators_are_made_with_is_said_beside_the_environment(told):
+    lines, read = told(job("nccl-symmetric"), job("nccl-symmetric-off"))
+    said = lines["nccl.n2x8.nccl-symmetric"]
+    assert "communicator, by nccl4py: buffers=symmetric" in said
+    assert "requested: symmetric" in said
+    assert f"evidence: {VARIANTS['nccl-symmetric'].demands.words}" in said
+    assert "negative control: nccl.n2x8.nccl-symmetric-off, which has to lose this evidence" in said
+    assert read["jobs"][0]["communicator"] == {"buffers": "symmetric"}
 
 
 def test_a_control_that_is_not_in_the_sweep_is_missed_and_what_follows_is_said(told):

@@ -142,7 +142,7 @@ def test_a_known_variant_brings_its_variables_and_those_behind_it_are_added_or_o
     text = (
         LEAST + "variants: {nccl-ring: , nccl-gdr: {NCCL_PROTO: LL}, nccl-one-rail: {NCCL_IB_HCA: mlx5_7}, plain: {}}"
     )
-    assert load_sweep(sweep_file(text)).variants == {
+    assert load_sweep(sweep_file(text)).environments == {
         "nccl-ring": {"NCCL_ALGO": "Ring"},
         "nccl-gdr": {"NCCL_NET_GDR_LEVEL": "SYS", "NCCL_PROTO": "LL"},
         "nccl-one-rail": {"NCCL_IB_HCA": "mlx5_7"},
@@ -153,10 +153,47 @@ def test_a_known_variant_brings_its_variables_and_those_behind_it_are_added_or_o
 
 def test_a_variable_has_the_text_that_is_written(sweep_file):
     text = "1:30, B: 010, C: 1.10, D: 0x1F, E: 1_000, F: 1e3, G: -7, H: '8'"
-    environment = load_sweep(sweep_file(LEAST + f"effort: {{seconds: .5}}\nvariants: {{a: {{A: {text}}}}}")).variants[
-        "a"
-    ]
+    sweep = load_sweep(sweep_file(LEAST + f"effort: {{seconds: .5}}\nvariants: {{a: {{A: {text}}}}}"))
+    environment = sweep.environments["a"]
     assert ", ".join(f"{name}: {value}" for name, value in environment.items()) == "A: " + text.replace("'", "")
+
+
+def test_what_communicators_are_made_with_stands_beside_the_variables_of_a_variant(sweep_file):
+    text = (
+        LEAST + "variants: {nccl-symmetric: , nccl-traffic-class-comm: {communicator: {traffic_class: 3}}, "
+        "mine: {NCCL_PROTO: LL, communicator: {max_ctas: 4, net_name: IB, cta_policy: zero}}, other: {A: 1}}"
+    )
+    sweep = load_sweep(sweep_file(text))
+    assert {name: variant.communicator for name, variant in sweep.variants.items()} == {
+        "nccl-symmetric": {"buffers": "symmetric"},
+        "nccl-traffic-class-comm": {"traffic_class": 3},
+        "mine": {"max_ctas": 4, "net_name": "IB", "cta_policy": "zero"},
+        "other": {},
+    }
+    assert sweep.environments["mine"] == {"NCCL_PROTO": "LL"}
+    jsonschema.validate(yaml.safe_load(text), json.loads(json_schema()))
+
+
+@pytest.mark.parametrize(
+    ("communicator", "words"),
+    [
+        ("{max_cta: 4}", ["variants.mine.communicator", "'max_cta'", "did you mean max_ctas?"]),
+        ("{max_ctas: many}", ["variants.mine.communicator.max_ctas", "'many'", "a whole number from 0 up"]),
+        ("{max_ctas: true}", ["variants.mine.communicator.max_ctas", "True"]),
+        ("{cta_policy: 1}", ["variants.mine.communicator.cta_policy", "1", "default, efficiency, zero"]),
+        ("{buffers: window}", ["variants.mine.communicator.buffers", "'window'", "allocated, registered, symmetric"]),
+        ("{net_name: ''}", ["variants.mine.communicator.net_name", "a text"]),
+        ("[max_ctas]", ["variants.mine.communicator", "['max_ctas']"]),
+    ],
+)
+def test_a_setting_that_nccl_has_not_is_told(sweep_file, communicator, words):
+    said = inside("plan", sweep_file(LEAST + f"variants: {{mine: {{communicator: {communicator}}}}}"))
+    assert said.complains_of(*words)
+
+
+def test_a_setting_of_a_known_variant_stays_what_it_is(sweep_file):
+    said = inside("plan", sweep_file(LEAST + "variants: {nccl-symmetric: {communicator: {buffers: allocated}}}"))
+    assert said.complains_of("variants.nccl-symmetric.communicator.buffers", "symmetric, which is what nccl-symmetric")
 
 
 def test_an_unknown_variant_needs_variables(sweep_file):

@@ -10,7 +10,7 @@ from schedules import buffers, contributions, promises, result
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
-from hpccoll.transports import nccl_device, nccl_world
+from hpccoll.transports import nccl_config, nccl_device, nccl_world
 from hpccoll.transports.nccl_vendor import CALLS, OPS, TYPES, Arguments, NcclVendor, check_placement
 from hpccoll.transports.operation import Operation
 
@@ -111,6 +111,25 @@ class Communicator:
         return call
 
 
+class Bindings:
+    """nccl4py's calls, whose handles are the communicators of CuPy."""
+
+    def __getattr__(self, name):
+        (cupys,) = (cupys for cupys, own in nccl_config.CALLS.items() if own == name)
+        return lambda *arguments: getattr(arguments[-2], cupys)(*arguments[:-2], arguments[-1])
+
+
+def of_cupy(handle):
+    return handle
+
+
+@pytest.fixture(params=[of_cupy, nccl_config.Communicator])
+def binding(request, monkeypatch):
+    """Return what a binding makes of a communicator."""
+    monkeypatch.setattr(nccl_config, "_nccl", Bindings)
+    return request.param
+
+
 def grouped(calls):
     def group():
         for call, arguments in calls:
@@ -137,7 +156,9 @@ def calls():
     ids=lambda value: f"{value.collective.name}-{value.root}-{value.peer}" if hasattr(value, "root") else str(value),
 )
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_promised(promise, in_place, dtype):
+def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_promised(
+    promise, in_place, dtype, binding
+):
     barrier = promise.collective.token
     ops = ["max"] if barrier else REDUCTIONS if promise.collective.reduces else ["sum"]
     for op in ops:
@@ -148,7 +169,7 @@ def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_pr
         library = Library(3)
         word = [np.array([me], np.int32).view(Room) for me in range(3)]
         arguments = [
-            Arguments(library.ranks[me], me, asked, inputs[me], outputs[me], word[me], STREAM, grouped)
+            Arguments(binding(library.ranks[me]), me, asked, inputs[me], outputs[me], word[me], STREAM, grouped)
             for me in range(3)
         ]
         before = [values.tobytes() for values in outputs]
@@ -185,7 +206,7 @@ def vendor(monkeypatch):
     def make(asked, me, library, cluster, dst):
         communicator = library.ranks[me] if me < asked.layout.workers else None
         made = SimpleNamespace(communicator=communicator, workers=lambda _count: communicator)
-        monkeypatch.setattr(nccl_world, "world", lambda _comm: made)
+        monkeypatch.setattr(nccl_world, "world", lambda _comm, _library: made)
         monkeypatch.setattr(nccl_device, "CupyDevice", lambda _gpu, _communicator: cluster.devices[me])
         monkeypatch.setattr(nccl_device, "grouped", grouped)
         gpu = SimpleNamespace(stream=SimpleNamespace(ptr=STREAM))

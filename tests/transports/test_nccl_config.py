@@ -1,0 +1,378 @@
+"""nccl4py: settings and buffers arrive at NCCL, for which a recorder stands in, and are let go of in order.
+
+That the recorder has nccl4py's own names and arguments is seen where that is installed; it takes no GPU.
+"""
+
+import ctypes
+import re
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_gpus import Cluster
+from mpi4py import MPI
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
+from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
+from hpccoll.transports import nccl_config, nccl_device, nccl_world
+from hpccoll.transports.nccl_config import Buffers, Configured
+from hpccoll.transports.nccl_vendor import NcclVendor
+from hpccoll.transports.operation import Operation
+
+ARGUMENTS = {
+    "all_reduce": "sendbuff recvbuff count datatype op comm stream",
+    "reduce_scatter": "sendbuff recvbuff recvcount datatype op comm stream",
+    "all_gather": "sendbuff recvbuff sendcount datatype comm stream",
+    "broadcast": "sendbuff recvbuff count datatype root comm stream",
+    "reduce": "sendbuff recvbuff count datatype op root comm stream",
+    "send": "sendbuff count datatype peer comm stream",
+    "recv": "recvbuff count datatype peer comm stream",
+    "comm_init_rank_config": "nranks comm_id rank config",
+    "comm_split": "comm color key config",
+    "comm_destroy": "comm",
+    "comm_abort": "comm",
+    "comm_get_async_error": "comm",
+    "comm_window_register": "comm buff size win_flags",
+    "comm_window_deregister": "comm win",
+    "comm_register": "comm buff size",
+    "comm_deregister": "comm handle",
+    "mem_alloc": "size",
+    "mem_free": "ptr",
+    "get_unique_id": "",
+    "get_version": "",
+    "get_error_string": "result",
+}
+"""What is asked of nccl.bindings.nccl: each function with its arguments."""
+
+
+class NCCLError(Exception):
+    """Has the name of nccl4py's."""
+
+
+class Handle(int):
+    """A Comm or a Window: false where there is none."""
+
+    @property
+    def handle(self):
+        return int(self)
+
+
+class Recorder:
+    """nccl.bindings.nccl, as far as it is asked; keeps what it is asked in ``said``."""
+
+    Comm = Handle
+    UniqueId = SimpleNamespace(from_buffer=lambda told: SimpleNamespace(ptr=bytes(told)))
+
+    def __init__(self, *, windows=True):
+        self.said, self.windows, self.configs, self.rooms = [], windows, {}, {}
+
+    def Config(self):  # noqa: N802
+        config = SimpleNamespace(ptr=1000 + len(self.configs))
+        self.configs[config.ptr] = config
+        return config
+
+    def __getattr__(self, name):
+        if name.startswith("_"):  # what it does with what it is asked: nothing
+            return lambda **_: None
+        names = ARGUMENTS[name].split()
+
+        def call(*arguments):
+            assert len(arguments) == len(names), name
+            self.said.append((name, dict(zip(names, arguments, strict=True))))
+            return getattr(self, f"_{name}")(**self.said[-1][1])
+
+        return call
+
+    def _get_unique_id(self):
+        return b"an id"
+
+    def _comm_init_rank_config(self, nranks, comm_id, rank, config):
+        made = vars(self.configs[config])
+        if made.get("max_ctas") == 0:
+            raise NCCLError("InvalidArgument (4): invalid argument")
+        self.made = (nranks, comm_id, rank, {name: value for name, value in made.items() if name != "ptr"})
+        return Handle(7)
+
+    def _comm_split(self, comm, color, key, config):
+        assert (comm, config) == (7, 0), "with the settings of the whole"
+        return Handle(0 if color == nccl_config.NO_COLOR else 8 + key)
+
+    def _comm_window_register(self, **_):
+        return Handle(len(self.said) if self.windows else 0)
+
+    def _comm_register(self, **_):
+        return len(self.said)
+
+    def _comm_get_async_error(self, comm):
+        return comm - 7
+
+    def _get_error_string(self, result):
+        return f"error {result}"
+
+    def _mem_alloc(self, size):
+        room = ctypes.create_string_buffer(size)
+        self.rooms[ctypes.addressof(room)] = room
+        return ctypes.addressof(room)
+
+    def _mem_free(self, ptr):
+        del self.rooms[ptr]
+
+    @property
+    def names(self):
+        return [name for name, _ in self.said]
+
+
+class Room(np.ndarray):
+    """An array as CuPy has it: says where its memory is, and holds who has it."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class HostGpu:
+    """Gives arrays of the host."""
+
+    stream = SimpleNamespace(ptr=4711)
+
+    def at(self, place, count, dtype, owner):
+        array = np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(place), dtype).view(Room)
+        array.owner = owner
+        return array
+
+    def empty(self, count, dtype):
+        return np.empty(count, dtype).view(Room)
+
+
+@pytest.fixture
+def nccl(monkeypatch):
+    """Return the recorder in the place of nccl4py."""
+    recorder, cluster = Recorder(), Cluster(1)
+    monkeypatch.setattr(nccl_config, "_nccl", lambda: recorder)
+    monkeypatch.setattr(nccl_device, "CupyDevice", lambda _gpu, _communicator: cluster.devices[0])
+    return recorder
+
+
+def all_reduce(count=1024):
+    promise = COLLECTIVES["all_reduce"].promise(1)
+    return Operation(promise, Layout.of(1), (), count, np.dtype("float32"), REDUCTIONS["sum"], in_place=False)
+
+
+def planned(settings, how=None, comm=MPI.COMM_SELF):
+    """Return a plan of an all-reduce and its transport."""
+    gpu, asked = HostGpu(), all_reduce()
+    library = Configured(in_numbers(settings)) if settings else None
+    transport = NcclVendor(comm, gpu, library=library, buffers=Buffers(comm, gpu, how) if how else None)
+    src, dst = (transport.empty(asked.count, asked.dtype) for _ in range(2))
+    return transport.plan(asked, src, dst), transport
+
+
+def test_a_communicator_is_made_with_the_settings_in_the_numbers_of_nccl(nccl):
+    plan, transport = planned({"traffic_class": 106, "cta_policy": "efficiency", "net_name": "IB"})
+    assert nccl.made == (1, b"an id", 0, {"traffic_class": 106, "cta_policy": 1, "net_name": "IB"})
+    plan.close()
+    transport.close()
+    nccl_world.close_all()
+    assert nccl.names == ["get_unique_id", "comm_init_rank_config", "all_reduce", "comm_destroy"]
+
+
+def test_its_parts_have_its_settings_and_are_destroyed_before_it_and_it_once(nccl):
+    made = nccl_world.World(MPI.COMM_SELF, Configured({"max_ctas": 4}))
+    part = made.communicator.commSplit(0, 1)
+    assert (part.comm, made.communicator.commSplit(nccl_config.NO_COLOR, 1)) == (9, None)
+    made._workers = {5: part}
+    made.close()
+    part.destroy()
+    made.abort()
+    assert [arguments["comm"] for name, arguments in nccl.said if name == "comm_destroy"] == [9, 7]
+    assert "comm_abort" not in nccl.names
+    assert made.communicator.comm == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "known", "forgotten"),
+    [
+        ("symmetric", "comm_window_register", "comm_window_deregister"),
+        ("registered", "comm_register", "comm_deregister"),
+        ("allocated", None, None),
+    ],
+)
+def test_buffers_are_known_before_the_first_call_and_forgotten_before_the_communicator_and_their_memory_go(
+    nccl, how, known, forgotten
+):
+    plan, transport = planned({"max_ctas": 4}, how)
+    plan.close()
+    transport.close()
+    nccl_world.close_all()
+    about = 2 if known else 0
+    assert [name for name in nccl.names if name != "mem_free"] == [
+        *["mem_alloc"] * 2, "get_unique_id", "comm_init_rank_config", *[known] * about, "all_reduce",
+        *[forgotten] * about, "comm_destroy",
+    ]  # fmt: skip
+    asked = [arguments for name, arguments in nccl.said if name == known]
+    assert [(one["comm"], one["size"], one.get("win_flags", 1)) for one in asked] == [(7, 4096, 1)] * about
+    freed = [number for number, name in enumerate(nccl.names) if name == "mem_free"]
+    assert len(freed) == 2
+    gone = [number for number, name in enumerate(nccl.names) if name == forgotten]
+    assert all(number < after for number, after in zip(gone, freed, strict=False))
+    assert [nccl.said[number][1]["ptr"] for number in freed][:about] == [one["buff"] for one in reversed(asked)]
+
+
+def test_buffers_are_known_to_a_communicator_of_cupy_as_well(nccl, monkeypatch):
+    done = []
+    cupys = SimpleNamespace(comm=42, allReduce=lambda *_: done.append("allReduce"), destroy=lambda: None)
+    monkeypatch.setattr(nccl_world, "world", lambda *_: SimpleNamespace(communicator=cupys, workers=lambda _: cupys))
+    plan, transport = planned({}, "symmetric")
+    plan.close()
+    transport.close()
+    assert done == ["allReduce"]
+    assert {arguments["comm"] for name, arguments in nccl.said if "window" in name} == {42}
+
+
+def test_where_nccl_makes_no_window_the_case_is_skipped_with_the_reason(nccl):
+    nccl.windows = False
+    with pytest.raises(BadInputError, match=r"communicator buffers: 'symmetric' .* no symmetric windows of these GPUs"):
+        planned({"max_ctas": 4}, "symmetric")
+    nccl_world.close_all()
+    assert "comm_window_deregister" not in nccl.names
+
+
+@pytest.mark.usefixtures("nccl")
+def test_where_another_rank_has_no_window_none_goes_on():
+    told = iter([[4096, 4096], [True, False]])
+    comm = SimpleNamespace(allgather=lambda _mine: next(told))
+    with pytest.raises(BadInputError, match="no symmetric windows"):
+        Buffers(comm, HostGpu(), "symmetric").make_known(None, 2, [np.empty(1024, np.float32)])
+
+
+@pytest.mark.parametrize("sizes", [[4096, 0], [0, 0, 4096], [4096, 8192]])
+def test_what_is_not_of_one_size_at_all_workers_no_rank_registers(nccl, sizes):
+    comm = SimpleNamespace(allgather=lambda _mine: sizes)
+    buffers = Buffers(comm, HostGpu(), "symmetric")
+    buffers.make_known(SimpleNamespace(comm=7), 2, [np.empty(1024, np.float32)])
+    assert not nccl.said
+
+
+def test_what_a_communicator_knew_that_was_aborted_is_not_asked_for_again(nccl):
+    plan, transport = planned({"max_ctas": 4}, "symmetric")
+    nccl_world.drop(MPI.COMM_SELF)
+    plan.close()
+    transport.close()
+    del plan, transport
+    assert nccl.names[-3:] == ["comm_abort", "mem_free", "mem_free"]
+    assert "comm_window_deregister" not in nccl.names
+
+
+def test_where_nccl_refuses_the_call_its_buffers_are_forgotten_and_it_is_said_as_cupy_does(nccl):
+    def refuse(**_):
+        raise NCCLError("InvalidUsage (5): invalid usage")
+
+    nccl._all_reduce = refuse
+    with pytest.raises(RuntimeError, match="InvalidUsage") as caught:
+        planned({"max_ctas": 4}, "symmetric")
+    assert type(caught.value).__name__ == "NcclError"  # by which a refusal is told from a crash
+    assert nccl.names[-2:] == ["comm_window_deregister"] * 2
+    nccl_world.drop(MPI.COMM_SELF)
+
+
+def test_settings_that_nccl_refuses_are_a_refusal_too(nccl):  # noqa: ARG001
+    with pytest.raises(RuntimeError, match="InvalidArgument"):
+        Configured({"max_ctas": 0}).NcclCommunicator(1, b"an id", 0)
+
+
+def test_what_has_gone_wrong_since_is_said(nccl):  # noqa: ARG001
+    nccl_config.Communicator(Handle(7)).check_async_error()
+    with pytest.raises(nccl_config.NcclError, match="error 1"):
+        nccl_config.Communicator(Handle(8)).check_async_error()
+
+
+@pytest.fixture
+def lack():
+    nccl_config.lack.cache_clear()
+    yield nccl_config.lack
+    nccl_config.lack.cache_clear()
+
+
+def test_without_nccl4py_it_is_said_what_to_install(lack, monkeypatch):
+    monkeypatch.setattr(nccl_config, "find_spec", lambda _: None)
+    assert lack(22700) == "nccl4py not found: pip install 'hpccoll[nccl4py]'"
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [(22602, "NCCL 2.26.2 is too old: from 2.27.0 on it has these settings"), (22700, None), (23203, None)],
+)
+def test_an_nccl_that_would_not_heed_the_settings_is_too_old(lack, monkeypatch, there, said):
+    monkeypatch.setattr(nccl_config, "find_spec", lambda _: "there")
+    monkeypatch.setattr(nccl_config, "_nccl", lambda: SimpleNamespace(get_version=lambda: there))
+    assert lack(22700) == said
+
+
+def test_nccl4py_without_a_library_says_so(lack, monkeypatch):
+    def none():
+        raise RuntimeError('Failure finding "libnccl.so.2":\n no such file')
+
+    monkeypatch.setattr(nccl_config, "find_spec", lambda _: "there")
+    monkeypatch.setattr(nccl_config, "_nccl", lambda: SimpleNamespace(get_version=none))
+    assert lack(22700) == 'nccl4py finds no NCCL: Failure finding "libnccl.so.2": no such file'
+
+
+# ---- nccl4py itself, which takes no GPU and no NCCL to be looked at --------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bindings():
+    if not (find_spec("nccl") and find_spec("nccl.bindings")):
+        pytest.skip("nccl4py is not installed: pip install 'hpccoll[nccl4py]'")
+    from nccl.bindings import nccl
+
+    return nccl
+
+
+def test_nccl4py_has_every_function_that_is_asked_with_these_arguments(bindings):
+    def arguments(name):
+        listed = re.match(r"\w+\((.*?)\)", getattr(bindings, name).__doc__)[1]
+        return [one.split()[-1] for one in listed.split(",") if one]
+
+    assert {name: " ".join(arguments(name)) for name in ARGUMENTS} == ARGUMENTS
+    assert {*nccl_config.CALLS.values()} <= {*ARGUMENTS}
+
+
+def test_nccl4pys_configuration_takes_every_setting_as_we_have_it(bindings):
+    config = bindings.Config()
+    untouched = {name: getattr(config, name) for name in SETTINGS if name != BUFFERS}
+    words = {"cta_policy": "efficiency", "net_name": "IB"}
+    asked = in_numbers({name: words.get(name, 1) for name in untouched})
+    for name, value in asked.items():
+        setattr(config, name, value)
+    assert {name: getattr(config, name) for name in untouched} == asked
+    assert all(untouched[name] != value for name, value in asked.items()), "what is not set is left to NCCL"
+
+
+def test_handles_of_cupy_and_ids_that_went_over_mpi_are_taken(bindings):
+    assert bindings.Comm(42).handle == 42
+    assert not bindings.Comm(0)
+    assert not bindings.Window()
+    told = bytes(range(128))
+    assert bytes(bindings.UniqueId.from_buffer(told)) == told
+    assert bindings.NCCLError.__name__ == "NCCLError"
+
+
+def test_an_nccl_without_a_gpu_refuses_in_its_own_words(bindings):
+    from hpccoll.transports.gpu import device_count
+
+    try:
+        bindings.get_version()
+    except RuntimeError as error:
+        pytest.skip(f"nccl4py finds no NCCL: {str(error).splitlines()[0]}")
+    if device_count():
+        pytest.skip("here is a GPU: tests/gpu has this one's place")
+    library = Configured({"traffic_class": 106, "cta_policy": 1})
+    unique = library.get_unique_id()
+    assert len(unique) == 128
+    with pytest.raises(nccl_config.NcclError, match=r"UnhandledCudaError"):
+        library.NcclCommunicator(1, unique, 0)
+    with pytest.raises(nccl_config.NcclError, match=r"UnhandledCudaError"):
+        Buffers(MPI.COMM_SELF, None, "symmetric").empty(4, np.dtype("float32"))
