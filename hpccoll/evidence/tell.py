@@ -109,18 +109,21 @@ def alarms(read: Read, expected: str | None) -> list[str]:
 
 
 def lines(read: Read, expected: str | None = None) -> Iterator[str]:
-    """Yield what there is to say, the most alarming of each launch first.
+    """Yield what there is to say, what is alarming first.
 
     Args:
         read: what was read.
         expected: ``rdma`` or ``tcp`` between nodes, None for either.
     """
     several = len(read.launches) > 1
+    red = [(number, said) for number, told in enumerate(read.launches, 1) if (said := red_line(told.record, expected))]
+    yield from (f"RED in launch {number}: {said}" for number, said in red if several)
     for number, told in enumerate(read.launches, 1):
         if several:
             first, *others = told.logs
             more = f" and {len(others)} more logs" if len(others) > 1 else f" and {others[0]}" if others else ""
-            yield f"{'' if number == 1 else chr(10)}== launch {number} of {len(read.launches)}: {first}{more}"
+            blank = "\n" if red or number > 1 else ""
+            yield f"{blank}== launch {number} of {len(read.launches)}: {first}{more}"
         yield from lines_of(told.record, told.judged(), expected)
     yield from (f"{name}: {words}" for name, words in read.dumps.items())
 

@@ -98,8 +98,9 @@ def test_json_has_the_record_and_what_it_comes_to():
 
 def test_logs_of_several_launches_are_told_one_after_the_other_and_one_red_line_ends_with_3():
     said = inside("evidence", LOGS / "socket.log", LOGS / "rdma-2.32.log", "--network", "rdma")
-    first, second = said.out.split("\n\n")
+    alarm, first, second = said.out.split("\n\n")
     assert said.code == 3
+    assert alarm.startswith("RED in launch 1: RDMA was expected and TCP was used")
     assert first.splitlines()[0] == f"== launch 1 of 2: {LOGS}/socket.log"
     assert first.splitlines()[1].startswith("RED: ")
     assert second.splitlines()[:2] == [f"== launch 2 of 2: {LOGS}/rdma-2.32.log", "NCCL 2.32.3, 16 ranks on 2 nodes"]
