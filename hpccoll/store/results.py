@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from hpccoll.case import Job, Plan
+from hpccoll.case import Job
 from hpccoll.errors import BadInputError
+from hpccoll.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import begun, journal_path, last_words, read_journal
 from hpccoll.store.raw import Attempt, Outcome, Raw

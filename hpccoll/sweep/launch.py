@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpccoll.case import Job, Launcher, Plan, Shape
+from hpccoll.case import Job, Shape
 from hpccoll.errors import BadInputError
+from hpccoll.plan import Launcher, Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, leave_word
 from hpccoll.store.raw import Failure, Raw

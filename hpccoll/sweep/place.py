@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hpccoll.case import Job, Launcher, Shape
+from hpccoll.case import Job, Shape
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
+from hpccoll.plan import Launcher
 from hpccoll.sweep import partitions
 from hpccoll.sweep.config import Sweep
 from hpccoll.sweep.locate import mpiexec

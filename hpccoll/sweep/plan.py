@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
 
-from hpccoll.case import Case, Job, Parameter, Plan, Shape, Skip
+from hpccoll.case import Case, Job, Parameter, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.measure.varied import unvaried
+from hpccoll.plan import Plan, Skip
 from hpccoll.schedule import Layout
 from hpccoll.store.journal import journal_path
 from hpccoll.store.results import PLAN

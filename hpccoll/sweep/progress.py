@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hpccoll.case import Plan
+from hpccoll.plan import Plan
 from hpccoll.store.journal import journal_path
 
 Show = Callable[[int], None]

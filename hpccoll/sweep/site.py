@@ -13,9 +13,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hpccoll.case import Launcher, Shape
+from hpccoll.case import Shape
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.environments import check_values
+from hpccoll.plan import Launcher
 from hpccoll.sweep.document import OneOrMore, Section, Setting, Variables, load
 from hpccoll.sweep.locate import site_files
 from hpccoll.sweep.surroundings import assignment

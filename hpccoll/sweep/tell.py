@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hpccoll.case import Job, Plan, Shape, Skip
+from hpccoll.case import Job, Shape
 from hpccoll.evidence.variants import as_known
 from hpccoll.measure.logged import logged, requested
+from hpccoll.plan import Plan, Skip
 from hpccoll.sweep import probe
 from hpccoll.sweep.surroundings import assignment
 

@@ -3,8 +3,8 @@
 import pytest
 import raws
 
-from hpccoll.case import Launcher, Plan, Skip
 from hpccoll.errors import BadInputError
+from hpccoll.plan import Launcher, Plan, Skip
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, leave_word
 from hpccoll.store.raw import Failure, Raw

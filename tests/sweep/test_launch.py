@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import raws
 
-from hpccoll.case import Launcher, Plan, Shape
+from hpccoll.case import Shape
 from hpccoll.errors import BadInputError
+from hpccoll.plan import Launcher, Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, last_words, leave_word
 from hpccoll.store.raw import Failure, Raw
@@ -121,7 +122,7 @@ import sys
 sys.path.append({tests!r})
 from pathlib import Path
 import raws
-from hpccoll.case import Plan
+from hpccoll.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
 job = Plan.load(Path({here!r}) / "plan.json").jobs[0]

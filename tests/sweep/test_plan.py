@@ -8,9 +8,10 @@ import pytest
 from commands import inside
 from tuned import table
 
-from hpccoll.case import Job, Plan, Shape
+from hpccoll.case import Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.variants import VARIANTS
+from hpccoll.plan import Plan
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
 from hpccoll.store.journal import Journal

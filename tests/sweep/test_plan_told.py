@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import raws
 
-from hpccoll.case import Launcher, Plan, Shape, Skip
+from hpccoll.case import Shape
 from hpccoll.evidence.variants import VARIANTS
+from hpccoll.plan import Launcher, Plan, Skip
 from hpccoll.sweep import tell
 
 NCCL = raws.case(algorithm="native", transport="nccl", device="cuda")

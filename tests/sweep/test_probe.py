@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import raws
 
-from hpccoll.case import Effort, Launcher, Plan, Shape
+from hpccoll.case import Effort, Shape
 from hpccoll.evidence.found import Found
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.measure.logged import once
+from hpccoll.plan import Launcher, Plan
 from hpccoll.store.journal import journal_path, last_words
 from hpccoll.store.results import read_results
 from hpccoll.sweep import locate, probe

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hpccoll.case import Case, Effort, Job, Launcher, Plan
+from hpccoll.case import Case, Effort, Job
+from hpccoll.plan import Launcher, Plan
 from hpccoll.sweep.progress import Tally, shown
 
 
