@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Need
 
 DEVICES = ("cpu", "cuda")
@@ -68,7 +68,9 @@ def by_device(devices: Sequence[str], asked: Sequence[str]) -> dict[str, tuple[s
         if transport not in move:
             elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
             hint = f" (device {' or '.join(elsewhere)} has it)" if elsewhere else ""
-            raise BadInputError("transport", transport, f"choose from {', '.join(move)}{hint}")
+            raise BadInputError(
+                "transport", transport, f"choose from {', '.join(move)}{hint}{did_you_mean(transport, move)}"
+            )
     found = {device: of_device(device, asked) for device in devices}
     for device, those in found.items():
         if not those:

@@ -130,8 +130,7 @@ class Algorithm:
         """
         for name in parameters:
             if name not in self.parameters:
-                choices = ", ".join(self.parameters) or "nothing: it has no parameters"
-                raise BadInputError(f"parameter of {self.name}", name, f"choose from {choices}")
+                raise BadInputError(f"parameter of {self.name}", name, self.parameters or "none: it has no parameters")
         if reason := self.unmet(layout, **parameters):
             raise UnmetError("algorithm", self.name, reason)
         return self._made(layout, **parameters)

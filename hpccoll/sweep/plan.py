@@ -55,7 +55,8 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
     except BadInputError as error:
         if error.key == "--out":
             raise BadInputError(error.key, str(out), error.expected) from None
-        raise BadInputError(f"{config}: {error.key}", error.value, error.expected) from None
+        of_file = f"{error.key}s" if f"{error.key}s" in Sweep.model_fields else error.key
+        raise BadInputError(f"{config}: {of_file}", error.value, error.expected) from None
     if not jobs:
         raise _nothing_left(config, sweep, place, skips)
     requests = {job.name: place.request(job, _seconds(job)) for job in jobs}
