@@ -2,163 +2,106 @@
 
 By hand, on a GPU that nobody else uses:
 
-    python tests/benchmarks/gpu.py                  # the benchmarks, a minute; the tests, half an hour
+    python tests/benchmarks/gpu.py                  # the benchmarks, a minute or two; the tests, half an hour
     python tests/benchmarks/gpu.py dispatch fold    # some benchmarks
+    python tests/benchmarks/gpu.py tests -k drill   # some of the tests
+    PYTHONPATH=. python3 tests/benchmarks/gpu.py --wheels wheels    # not installed, no network: carried wheels
 
-Two ways take turns, round by round, so that clocks that change slow both down; a ratio is that of two medians of the
-same round, and what is printed is the median of them. It ends with 1 where something is not reached, and with 2 where
-there is no GPU.
+It ends with 1 where something is not reached or cannot be run, and with 2 where there is no GPU. What is printed, and a
+raw file, are added to results/golden/gpu-NAME/.
 """
 
 import argparse
+import os
 import subprocess
 import sys
-import time
+import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
+from xml.etree import ElementTree as ET
 
 import numpy as np
+from bare import ROOT, environment, missing
+from kernels import ROUNDS, Here, Verdict, check, dispatch, fold
 
-from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout, dtype_of
-from hpccoll.transports.gpu import Gpu, lack
-from hpccoll.transports.operation import Operation
+from hpccoll.measure.gpu_facts import gpu_facts
+from hpccoll.measure.machine import cpu_model
+from hpccoll.sweep.locate import mpiexec
+from hpccoll.transports.gpu import Gpu
 
-ROOT = Path(__file__).parents[2]
-ROUNDS = 9
-LARGE = 256 << 20
-"""Bytes: beyond every cache."""
+CASES: Sequence[str] = (
+    *("--device", "cuda", "-t", "nccl,staged", "-a", "native,ring,recursive_doubling"),
+    *("-b", "1K", "-e", "16M", "-f", "16", "--seconds", "0.3"),
+)
+SHARED_SINCE = 23000
+"""The version of NCCL that lets several ranks have one GPU; before, each has to say that it is a host of its own."""
 
-
-class Verdict(NamedTuple):
-    """One line of the table: what was got, in what unit, and what is asked."""
-
-    what: str
-    got: float
-    asked: str
-    reached: bool
+KIND = "measured on a shared GPU"
 
 
-def host_seconds(call: Callable[[], object], times: int) -> float:
-    """Return the median time of a call, by the host's clock."""
-    found = []
-    for _ in range(times):
-        began = time.perf_counter_ns()
-        call()
-        found.append(time.perf_counter_ns() - began)
-    return median(found) * 1e-9
-
-
-def device_seconds(gpu: Gpu, call: Callable[[], object], times: int) -> float:
-    """Return the time of a queued call, by the device's clock, of so many one after the other."""
-    start, end = gpu.event(), gpu.event()
-    start.record(gpu.stream)
-    for _ in range(times):
-        call()
-    end.record(gpu.stream)
-    gpu.synchronize()
-    return gpu.elapsed_ns(start, end) * 1e-9 / times
-
-
-def in_turn(one: Callable[[], float], other: Callable[[], float]) -> float:
-    """Return the median over rounds of what one takes over what the other does."""
-    one(), other()  # warm
-    return median(one() / other() for _ in range(ROUNDS))
-
-
-def dispatch(gpu: Gpu) -> Iterator[Verdict]:
-    """Our path for an 8 B all-reduce on one rank, beside the bare calls of CuPy: queue, and wait for the stream."""
+def run(here: Here) -> Iterator[Verdict]:
+    """The rank program, a probe and then a measurement: two ranks that share the GPU. None of it is a speed."""
     from cupy.cuda import nccl
-    from mpi4py import MPI
 
-    from hpccoll.measure.on_gpu import Timed
-    from hpccoll.transports import nccl_world
-    from hpccoll.transports.nccl_vendor import NcclVendor
+    from hpccoll.store.results import read_results
 
-    promise, dtype = COLLECTIVES["all_reduce"].promise(1), np.dtype("float32")
-    asked = Operation(promise, Layout.of(1), (), 2, dtype, REDUCTIONS["sum"], in_place=True)
-    buffer = gpu.empty(2, dtype)
-    communicator = nccl_world.world(MPI.COMM_SELF).communicator
-    address, stream = gpu.address(buffer), gpu.stream
-
-    def bare() -> None:
-        communicator.allReduce(address, address, 2, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, stream.ptr)
-        stream.synchronize()
-
-    for graph in (False, True):
-        plan = NcclVendor(MPI.COMM_SELF, gpu, graph=graph).plan(asked, buffer[:0], buffer)
-        for timed, run in (("", plan.run), (", as rows are timed", Timed(plan, gpu).run)):
-            ratio = in_turn(lambda run=run: host_seconds(run, 2000), lambda: host_seconds(bare, 2000))
-            what = f"8 B all-reduce on one rank{', as a graph' if graph else ''}{timed} / bare CuPy call"
-            bound = not graph and not timed  # between two events a row has their recording, too
-            yield Verdict(what, ratio, "at most 1.10" if bound else "no bound", not bound or ratio <= 1.1)
-        plan.close()
-    nccl_world.close_all()
+    own = ["env", "NCCL_MULTI_RANK_GPU_ENABLE=1"]
+    if nccl.get_version() < SHARED_SINCE:
+        own = ["sh", "-c", 'NCCL_HOSTID=rank-${PMI_RANK:-${PMIX_RANK:-$OMPI_COMM_WORLD_RANK}} exec "$@"', "sh"]
+    line = [*mpiexec(), "-n", "2", *own, sys.executable, "-m", "hpccoll", "run", *CASES]
+    # What MPI has set in this process since it started is none of theirs.
+    few = {**os.environ, "NCCL_MAX_CTAS": "2", "NCCL_SOCKET_IFNAME": "lo"}
+    raw = here.out / f"shared-{datetime.now(UTC):%Y%m%d-%H%M%S}.h5"
+    with tempfile.TemporaryDirectory() as logs:
+        for more in (["--probe", logs], ["--evidence", logs, "--out", str(raw)]):
+            subprocess.run([*line, *more], env=few, check=False, timeout=240)
+    found = read_results([raw])
+    right = sum(row.status == "ok" and row.kind == KIND for row in found.rows)
+    what = f"cases of {raw.name} that are right and {KIND}"
+    yield Verdict(what, right, f"{found.planned}", right == found.planned)
 
 
-def copy_of(gpu: Gpu, nbytes: int) -> Callable[[], None]:
-    """Return the call that queues a copy of so many bytes on the device: it moves 2 bytes for each of them."""
-    source, target = (gpu.empty(nbytes, np.dtype("uint8")) for _ in range(2))
-    return lambda: target.data.copy_from_device_async(source.data, nbytes, gpu.stream)
-
-
-def fold(gpu: Gpu) -> Iterator[Verdict]:
-    """The fold kernel on 256 MiB, 3 bytes moved for each byte folded, beside a copy, 2 for each byte copied."""
-    from hpccoll.transports.fold import Move
-    from hpccoll.transports.fold_cuda import Folds
-    from hpccoll.transports.pieces import Span
-
-    copy = copy_of(gpu, LARGE)
-    for element in ("float32", "bfloat16", "float16", "float64", "int32"):
-        dtype = dtype_of(element)
-        count = LARGE // dtype.itemsize
-        buffers = {name: gpu.empty(count, dtype) for name in ("own", "arrival")}
-        for buffer in buffers.values():
-            buffer.fill(0)
-        own, arrival = (Span(name, 0, count) for name in buffers)
-        (launch,) = Folds(gpu).launches(element, "sum", buffers, [[Move(own, (own, arrival))]])
-        times = in_turn(
-            lambda launch=launch: device_seconds(gpu, launch, 20) / 3, lambda: device_seconds(gpu, copy, 20) / 2
-        )
-        asked = element in ("float32", "bfloat16")
-        bound = "at least 0.90" if asked else "no bound"
-        yield Verdict(f"fold of 256 MiB {element} / copy bandwidth", 1 / times, bound, not asked or 1 / times >= 0.9)
-
-
-def check(gpu: Gpu) -> Iterator[Verdict]:
-    """A payload's fill, which writes S bytes, and its check, which reads S, beside a copy, 2 for each byte copied."""
-    from hpccoll.measure.check_gpu import GpuCheck
-    from hpccoll.measure.payload import Payload
-
-    copy = copy_of(gpu, 4 * LARGE)  # so large that the wait at the end of each call is little
-    for element in ("float32", "bfloat16"):
-        dtype = dtype_of(element)
-        count = 4 * LARGE // dtype.itemsize
-        payload = Payload(COLLECTIVES["all_reduce"].promise(2), REDUCTIONS["sum"], dtype, count, 0)
-        dst = gpu.empty(count, dtype)
-        made = GpuCheck(payload, dst[:0], dst, dst, gpu, in_place=True)
-        for name, call in (("payload", made.reset), ("check", made.wrong)):
-            times = in_turn(lambda call=call: host_seconds(call, 20), lambda: device_seconds(gpu, copy, 20) / 2)
-            got = 1 / times
-            yield Verdict(f"{name} of 1 GiB {element} / copy bandwidth", got, "at least 0.80", got >= 0.8)
-
-
-def tests(_gpu: Gpu) -> Iterator[Verdict]:
+def tests(here: Here) -> Iterator[Verdict]:
     """Everything that pytest marks with gpu."""
-    ended = subprocess.run([sys.executable, "-m", "pytest", "-m", "gpu", str(ROOT / "tests")], cwd=ROOT, check=False)
-    yield Verdict("pytest -m gpu, exit code", ended.returncode, "0", ended.returncode == 0)
+    some = ["-k", here.keyword] if here.keyword else []
+    with tempfile.TemporaryDirectory() as place:
+        said = Path(place) / "junit.xml"
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "--durations=0", f"--junitxml={said}", *some]
+        subprocess.run([*command, str(ROOT / "tests" / "gpu")], cwd=ROOT, check=False)
+        (suite,) = ET.parse(said).iter("testsuite")  # noqa: S314  our own
+    count, *others = (int(suite.attrib[word]) for word in ("tests", "failures", "errors", "skipped"))
+    passed = count - sum(others)
+    yield Verdict(" ".join(["tests that pass, pytest -m gpu", *some]), passed, f"{count}", 0 < passed == count)
 
 
-BENCHMARKS = {"dispatch": dispatch, "fold": fold, "check": check, "tests": tests}
+class Benchmark(NamedTuple):
+    """What to measure, and what it takes, as ``missing`` has it."""
+
+    takes: str
+    measure: Callable[[Here], Iterator[Verdict]]
+
+
+BENCHMARKS = {
+    "fold": Benchmark("gpu", fold),
+    "check": Benchmark("gpu", check),
+    "dispatch": Benchmark("nccl", dispatch),
+    "run": Benchmark("ranks", run),
+    "tests": Benchmark("ranks", tests),
+}
 """The tests last: they take longest."""
 
 
-def verdicts(name: str, gpu: Gpu) -> Iterator[Verdict]:
+def verdicts(name: str, here: Here) -> Iterator[Verdict]:
     """Yield what a benchmark comes to; one that fails misses what it asks for, and the others go on."""
+    benchmark = BENCHMARKS[name]
+    if reason := missing(benchmark.takes):
+        yield Verdict(f"{name}: not run, {reason}", 0, "1", False)
+        return
     try:
-        yield from BENCHMARKS[name](gpu)
+        yield from benchmark.measure(here)
     except Exception:  # noqa: BLE001  whatever it is
         traceback.print_exc()
         yield Verdict(f"{name} came to an end", 0, "1", False)
@@ -167,29 +110,68 @@ def verdicts(name: str, gpu: Gpu) -> Iterator[Verdict]:
 def main() -> int:
     parse = argparse.ArgumentParser(description="Run all that takes a GPU, and print a verdict.")
     parse.add_argument("benchmarks", nargs="*", metavar="BENCHMARK", help=f"{', '.join(BENCHMARKS)} [all of them]")
-    asked = parse.parse_args().benchmarks or [*BENCHMARKS]
-    if strange := [name for name in asked if name not in BENCHMARKS]:
+    parse.add_argument("-k", dest="keyword", help="of the tests those whose names have this, as pytest takes it")
+    parse.add_argument("--out", type=Path, help="where to leave the page and the raw file [results/golden/gpu-NAME]")
+    parse.add_argument("--wheels", type=Path, help="a directory of wheels to install first, apart, for this run alone")
+    asked = parse.parse_args()
+    names = asked.benchmarks or [*BENCHMARKS]
+    if strange := [name for name in names if name not in BENCHMARKS]:
         parse.error(f"{strange[0]}: choose from {', '.join(BENCHMARKS)}")
-    if reason := lack("nccl"):
+    os.environ.update(environment(None))
+    if asked.wheels:
+        again = [word for word in sys.argv if word != str(asked.wheels) and not word.startswith("--wheels")]
+        return subprocess.run([sys.executable, *again], env=environment(asked.wheels), check=False).returncode
+    if reason := missing("gpu"):
         print(f"{reason}: nothing was run")
         return 2
-    gpu, all_reached = Gpu(0), True
-    print(f"{conditions(gpu)}\n\n| what | got | asked | |\n| --- | --: | --- | --- |", flush=True)
-    for verdict in (verdict for name in asked for verdict in verdicts(name, gpu)):
+    gpu = Gpu(0)
+    name = str(gpu_facts(gpu.id)["name"] or properties(gpu))
+    slug = "-".join(name.lower().split())
+    here = Here(gpu, (asked.out or ROOT / "results" / "golden" / f"gpu-{slug}").resolve(), asked.keyword)
+    here.out.mkdir(parents=True, exist_ok=True)
+    page = here.out / "README.md"
+    if not page.exists():
+        say(page, f"# {name}\n\nFrom `python tests/benchmarks/gpu.py`: each section is one call of it.")
+    say(page, f"\n## {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {' '.join(names)}\n\n{conditions(gpu, name)}\n")
+    say(page, "| what | got | asked | |\n| --- | --: | --- | --- |")
+    all_reached = True
+    for verdict in (verdict for name in names for verdict in verdicts(name, here)):
         said = "reached" if verdict.reached else "**missed**"
-        print(f"| {verdict.what} | {verdict.got:.3g} | {verdict.asked} | {said} |", flush=True)
+        say(page, f"| {verdict.what} | {verdict.got:.3g} | {verdict.asked} | {said} |")
         all_reached &= verdict.reached
-    print(f"\n{'All reached' if all_reached else 'Not all reached'}.")
+    say(page, f"\n{'All reached' if all_reached else 'Not all reached'}.")
     return 0 if all_reached else 1
 
 
-def conditions(gpu: Gpu) -> str:
+def say(page: Path, words: str) -> None:
+    """Print words, and add them to the page."""
+    print(words, flush=True)
+    with page.open("a") as file:
+        file.write(f"{words}\n")
+
+
+def properties(gpu: Gpu) -> str:
+    """Return the name of a GPU by CUDA."""
+    import cupy
+
+    name: bytes = cupy.cuda.runtime.getDeviceProperties(gpu.number)["name"]
+    return name.decode()
+
+
+def conditions(gpu: Gpu, name: str) -> str:
+    """Return what figures depend on."""
     import cupy
     from cupy.cuda import nccl
 
-    name = cupy.cuda.runtime.getDeviceProperties(gpu.number)["name"].decode()
-    driver, version = cupy.cuda.runtime.driverGetVersion(), nccl.get_version()
-    return f"{name}, driver for CUDA {driver}, CuPy {cupy.__version__}, NCCL {version}; one GPU, {ROUNDS} rounds"
+    facts = {word: fact for word, fact in gpu_facts(gpu.id).items() if fact is not None and word != "name"}
+    libraries = f"CUDA {cupy.cuda.runtime.driverGetVersion()} by its driver, CuPy {cupy.__version__}"
+    told = f"NCCL {nccl.get_version()}" if nccl.available else "no NCCL"
+    known = "; ".join(f"{word} {fact}" for word, fact in facts.items())
+    return (
+        f"{name}; {libraries}, {told}, NumPy {np.__version__}, Python {sys.version.split()[0]}; {os.cpu_count()} CPUs "
+        f"of {cpu_model()}; {known}. One GPU, {ROUNDS} rounds. A copy moves 2 bytes for each byte copied, a fold 3 for "
+        "each byte folded, a payload and a check 1 for each byte filled or read."
+    )
 
 
 if __name__ == "__main__":

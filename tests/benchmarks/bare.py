@@ -1,0 +1,53 @@
+"""A bare machine: what its Python lacks comes from wheels that were carried there, into a directory of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from hpccoll.transports.gpu import lack
+
+ROOT = Path(__file__).parents[2]
+CARRY = "without a network carry its wheel (pip download --no-deps -d wheels mpich) and say --wheels wheels"
+
+
+def missing(of: str) -> str | None:
+    """Return what a benchmark lacks here and what to do about it, None for nothing.
+
+    Args:
+        of: ``gpu``, ``nccl`` or ``ranks``, each of which needs those before it.
+    """
+    if of == "gpu":
+        return lack("staged")
+    if reason := lack("nccl"):
+        return reason
+    loads = subprocess.run([sys.executable, "-c", "import mpi4py.MPI"], capture_output=True, text=True, check=False)
+    if loads.returncode:
+        why = (loads.stderr.strip().splitlines() or ["it died"])[-1]
+        return f"mpi4py starts no MPI ({why}): pip install mpi4py mpich; {CARRY}"
+    if of == "ranks" and not shutil.which("mpiexec"):
+        return f"there is no mpiexec: pip install mpich; {CARRY}"
+    lacking = [name for name in ("h5py", "pytest", "hypothesis") if find_spec(name) is None]
+    return f"not installed: pip install {' '.join(lacking)}" if of == "ranks" and lacking else None
+
+
+def environment(wheels: Path | None) -> Mapping[str, str]:
+    """Return the environment of a Python that has this checkout, its own mpiexec, and what ``wheels`` hold."""
+    python, paths = [ROOT], [Path(sys.executable).parent]
+    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if wheels:
+        place = Path(tempfile.mkdtemp(prefix="hpccoll-gpu-"))
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--ignore-installed"]
+        subprocess.run([*pip, "--prefix", place, *sorted(wheels.glob("*.whl"))], check=True)
+        python += sorted(place.glob("**/*-packages"))  # Debian has a word of its own for it
+        paths = [*place.glob("**/bin"), *paths]
+        libraries = sorted(place.glob("**/lib/libmpi.so*"))
+        # mpi4py would look below sys.prefix; of these it takes the first that is a library.
+        told |= {"MPI4PY_LIBMPI": os.pathsep.join(map(str, libraries))} if libraries else {}
+    before = {name: [os.environ[name]] if os.environ.get(name) else [] for name in ("PYTHONPATH", "PATH")}
+    told["PYTHONPATH"] = os.pathsep.join([*map(str, python), *before["PYTHONPATH"]])
+    return {**os.environ, **told, "PATH": os.pathsep.join([*map(str, paths), *before["PATH"]])}
