@@ -99,7 +99,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
                 reasons[row["reason"]].append(" ".join(filter(None, (row.get("collective"), row["name"]))))
     if reasons:
         yield "not here:"
-        yield from (f"  {reason}: {', '.join(names)}" for reason, names in reasons.items())
+        yield from (f"  {', '.join(names)}: {reason}" for reason, names in reasons.items())
 
 
 def _needed(row: Mapping[str, Any]) -> str:

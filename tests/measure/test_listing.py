@@ -81,7 +81,7 @@ def test_people_read_each_reason_once_with_all_that_lack_it(tmp_path):
     found = listing(tmp_path)
     said = [*lines(found)]
     reasons = said[said.index("not here:") + 1 :]
-    told = dict(line.strip().rsplit(": ", 1) for line in reasons)
+    told = {reason: names for names, _, reason in (line.strip().partition(": ") for line in reasons)}
     assert len(told) == len(reasons)
     assert told["no CUDA device; NCCL not found"].split(", ")[:3] == ["nccl", "nccl-ring", "nccl-tree"]
     lacking = [row["name"] for kind in ("transports", "variants") for row in found[kind] if not row["available"]]

@@ -40,7 +40,8 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
             return subprocess.CompletedProcess([], code_and_words[0], code_and_words[1], code_and_words[1])
 
         monkeypatch.setattr(Machine, "python", python)
-        monkeypatch.setattr(gpu, "_of", dict(wheels).get)
+        there = {"snakemake": "9.27.1", **dict(wheels)}
+        monkeypatch.setattr(Machine, "wheel", lambda _, name: there.get(name))
         return {found.what: found for found in doctor.examine(root)}
 
     return here
@@ -49,7 +50,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
 def test_without_a_gpu_it_is_said_what_there_would_be_to_install_and_nothing_of_what_only_gpus_need(here):
     found = here(RAILS)
     assert found["GPU"].state == "no CUDA device: GPU cases will be skipped"
-    assert [found[what].mark for what in ("GPU", "CuPy", "NCCL")] == ["none"] * 3
+    assert [found[what].mark for what in ("GPU", "CuPy", "NCCL", "nccl4py")] == ["none"] * 4
     assert "pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'" in found["CuPy"].remedy
     assert "pip install nvidia-nccl-cu12" in found["NCCL"].remedy
     assert not ABOUT_GPUS & set(found)
@@ -57,7 +58,8 @@ def test_without_a_gpu_it_is_said_what_there_would_be_to_install_and_nothing_of_
 
 def test_what_is_installed_without_a_gpu_is_said_to_be_there(here, tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
-    found = here({"mod/libnccl.so.2": ""}, wheels={"cupy-cuda13x": "14.2.0"})
+    found = here({"mod/libnccl.so.2": ""}, wheels={"cupy-cuda13x": "14.2.0", "nccl4py": "0.6.0"})
+    assert (found["nccl4py"].mark, found["nccl4py"].state) == ("ok", "0.6.0")
     assert (found["NCCL"].mark, found["NCCL"].state) == ("ok", f"2.27.3, {tmp_path}/mod/libnccl.so.2")
     assert found["CuPy"].mark == "ok"
     assert found["CuPy"].state.startswith("cupy-cuda13x 14.2.0 is installed; ")

@@ -10,7 +10,7 @@ from hpccoll.sweep.doctor.machine import Finding, Machine
 CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (
     mpi.library, mpi.launcher, cluster.cores, cluster.snakemake, cluster.controller, cluster.accounting,
     cluster.partitions, mpi.pmi, rdma.adapters, rdma.verbs, rdma.limits, gpu.devices, gpu.cupy, gpu.nvlink,
-    gpu.affinity, rdma.direct, nccl.library, nccl.plugins, nccl.settings, gpu.aware_mpi, cluster.profile,
+    gpu.affinity, rdma.direct, nccl.library, nccl.nccl4py, nccl.plugins, nccl.settings, gpu.aware_mpi, cluster.profile,
 )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 
 from hpccoll.errors import BadInputError
 from hpccoll.measure.machine import available_memory, cpu_model, testbed
@@ -22,10 +21,10 @@ def cores(_: Machine) -> Iterator[Finding]:
                   f"more than {cores} ranks share cores, and results say so")  # fmt: skip
 
 
-def snakemake(_: Machine) -> Iterator[Finding]:
-    try:
-        yield Finding("Snakemake", version("snakemake"))
-    except PackageNotFoundError:
+def snakemake(machine: Machine) -> Iterator[Finding]:
+    if told := machine.wheel("snakemake"):
+        yield Finding("Snakemake", told)
+    else:
         yield Finding("Snakemake", "not installed", "pip install snakemake", "WRONG")
 
 

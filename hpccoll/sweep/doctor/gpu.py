@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 
 from hpccoll.evidence import topology
 from hpccoll.measure import equipment
@@ -52,7 +51,11 @@ def cupy(machine: Machine) -> Iterator[Finding]:
     """
     runs = cuda(machine) if equipment.devices(machine.root) else None
     fits = f"cupy-cuda{runs or 'N'}x"
-    there = {name: told for name in ("cupy", *(f"cupy-cuda{major}x" for major in (11, 12, 13))) if (told := _of(name))}
+    there = {
+        name: told
+        for name in ("cupy", *(f"cupy-cuda{major}x" for major in (11, 12, 13)))
+        if (told := machine.wheel(name))
+    }
     if not there:
         extra = f"'hpccoll[cuda{runs}]' ({fits})" if runs else f"{EXTRAS}, as the driver of the GPUs runs it"
         yield Finding("CuPy", "not installed: GPU cases will be skipped", f"pip install {extra}", "none")
@@ -77,13 +80,6 @@ def cupy(machine: Machine) -> Iterator[Finding]:
         yield Finding("CuPy", f"{said} does not compute ({why})", remedy, "WRONG")
     else:
         yield Finding("CuPy", f"{said} computes, and sees {child.stdout.strip()} of the GPUs")
-
-
-def _of(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def nvlink(machine: Machine) -> Iterator[Finding]:

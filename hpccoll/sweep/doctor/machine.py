@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -108,6 +109,13 @@ class Machine:
     def mpi_type(self) -> str | None:
         """The type of ``srun --mpi`` for the library here, None where none is known."""
         return next((name for name in self.speaks if name in self.mpi_types), None)
+
+    def wheel(self, name: str) -> str | None:
+        """Return the version of a package of this environment, None where it is not installed."""
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return None
 
     def python(self, code: str, *launcher: str) -> subprocess.CompletedProcess[str]:
         """Run a program of Python's in a child, through a launcher, and wait for its end.

@@ -40,6 +40,15 @@ def library(machine: Machine) -> Iterator[Finding]:
         yield Finding("NCCL", said)
 
 
+def nccl4py(machine: Machine) -> Iterator[Finding]:
+    """See whether there is nccl4py, by which communicators are made with settings that CuPy cannot give them."""
+    if told := machine.wheel("nccl4py"):
+        yield Finding("nccl4py", told)
+    else:
+        said = "not installed: variants that set what communicators are made with will be skipped"
+        yield Finding("nccl4py", said, "pip install 'hpccoll[nccl4py]'", "none")
+
+
 def plugins(machine: Machine) -> Iterator[Finding]:
     """See which plugins NCCL would load, and whether the network needs one that is not there."""
     if not _needed(machine):
