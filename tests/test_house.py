@@ -25,7 +25,9 @@ MAY_IMPORT = {
     "draw": "units schedule errors numpy vl_convert",
     "tune": "choices store schedule case errors units numpy",
     "measure": "evidence choices algorithms transports schedule store case errors units numpy mpi4py ml_dtypes pynvml",
-    "sweep": "evidence choices measure schedule store plan case errors units pydantic pydantic_core yaml rich snakemake",
+    "sweep": (
+        "evidence choices measure schedule store plan case errors units pydantic pydantic_core yaml rich snakemake"
+    ),
     "run.py": "evidence choices measure schedule store case errors units mpi4py",
     "commands": "evidence tune choices run sweep report draw measure model store schedule case errors units typer",
     "cli.py": "commands errors typer",
