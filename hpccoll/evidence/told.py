@@ -61,9 +61,10 @@ def lines_of(record: Record, judged: Iterable[tuple[Ran, str | None, Verdict]], 
         if shown:
             yield f"{name}: {shown[-1]}"
     yield from map(_refused, record.refusals)
-    yield from (f"UCC may choose SHARP for {score}" for score in record.scores)
+    yield from (f"UCC may choose SHARP, by bytes:layer:score, for {score}" for score in record.scores)
     yield from _model(record)
-    yield from (f"warning: {warning}" for warning in record.warnings)
+    told = {refusal.line for refusal in record.refusals}
+    yield from (f"warning: {warning}" for warning in record.warnings if warning not in told)
 
 
 def _head(record: Record) -> str:
@@ -85,7 +86,8 @@ def _network(record: Record, expected: str | None) -> Iterator[str]:
         legend = ", ".join(f"{word} {words}" for word, words in _WAYS.items() if word in said)
         yield f"channels that were set up: {ways}{f' ({legend})' if legend else ''}"
     if record.gdr is not None:
-        yield f"GPUDirect RDMA: {'all' if record.gdr else 'not all'} channels between nodes"
+        some = any("GDRDMA" in path for path in record.paths if path.startswith("NET/"))
+        yield f"GPUDirect RDMA: on {'all channels' if record.gdr else 'some channels' if some else 'no channel'} of NET"
 
 
 def _meant(record: Record, used: str, expected: str | None) -> str:

@@ -83,6 +83,23 @@ def test_ways_of_channels_are_explained_and_only_those_that_are_there():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "less", "words"), [("rdma-2.27", "", "all channels"), ("rdma-2.32", "", "some channels"),
+                                ("rdma-2.32", "/GDRDMA", "no channel")],
+)  # fmt: skip
+def test_how_many_channels_go_straight_to_gpus_is_said(name, less, words, tmp_path):
+    (tmp_path / "a.log").write_text((LOGS / f"{name}.log").read_text().replace(less or "no such words", ""))
+    assert f"GPUDirect RDMA: on {words} of NET" in inside("evidence", tmp_path / "a.log").out.splitlines()
+
+
+def test_a_warning_that_is_a_reason_is_not_said_twice(tmp_path):
+    warning = "n1:9:9 [0] transport.cc:384 NCCL WARN Cannot initialize CollNet, using point-to-point network instead"
+    (tmp_path / "a.log").write_text(f"{warning}\nn1:9:9 [0] x.cc:1 NCCL WARN another\n")
+    said = inside("evidence", tmp_path / "a.log").out
+    assert said.count("Cannot initialize CollNet") == 1
+    assert "warning: another" in said.splitlines()
+
+
 def test_a_reason_stands_beside_what_there_was_not():
     assert "without RDMA: NCCL finds no RDMA device (NET/IB : No device found.)" in told("socket")
 
