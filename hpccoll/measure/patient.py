@@ -127,7 +127,8 @@ class Patient:
             raise StalledError(f"{names[0]} has stalled, which keeps the results: {words}")
         if gone:
             who, others = (_listed([names[rank] for rank in some]) for some in (gone, there))
-            words = f"{who} stalled: {words}, and it has not answered in {self.answer:g} s; {others} went on without it"
+            silent = f"it has not answered in {self.answer:.3g} s"
+            words = f"{who} stalled: {words}; {silent}, and {others} went on without it"
             launched = numbers(self.ranks.comm)
             return Stall(words, tuple(launched[rank] for rank in gone), comm)
         comm.Free()

@@ -64,7 +64,7 @@ def wait(done: Callable[[], bool], complaint: Callable[[], str | None], timeout:
         if said := complaint():
             raise StalledError(said)
         if time.monotonic() > until:
-            raise StalledError(f"{what} has not come to an end in {timeout:g} s")
+            raise StalledError(f"{what} has not come to an end in {timeout:.3g} s")
         time.sleep(PAUSE)
 
 

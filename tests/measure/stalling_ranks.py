@@ -14,6 +14,7 @@ from pathlib import Path
 
 import hosted_nccl
 
+from hpccoll.measure import watchdog
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.on_gpu import Timed
 from hpccoll.run import main
@@ -38,5 +39,6 @@ def stalling(self, *about):
 
 
 setattr(OF, WHERE, stalling)
+watchdog.GRACE = 0.5
 hosted_nccl.install(Path(ROOM))
 sys.exit(main(ARGUMENTS))

@@ -35,9 +35,9 @@ def kernels(require, tmp_path_factory):
 def launch(mpiexec, kernels, tmp_path):
     """Run a job of three cases and ``more`` of which a rank stalls; returns what the launch left, and the raw file."""
 
-    def launch(ranks, timeout, who, where, when, how, *more):
+    def launch(ranks, timeout, who, where, when, how, *more, **about):
         effort = Effort(warmup=WARMUP, min_iterations=ITERATIONS, max_iterations=ITERATIONS, timeout=timeout)
-        cases = [raws.case(size, transport="nccl", device="cuda") for size in (64, 1024, 4096)]
+        cases = [raws.case(size, transport="nccl", device="cuda", **about) for size in (64, 1024, 4096)]
         cases += more
         (tmp_path / "job.json").write_text(raws.job(*cases, ranks=ranks, effort=effort).to_json())
         room, out = tmp_path / f"room-{when}", tmp_path / "F.h5"
@@ -49,13 +49,13 @@ def launch(mpiexec, kernels, tmp_path):
 
 
 def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with_them(launch):
-    ended, out = launch(3, 6, 1, "run", SECOND, "8")  # longer than the watchdog waits
+    ended, out = launch(3, 6, 1, "run", SECOND, "8.2")  # longer than the watchdog waits
     assert ended.returncode == 3, ended.stdout + ended.stderr
     who, (one, two) = f"rank 1 on {platform.node()}", hdf5.read(out).attempts
     assert (one[0].ranks, [outcome.status for outcome in one[1]]) == (3, ["ok", "failed"])
     failed = one[1][1]
     assert failed.reason.startswith(f"{who} stalled: NCCL has not come to an end in 1.5 s (on the stream: ")
-    assert f"has not answered in 1 s; rank 0 on {platform.node()} and rank 2" in failed.reason
+    assert f"has not answered in 1 s, and rank 0 on {platform.node()} and rank 2" in failed.reason
     assert (two[0].ranks, len(two[0].places), two[0].provenance["launched_as"]) == (2, 2, [0, 2])
     (behind,) = two[0].provenance["left_behind"]
     assert (behind["attempt"], behind["ranks"], behind["case"]) == (1, [1], failed.case.id)
@@ -78,13 +78,21 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert not read_results([out]).missing
 
 
-def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launch):
-    ended, out = launch(3, 8, 1, "wrong", SECOND, "2.7")
+@pytest.mark.parametrize(
+    ("who", "where", "when", "about"),
+    [
+        (1, "wrong", 2 * (WARMUP + ITERATIONS), {}),  # the others are about to collect the times
+        (2, "run", SECOND, {"collective": "gather", "algorithm": "binomial", "op": None, "root": 0}),  # 1 is ahead
+    ],
+)
+def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launch, who, where, when, about):
+    ended, out = launch(3, 8, who, where, when, "2.7", **about)
     assert ended.returncode == 3, ended.stdout + ended.stderr
     ((attempt, outcomes),) = hdf5.read(out).attempts
     assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (3, ["ok", "failed", "ok"])
-    assert outcomes[1].reason.startswith(f"rank 1 on {platform.node()}, ")
-    assert "s after the others: a barrier has not come to an end in 2 s" in outcomes[1].reason
+    assert outcomes[1].reason.startswith(f"rank {who} on {platform.node()}, ")
+    assert "s after the others: " in outcomes[1].reason
+    assert " has not come to an end in 2 s" in outcomes[1].reason
 
 
 def test_where_too_few_are_left_the_rest_is_left_and_a_rank_that_never_comes_ends_with_the_launch(launch):
