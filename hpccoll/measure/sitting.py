@@ -19,7 +19,6 @@ from hpccoll.measure.subject import CaseSubject
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.times import Times
 from hpccoll.transports.nccl_survive import StalledError
-from hpccoll.transports.nccl_world import abort_all
 
 SPEAKERS = 8
 """The most ranks that say in a row's reason what is wrong with their result."""
@@ -89,9 +88,8 @@ class Sitting:
         gc.enable()  # the loop has left it off
         where = subject.where()
         self.progress.enter("calling the other ranks, for one has stalled")
-        subject.close()  # before the communicator: NCCL waits for the graphs that name it
+        subject.abort()
         self._subject = None
-        abort_all()
         self.crew.gpus.mine.synchronize()  # a rank whose GPU does not even come to this end is the one that is missing
         stall = self.crew.call(patient, type(error)(f"{error} ({where})"), self.attempt.number, case)
         self.parted = stall.comm is not None

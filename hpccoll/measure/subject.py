@@ -37,6 +37,7 @@ from hpccoll.schedule.promise import NATIVE
 from hpccoll.transports import mpi, nccl
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi import CHANNELS, WINDOW, Mpi, Tiered, segmented
+from hpccoll.transports.nccl_world import abort_all
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
 from hpccoll.units import format_size
@@ -166,6 +167,15 @@ class CaseSubject:
     def close(self) -> None:
         """Free the plan and the buffers, on all ranks together."""
         self.plan.close()
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Have NCCL end what does not come to its end, and free all of it, at this rank alone.
+
+        The graphs go first, for NCCL waits for them, and then the communicators, with which it forgets buffers.
+        """
+        self.plan.close()
+        abort_all()
         self.transport.close()
 
     def _parameters(self, schedules: tuple[Schedule, ...]) -> Mapping[str, Parameter]:
