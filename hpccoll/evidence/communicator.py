@@ -1,7 +1,7 @@
 """What a communicator of NCCL can be made with beside its environment, by nccl4py: the settings that variants name."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hpccoll.errors import BadInputError
@@ -78,6 +78,22 @@ def check_settings(key: str, settings: Mapping[str, object]) -> None:
             raise BadInputError(key, name, SETTINGS)
         if not SETTINGS[name].takes(value):
             raise BadInputError(f"{key}.{name}", value, SETTINGS[name].expected)
+
+
+WINNERS: Mapping[str, str] = {
+    "min_ctas": "NCCL_MIN_CTAS",
+    "max_ctas": "NCCL_MAX_CTAS",
+    "cga_cluster_size": "NCCL_CGA_CLUSTER_SIZE",
+    "net_name": "NCCL_NET",
+    "collnet_enable": "NCCL_COLLNET_ENABLE",
+    "nvls_ctas": "NCCL_NVLS_NCHANNELS",
+}
+"""Settings, and the variables that win over them where both are set."""
+
+
+def overruled(variables: Collection[str], settings: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each of ``settings`` over which one of the environment's ``variables`` wins, and that variable."""
+    yield from ((name, WINNERS[name]) for name in settings if WINNERS.get(name) in variables)
 
 
 def in_numbers(settings: Settings) -> dict[str, int | str]:

@@ -4,19 +4,20 @@
 """
 
 import json
-import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, ModelWrapValidatorHandler, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, Tag, model_validator
 
 from hpccoll.case import MOST_ROUNDS, Effort, Parameter, Shape
 from hpccoll.choices.auto import check_table
 from hpccoll.choices.table import load_table
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.environments import communicator_of, environment_of
-from hpccoll.sweep.document import OneOrMore, Section, Setting, are_variables, load
+from hpccoll.evidence.communicator import Settings
+from hpccoll.sweep.document import OneOrMore, Section, load
+from hpccoll.sweep.variants import Variants
 from hpccoll.units import parse_size
 
 
@@ -53,45 +54,6 @@ Pairs = Annotated[Literal["ends", "all"] | list[tuple[Rank, Rank]], BeforeValida
 def _table(value: object) -> object:
     """Read the file now: a plan needs no other."""
     return load_table(Path(str(value)), "table") if value is not None else None
-
-
-def _variants(value: object) -> object:
-    """Fill in what the table knows of variants; with nothing behind it a name has to be one of those."""
-    if not isinstance(value, dict):
-        return value
-    known = {name: own for name, own in value.items() if isinstance(own, dict | None) and isinstance(name, str)}
-    return {**value, **{name: _filled(name, own) for name, own in known.items()}}
-
-
-def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
-    variables, settings = own, (own or {}).get(COMMUNICATOR, {})
-    if own is not None:
-        variables = {key: value for key, value in own.items() if key != COMMUNICATOR}
-    filled = dict(environment_of(name, variables))
-    return {**filled, COMMUNICATOR: communicator_of(name, settings) if isinstance(settings, dict) else settings}
-
-
-COMMUNICATOR = "communicator"
-"""The key of a variant that is no variable."""
-
-
-class VariantSection(Section):
-    """Variables, and what NCCL's communicators are made with."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Setting] = Field(init=False)
-    communicator: dict[str, int | str] = Field(
-        {}, description="what NCCL's communicators are made with, by nccl4py: {traffic_class: 106, buffers: symmetric}"
-    )
-
-    @model_validator(mode="after")
-    def _have_names(self) -> "VariantSection":
-        are_variables(self.environment)
-        return self
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return self.__pydantic_extra__
 
 
 class SizeRange(Section):
@@ -183,9 +145,7 @@ class Sweep(Section):
     table: Annotated[dict[str, Any] | None, BeforeValidator(_table, json_schema_input_type=str | None)] = Field(
         None, description="what auto chooses by: a file that 'hpccoll tune' has made"
     )
-    variants: Annotated[
-        dict[str, VariantSection], BeforeValidator(_variants, json_schema_input_type=dict[str, VariantSection | None])
-    ] = Field(
+    variants: Variants = Field(
         {},
         description="environments to compare, each a job of its own: {name: {VARIABLE: value}}; a name that 'hpccoll "
         "list' knows brings its variables along, and needs none behind it",
@@ -217,19 +177,15 @@ class Sweep(Section):
             raise BadInputError("ranks_per_node", self.ranks_per_node, "a key that goes with 'nodes', not with 'ranks'")
         return self
 
-    @model_validator(mode="after")
-    def _variants_have_names(self) -> "Sweep":
-        for name in self.variants:
-            if not re.fullmatch(r"[\w-]+", name):
-                raise BadInputError(
-                    "variants", name, "a name of letters, digits, - and _: it becomes part of file names"
-                )
-        return self
-
     @property
     def environments(self) -> dict[str, dict[str, str]]:
         """The variables of the variants."""
         return {name: variant.environment for name, variant in self.variants.items()}
+
+    @property
+    def communicators(self) -> Mapping[str, Settings]:
+        """What NCCL's communicators are made with in them."""
+        return {name: variant.communicator for name, variant in self.variants.items()}
 
     def effort_of_a_case(self) -> Effort:
         return Effort(**self.effort.model_dump(), rounds=self.rounds)

@@ -48,7 +48,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
     """
     sweep = load_sweep(config)
     place = _place(config, sweep, profile, site)
-    notes = tuple(place.surroundings.notes(sweep.environments, sweep.transports))
+    notes = tuple(place.surroundings.notes(sweep.environments, sweep.communicators, sweep.transports))
     try:
         kept = _begun(out) if out else []
         jobs, skips = _jobs(sweep, place, kept)

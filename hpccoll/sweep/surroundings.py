@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccoll.errors import BadInputError
+from hpccoll.evidence.communicator import Settings, overruled
 from hpccoll.evidence.environments import doubts
 from hpccoll.evidence.variables import OF_A_FABRIC, VARIABLES
 
@@ -34,11 +35,14 @@ class Surroundings:
     site: Mapping[str, str]
     shell: Mapping[str, str]
 
-    def notes(self, variants: Variants, transports: Sequence[str]) -> Iterator[str]:
+    def notes(
+        self, variants: Variants, communicators: Mapping[str, Settings], transports: Sequence[str]
+    ) -> Iterator[str]:
         """Yield a sentence for everything that they do to the jobs of a sweep, and for what looks misspelt.
 
         Args:
             variants: of the sweep, each with its variables.
+            communicators: what those of NCCL are made with in each of the variants.
             transports: that it measures; what a library that it does not use reads is no matter.
 
         Raises:
@@ -46,6 +50,10 @@ class Surroundings:
         """
         around = {name: (SHELL, value) for name, value in self.shell.items()}
         around |= {name: (SITE, value) for name, value in self.site.items()}
+        for variant, settings in communicators.items():
+            for setting, name in overruled(around.keys() - variants[variant].keys(), settings):
+                where, value = around[name]
+                raise _decides(where, name, value, f"it would win over {setting} of variant {variant}")
         for name, (where, value) in around.items():
             if _read_over(transports, name) and (note := _leak(where, name, value, variants)):
                 yield note
@@ -65,9 +73,13 @@ def _leak(where: str, name: str, value: str, variants: Variants) -> str | None:
     if (variants and not others) or not (setting or name in VARIABLES):
         return None
     if setting and name in VARIABLES and name not in OF_A_FABRIC:
-        remedy = "left to variants" if where == SITE else "unset"
-        key = f"--site: environment.{name}" if where == SITE else f"{name} of {where}"
-        why = f"variant {setting[0]} of the sweep sets it, and {others[0]} would have this one"
-        raise BadInputError(key, value, f"{remedy}: {why}")
+        raise _decides(where, name, value, f"variant {setting[0]} sets it, and {others[0]} would have this one")
     holds = f"holds in {', '.join(others) or 'every job'}"
     return f"{assignment(name, value)} of {where} {holds}, whose names do not say so"
+
+
+def _decides(where: str, name: str, value: str, why: str) -> BadInputError:
+    """Return the complaint that a variable from outside decides what a variant is there to compare."""
+    if where == SITE:
+        return BadInputError(f"--site: environment.{name}", value, f"left to variants: {why}")
+    return BadInputError(f"{name} of {where}", value, f"unset: {why}")

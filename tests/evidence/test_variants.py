@@ -1,10 +1,11 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from hpccoll.evidence.asked import ALGORITHMS, forced, requested_of
-from hpccoll.evidence.communicator import SETTINGS
+from hpccoll.evidence.communicator import SETTINGS, WINNERS
 from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
 from hpccoll.evidence.variables import OF_A_FABRIC, OF_A_SITE, VARIABLES
 from hpccoll.evidence.variants import VARIANTS, as_known
@@ -22,6 +23,9 @@ def test_what_describes_a_network_is_of_the_table():
 def test_every_setting_of_communicators_is_explained_in_one_line_and_those_of_variants_are_known():
     assert {name for variant in VARIANTS.values() for name in variant.communicator} <= SETTINGS.keys()
     assert not [one.what for one in SETTINGS.values() if "\n" in one.what or len(one.what) > 110]
+    assert {name: re.findall(r"(\w+) wins", one.what) for name, one in SETTINGS.items()} == {
+        name: [WINNERS[name]] if name in WINNERS else [] for name in SETTINGS
+    }
 
 
 def test_people_read_of_every_setting_what_it_does_and_since_when():

@@ -342,6 +342,15 @@ def test_a_site_that_sets_what_a_variant_varies_is_refused_where_it_chooses_and_
     assert len(on_cluster(NVLS, "environment: {NCCL_ALGO: Tree}\n").notes) == 1
 
 
+def test_a_site_whose_variable_wins_over_a_setting_of_communicators_is_refused(on_cluster):
+    text = NVLS + "variants: {few: {communicator: {max_ctas: 4}}}\n"
+    assert not on_cluster(text, "environment: {NCCL_MIN_CTAS: 2}\n").notes
+    with pytest.raises(BadInputError, match=r"environment\.NCCL_MAX_CTAS: '8' .* win over max_ctas of variant few"):
+        on_cluster(text, "environment: {NCCL_MAX_CTAS: 8}\n")
+    with pytest.raises(BadInputError, match=r"some.yaml: variants\.few\.NCCL_MAX_CTAS: .* left out: .* max_ctas"):
+        on_cluster(NVLS + "variants: {few: {NCCL_MAX_CTAS: 8, communicator: {max_ctas: 4}}}\n")
+
+
 def test_a_shell_that_sets_what_a_variant_varies_is_told_like_a_site(on_cluster, monkeypatch):
     monkeypatch.setenv("NCCL_ALGO", "Tree")
     assert [note.partition(" holds")[0] for note in on_cluster(NVLS).notes] == ["NCCL_ALGO=Tree of this shell"]

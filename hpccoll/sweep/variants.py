@@ -1,0 +1,69 @@
+"""The variants of a sweep file: what each sets, with what the table knows of it filled in."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.communicator import overruled
+from hpccoll.evidence.environments import communicator_of, environment_of
+from hpccoll.sweep.document import Section, Setting, are_variables
+
+COMMUNICATOR = "communicator"
+"""The key of a variant that is no variable."""
+
+
+class VariantSection(Section):
+    """Variables, and what NCCL's communicators are made with."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Setting] = Field(init=False)
+    communicator: dict[str, int | str] = Field(
+        {}, description="what NCCL's communicators are made with, by nccl4py: {traffic_class: 106, buffers: symmetric}"
+    )
+
+    @model_validator(mode="after")
+    def _have_names(self) -> "VariantSection":
+        are_variables(self.environment)
+        return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.__pydantic_extra__
+
+
+def _fill_in(value: object) -> object:
+    """Fill in what the table knows of variants; with nothing behind it a name has to be one of those."""
+    if not isinstance(value, dict):
+        return value
+    known = {name: own for name, own in value.items() if isinstance(own, dict | None) and isinstance(name, str)}
+    return {**value, **{name: _filled(name, own) for name, own in known.items()}}
+
+
+def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
+    variables, settings = own, (own or {}).get(COMMUNICATOR, {})
+    if own is not None:
+        variables = {key: value for key, value in own.items() if key != COMMUNICATOR}
+    filled = dict(environment_of(name, variables))
+    if not isinstance(settings, dict):
+        return {**filled, COMMUNICATOR: settings}  # which is told with the others that are of no such kind
+    made = communicator_of(name, settings)
+    for setting, variable in overruled(filled, made):
+        expected = f"left out: it would win over {setting} of {COMMUNICATOR}"
+        raise BadInputError(f"variants.{name}.{variable}", filled[variable], expected)
+    return {**filled, COMMUNICATOR: made}
+
+
+def _have_names(variants: dict[str, VariantSection]) -> dict[str, VariantSection]:
+    for name in variants:
+        if not re.fullmatch(r"[\w-]+", name):
+            raise BadInputError("variants", name, "a name of letters, digits, - and _: it becomes part of file names")
+    return variants
+
+
+Variants = Annotated[
+    dict[str, VariantSection],
+    BeforeValidator(_fill_in, json_schema_input_type=dict[str, VariantSection | None]),
+    AfterValidator(_have_names),
+]
