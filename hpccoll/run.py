@@ -355,7 +355,7 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 def _say_what_is_left(told: _Told, complete: Path | None, *, timed: bool) -> None:
     if not (timed or told.signal):
-        print("# nothing was measured: every case is skipped, its row says why")
+        print("# nothing was measured: each case has its reason")
     elif told.signal:
         print(f"# told to end by {signal.Signals(told.signal).name}: the same command measures what is left")
     elif complete:

@@ -9,6 +9,7 @@ logs lie in one directory shows nothing.
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from hpccoll.evidence.lines import Message
@@ -63,13 +64,24 @@ def _joined(logs: Mapping[str, Sequence[Message]]) -> _Groups:
                 groups.join((name, line.process), found[1])
                 named[line.process].append((name, line.process))
     for name, lines in logs.items():
-        writers = {line.process for line in lines if line.process}
-        known = {process for process in writers if process in named}
-        for process in known:
-            if (name, process) not in named[process]:  # as where libsharp and NCCL write into different logs
-                groups.join((name, process), named[process][0])
-        for process in writers - known:
-            groups.join((name, process), (name, ""))
-        if len(whole := {groups.of((name, process)) for process in known}) == 1:
-            groups.join((name, ""), whole.pop())
+        theirs: set[object] = set()  # the launches that its processes are known to be of
+        for process in {line.process for line in lines if line.process}:
+            of = {groups.of(writer) for writer in _elsewhere(name, named[process])}
+            if len(of) == 1:
+                theirs |= of
+                groups.join((name, process), of.pop())
+            else:
+                groups.join((name, process), (name, ""))
+        if len(theirs) == 1:
+            groups.join((name, ""), theirs.pop())
     return groups
+
+
+def _elsewhere(name: str, writers: Sequence[_Writer]) -> Sequence[_Writer]:
+    """Return where a process of the log ``name`` names communicators: there, beside it, or anywhere.
+
+    Libsharp and NCCL may write into different logs; and in containers processes of all launches have the same numbers.
+    """
+    here = [writer for writer in writers if writer[0] == name]
+    beside = [writer for writer in writers if Path(writer[0]).parent == Path(name).parent]
+    return here or beside or writers

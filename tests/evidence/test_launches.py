@@ -57,6 +57,12 @@ def test_what_a_process_writes_into_another_log_by_another_library_is_of_its_lau
     ]  # fmt: skip
 
 
+def test_a_process_of_a_number_that_several_launches_have_is_that_of_the_logs_beside_it_or_nobodys():
+    one, two, other = [made("n1", 1, "abc")], [made("n1", 1, "def")], [SHARP.format("n1", 1)]
+    assert found(**{"a/x": one, "b/x": two, "b/y": other}) == [{"a/x": 1}, {"b/x": 1, "b/y": 1}]
+    assert found(**{"a/x": one, "a/z": two, "a/y": other}) == [{"a/x": 1}, {"a/z": 1}, {"a/y": 1}]
+
+
 def test_lines_of_nobody_are_of_the_launch_of_their_log_and_of_none_where_there_are_several():
     plain = "a program's own output"
     assert found(a=[made("n1", 1, "abc"), plain, ran("n9", 9)]) == [{"a": 3}]
