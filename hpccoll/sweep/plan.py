@@ -213,11 +213,13 @@ def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:
 
 
 def check_out(plan: Plan, out: Path) -> None:
-    """See that ``out`` holds no results of another plan.
+    """See that ``out`` holds no results of another plan, and no plan that is run where this one is for reading.
 
     Raises:
         BadInputError: where it does; nothing that was measured is mixed with anything else.
     """
+    if plan.on_paper and (out / PLAN).is_file() and not Plan.load(out / PLAN).on_paper:
+        raise BadInputError("--out", str(out), "another directory, or with --profile: the plan of a sweep is there")
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
         if path.exists() and Job.load(path) != job:

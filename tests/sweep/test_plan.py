@@ -421,6 +421,16 @@ def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_tha
         launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 
 
+def test_a_plan_on_paper_is_not_written_over_that_of_a_sweep(on_cluster, tmp_path):
+    plan, out = on_cluster(), tmp_path / "out"
+    write_plan(plan, out)
+    said = inside("plan", tmp_path / "some.yaml", "--out", out)
+    assert said.complains_of("--out", out, "another directory, or with --profile")
+    assert Plan.load(out / "plan.json") == plan
+    for _ in range(2):
+        assert inside("plan", tmp_path / "some.yaml", "--out", tmp_path / "paper").code == 0
+
+
 def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER + "ranks_per_node: 8\n")
     (tmp_path / "site.yaml").write_text("launcher: srun --mpi=pmix\npartition: gpu\n")
