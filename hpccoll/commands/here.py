@@ -71,7 +71,7 @@ def evidence(
     """Say what logs of NCCL, UCC and SHARP prove: what ran, over what, and why not what was asked for.
 
     Logs of several launches are told apart. Also of dumps of NCCL's topology beside them: whether each GPU has a NIC as
-    near as its peers'. Ends with 3 where nodes did not talk by the network that was expected.
+    near as its peers'. Ends with 3 where lines name another network between nodes than was expected.
     """
     from hpccoll.evidence import tell
 

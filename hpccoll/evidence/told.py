@@ -80,6 +80,8 @@ def _network(record: Record, expected: str | None) -> Iterator[str]:
         names = ", ".join(record.network) or "Socket"
         ports = f": {', '.join(record.devices)}" if record.devices else ""
         yield f"network between nodes: {NETWORKS[used]} ({names}{ports}){_meant(record, used, expected)}"
+    elif expected and record.nodes != 1:
+        yield f"network between nodes: no line names it; whether it was {NETWORKS[expected]}, as expected, is unknown"
     if record.paths:
         ways = ", ".join(f"{count} {path}" for path, count in record.paths.items())
         said = {part for path in record.paths for part in path.split("/")}

@@ -77,6 +77,12 @@ def test_which_network_was_used_is_said_also_where_nobody_expected_one(name, mor
     assert (said.code, f"network between nodes: {words}" in said.out.splitlines()) == (0, True)
 
 
+def test_where_no_line_names_a_network_it_is_not_passed_for_what_was_expected():
+    said = inside("evidence", LOGS / "ucc-sharp.log", "--network", "rdma").out.splitlines()
+    assert "network between nodes: no line names it; whether it was RDMA, as expected, is unknown" in said
+    assert not [line for line in told("ucc-sharp") if line.startswith("network")]
+
+
 def test_ways_of_channels_are_explained_and_only_those_that_are_there():
     assert "channels that were set up: 1 NET/Socket, 1 P2P/IPC (NET between nodes, P2P between GPUs of a node)" in told(
         "socket"
