@@ -65,7 +65,7 @@ def check_values(key: str, variables: Mapping[str, object]) -> None:
         BadInputError: names the first other value.
     """
     for name, value in variables.items():
-        text = str(value).strip()
+        text = str(value)
         if name in CHOICES and text not in CHOICES[name]:
             raise BadInputError(f"{key}.{name}", value, CHOICES[name])
         if name in LISTS:
@@ -75,10 +75,10 @@ def check_values(key: str, variables: Mapping[str, object]) -> None:
 def _check_list(key: str, text: str, words: tuple[str, ...]) -> None:
     for part in text.split(";"):
         function, colon, names = part.rpartition(":")
-        if colon and function.strip().lower() not in FUNCTIONS:
+        if colon and function.lower() not in FUNCTIONS:
             raise BadInputError(key, text, f"before a colon one of {', '.join(FUNCTIONS)}")
-        for name in names.strip().removeprefix("^").split(","):
-            if name.strip().lower() not in {word.lower() for word in words}:
+        for name in names.removeprefix("^").split(","):  # no blanks: NCCL compares words as they are
+            if name.lower() not in {word.lower() for word in words}:
                 near = did_you_mean(name.strip(), words)
                 grammar = "in a list, such as {0},{1}, ^{0} or allreduce:{0};allgather:{1}".format(*words)
                 raise BadInputError(key, text, f"{', '.join(words)}, {grammar}{near}")
