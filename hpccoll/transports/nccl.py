@@ -165,8 +165,8 @@ def compiled(device: Device, compiler: NcclCompiler, stages: Sequence[Stage], sr
     return Queued(device, operation.result(dst, compiler.me), calls, what, buffers.values())
 
 
-class Nccl:
-    """Schedules over the point-to-point calls of NCCL.
+class OverNccl:
+    """What schedules and NCCL's own calls have in common.
 
     Args:
         comm: of the ranks.
@@ -184,6 +184,13 @@ class Nccl:
         buffer: Array = self.gpu.empty(count, dtype)
         return buffer
 
+    def close(self) -> None:
+        """There is nothing to free: CuPy's pool has the buffers once nobody names them."""
+
+
+class Nccl(OverNccl):
+    """Schedules over the point-to-point calls of NCCL."""
+
     def plan(self, operation: Operation, src: Array, dst: Array) -> Queued:
         """Compile ``operation``, on all ranks together.
 
@@ -199,6 +206,3 @@ class Nccl:
         device = CupyDevice(self.gpu, world(self.comm, self.library).communicator)
         plan = compiled(device, compiler, compiler.stages(theirs), src, dst)
         return plan.prepared(graph=self.graph)
-
-    def close(self) -> None:
-        """There is nothing to free: CuPy's pool has the buffers once nobody names them."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpccoll.errors import BadInputError
 from hpccoll.transports.fold import Move
-from hpccoll.transports.nccl import Call, Queued
+from hpccoll.transports.nccl import Call, OverNccl, Queued
 from hpccoll.transports.operation import Array, Operation, address
 from hpccoll.transports.pieces import Span
 
@@ -189,14 +189,11 @@ def check_placement(operation: Operation) -> None:
         raise BadInputError("in_place of all_to_all of native over nccl", True, there)
 
 
-class NcclVendor:
+class NcclVendor(OverNccl):
     """The collectives of NCCL, at its default settings or at what its environment says.
 
     Args:
-        comm: of the ranks.
-        gpu: of this rank, with the stream on which all is queued.
-        graph: whether plans are replayed as CUDA graphs.
-        library: that makes communicators; None is CuPy's.
+        comm, gpu, graph, library: as for schedules.
         buffers: memory that NCCL allocates and may know; None is CuPy's, which it does not.
     """
 
@@ -204,11 +201,11 @@ class NcclVendor:
         self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "Library | None" = None,
         buffers: "Buffers | None" = None,
     ) -> None:  # fmt: skip
-        self.comm, self.gpu, self.graph, self.library, self.buffers = comm, gpu, graph, library, buffers
+        super().__init__(comm, gpu, graph=graph, library=library)
+        self.buffers = buffers
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        buffer: Array = (self.buffers or self.gpu).empty(count, dtype)
-        return buffer
+        return self.buffers.empty(count, dtype) if self.buffers else super().empty(count, dtype)
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Queued:
         """Lay out the call, on all ranks together.

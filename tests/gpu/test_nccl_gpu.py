@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+import raws
 
+from hpccoll.case import Effort
+from hpccoll.store import hdf5
 from hpccoll.transports.gpu import lack
 
-RANKS = Path(__file__).parent / "nccl_ranks.py"
+RANKS, JOB = (Path(__file__).parent / name for name in ("nccl_ranks.py", "job_ranks.py"))
 pytestmark = [pytest.mark.gpu, pytest.mark.mpi, pytest.mark.skipif(lack("nccl") is not None, reason=str(lack("nccl")))]
 
 WATCHDOG = 900
@@ -25,3 +28,30 @@ def test_the_others_go_on_without_a_rank_that_stalls_in_front_of_a_collective(mp
     assert ran.returncode == 0, ran.stdout + ran.stderr
     for rank in range(ranks - 1):
         assert f"rank {rank} went on without rank {ranks - 1}" in ran.stdout
+
+
+@pytest.mark.parametrize("graph", [0, 1])
+@pytest.mark.parametrize("algorithm", ["ring", "native"])
+def test_a_job_goes_on_without_a_rank_that_stalls_which_comes_back_in_the_end(mpiexec, tmp_path, algorithm, graph):
+    about = {"transport": "nccl", "device": "cuda", "algorithm": algorithm, "params": {"graph": graph}}
+    cases = [raws.case(size, **about) for size in (1024, 1 << 20, 4 << 20)]
+    effort = Effort(warmup=2, min_iterations=10, max_iterations=10, timeout=60)
+    (tmp_path / "job.json").write_text(raws.job(*cases, ranks=3, effort=effort).to_json())
+    asked = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
+    ran = mpiexec(3, JOB, 1, "run", 17, "50", *asked, timeout=WATCHDOG)
+    assert ran.returncode == 3, ran.stdout + ran.stderr
+    (whole, one), (fewer, other) = hdf5.read(tmp_path / "F.h5").attempts
+    assert (whole.ranks, [outcome.status for outcome in one]) == (3, ["ok", "failed"]), ran.stderr
+    assert one[1].reason.startswith("rank 1 on ")
+    assert (fewer.ranks, [outcome.status for outcome in other]) == (2, ["ok"]), ran.stderr
+
+
+def test_a_job_goes_on_with_a_rank_that_stalls_for_a_while(mpiexec, tmp_path):
+    cases = [raws.case(size, transport="nccl", device="cuda") for size in (1024, 1 << 20, 4 << 20)]
+    effort = Effort(warmup=2, min_iterations=10, max_iterations=10, timeout=60)
+    (tmp_path / "job.json").write_text(raws.job(*cases, effort=effort).to_json())
+    asked = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
+    ran = mpiexec(2, JOB, 1, "run", 17, "20", *asked, timeout=WATCHDOG)
+    assert ran.returncode == 3, ran.stdout + ran.stderr
+    ((_, outcomes),) = hdf5.read(tmp_path / "F.h5").attempts
+    assert [outcome.status for outcome in outcomes] == ["ok", "failed", "ok"], ran.stderr
