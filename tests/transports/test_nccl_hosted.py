@@ -14,17 +14,22 @@ def test_ranks_agree_on_their_plans_and_come_to_what_lockstep_has(mpiexec, ranks
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_nccl_gives_unique_ids_without_a_gpu():
-    nccl = pytest.importorskip("cupy.cuda.nccl", reason="CuPy is not installed")
-    if not nccl.available:
+@pytest.fixture
+def nccl():
+    """CuPy's binding; without a library of NCCL it is an empty one."""
+    found = pytest.importorskip("cupy.cuda.nccl", reason="CuPy is not installed")
+    if not found.available:
         pytest.skip("NCCL not found")
+    return found
+
+
+def test_nccl_gives_unique_ids_without_a_gpu(nccl):
     one, other = nccl.get_unique_id(), nccl.get_unique_id()
     assert len(one) == len(other) == 128
     assert one != other
 
 
-def test_the_words_for_elements_and_folds_are_those_of_cupy():
-    nccl = pytest.importorskip("cupy.cuda.nccl", reason="CuPy is not installed")
+def test_the_words_for_elements_and_folds_are_those_of_cupy(nccl):
     from hpccoll.transports.nccl_vendor import OPS, TYPES
 
     assert {name: getattr(nccl, f"NCCL_{name.upper()}") for name in TYPES} == TYPES
