@@ -160,16 +160,16 @@ def _sets(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         BadInputError: for one that there is not, or a setting that there is not.
     """
-    from hpccoll.evidence.communicator import check_settings
+    from hpccoll.evidence.environments import communicator_of
     from hpccoll.evidence.variants import VARIANTS
 
     if arguments.variant not in (None, *VARIANTS):
         raise BadInputError("--variant", arguments.variant, VARIANTS)
     settings = dict(map(parse_parameter, arguments.communicator))
-    check_settings("--communicator", settings)
-    known = VARIANTS[arguments.variant] if arguments.variant else None
-    variables = known.environment if known else {}
-    return {"environment": variables, "communicator": {**settings, **(known.communicator if known else {})}}
+    return {
+        "environment": VARIANTS[arguments.variant].environment if arguments.variant else {},
+        "communicator": communicator_of(arguments.variant, settings, "--communicator"),
+    }
 
 
 def _shape(text: str) -> Shape:

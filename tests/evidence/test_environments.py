@@ -1,12 +1,14 @@
 """Environments of variants: what is added, what would make another variant of one, and what is misspelt."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.asked import ALGORITHMS, FUNCTIONS, forced
-from hpccoll.evidence.environments import check_values, doubts, environment_of
+from hpccoll.evidence.environments import check_values, communicator_of, doubts, environment_of
 from hpccoll.evidence.nccl_names import CHOICES, LISTS, NAMES, PREFIX
 from hpccoll.evidence.variables import OF_A_SITE, VARIABLES
 from hpccoll.evidence.variants import VARIANTS
@@ -104,3 +106,13 @@ def test_a_name_that_nobody_reads_is_doubted_and_the_nearest_named():
     assert said.endswith("; did you mean NCCL_ALGO?"), "names of variables are what they are in small letters, too"
     (said,) = doubts({"NCCL_QQQQ": "1"})
     assert "did you mean" not in said
+
+
+def test_what_communicators_are_made_with_is_the_tables_with_more_added_and_examples_put_in():
+    made_with = partial(communicator_of, key="--communicator")
+    assert made_with("nccl-symmetric", {"max_ctas": 4}) == {"buffers": "symmetric", "max_ctas": 4}
+    assert made_with("nccl-traffic-class-comm", {"traffic_class": 26}) == {"traffic_class": 26}
+    assert made_with("nccl-ring", {}) == {}
+    assert made_with(None, {"max_ctas": 4}) == {"max_ctas": 4}
+    with pytest.raises(BadInputError, match=r"--communicator.buffers: 'allocated' .* what nccl-symmetric sets"):
+        made_with("nccl-symmetric", {"buffers": "allocated"})

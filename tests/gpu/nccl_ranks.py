@@ -11,18 +11,22 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import numpy as np
 from mpi4py import MPI
 from schedules import AGGREGATORS, ALGORITHMS, buffers, case_of, cases, promised, promises, result
 
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
 from hpccoll.measure.ranks import abort
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
-from hpccoll.transports import nccl_world
+from hpccoll.transports import nccl_config, nccl_world
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.lockstep import lockstep
 from hpccoll.transports.nccl import Nccl
+from hpccoll.transports.nccl_config import Buffers, Configured
 from hpccoll.transports.nccl_device import CupyDevice
 from hpccoll.transports.nccl_survive import StalledError, among, roll_call, wait
 from hpccoll.transports.nccl_vendor import NcclVendor
@@ -47,14 +51,23 @@ def share_a_gpu() -> None:
         os.environ["NCCL_HOSTID"] = f"rank-{ME}"
 
 
+KNOWN = "registered", "symmetric"
+"""How NCCL can know buffers."""
+
+
+def say(words: str) -> None:
+    if ME == 0:
+        print(words, flush=True)
+
+
 def bits(values):
     """Return an array as a GPU of CuPy holds it: bfloat16 as uint16."""
     return values if values.dtype.kind in "fiu" else values.view(np.uint16)
 
 
-def agrees(asked: Operation, way=Nccl, *, graph: bool = False, right=None) -> None:
+def agrees(asked: Operation, way=Nccl, *, graph: bool = False, right=None, comm=COMM) -> None:
     """Do the operation twice on one plan, and compare with lockstep, or with ``right``."""
-    transport = way(COMM, GPU, graph=graph)
+    transport = way(comm, GPU, graph=graph)
     inputs, outputs = buffers(asked)
     before = bits(outputs[ME].copy())
     given = bits(inputs[ME][:0] if asked.in_place else inputs[ME])
@@ -133,6 +146,27 @@ def nccls_own_calls_take_every_dtype_and_op() -> None:
         agrees(asked, NcclVendor, right=what_is_promised(asked))
 
 
+def communicators_with_settings_and_buffers_that_nccl_knows_do_what_is_promised() -> None:
+    """Where there is nccl4py. Windows are left out where NCCL makes none, as between ranks that share a GPU it may."""
+    if reason := next(filter(None, COMM.allgather(nccl_config.lack(SETTINGS[BUFFERS].since))), None):
+        say(f"left out: {reason}")
+        return
+    library = Configured(in_numbers({"max_ctas": 2, "traffic_class": 0, "cta_policy": "efficiency"}))
+    cupys, own = COMM.Dup(), COMM.Dup()
+    agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"), partial(Nccl, library=library), comm=own)
+    for name, how in product(("all_reduce", "reduce_scatter", "all_gather"), (None, "allocated", *KNOWN)):
+        asked = operation(COLLECTIVES[name].promise(RANKS), "float32", "sum", in_place=False)
+        for comm, made_by in ((cupys, None), (own, library)):
+            buffers_of = Buffers(comm, GPU, how) if how else None
+            way = partial(NcclVendor, library=made_by, buffers=buffers_of)
+            try:
+                agrees(asked, way, right=what_is_promised(asked), comm=comm)
+                agrees(asked, way, right=what_is_promised(asked), comm=comm, graph=True)
+            except BadInputError as error:  # on all ranks
+                say(f"left out: {error}")
+                buffers_of.close()
+
+
 CHECKS: list[Callable[[], None]] = [
     every_call_of_every_algorithm_agrees_with_lockstep,
     every_dtype_and_op_agrees_with_lockstep,
@@ -140,6 +174,7 @@ CHECKS: list[Callable[[], None]] = [
     large_messages_arrive_whole,
     nccls_own_calls_do_what_is_promised,
     nccls_own_calls_take_every_dtype_and_op,
+    communicators_with_settings_and_buffers_that_nccl_knows_do_what_is_promised,
 ]
 
 
