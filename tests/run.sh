@@ -24,8 +24,8 @@ python3 -m ruff format --check
 python3 -m mypy
 python3 -m snakefmt --check workflows
 
-# What only computes takes all cores at once; what starts ranks, sweeps and clusters needs them for itself.
+# What only computes takes all cores at once. What starts ranks, sweeps and clusters waits half of its time: two at once.
 ranks='mpi or slurm or sweep'
 none=5 # the exit code where the arguments select no test of a half
 python3 -m pytest -n auto --dist loadfile -m "not ($ranks)" "$@" || [ $? = $none ]
-python3 -m pytest -m "$ranks" "$@" || [ $? = $none ]
+python3 -m pytest -n 2 --dist loadfile -m "$ranks" "$@" || [ $? = $none ]
