@@ -256,11 +256,12 @@ def wrong_launchers(ground):
     for name, launcher in LAUNCHERS.items():
         ground.hpccoll("plan", *ground.plant(launcher=launcher), "--out", name)
         words = shlex.join([sys.executable, "-m", "hpccoll", "launch", f"{name}/plan.json", "mpi.n2x1"])
-        ended = ground.run(
-            "sbatch", "--wait", f"--partition={ground.name}", "--nodes=2", "--ntasks-per-node=1", "--exclusive",
+        job = ground.run(
+            "sbatch", "--parsable", f"--partition={ground.name}", "--nodes=2", "--ntasks-per-node=1", "--exclusive",
             "--output=/dev/null", f"--wrap={words} --out {name}/raw/mpi.n2x1.h5",
         )  # fmt: skip
-        said[name] = ended, ground.status(name), list((ground.home / name / "raw").glob("*.journal"))
+        code = ground.bed.end_of(job.out.strip())
+        said[name] = code, ground.status(name), list((ground.home / name / "raw").glob("*.journal"))
     return said
 
 

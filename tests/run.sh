@@ -24,8 +24,10 @@ python3 -m ruff format --check
 python3 -m mypy
 python3 -m snakefmt --check workflows
 
-# What only computes takes all cores at once. What starts ranks, sweeps and clusters waits half of its time: two at once.
-ranks='mpi or slurm or sweep'
-none=5 # the exit code where the arguments select no test of a half
-python3 -m pytest -n auto --dist loadfile -m "not ($ranks)" "$@" || [ $? = $none ]
-python3 -m pytest -n 2 --dist loadfile -m "$ranks" "$@" || [ $? = $none ]
+# What computes takes all cores at once; of sweeps and clusters two run at a time, for each of them waits half of the
+# time; what starts ranks needs the cores for itself.
+none=5 # the exit code where the arguments select no test of a part
+part() { python3 -m pytest "$@" || [ $? = $none ]; }
+part -n auto --dist loadfile -m "not (mpi or slurm or sweep)" "$@"
+part -n 2 --dist loadfile -m "slurm or sweep" "$@"
+part -m "mpi and not (slurm or sweep)" "$@"

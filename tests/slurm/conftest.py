@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,6 +11,13 @@ from pathlib import Path
 
 import pytest
 from commands import ENVIRONMENT, Said
+
+ENDED = """
+while job=$(scontrol -o show job $0) && [[ $job =~ JobState=(PENDING|CONFIGURING|RUNNING|COMPLETING) ]]
+do sleep 0.1; done
+echo "$job"
+"""
+"""A job as it is when it has ended."""
 
 
 class Bed:
@@ -71,6 +79,11 @@ class Bed:
         said = self.run(*command)
         assert said.code == 0, f"{said.code}\n{said.out}\n{said.err}"
         return said.out
+
+    def end_of(self, number):
+        """Wait for the end of a job, and return its exit code; sbatch --wait would look every 2, 6, 10... seconds."""
+        job = self.slurm("bash", "-c", ENDED, number)
+        return int(re.search(r" ExitCode=(\d+):", job)[1])
 
     def status(self):
         """Return what `status --json` says, up or not."""

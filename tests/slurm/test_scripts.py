@@ -1,6 +1,5 @@
 """The scripts for sbatch: two of them on a real cluster, those for containers with a stand-in for the container."""
 
-import re
 import shutil
 import subprocess
 import time
@@ -18,7 +17,6 @@ SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 SMALL = ("-a", "ring,native", "-b", "1K", "-e", "2K", "-n", 5, "-w", 1)  # 8 cases
 UNTESTED = ("apptainer", "gpu-mpi", "nccl", "pyxis", "sharp")
 """Scripts that did not run on a cluster of the kind that they are for."""
-ALIVE = "(PENDING|CONFIGURING|RUNNING|COMPLETING)"
 
 
 @pytest.fixture
@@ -37,15 +35,7 @@ def submit(testbed, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI librar
 @pytest.fixture
 def end(testbed, tmp_path):
     """Wait for the end of a job, and return its exit code and its log."""
-
-    def end(number):
-        until = time.monotonic() + 240
-        while (job := testbed.slurm("scontrol", "-o", "show", "job", number)) and re.search(f"JobState={ALIVE}", job):
-            assert time.monotonic() < until, f"the job has not ended: {job}"
-            time.sleep(0.2)
-        return int(re.search(r" ExitCode=(\d+):", job)[1]), (tmp_path / f"{number}.log").read_text()
-
-    return end
+    return lambda number: (testbed.end_of(number), (tmp_path / f"{number}.log").read_text())
 
 
 def complete(path):
