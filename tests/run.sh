@@ -24,6 +24,8 @@ python3 -m ruff format --check
 python3 -m mypy
 python3 -m snakefmt --check workflows
 
+unset PYTHONDONTWRITEBYTECODE # thousands of processes start: each would compile what it imports
+
 # What computes takes all cores at once; of sweeps and clusters two run at a time, for each of them waits half of the
 # time; what starts ranks needs the cores for itself.
 none=5 # the exit code where the arguments select no test of a part
