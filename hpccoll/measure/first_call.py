@@ -1,12 +1,16 @@
 """The first call of NCCL: what it cannot do, such as an algorithm that is forced, it refuses there, at all ranks."""
 
+import re
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from mpi4py import MPI
 
 from hpccoll.measure.logged import REFUSES
-from hpccoll.transports.nccl_world import NoWorldError, drop
+from hpccoll.transports.nccl_world import NcclFailedError, drop
+
+REFUSAL = re.compile(r"invalid[_ ]?(usage|argument)", re.IGNORECASE)
+"""What NCCL says of a call that it has no way for, such as one that does not know the forced algorithm."""
 
 
 class Closable(Protocol):
@@ -20,7 +24,7 @@ Made = TypeVar("Made", bound=Closable)
 
 
 def unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
-    """Return what ``make`` makes, on all ranks together, or why NCCL refuses it, or makes no communicator at all.
+    """Return what ``make`` makes, on all ranks together, or why NCCL refuses it.
 
     NCCL chooses by what all ranks share, so that each of them hears the same. What it thinks of a communicator that has
     refused a call is not written anywhere: that one is aborted, and the next case gets another.
@@ -30,21 +34,24 @@ def unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
         comm: whose communicator of NCCL it uses.
 
     Raises:
+        NcclFailedError: on all ranks, where NCCL makes no communicator, or what it says is no refusal: another time it
+            may do it.
         RuntimeError: where something else than NCCL complains.
     """
     made, complaint = None, None
     try:
         made = make()
-    except NoWorldError as error:  # on all ranks alike
-        return str(error)
     except RuntimeError as error:
         if type(error).__name__ != "NcclError":  # CuPy's, which is not imported to be asked
             raise
-        complaint = f"{REFUSES}: {error}"
-    said: str | None = next(filter(None, comm.allgather(complaint)), None)
-    if said is None and made is not None:
+        complaint = str(error)
+    said: list[str | None] = comm.allgather(complaint)
+    if made is not None and not any(said):
         return made
     if made is not None:
         made.close()  # before the communicator: NCCL waits for the graphs that name it
     drop(comm)
-    return said or REFUSES
+    for rank, words in enumerate(said):
+        if words and not REFUSAL.search(words):
+            raise NcclFailedError(f"NCCL fails at rank {rank}: {words}")
+    return f"{REFUSES}: {next(filter(None, said), '')}"

@@ -1,5 +1,6 @@
 """The maker: a case made ready to run on the ranks of an attempt, or the reason why it cannot."""
 
+from dataclasses import dataclass
 from functools import partial
 
 from hpccoll.case import Case, Job
@@ -17,7 +18,15 @@ from hpccoll.measure.subject import CaseSubject
 from hpccoll.measure.varied import unvaried
 from hpccoll.store.raw import Attempt
 from hpccoll.transports import nccl_config
-from hpccoll.transports.nccl_world import close_all
+from hpccoll.transports.nccl_world import NcclFailedError, close_all
+
+
+@dataclass(frozen=True, slots=True)
+class Unmade:
+    """Why there is nothing to measure: the reason, and the status of the case, skipped or failed."""
+
+    reason: str
+    status: str = "skipped"
 
 
 class Maker:
@@ -35,8 +44,11 @@ class Maker:
         self._numbered = Numbered(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
 
-    def make(self, case: Case) -> CaseSubject | str:
-        """Return ``case`` with its plan and buffers, or why it is skipped; the same on all ranks."""
+    def make(self, case: Case) -> CaseSubject | Unmade:
+        """Return ``case`` with its plan and buffers, or why there is none; the same on all ranks.
+
+        What cannot be is skipped. Where NCCL fails the case has failed: another launch may have it.
+        """
         comm, layout = self._numbered.by(case.mapping)
         try:
             here = conditions(self.attempt.machine, library(self.attempt.provenance))
@@ -47,13 +59,16 @@ class Maker:
             reason = reason or (self.gpus.lack(made.transport, made.dtype) if on_gpu else None)
             reason = reason or self._unconfigured(made) or self._too_large(made)
             if reason:
-                return reason
+                return Unmade(reason)
             mine = self.gpus.mine if on_gpu else None
             about = self.gpus.assumed(made), self.job.communicator
             make = partial(CaseSubject, comm, layout, made, chosen, mine, *about)
-            return unless_refused(make, comm) if made.transport == "nccl" else make()
+            subject = unless_refused(make, comm) if made.transport == "nccl" else make()
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
-            return str(error)
+            return Unmade(str(error))
+        except NcclFailedError as error:
+            return Unmade(str(error), "failed")
+        return Unmade(subject) if isinstance(subject, str) else subject
 
     def _unvaried(self, case: Case) -> str | None:
         return unvaried(self.job.variant, self.job.sets, case, self.job.shape(case))

@@ -60,7 +60,7 @@ def for_the_rest(job: Job, shape: Shape, rest: Shape | None, earlier: Earlier) -
 
     What is left of the cases of ``shape`` becomes cases of the ranks that there are, which say so: no number stands for
     more ranks than have taken part, and those that were asked for stay to be measured. A case in which somebody stalled
-    is not tried again.
+    is not tried again: it may be what makes ranks stall.
 
     Args:
         job: as it was planned.
@@ -72,8 +72,8 @@ def for_the_rest(job: Job, shape: Shape, rest: Shape | None, earlier: Earlier) -
         return replace(job, cases=())
     left = [case for _, case in rounds_left(job, shape, earlier) if case.id not in earlier.started]
     fewer = [replace(case, ranks=rest.ranks, nodes=rest.nodes) for case in left]
-    planned = [case for case in job.cases if job.shape(case) == rest]
-    return replace(job, cases=tuple({case.id: case for case in (*planned, *fewer)}.values()))
+    planned = {case.id for case in job.cases}  # which have a launch of their own, on the hosts that are meant
+    return replace(job, cases=tuple({case.id: case for case in fewer if case.id not in planned}.values()))
 
 
 def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:

@@ -14,7 +14,7 @@ from hpccoll.measure import environment
 from hpccoll.measure.gpus import Gpus
 from hpccoll.measure.logged import once
 from hpccoll.measure.loop import Progress
-from hpccoll.measure.maker import Maker
+from hpccoll.measure.maker import Maker, Unmade
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.watchdog import watched
 
@@ -43,7 +43,7 @@ def probe(ranks: Ranks, job: Job, told: Callable[[], int]) -> None:
             progress.case = case.id
             progress.enter("compiling")
             subject = maker.make(case)
-            if isinstance(subject, str):
+            if isinstance(subject, Unmade):
                 continue
             for _ in range(TIMES):
                 progress.iteration += 1

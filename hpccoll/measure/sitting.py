@@ -12,7 +12,7 @@ from hpccoll.measure import ports, wire
 from hpccoll.measure.crew import Crew
 from hpccoll.measure.logged import in_full, judged, requested
 from hpccoll.measure.loop import Progress, Samples, Together, measure
-from hpccoll.measure.maker import Maker
+from hpccoll.measure.maker import Maker, Unmade
 from hpccoll.measure.patient import Patient
 from hpccoll.measure.ranks import Ranks, names
 from hpccoll.measure.subject import CaseSubject
@@ -52,9 +52,9 @@ class Sitting:
         """
         self.progress.enter("compiling")
         subject = self.maker.make(case)
-        if isinstance(subject, str):
-            reason = in_full(subject, self.found, self.job, case)
-            return Outcome(case=case, status="skipped", reason=reason, requested=requested(self.job, case))
+        if isinstance(subject, Unmade):
+            reason = in_full(subject.reason, self.found, self.job, case)
+            return Outcome(case=case, status=subject.status, reason=reason, requested=requested(self.job, case))
         self._subject = subject
         patient = self.patient if self.patient and subject.waits(self.patient.wait) else None
         try:

@@ -179,9 +179,10 @@ class Raw:
 
     @property
     def failed(self) -> set[str]:
-        """The ids of the cases that failed, without ending their attempt, and have not been measured since."""
+        """The ids of the cases of which a round failed, without ending its attempt, and has not been measured since."""
         outcomes = [outcome for _, outcomes in self.attempts for outcome in outcomes]
-        return {outcome.case.id for outcome in outcomes if outcome.status == "failed"} - self.measured.keys()
+        said = {outcome.case.id for outcome in outcomes if outcome.reason and outcome.status in ("ok", "failed")}
+        return said - self.done
 
     @property
     def done(self) -> set[str]:

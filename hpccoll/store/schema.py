@@ -69,7 +69,7 @@ COLUMNS = (
     _case("requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched", since=3),
     _case("requested_params", "str", "JSON: parameters that were asked"),
     _case("params", "str", "JSON: parameters that were used, defaults included"),
-    _case("status", "str", "ok, wrong, skipped, or failed: a rank stalled in it"),
+    _case("status", "str", "ok, wrong, skipped, or failed: a rank stalled in it, or NCCL failed"),
     _case("reason", "str", "why it is not ok"),
     _case("wrong", "int64", "wrong elements, over ranks and timed iterations", "", -1),
     _case("converged", "int8", "1 where the interval of the median became tight in time", "", -1),

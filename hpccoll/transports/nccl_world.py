@@ -19,8 +19,8 @@ class Library(Protocol):
     def NcclCommunicator(self, ndev: int, commId: Any, rank: int) -> Any: ...  # noqa: N802, N803  CuPy's names
 
 
-class NoWorldError(RuntimeError):
-    """NCCL makes no communicator: says at which rank, and in which words; on all of them alike."""
+class NcclFailedError(RuntimeError):
+    """NCCL fails: says at which rank, and in which words; raised on all of them alike."""
 
 
 class World:
@@ -31,8 +31,8 @@ class World:
         library: NCCL.
 
     Raises:
-        NoWorldError: on all ranks, where NCCL fails at one of them. It must not be that the others hear nothing of it:
-            where NCCL leaves them waiting for that rank, the watchdog ends the job.
+        NcclFailedError: on all ranks, where NCCL fails at one of them. Where it leaves the others waiting for that one,
+            it is the watchdog that ends the job.
     """
 
     def __init__(self, comm: "MPI.Intracomm", library: Library) -> None:
@@ -55,7 +55,7 @@ class World:
         if hasattr(made, "abort"):
             made.abort()
         others = f", and at {len(said) - 1} more of {self.comm.size}" if said[1:] else ""
-        raise NoWorldError(f"NCCL makes no communicator {said[0]}{others}")
+        raise NcclFailedError(f"NCCL makes no communicator {said[0]}{others}")
 
     def workers(self, count: int) -> Any:
         """Return the communicator of the first ``count`` ranks, None at others; all ranks ask together."""
@@ -85,7 +85,7 @@ _WORLDS: dict[int, World] = {}
 """Of this process, by the handle of their MPI communicator."""
 
 
-_NONE: dict[int, NoWorldError] = {}
+_NONE: dict[int, NcclFailedError] = {}
 """Why there is none, likewise: the next case fails at once, and not after a time that NCCL may take for it."""
 
 
@@ -93,7 +93,7 @@ def world(comm: "MPI.Intracomm", library: Library | None = None) -> World:
     """Return NCCL's view of ``comm``, made on all its ranks together when it is first asked for.
 
     Raises:
-        NoWorldError: on all ranks, where it cannot be made.
+        NcclFailedError: on all ranks, where it cannot be made.
     """
     key = comm.handle
     if key in _NONE:
@@ -105,7 +105,7 @@ def world(comm: "MPI.Intracomm", library: Library | None = None) -> World:
             library = nccl
         try:
             _WORLDS[key] = World(comm, library)
-        except NoWorldError as error:
+        except NcclFailedError as error:
             _NONE[key] = error
             raise
     return _WORLDS[key]

@@ -1,5 +1,6 @@
 """What NCCL refuses is a skipped case with its words: without a GPU the refusing is done by a stand-in for NCCL."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from hpccoll.evidence.found import Found
 from hpccoll.evidence.records import Record, Refusal
 from hpccoll.measure.first_call import unless_refused
 from hpccoll.measure.logged import in_full
+from hpccoll.measure.subject import CaseSubject
 from hpccoll.transports import nccl_world
 
 WORDS = "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)"
@@ -56,7 +58,7 @@ def test_what_nccl_refuses_is_said_and_its_communicator_is_not_used_again():
 
 
 def test_who_is_not_refused_while_others_are_closes_what_it_made_before_the_communicator():
-    done, comm = [], SimpleNamespace(allgather=lambda mine: [mine, f"NCCL refuses it: {WORDS}"], handle=-1)
+    done, comm = [], SimpleNamespace(allgather=lambda mine: [mine, WORDS], handle=-1)
     nccl_world._WORLDS[comm.handle] = SimpleNamespace(abort=lambda: done.append("aborted"))
     assert unless_refused(making(closed=done), comm) == f"NCCL refuses it: {WORDS}"
     assert done == ["closed", "aborted"]
@@ -64,7 +66,24 @@ def test_who_is_not_refused_while_others_are_closes_what_it_made_before_the_comm
 
 def test_without_a_communicator_the_reason_is_that_of_nccl():
     said = "NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR"
-    assert unless_refused(making(nccl_world.NoWorldError(said)), MPI.COMM_SELF) == said
+    with pytest.raises(nccl_world.NcclFailedError, match=said):
+        unless_refused(making(nccl_world.NcclFailedError(said)), MPI.COMM_SELF)
+
+
+def test_what_is_no_refusal_fails_at_all_ranks_and_names_the_one():
+    words = "NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
+    done, comm = [], SimpleNamespace(allgather=lambda mine: [WORDS, words, mine], handle=-1)
+    with pytest.raises(nccl_world.NcclFailedError, match=f"NCCL fails at rank 1: {words}"):
+        unless_refused(making(closed=done), comm)
+    assert done == ["closed"]
+
+
+def test_what_stalls_is_ended_graphs_first_then_communicators_then_what_they_know():
+    done = []
+    ends = {name: SimpleNamespace(close=partial(done.append, name)) for name in ("plan", "transport")}
+    nccl_world._WORLDS[-1] = SimpleNamespace(abort=partial(done.append, "communicator"))
+    CaseSubject.abort(SimpleNamespace(**ends))
+    assert done == ["plan", "communicator", "transport"]
 
 
 def test_what_is_no_refusal_of_nccl_ends_the_job():

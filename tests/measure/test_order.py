@@ -1,11 +1,13 @@
 """The order of a launch: round by round, each in an order of its own, and never twice what was measured."""
 
+from dataclasses import replace
+
 import raws
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.case import Effort, Shape
-from hpccoll.measure.order import Earlier, rounds_left
+from hpccoll.measure.order import Earlier, for_the_rest, rounds_left
 
 CASES = tuple(raws.case(8 * 2**k) for k in range(8))
 SHAPE = Shape(1, 2)
@@ -53,3 +55,14 @@ def test_a_case_that_ended_an_attempt_comes_after_all_rounds_of_the_others():
 
 def test_cases_of_another_shape_are_not_of_this_launch():
     assert rounds_left(job(), Shape(2, 4), Earlier()) == []
+
+
+def test_fewer_ranks_measure_what_is_left_as_cases_of_their_own_but_what_stalled_or_is_planned_for_as_many():
+    done, stalled, nested, *left = CASES
+    planned = replace(nested, ranks=3, nodes=1)
+    asked = raws.job(*CASES, planned, ranks=4)
+    earlier = Earlier(measured={done.id: frozenset([1])}, started=frozenset([stalled.id]))
+    rest = for_the_rest(asked, Shape(1, 4), Shape(1, 3), earlier)
+    assert {case.id for case in rest.cases} == {replace(case, ranks=3, nodes=1).id for case in left}
+    assert {case.id for _, case in rounds_left(rest, Shape(1, 3), earlier)} == {case.id for case in rest.cases}
+    assert for_the_rest(asked, Shape(1, 4), None, earlier).cases == ()

@@ -114,8 +114,10 @@ def test_where_the_rank_that_keeps_the_results_stalls_the_job_ends_and_names_it(
 
 def test_a_communicator_that_cannot_be_made_costs_the_cases_that_need_it(launch):
     ended, out = launch(2, 60, 1, "__init__", 1, "fails", raws.case(64))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    ((_, outcomes),) = hdf5.read(out).attempts
-    assert {(outcome.case.transport, outcome.status) for outcome in outcomes} == {("mpi", "ok"), ("nccl", "skipped")}
-    said = {outcome.reason for outcome in outcomes if outcome.status == "skipped"}
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    raw = hdf5.read(out)
+    ((_, outcomes),) = raw.attempts
+    assert not raw.complete
+    assert {(outcome.case.transport, outcome.status) for outcome in outcomes} == {("mpi", "ok"), ("nccl", "failed")}
+    said = {outcome.reason for outcome in outcomes if outcome.status == "failed"}
     assert said == {"NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR: unhandled system error"}

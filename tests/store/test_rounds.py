@@ -10,7 +10,7 @@ import raws
 from hpccoll.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
-from hpccoll.store.raw import Raw
+from hpccoll.store.raw import Outcome, Raw
 from hpccoll.store.results import read_results
 from hpccoll.store.summary import Round, across, row
 
@@ -104,6 +104,22 @@ def test_a_case_that_is_skipped_has_no_rounds_to_come_and_one_skipped_later_has(
     assert (skipped.status, row(JOB, raws.attempt(), skipped).status) == ("skipped", "skipped")
     found = row(JOB, raws.attempt(), measured)
     assert (found.status, found.reason) == ("partial", "1 of 3 rounds; too large")
+
+
+def test_a_case_that_failed_is_still_to_be_measured_with_the_rounds_that_it_has_and_is_known_for_it():
+    failed = {size: Outcome(case=raws.case(size), status="failed", reason="it stalled") for size in (1, 2)}
+    raw = raws.raw(failed[1], raws.of_round(1, raws.case(2)), raws.of_round(1, raws.case(3)))
+    raw.job = replace(raw.job, effort=Effort(rounds=2))
+    raw.record(failed[2])
+    assert raw.failed == {raws.case(1).id, raws.case(2).id}
+    assert raw.measured == {raws.case(2).id: frozenset([1]), raws.case(3).id: frozenset([1])}
+    ((attempt, outcomes),) = raw.attempts
+    assert [row(raw.job, attempt, outcome).status for outcome in outcomes] == ["failed", "partial", "partial"]
+    raw.attempts.append((raws.attempt(2), []))
+    for number in (1, 2):
+        raw.record(raws.of_round(number, raws.case(1)))
+    assert raw.failed == {raws.case(2).id}
+    assert raws.case(1).id in raw.done
 
 
 def of_durations(**rounds):

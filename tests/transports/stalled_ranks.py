@@ -15,7 +15,7 @@ from hpccoll.transports import nccl_world
 from hpccoll.transports.nccl_survive import ExcludedError, StalledError, among, hear_out, roll_call, wait
 
 COMM = MPI.COMM_WORLD
-PATIENCE, GONE_ON = 5, 77
+PATIENCE, GONE_ON = 2, 77
 """Seconds for two ranks that are there to hear of each other, however busy the machine; and a tag."""
 
 
@@ -91,7 +91,7 @@ def fails():
     for where, who in (("id", 0), ("init", 1), ("split", 2)):
         library, said = Failing(where, who), []
         for _ in range(2):
-            with pytest.raises(nccl_world.NoWorldError) as error:
+            with pytest.raises(nccl_world.NcclFailedError) as error:
                 nccl_world.world(COMM, library).workers(COMM.size - 1)
             said.append(str(error.value))
         words = f"NCCL makes no communicator at rank {who}: NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
