@@ -34,7 +34,9 @@ PAIRED, RIGHT, WRONG = "paired", "right", "wrong"
 
 ONE, TWO = "a transfer of GPU memory of a child with itself", "a transfer of GPU memory between two children"
 
-TIMEOUT_S = 60.0
+TIMEOUT_S, START_S = 40.0, 20.0
+"""Seconds for a transfer, and how many of them two children have to be started: less than the watchdog waits, together,
+also where two do not start and one then hangs."""
 
 ANSWER = "HPCCOLL_CUDA_AWARE"
 """The variable by which a user says ``yes`` or ``no`` himself: then nothing is tried."""
@@ -43,18 +45,9 @@ CUDA = 0
 """MPIX_GPU_SUPPORT_CUDA of MPICH."""
 
 LAUNCHERS = (
-    "PMI_",
-    "PMIX_",
-    "PMI2_",
-    "OMPI_COMM_",
-    "OMPI_MCA_ess",
-    "OMPI_MCA_orte",
-    "PRTE_",
-    "PALS_",
-    "SLURM_",
-    "HYDI_",
+    "PMI_", "PMIX_", "PMI2_", "OMPI_COMM_", "OMPI_MCA_ess", "OMPI_MCA_orte", "PRTE_", "PALS_", "SLURM_", "HYDI_",
     "MPI_LOCAL",
-)
+)  # fmt: skip
 """Variables by which a launcher tells a process that it is one of many; a child without them is alone."""
 
 CROWDED: Mapping[str, str] = {
@@ -146,19 +139,27 @@ def transferred(
         )  # fmt: skip
     except OSError as error:
         return None if what == TWO else False, f"{what} could not be tried: {error.strerror}"
-    late = False
-    try:
-        out, err = child.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        late = True
+    said = _heard(child, (START_S, timeout - START_S) if what == TWO else (timeout,))
+    if said is None:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)  # an mpiexec and what it has started
-        out, err = child.communicate()
+    out, err = said or child.communicate()
     if what == TWO and PAIRED not in out.split():
         return None, f"{what} could not be tried: they are not started together"
-    if late:
+    if said is None:
         return False, f"{what} did not end in {timeout:g} s"
     return _became(child.returncode, out, err, what)
+
+
+def _heard(child: "subprocess.Popen[str]", waits: Sequence[float]) -> tuple[str, str] | None:
+    """Return what a child has said when it ended, else None; who has said PAIRED is waited for again."""
+    for wait in waits:
+        try:
+            return child.communicate(timeout=max(0.0, wait))
+        except subprocess.TimeoutExpired as expired:
+            if PAIRED.encode() not in (expired.output or b""):
+                break
+    return None
 
 
 def _signal(code: int, out: str) -> str | None:

@@ -165,6 +165,31 @@ def test_two_that_are_not_started_together_prove_nothing(tmp_path):
     assert transferred(python("print('paired'); print('right')"), what=TWO) == (True, f"{TWO} was right")
 
 
+class Slow:
+    """A child that has said something when it is first waited for, and ends while it is waited for again."""
+
+    def __init__(self, said):
+        self.said, self.waits = said, []
+
+    def communicate(self, timeout):
+        self.waits.append(timeout)
+        if len(self.waits) == 1:
+            raise subprocess.TimeoutExpired("mpiexec", timeout, output=self.said)  # bytes, as Python has it
+        return "paired\nright\n", ""
+
+
+@pytest.mark.parametrize(("said", "waits"), [(b"paired\n", [1, 2]), (b"noise\n", [1]), (None, [1])])
+def test_two_that_have_not_started_have_less_time_than_those_that_transfer(said, waits):
+    child = Slow(said)
+    assert (aware._heard(child, (1, 2)) is None) == (said != b"paired\n")
+    assert child.waits == waits
+
+
+def test_what_never_starts_two_is_ended_and_proves_nothing(monkeypatch):
+    monkeypatch.setattr(aware, "START_S", 0.2)
+    assert transferred(python("import time; time.sleep(60)"), what=TWO)[0] is None
+
+
 def test_two_that_met_and_of_which_one_died_are_the_answer():
     died = transferred(
         python("import sys; print('paired'); print('n1: it died', file=sys.stderr); sys.exit(9)"), what=TWO
