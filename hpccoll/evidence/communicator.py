@@ -19,6 +19,7 @@ class Setting:
         words: its values by name, each the number that NCCL takes; none where it is a number, or a text.
         text: whether it is a text.
         alone: whether it is for NCCL's own collectives alone, and does nothing to sends and receives.
+        least, most: of a number; None is no limit.
     """
 
     what: str
@@ -26,35 +27,48 @@ class Setting:
     words: Mapping[str, int] = field(default_factory=dict)
     text: bool = False
     alone: bool = False
+    least: int = 0
+    most: int | None = None
 
     @property
     def expected(self) -> str:
         """What is valid, for people."""
-        return ", ".join(self.words) or ("a text" if self.text else "a whole number from 0 up")
+        limit = "up" if self.most is None else f"to {self.most}"
+        return ", ".join(self.words) or ("a text" if self.text else f"a whole number from {self.least} {limit}")
 
     def takes(self, value: object) -> bool:
         if self.words or self.text:
             return isinstance(value, str) and bool(value) and (self.text or value in self.words)
-        return type(value) is int and value >= 0
+        return type(value) is int and self.least <= value and (self.most is None or value <= self.most)
 
 
 BUFFERS = "buffers"
 """The one setting that is none of ncclConfig_t."""
 
 SETTINGS: Mapping[str, Setting] = {
-    "min_ctas": Setting("the fewest thread blocks, one a channel, of a kernel; NCCL_MIN_CTAS wins", 21700),
-    "max_ctas": Setting("the most thread blocks, one a channel, of a kernel; NCCL_MAX_CTAS wins", 21700),
-    "cga_cluster_size": Setting("thread blocks of a cluster, 0 to 8; NCCL_CGA_CLUSTER_SIZE wins", 21700),
+    "min_ctas": Setting("the fewest thread blocks, one a channel, of a kernel; NCCL_MIN_CTAS wins", 21700, least=1),
+    "max_ctas": Setting("the most thread blocks, one a channel, of a kernel; NCCL_MAX_CTAS wins", 21700, least=1),
+    "cga_cluster_size": Setting("thread blocks of a cluster, 0 to 8; NCCL_CGA_CLUSTER_SIZE wins", 21700, most=8),
     "net_name": Setting("the network: IB, Socket, or a plugin's name; NCCL_NET wins", 21700, text=True),
-    "traffic_class": Setting("quality of service: the traffic class of RoCE, the service level of InfiniBand", 22600),
-    "collnet_enable": Setting("1: switches between nodes may reduce; NCCL_COLLNET_ENABLE wins", 22700, alone=True),
+    "traffic_class": Setting(
+        "quality of service: the traffic class of RoCE, the service level of InfiniBand; NCCL_IB_TC wins", 22600
+    ),
+    "collnet_enable": Setting(
+        "1: switches between nodes may reduce; NCCL_COLLNET_ENABLE wins", 22700, alone=True, most=1
+    ),
     "cta_policy": Setting(
-        "efficiency: few thread blocks where buffers are registered; zero: copy engines in place of kernels",
+        "efficiency: few thread blocks on registered buffers; zero: copy engines, no kernels; NCCL_CTA_POLICY wins",
         22700, {"default": 0, "efficiency": 1, "zero": 2}, alone=True,
     ),
-    "nvls_ctas": Setting("thread blocks of kernels of NVLink SHARP; NCCL_NVLS_NCHANNELS wins", 22700, alone=True),
-    "n_channels_per_net_peer": Setting("channels between two ranks over the network, rounded to a power of 2", 22800),
-    "nvlink_centric_sched": Setting("1: kernels are scheduled for NVLink first", 22800),
+    "nvls_ctas": Setting(
+        "thread blocks of kernels of NVLink SHARP; NCCL_NVLS_NCHANNELS wins", 22700, alone=True, least=1
+    ),
+    "n_channels_per_net_peer": Setting(
+        "channels between two ranks over the network; NCCL_NCHANNELS_PER_NET_PEER wins", 22800, least=1, most=64
+    ),
+    "nvlink_centric_sched": Setting(
+        "1: kernels are scheduled for NVLink first; NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE wins", 22800, most=1
+    ),
     BUFFERS: Setting(
         "memory of ncclMemAlloc: allocated (and no more), registered, or in symmetric windows",
         22700, {"allocated": 0, "registered": 1, "symmetric": 2}, alone=True,
@@ -85,8 +99,12 @@ WINNERS: Mapping[str, str] = {
     "max_ctas": "NCCL_MAX_CTAS",
     "cga_cluster_size": "NCCL_CGA_CLUSTER_SIZE",
     "net_name": "NCCL_NET",
+    "traffic_class": "NCCL_IB_TC",
     "collnet_enable": "NCCL_COLLNET_ENABLE",
+    "cta_policy": "NCCL_CTA_POLICY",
     "nvls_ctas": "NCCL_NVLS_NCHANNELS",
+    "n_channels_per_net_peer": "NCCL_NCHANNELS_PER_NET_PEER",
+    "nvlink_centric_sched": "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
 }
 """Settings, and the variables that win over them where both are set."""
 

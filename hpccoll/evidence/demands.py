@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpccoll.evidence.asked import IN_SWITCHES
+from hpccoll.evidence.communicator import WINNERS
 from hpccoll.evidence.records import Ran, Record
 
 
@@ -33,12 +34,12 @@ def ran_with(protocol: str) -> Demand:
 
 
 def _heard(record: Record, setting: str) -> bool:
-    return record.communicator.get(setting, "0") != "0"
+    return record.communicator.get(setting, "0") != "0" and WINNERS.get(setting) not in record.settings
 
 
 def heard(setting: str) -> Demand:
     """Return the demand that NCCL logged a setting of a communicator, other than its default."""
-    words = f"a line 'Comm config ... set to ...' for {setting}, and no variable that resets it"
+    words = f"a line 'Comm config ... set to ...' for {setting}, and no variable that wins over it"
     return Demand(words, lambda record: _heard(record, setting))
 
 

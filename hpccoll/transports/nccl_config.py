@@ -172,12 +172,19 @@ class Buffers:
         self._known: list[tuple[Any, Any, Callable[[Any, Any], None], Array]] = []  # arrays stay until then
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised array, whose memory goes back to NCCL when nobody names it."""
+        """Return an uninitialised array, whose memory goes back to NCCL when nobody names it.
+
+        Raises:
+            MemoryError: where there is no room, as CuPy does: at this rank alone, which ends the job.
+        """
         if not count:
             none: Array = self.gpu.empty(0, dtype)
             return none
         nccl = _nccl()
-        place = _said(nccl.mem_alloc, count * dtype.itemsize)
+        try:
+            place = _said(nccl.mem_alloc, count * dtype.itemsize)
+        except NcclError as error:
+            raise MemoryError(f"NCCL allocates no {count * dtype.itemsize} bytes: {error}") from None
         owner = _Owner()
         weakref.finalize(owner, nccl.mem_free, place).atexit = False  # by then CUDA may be gone
         array: Array = self.gpu.at(place, count, dtype, owner)
@@ -196,13 +203,21 @@ class Buffers:
 
         Raises:
             BadInputError: on all ranks, where NCCL makes no windows of these GPUs.
+            NcclError: on all ranks, where NCCL refuses at one of them.
         """
         for array in arrays:
             sizes = {*self.comm.allgather(array.nbytes)[:workers]}
             if self.how == "allocated" or len(sizes) > 1 or not sizes - {0}:
                 continue
-            made = communicator is None or self._register(communicator, array)
-            if not all(self.comm.allgather(made)):
+            made, complaint = True, None
+            try:
+                made = communicator is None or self._register(communicator, array)
+            except NcclError as error:
+                complaint = str(error)
+            everywhere = self.comm.allgather((made, complaint))
+            if said := next(filter(None, (words for _, words in everywhere)), None):
+                raise NcclError(said)
+            if not all(there for there, _ in everywhere):
                 why = "NCCL makes no symmetric windows of these GPUs (NCCL_CUMEM_ENABLE, NCCL_WIN_ENABLE, no P2P)"
                 raise BadInputError("communicator buffers", self.how, f"allocated or registered: {why}")
 

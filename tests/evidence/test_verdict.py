@@ -53,6 +53,11 @@ def test_what_a_communicator_is_made_with_shows_in_its_log_and_its_control_does_
     assert VARIANTS[name].control == control
 
 
+def test_a_traffic_class_that_a_variable_wins_over_is_not_shown_by_its_own_line():
+    beside = read("settings", "n1:300:310 [0] NCCL INFO NCCL_IB_TC set by environment to 26.")
+    assert not VARIANTS["nccl-traffic-class-comm"].demands.met(beside)
+
+
 def test_what_was_left_to_the_library_is_called_what_it_chose():
     assert verdict(None, "all_reduce", 8, 4, read("rdma-2.27")).executed == "tree"
 

@@ -178,7 +178,9 @@ def test_what_communicators_are_made_with_stands_beside_the_variables_of_a_varia
     ("communicator", "words"),
     [
         ("{max_cta: 4}", ["variants.mine.communicator", "'max_cta'", "did you mean max_ctas?"]),
-        ("{max_ctas: many}", ["variants.mine.communicator.max_ctas", "'many'", "a whole number from 0 up"]),
+        ("{max_ctas: many}", ["variants.mine.communicator.max_ctas", "'many'", "a whole number from 1 up"]),
+        ("{max_ctas: 0}", ["variants.mine.communicator.max_ctas", "0", "a whole number from 1 up"]),
+        ("{collnet_enable: 2}", ["variants.mine.communicator.collnet_enable", "2", "a whole number from 0 to 1"]),
         ("{max_ctas: true}", ["variants.mine.communicator.max_ctas", "True"]),
         ("{cta_policy: 1}", ["variants.mine.communicator.cta_policy", "1", "default, efficiency, zero"]),
         ("{buffers: window}", ["variants.mine.communicator.buffers", "'window'", "allocated, registered, symmetric"]),

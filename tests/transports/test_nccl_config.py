@@ -241,10 +241,38 @@ def test_where_nccl_makes_no_window_the_case_is_skipped_with_the_reason(nccl):
 
 @pytest.mark.usefixtures("nccl")
 def test_where_another_rank_has_no_window_none_goes_on():
-    told = iter([[4096, 4096], [True, False]])
+    told = iter([[4096, 4096], [(True, None), (False, None)]])
     comm = SimpleNamespace(allgather=lambda _mine: next(told))
     with pytest.raises(BadInputError, match="no symmetric windows"):
         Buffers(comm, HostGpu(), "symmetric").make_known(None, 2, [np.empty(1024, np.float32)])
+
+
+@pytest.mark.usefixtures("nccl")
+def test_where_nccl_refuses_a_buffer_at_one_rank_all_hear_its_words():
+    told = iter([[4096, 4096], [(True, None), (True, "InternalError (3): internal error")]])
+    comm = SimpleNamespace(allgather=lambda _mine: next(told))
+    with pytest.raises(nccl_config.NcclError, match="InternalError"):
+        Buffers(comm, HostGpu(), "registered").make_known(None, 2, [np.empty(1024, np.float32)])
+
+
+def test_who_is_refused_a_buffer_tells_the_others(nccl):
+    def refuse(**_):
+        raise NCCLError("InternalError (3): internal error")
+
+    nccl._comm_register, heard = refuse, []
+    comm = SimpleNamespace(allgather=lambda mine: heard.append(mine) or [mine, mine])
+    with pytest.raises(nccl_config.NcclError, match="InternalError"):
+        Buffers(comm, HostGpu(), "registered").make_known(SimpleNamespace(comm=7), 2, [np.empty(4, "f").view(Room)])
+    assert heard == [16, (True, "InternalError (3): internal error")]
+
+
+def test_memory_that_nccl_has_not_ends_the_job_as_cupys_does(nccl):
+    def refuse(**_):
+        raise NCCLError("UnhandledCudaError (1): unhandled cuda error")
+
+    nccl._mem_alloc = refuse
+    with pytest.raises(MemoryError, match="NCCL allocates no 16 bytes: UnhandledCudaError"):
+        Buffers(MPI.COMM_SELF, HostGpu(), "allocated").empty(4, np.dtype("float32"))
 
 
 @pytest.mark.parametrize("sizes", [[4096, 0], [0, 0, 4096], [4096, 8192]])
@@ -374,5 +402,5 @@ def test_an_nccl_without_a_gpu_refuses_in_its_own_words(bindings):
     assert len(unique) == 128
     with pytest.raises(nccl_config.NcclError, match=r"UnhandledCudaError"):
         library.NcclCommunicator(1, unique, 0)
-    with pytest.raises(nccl_config.NcclError, match=r"UnhandledCudaError"):
+    with pytest.raises(MemoryError, match=r"UnhandledCudaError"):
         Buffers(MPI.COMM_SELF, None, "symmetric").empty(4, np.dtype("float32"))
