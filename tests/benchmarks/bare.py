@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from hpccoll.measure import equipment
+from hpccoll.sweep.doctor.gpu import CUDA_OF_DRIVER
 from hpccoll.transports.gpu import lack
 
 ROOT = Path(__file__).parents[2]
-CARRY = "without a network carry its wheel (pip download --no-deps -d wheels mpich) and say --wheels wheels"
+CARRY = "without a network carry wheels (pip download --no-deps -d wheels NAME) and say --wheels wheels"
 
 
 def missing(of: str) -> str | None:
@@ -21,16 +23,23 @@ def missing(of: str) -> str | None:
     Args:
         of: ``gpu``, ``nccl`` or ``ranks``, each of which needs those before it.
     """
+    reason = _lacks(of)
+    return f"{reason}; {CARRY}" if reason and "install" in reason else reason
+
+
+def _lacks(of: str) -> str | None:
+    if reason := lack("staged" if of == "gpu" else "nccl"):
+        driver = equipment.driver()
+        fits = next((cuda for least, cuda in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
+        return f"{reason}; cupy-cuda{fits}x fits this driver" if fits and "cupy" in reason else reason
     if of == "gpu":
-        return lack("staged")
-    if reason := lack("nccl"):
-        return reason
+        return None
     loads = subprocess.run([sys.executable, "-c", "import mpi4py.MPI"], capture_output=True, text=True, check=False)
     if loads.returncode:
         why = (loads.stderr.strip().splitlines() or ["it died"])[-1]
-        return f"mpi4py starts no MPI ({why}): pip install mpi4py mpich; {CARRY}"
+        return f"mpi4py starts no MPI ({why}): pip install mpi4py mpich"
     if of == "ranks" and not shutil.which("mpiexec"):
-        return f"there is no mpiexec: pip install mpich; {CARRY}"
+        return "there is no mpiexec: pip install mpich"
     lacking = [name for name in ("h5py", "pytest", "hypothesis") if find_spec(name) is None]
     return f"not installed: pip install {' '.join(lacking)}" if of == "ranks" and lacking else None
 
