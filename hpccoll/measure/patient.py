@@ -147,6 +147,10 @@ class Patient:
         self._open = []
         hear_out(self.aside)
 
+    def close(self) -> None:
+        """Free what all ranks have, on all of them together."""
+        self.aside.Free()
+
     def left_behind(self) -> bool:
         """Return whether the others have gone on without this rank; from any thread."""
         return left_behind(self.aside)

@@ -82,6 +82,8 @@ class Sitting:
 
     def close(self) -> None:
         self.maker.close()
+        if self.patient:
+            self.patient.close()
 
     def _failed(self, case: Case, subject: CaseSubject, error: StalledError, patient: Patient) -> Outcome:
         """Have NCCL end what it does, find out who is there, and go on with them."""
