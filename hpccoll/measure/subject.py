@@ -3,11 +3,9 @@
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
@@ -15,6 +13,7 @@ from hpccoll.evidence.communicator import Settings
 from hpccoll.measure.catalogue import GRAPH, own_parameters, promise_of
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
+from hpccoll.measure.counted import crossings_of, likeness, slices_of
 from hpccoll.measure.on_gpu import Wait, timed, transport_of
 from hpccoll.measure.payload import TURNS, Payload
 from hpccoll.measure.values import Array
@@ -23,12 +22,9 @@ from hpccoll.schedule import (
     REDUCTIONS,
     Algorithm,
     Collective,
-    Cut,
     Layout,
-    Promise,
     Schedule,
     collective,
-    crossings,
     dtype_of,
     unequal_wire_bytes,
     wire_bytes,
@@ -44,38 +40,6 @@ from hpccoll.units import format_size
 
 TRANSPORTS: dict[str, Callable[[MPI.Intracomm], Transport]] = {"mpi": Mpi, "shm": Tiered, "tiered": Tiered}
 """How schedules move bytes; ``shm`` is ``tiered`` where there is one node."""
-
-ALIKE = 0.98, 1.1
-"""How many times the bytes of a schedule ports may send and be said to send as many: headers add 7 % at an MTU of 1500
-(hpccoll/store/wire.py), and little else does where messages are large."""
-
-COMPARED = 1024
-"""The most ranks for which the library's bytes are compared with those of our algorithms: to count all of an all-reduce
-takes 3 s, for 4096 ranks 13 s, while all ranks wait."""
-
-NAMED = 3
-"""The most algorithms that are named as those that send as much as the library."""
-
-
-@lru_cache
-def _slices(
-    promise: Promise, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
-) -> tuple[Schedule, ...]:
-    """Return the slices, the same ones for all sizes of a job: what is found out of them is found once."""
-    return promise.slices(algorithm, layout, **dict(parameters))
-
-
-@lru_cache
-def _crossings(
-    promise: Promise,
-    algorithm: Algorithm,
-    layout: Layout,
-    parameters: tuple[tuple[str, Parameter], ...],
-    tier: str,
-    end: str | None = None,
-) -> tuple[NDArray[np.int64], ...]:
-    """Return the crossings of each slice, found once for all sizes of a job: 4096 ranks take seconds."""
-    return tuple(crossings(schedule, tier, end) for schedule in _slices(promise, algorithm, layout, parameters))
 
 
 def _no_device() -> int:
@@ -111,7 +75,7 @@ class CaseSubject:
         # To hear twice that a rank has come must not matter, whatever op a barrier is asked with.
         reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
         self.own = own = {} if self.algorithm is None else own_parameters(case)
-        schedules = _slices(promise, self.algorithm, layout, tuple(own.items())) if self.algorithm else ()
+        schedules = slices_of(promise, self.algorithm, layout, tuple(own.items())) if self.algorithm else ()
         self.params = self._parameters(schedules)
         self.operation = Operation(
             promise=promise,
@@ -227,7 +191,8 @@ class CaseSubject:
         of = self.operation
         if of.promise.traffic:
             return unequal_wire_bytes(of.schedules, of.cut, tier)
-        return wire_bytes(_crossings(of.promise, algorithm, self.layout, tuple(self.own.items()), tier, end), of.cut)
+        slices = crossings_of(of.promise, algorithm, self.layout, tuple(self.own.items()), tier, end)
+        return wire_bytes(slices, of.cut)
 
     def where(self) -> str:
         """Return how far a run has come, and the number of this rank in it where a mapping gave it another."""
@@ -249,7 +214,7 @@ class CaseSubject:
 
     def _ran(self, sent: int | None) -> tuple[str, str | None]:
         if self.algorithm is None:
-            return "unknown", None if sent is None else self._likeness(sent)
+            return "unknown", None if sent is None else likeness(self.operation, self.bytes, sent)
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())
         words = f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
         if self.algorithm.aggregates:
@@ -259,26 +224,3 @@ class CaseSubject:
             times = f"{sent / counted:.3f} times the bytes it counts" if counted else f"{sent} B, where it counts none"
             words += f"; the ports sent {times}"
         return self.algorithm.name, words
-
-    def _likeness(self, sent: int) -> str:
-        """Return in words what the library sent, and which of our algorithms send as much: it may be none of them."""
-        amount = f"{sent} B" if self.family.token else f"{sent / self.layout.nodes / self.bytes:.3f} S a node"
-        if self.layout.ranks > COMPARED:
-            return f"the ports sent {amount}; for over {COMPARED} ranks it is not sought which algorithms send as much"
-        alike = [
-            algorithm.name
-            for algorithm in self.family.algorithms.values()
-            if not algorithm.floor and not algorithm.unmet(self.layout) and self._as_much(algorithm, sent)
-        ]
-        if len(alike) > NAMED:  # of two ranks nearly all send as much
-            alike[NAMED:] = [f"{len(alike) - NAMED} others"]
-        return f"the ports sent {amount}" + (f", as much as {' or '.join(alike)}" if alike else "")
-
-    def _as_much(self, algorithm: Algorithm, sent: int) -> bool:
-        of = self.operation
-        if of.promise.traffic:
-            return False  # bytes alone do not tell unequal blocks apart
-        slices = _crossings(of.promise, algorithm, self.layout, (), "node")
-        counted = wire_bytes(slices, Cut(of.promise, of.count, len(slices[0]), len(slices), of.dtype.itemsize))
-        least, most = ALIKE
-        return least * counted <= sent <= most * counted

@@ -33,13 +33,15 @@ def subject(mpiexec, monkeypatch):  # noqa: ARG001  where there is an MPI
 def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_be_counted_in_seconds(
     subject, monkeypatch
 ):
+    from hpccoll.measure import counted
+
     def words(ranks):
         native = subject.CaseSubject(SimpleNamespace(rank=0), Layout.of(ranks, 2), case(algorithm="native", bytes=8192))
         return native.evidence(2 * 8192)
 
-    monkeypatch.setattr(subject, "COMPARED", 4)
+    monkeypatch.setattr(counted, "COMPARED", 4)
     assert words(4) == ("unknown", "the ports sent 1.000 S a node, as much as binomial_tree or hierarchical")
-    monkeypatch.setattr(subject, "_crossings", lambda *_: 1 / 0)
+    monkeypatch.setattr(counted, "crossings_of", lambda *_: 1 / 0)
     assert words(6) == (
         "unknown",
         "the ports sent 0.667 S a node; for over 4 ranks it is not sought which algorithms send as much",
@@ -66,7 +68,7 @@ def test_no_piece_is_larger_than_the_segment_that_is_asked(subject, name, algori
 @pytest.mark.parametrize(("name", "algorithm"), [("all_reduce", "ring"), ("all_to_all_v", "pairwise")])
 def test_what_a_case_sends_is_counted_once(subject, monkeypatch, name, algorithm):
     counted = []
-    for way in ("unequal_wire_bytes", "_crossings"):
+    for way in ("unequal_wire_bytes", "crossings_of"):
         once = getattr(subject, way)
         monkeypatch.setattr(subject, way, lambda *what, once=once: counted.append(what) or once(*what))
     ours = subject.CaseSubject(SimpleNamespace(rank=0), Layout.of(4, 2), case(name, algorithm))
