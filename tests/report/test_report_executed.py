@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from hpccoll.evidence.found import Found
+from hpccoll.evidence.records import Record
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.executed import fell_back, offloaded
 from hpccoll.report.findings import findings
 from hpccoll.report.groups import groups
+from hpccoll.report.library import library_facts
 from hpccoll.report.natives import fallback_findings
 from hpccoll.report.tables import rows_table
 from hpccoll.report.wires import SHARED_GPU
@@ -81,3 +84,11 @@ def test_switches_have_no_per_cent_of_a_wire_and_their_algbw_is_told(make_node_r
 def test_ring_is_not_offloaded_and_what_is_unknown_is_not_either(make_row):
     assert not offloaded(make_row("native", executed="ring (fallback: no nvls)"))
     assert not offloaded(make_row("native", executed="unknown"))
+
+
+def test_whether_gpus_have_adapters_as_near_as_the_others_is_told_with_the_library(make_row, make_run, of_rows):
+    said = "not balanced: most GPUs have a NIC at PIX, but GPU 3: SYS (mlx5_0)"
+    run = make_run(evidence=Found(record=Record(library="nccl", version="2.30.7"), balance=said).to_json())
+    (group,) = groups(of_rows(make_row("native", transport="nccl"), runs=[run]))
+    assert {found.about: found.says for found in findings(group)}["Library"] == f"NCCL 2.30.7; {said}."
+    assert library_facts(run)["evidence.library"] == f"NCCL 2.30.7; {said}"
