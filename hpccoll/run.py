@@ -143,7 +143,7 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     once = {case.id: case for case in cases}
     return Job(
         name="run", ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
-        variant=arguments.variant, **_sets(arguments),
+        **_sets(arguments),
         seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), table=table, cases=tuple(once.values()),
     )  # fmt: skip
 
@@ -155,7 +155,9 @@ def _numbered(params: dict[str, int | str], workers: int) -> dict[str, int | str
 
 
 def _sets(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what the variant of a command line sets: its variables, and what NCCL's communicators are made with.
+    """Return the variant of a command line, its variables, and what it has NCCL's communicators made with.
+
+    Settings without a variant are one by the name of what they say: no row goes as NCCL at its defaults.
 
     Raises:
         BadInputError: for one that there is not, or a setting that there is not.
@@ -167,6 +169,7 @@ def _sets(arguments: argparse.Namespace) -> dict[str, Any]:
         raise BadInputError("--variant", arguments.variant, VARIANTS)
     settings = dict(map(parse_parameter, arguments.communicator))
     return {
+        "variant": arguments.variant or ",".join(arguments.communicator) or None,
         "environment": VARIANTS[arguments.variant].environment if arguments.variant else {},
         "communicator": communicator_of(arguments.variant, settings, "--communicator"),
     }

@@ -186,7 +186,7 @@ BAD = {
     ),
     "a setting of communicators over MPI": (
         [*SMALL, "--communicator", "max_ctas=4"],
-        ["2 cases", "--communicator: what it sets is for what goes over nccl, not over mpi"],
+        ["2 cases", "max_ctas=4: what it sets is for what goes over nccl, not over mpi"],
     ),
     "a setting that a variant has otherwise": (
         [*SMALL, "--variant", "nccl-symmetric", "--communicator", "buffers=allocated"],

@@ -18,33 +18,29 @@ OF_COLLECTIVES = re.compile(
 """Variables by which a library's own collectives go, and no sends and receives: of those are our schedules made."""
 
 
-BY_HAND = "--communicator"
-"""What sets something where no variant does."""
-
-
 def unvaried(variant: str | None, sets: Mapping[str, object], case: Case, shape: Shape) -> str | None:
     """Return why ``case`` is not measured in a variant, or None where it is.
 
     Args:
-        variant: by name; of the table, or the sweep's own. None: there is none, and what is set is set by hand.
+        variant: by name; of the table, or the sweep's own. None: there is none.
         sets: the variables, and the settings of communicators, that it sets.
         case: as it is asked for.
         shape: that it runs on.
     """
-    if case.algorithm == AUTO or not (variant or sets):
+    if variant is None or case.algorithm == AUTO:
         return None
-    who, known = variant or BY_HAND, VARIANTS.get(variant or "")
+    known = VARIANTS.get(variant)
     nccls = bool(sets) and all(name.startswith("NCCL_") or name in SETTINGS for name in sets)
     over = known.transport if known else "nccl" if nccls else None
     if over and (over == "nccl") != (case.transport == "nccl"):
-        return f"{who}: what it sets is for what goes over {over}, not over {case.transport}"
+        return f"{variant}: what it sets is for what goes over {over}, not over {case.transport}"
     if case.algorithm != NATIVE:
         alone = bool(sets) and all(map(_of_collectives, sets))
-        return f"{who}: only the library's own collectives go by what it sets" if alone else None
+        return f"{variant}: only the library's own collectives go by what it sets" if alone else None
     if known is None or case.transport != known.transport:
         return None
     reason = known.limits.unmet(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)
-    return f"{who}: {reason}" if reason else None
+    return f"{variant}: {reason}" if reason else None
 
 
 def _of_collectives(name: str) -> bool:
