@@ -58,7 +58,8 @@ DEFINITIONS = {
     "mapping": "How ranks are numbered. block: ranks of a node follow one another, and so do the nodes of a rack; "
     "cyclic: dealt one by one over the racks, and in each over its nodes; mixed: neither. A case that asks for one is "
     "renumbered inside its job, so that both are measured on the same hosts; the root goes by these numbers, too.",
-    "variant": "An environment that the sweep file names. Each is a job of its own, and compared within itself.",
+    "variant": "An environment that the sweep file names, and what NCCL's communicators are made with in it. "
+    "Each is a job of its own, and compared within itself.",
     "of the wire": "busbw over what a wire between two nodes was calibrated to carry: on a testbed whose wires were "
     "calibrated within 2 % of what TCP carries of their rate, and no rack shares a wire, with one rank on each node, "
     "from the size on from which the calibration comes to it; less may pass faster, as a burst. On several rails it is "
