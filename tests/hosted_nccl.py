@@ -18,8 +18,8 @@ from hpccoll.measure import gpus
 from hpccoll.transports import gpu, nccl_device, nccl_world
 from hpccoll.transports.operation import aligned_empty
 
-GPUS = 8
-"""That every rank sees."""
+GPUS, ABORT_S = 8, 0.5
+"""That every rank sees; and seconds that NCCL takes to abort, in which the others are not to go on."""
 
 
 class Stream:
@@ -107,10 +107,12 @@ class Communicator:
         return arrived
 
     def abort(self):
+        time.sleep(ABORT_S)
+        self.destroy()
+
+    def destroy(self):
         for stream in self.streams:
             stream.queue.clear()
-
-    destroy = abort
 
 
 class Device:

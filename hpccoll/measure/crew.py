@@ -87,11 +87,11 @@ class Crew:
             self.behind = True
             self.say("stalled, and the others have gone on: it ends with them")
             raise
-        if stall.comm is not None:
+        if stall.gone:
             self._parted.append(patient)
             self._stalls.append((attempt, case, stall))
-            self.ranks = Ranks(stall.comm)
-            self.gpus = self.gpus.among(self.ranks)
+        self.ranks = Ranks(stall.comm)
+        self.gpus = self.gpus.among(self.ranks)
         return stall
 
     def part(self, patience: float) -> None:

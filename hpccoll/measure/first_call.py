@@ -1,16 +1,12 @@
 """The first call of NCCL: what it cannot do, such as an algorithm that is forced, it refuses there, at all ranks."""
 
-import re
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from mpi4py import MPI
 
 from hpccoll.measure.logged import REFUSES
-from hpccoll.transports.nccl_world import NcclFailedError, drop
-
-REFUSAL = re.compile(r"invalid[_ ]?(usage|argument)", re.IGNORECASE)
-"""What NCCL says of a call that it has no way for, such as one that does not know the forced algorithm."""
+from hpccoll.transports.nccl_world import REFUSAL, NcclRefusedError, complain, drop
 
 
 class Closable(Protocol):
@@ -41,6 +37,8 @@ def unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
     made, complaint = None, None
     try:
         made = make()
+    except NcclRefusedError as error:  # on all ranks alike
+        return f"{REFUSES}: {error}"
     except RuntimeError as error:
         if type(error).__name__ != "NcclError":  # CuPy's, which is not imported to be asked
             raise
@@ -51,7 +49,8 @@ def unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
     if made is not None:
         made.close()  # before the communicator: NCCL waits for the graphs that name it
     drop(comm)
-    for rank, words in enumerate(said):
-        if words and not REFUSAL.search(words):
-            raise NcclFailedError(f"NCCL fails at rank {rank}: {words}")
-    return f"{REFUSES}: {next(filter(None, said), '')}"
+    for words in filter(None, said):
+        if REFUSAL.search(words):
+            return f"{REFUSES}: {words}"
+    complain(said, "fails")
+    return REFUSES

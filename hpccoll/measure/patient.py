@@ -21,6 +21,7 @@ from hpccoll.transports.nccl_survive import (
     CalledError,
     StalledError,
     among,
+    give_up,
     hear_out,
     left_behind,
     listen,
@@ -43,12 +44,12 @@ class Stall:
     Args:
         words: who stalled, and how that was seen.
         gone: the ranks that have not answered, as the launcher numbers them.
-        comm: of the others, None where all are there.
+        comm: of the others; where all are there, too, for on the old one some may have begun what others have not.
     """
 
     words: str
-    gone: tuple[int, ...] = ()
-    comm: MPI.Intracomm | None = None
+    gone: tuple[int, ...]
+    comm: MPI.Intracomm
 
 
 class Patient:
@@ -64,7 +65,7 @@ class Patient:
         self.aside = ranks.comm.Dup()  # where nobody is in the middle of a barrier
         self._begun = 0  # barriers
         self._open: list[MPI.Request] = []  # those that somebody was missing from
-        self._waited = 0.0  # seconds, when this rank gave up
+        self._waited = 0.0, 0.0  # seconds, the last two times: who has waited is not the one that was waited for
 
     def barrier(self) -> None:
         request = self._begin()
@@ -89,7 +90,11 @@ class Patient:
     def _meet(self) -> None:
         """See that all are there before MPI waits for them: nobody looks at a clock there."""
         self.barrier()
-        listen(self.aside)  # who comes last finds the barrier open, and the others gone
+        try:
+            listen(self.aside)  # who comes last finds the barrier open, and the others gone
+        except StalledError:
+            give_up(self.aside)
+            raise
 
     def wait(self, done: Callable[[], bool], complaint: Callable[[], str | None], what: str = "NCCL") -> None:
         """Wait until ``done()``, no longer than the limit, nor after another rank has given up.
@@ -106,8 +111,10 @@ class Patient:
         try:
             wait(done, wrong, self.limit, what)
         except StalledError:
-            self._waited = time.monotonic() - began
+            give_up(self.aside)
             raise
+        finally:
+            self._waited = self._waited[1], time.monotonic() - began
 
     def call(self, stall: StalledError) -> Stall:
         """Find out who is there, after NCCL was aborted at this rank; the ranks that are do so together.
@@ -119,7 +126,9 @@ class Patient:
         there = roll_call(self.aside, self.answer)
         gone = [rank for rank in range(self.aside.size) if rank not in there]
         comm = among(self.aside, there)
-        said: list[tuple[bool, float, str]] = comm.allgather((type(stall) is not CalledError, self._waited, str(stall)))
+        said: list[tuple[bool, float, str]] = comm.allgather(
+            (type(stall) is not CalledError, max(self._waited), str(stall))
+        )
         longest = max(waited for _, waited, _ in said)
         *_, words = max(said)  # of the one that has seen it by itself, after the longest time
         names = self.names()
@@ -131,12 +140,11 @@ class Patient:
             words = f"{who} stalled: {words}; {silent}, and {others} went on without it"
             launched = numbers(self.ranks.comm)
             return Stall(words, tuple(launched[rank] for rank in gone), comm)
-        comm.Free()
         self.settle()
-        late = {rank: longest - waited for rank, (_, waited, _) in zip(there, said, strict=True)}
-        if who := _listed([f"{names[rank]}, {s:.1f} s" for rank, s in late.items() if s > longest / 2]):
-            return Stall(f"{who} after the others: {words}; it has come back, and all ranks went on")
-        return Stall(f"{words}; all ranks answered, and went on")
+        late = {rank: longest - waited for rank, (saw, waited, _) in zip(there, said, strict=True) if not saw}
+        if who := _listed([f"{names[rank]}, at least {s:.1f} s" for rank, s in late.items() if s > longest / 2]):
+            return Stall(f"{who} after the others: {words}; it has come back, and all ranks went on", (), comm)
+        return Stall(f"{words}; all ranks answered, and went on", (), comm)
 
     def settle(self) -> None:
         """End what was begun together and what was said aside; on all ranks together, once all are there."""

@@ -36,13 +36,18 @@ class Sitting:
     """
 
     def __init__(self, crew: Crew, job: Job, attempt: Attempt, found: Found | None, progress: Progress) -> None:
-        self.crew, self.ranks, self.comm = crew, crew.ranks, crew.ranks.comm
-        self.job, self.attempt, self.found, self.progress = job, attempt, found, progress
-        self.maker = Maker(self.ranks, job, attempt, crew.gpus)
-        self.patient = Patient(self.ranks, job.effort.timeout) if _can_part(self.ranks, job) else None
+        self.crew, self.job, self.attempt, self.found, self.progress = crew, job, attempt, found, progress
+        self._sit_down()
         self.parted = False
         """Whether a rank was left behind, with which this comes to its end."""
         self._subject: CaseSubject | None = None
+
+    def _sit_down(self) -> None:
+        """Take the ranks of the crew: what knows of their communicator is made with it."""
+        self.ranks = self.crew.ranks
+        self.comm = self.ranks.comm
+        self.maker = Maker(self.ranks, self.job, self.attempt, self.crew.gpus)
+        self.patient = Patient(self.ranks, self.job.effort.timeout) if _can_part(self.ranks, self.job) else None
 
     def outcome(self, case: Case, number: int) -> Outcome:
         """Measure round ``number`` of ``case``.
@@ -82,8 +87,9 @@ class Sitting:
 
     def close(self) -> None:
         self.maker.close()
-        if self.patient:
-            self.patient.close()
+        patient, self.patient = self.patient, None  # the watchdog looks at it, too
+        if patient:
+            patient.close()
 
     def _failed(self, case: Case, subject: CaseSubject, error: StalledError, patient: Patient) -> Outcome:
         """Have NCCL end what it does, find out who is there, and go on with them."""
@@ -94,7 +100,9 @@ class Sitting:
         self._subject = None
         self.crew.gpus.mine.synchronize()  # a rank whose GPU does not even come to this end is the one that is missing
         stall = self.crew.call(patient, type(error)(f"{error} ({where})"), self.attempt.number, case)
-        self.parted = stall.comm is not None
+        self.parted = bool(stall.gone)
+        if not self.parted:
+            self._sit_down()
         return Outcome(case=case, status="failed", reason=stall.words, requested=requested(self.job, case))
 
     def _collect(self, case: Case, number: int, subject: CaseSubject, samples: Samples, together: Together) -> Outcome:

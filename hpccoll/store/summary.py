@@ -92,8 +92,10 @@ def _device_s(times: Times) -> float | None:
 def standing(job: Job, outcome: Outcome) -> tuple[str, str | None]:
     """Return the status of a row and its reason: what is right, and has fewer rounds than were asked, is partial."""
     measured, asked = len(outcome.rounds), job.effort.rounds
-    if outcome.status != "ok" or measured == asked:
+    if outcome.status != "ok":
         return outcome.status, outcome.reason
+    if measured == asked:
+        return "ok", None  # what a round failed of has been measured since
     return "partial", "; ".join(filter(None, (f"{measured} of {asked} rounds", outcome.reason)))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 from mpi4py import MPI
 
-PRESENT, DECIDED, AGREED, SETTLED = 32001, 32002, 32003, 32004
+CALLED, PRESENT, DECIDED, AGREED, SETTLED = 32000, 32001, 32002, 32003, 32004
 """Tags: only a plan over MPI of 500 lanes uses them too."""
 
 SOON, PAUSE = 0.5, 1e-3
@@ -68,15 +68,20 @@ def wait(done: Callable[[], bool], complaint: Callable[[], str | None], timeout:
         time.sleep(PAUSE)
 
 
+def give_up(comm: MPI.Intracomm) -> None:
+    """Tell the others at once that this rank waits no longer: to abort NCCL may take it seconds."""
+    _tell(comm, _peers(comm), CALLED)
+
+
 def listen(comm: MPI.Intracomm) -> None:
-    """Hear whether another rank calls the roll.
+    """Hear whether another rank has given up.
 
     Raises:
         CalledError: where one does.
     """
     status = MPI.Status()
-    if comm.iprobe(MPI.ANY_SOURCE, PRESENT, status):
-        raise CalledError(f"rank {status.source} calls")
+    if comm.iprobe(MPI.ANY_SOURCE, CALLED, status):
+        raise CalledError(f"rank {status.source} has given up")
 
 
 def left_behind(comm: MPI.Intracomm) -> bool:
@@ -98,7 +103,7 @@ def roll_call(comm: MPI.Intracomm, patience: float) -> list[int]:
         ExcludedError: on a rank that came later.
         StalledError: where who is to decide does not, or not all agree.
     """
-    peers = [peer for peer in range(comm.size) if peer != comm.rank]
+    peers = _peers(comm)
     _tell(comm, peers, PRESENT)
     present = {comm.rank, *_hear(comm, peers, PRESENT, patience, unless=DECIDED)}
     if comm.rank == min(present) and not comm.iprobe(MPI.ANY_SOURCE, DECIDED):
@@ -125,10 +130,14 @@ def roll_call(comm: MPI.Intracomm, patience: float) -> list[int]:
 def hear_out(comm: MPI.Intracomm) -> None:
     """Take what roll calls have left: MPICH ends badly where a message is never taken. On all ranks together."""
     comm.alltoall([None] * comm.size)  # what a rank has said before is there when this is
-    for tag in (PRESENT, DECIDED, AGREED, SETTLED):
+    for tag in (CALLED, PRESENT, DECIDED, AGREED, SETTLED):
         while comm.iprobe(MPI.ANY_SOURCE, tag):
             comm.recv(source=MPI.ANY_SOURCE, tag=tag)
     _UNDER_WAY[:] = [request for request in _UNDER_WAY if not request.Test()]
+
+
+def _peers(comm: MPI.Intracomm) -> list[int]:
+    return [peer for peer in range(comm.size) if peer != comm.rank]
 
 
 def _tell(comm: MPI.Intracomm, peers: Iterable[int], tag: int, word: object = None) -> None:

@@ -4,7 +4,8 @@ To make one takes a second on a node and more on many; a case would have it made
 all ranks together, before MPI ends: CuPy would do so whenever Python comes to it, on each rank at another time.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -21,6 +22,33 @@ class Library(Protocol):
 
 class NcclFailedError(RuntimeError):
     """NCCL fails: says at which rank, and in which words; raised on all of them alike."""
+
+
+class NcclRefusedError(NcclFailedError):
+    """NCCL refuses what it is asked, and will do so another time."""
+
+
+REFUSAL = re.compile(r"invalid[_ ]?(usage|argument)", re.IGNORECASE)
+"""What NCCL says of what it has no way for: an algorithm that a call does not know, two ranks on one GPU."""
+
+
+def complain(said: Sequence[str | None], what: str) -> None:
+    """See that nobody has heard a complaint of NCCL; on all ranks alike.
+
+    Args:
+        said: by each rank, None where it has nothing to complain of.
+        what: NCCL does, in words.
+
+    Raises:
+        NcclRefusedError: where one of them is a refusal.
+        NcclFailedError: where there are only others.
+    """
+    ranks = {rank: words for rank, words in enumerate(said) if words}
+    refused = [rank for rank, words in ranks.items() if REFUSAL.search(words)]
+    for rank in refused or ranks:
+        others = f", and at {len(ranks) - 1} more of {len(said)}" if len(ranks) > 1 else ""
+        kind = NcclRefusedError if refused else NcclFailedError
+        raise kind(f"NCCL {what} at rank {rank}: {ranks[rank]}{others}")
 
 
 class World:
@@ -48,14 +76,12 @@ class World:
         try:
             made = make()
         except RuntimeError as error:  # NcclError of CuPy is one
-            complaint = f"at rank {self.comm.rank}: {error}"
-        said = [*filter(None, self.comm.allgather(complaint))]
-        if not said:
-            return made
-        if hasattr(made, "abort"):
+            complaint = str(error)
+        said = self.comm.allgather(complaint)
+        if any(said) and hasattr(made, "abort"):
             made.abort()
-        others = f", and at {len(said) - 1} more of {self.comm.size}" if said[1:] else ""
-        raise NcclFailedError(f"NCCL makes no communicator {said[0]}{others}")
+        complain(said, "makes no communicator")
+        return made
 
     def workers(self, count: int) -> Any:
         """Return the communicator of the first ``count`` ranks, None at others; all ranks ask together."""

@@ -72,7 +72,7 @@ def test_without_a_communicator_the_reason_is_that_of_nccl():
 
 def test_what_is_no_refusal_fails_at_all_ranks_and_names_the_one():
     words = "NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
-    done, comm = [], SimpleNamespace(allgather=lambda mine: [WORDS, words, mine], handle=-1)
+    done, comm = [], SimpleNamespace(allgather=lambda mine: [None, words, mine], handle=-1)
     with pytest.raises(nccl_world.NcclFailedError, match=f"NCCL fails at rank 1: {words}"):
         unless_refused(making(closed=done), comm)
     assert done == ["closed"]
