@@ -6,6 +6,7 @@ and CuPy's groups hold them, for both bindings have one libnccl; buffers can be 
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,17 @@ def lack(least: int) -> str | None:
         there: int = _nccl().get_version()
     except (ImportError, OSError, RuntimeError) as error:
         return f"nccl4py finds no NCCL: {' '.join(str(error).split())}"
-    return f"NCCL {_words(there)} is too old: from {_words(least)} on it has these settings" if there < least else None
+    if there < least:
+        return f"NCCL {_words(there)} is too old: from {_words(least)} on it has these settings"
+    cupys = _of_cupy()
+    return f"nccl4py has NCCL {_words(there)}, and CuPy {_words(cupys)}: they need one" if cupys != there else None
+
+
+def _of_cupy() -> int:
+    from cupy.cuda import nccl
+
+    version: int = nccl.get_version()
+    return version
 
 
 def _words(version: int) -> str:
@@ -126,7 +137,8 @@ class Communicator:
     def _end(self, how: Callable[[Any], None]) -> None:
         handle, self._handle = self._handle, None
         if handle:
-            _said(how, handle)
+            with suppress(NcclError):  # as CuPy does: there is nothing left to be done about it
+                _said(how, handle)
 
 
 def _queueing(call: Callable[..., Any], handle: Any) -> Callable[..., None]:

@@ -306,6 +306,17 @@ def test_where_nccl_refuses_the_call_its_buffers_are_forgotten_and_it_is_said_as
     nccl_world.drop(MPI.COMM_SELF)
 
 
+def test_what_cannot_be_destroyed_or_aborted_costs_nothing_more(nccl):
+    def refuse(**_):
+        raise NCCLError("InternalError (3): internal error")
+
+    nccl._comm_destroy = nccl._comm_abort = refuse
+    made = nccl_config.Communicator(Handle(7))
+    made.abort()
+    made.destroy()
+    assert nccl.names == ["comm_abort"]
+
+
 def test_settings_that_nccl_refuses_are_a_refusal_too(nccl):  # noqa: ARG001
     with pytest.raises(RuntimeError, match="InvalidArgument"):
         Configured({"max_ctas": 0}).NcclCommunicator(1, b"an id", 0)
@@ -330,11 +341,19 @@ def test_without_nccl4py_it_is_said_what_to_install(lack, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("there", "said"),
-    [(22602, "NCCL 2.26.2 is too old: from 2.27.0 on it has these settings"), (22700, None), (23203, None)],
+    ("there", "of_cupy", "said"),
+    [
+        (22602, 22602, "NCCL 2.26.2 is too old: from 2.27.0 on it has these settings"),
+        (22700, 22700, None),
+        (23203, 23203, None),
+        (23203, 22809, "nccl4py has NCCL 2.32.3, and CuPy 2.28.9: they need one"),  # groups are of one library
+    ],
 )
-def test_an_nccl_that_would_not_heed_the_settings_is_too_old(lack, monkeypatch, there, said):
+def test_an_nccl_that_would_not_heed_the_settings_is_too_old_and_two_are_too_many(
+    lack, monkeypatch, there, of_cupy, said
+):
     monkeypatch.setattr(nccl_config, "find_spec", lambda _: "there")
+    monkeypatch.setattr(nccl_config, "_of_cupy", lambda: of_cupy)
     monkeypatch.setattr(nccl_config, "_nccl", lambda: SimpleNamespace(get_version=lambda: there))
     assert lack(22700) == said
 
