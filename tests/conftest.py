@@ -19,21 +19,6 @@ settings.register_profile("hpccoll", deadline=None, max_examples=60, derandomize
 settings.load_profile("hpccoll")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Have a file's tests run by one worker, which they share fixtures in, and all that bring testbeds up by one.
-
-    For a testbed's tests look for what is left over of it, and would see another's.
-    """
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid):
-            return "slurm" if nodeid.startswith("tests/slurm/") else super()._split_scope(nodeid)
-
-    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
 @pytest.fixture(scope="session")
 def require() -> Callable[[object, str], None]:
     """Skip a test that lacks something, with the reason; where HPCCOLL_REQUIRE_ALL is set, what lacks is a failure."""

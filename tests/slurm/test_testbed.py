@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -223,12 +224,25 @@ def namespaces():
     raise AssertionError(said.stderr)
 
 
+def of_other_testbeds(bed):
+    """Return the namespaces that hosts of other testbeds are in: a new one has the number of one that has gone."""
+    found = set()
+    for pid in set(processes(f"{ROOT}/")) - set(processes(f"{ROOT}/{bed.name}")):
+        with suppress(OSError):  # it has ended
+            found |= {link.readlink().name.split("[")[1][:-1] for link in Path(f"/proc/{pid}/ns").iterdir()}
+    return found
+
+
 def surroundings():
-    """Return what a testbed must leave as it was: mounts, devices, and the places where its daemons like to write."""
+    """Return what a testbed must leave as it was: mounts, devices, and the places where its daemons like to write.
+
+    Other tests may run meanwhile, and mount something where their files are.
+    """
     places = [f"{top}/*{word}*" for top in ("run", "run/netns", "var/spool", "var/log", "var/run") for word in "sm"]
     files = [path for pattern in places for path in Path("/").glob(pattern) if path != ROOT]
     groups = list(Path("/sys/fs/cgroup").glob("**/*slurm*/"))
-    return Path("/proc/self/mountinfo").read_text(), sorted(Path("/sys/class/net").iterdir()), files, groups
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "/pytest-of-" not in line]
+    return mounts, sorted(Path("/sys/class/net").iterdir()), files, groups
 
 
 def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed, new_bed):
@@ -267,9 +281,11 @@ def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed
            for facts in again["hosts"].values() for kind in ("net", "uts", "mnt", "pid", "ipc")}  # fmt: skip
     assert len(own) == 15
     assert own < namespaces()
+    assert len(of_other_testbeds(bed) - own) >= 5 * 6  # of the testbed beside it
 
     assert [bed.testbed("down").code for _ in range(2)] == [0, 0]
-    wait(lambda: not own & namespaces(), "namespaces are left")  # each goes when init has buried its first process
+    # Each goes when init has buried its first process.
+    wait(lambda: not (own & namespaces()) - of_other_testbeds(bed), "namespaces are left")
     assert not processes(f"{ROOT}/{bed.name}")
     assert not (ROOT / bed.name).exists()
     assert surroundings() == around
