@@ -1,4 +1,4 @@
-"""What must be seen before anything else: a network that was not meant, a control that controls nothing."""
+"""What must be seen before anything else: ranks that stalled, another network than was meant, a control of nothing."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -18,6 +18,9 @@ def alarms(results: Results) -> tuple[str, ...]:
     # What NCCL does by sends and receives has no algorithm, and shows none.
     choices = {row.run_id for row in results.rows if row.collective in FUNCTIONS.values() or row.transport != "nccl"}
     about: dict[str, dict[str, None]] = {}
+    for run in results.runs:
+        if how := run.left_behind:
+            about.setdefault(f"{_first_up(how)}. What those measured is exported, and not drawn.", {})[run.job] = None
     for run, record in records:
         for said in _of_network(run, record):
             about.setdefault(said, {})[run.job] = None
@@ -25,6 +28,10 @@ def alarms(results: Results) -> tuple[str, ...]:
         for said in _of_variant(run, record, logged) if run.run_id in choices else ():
             about.setdefault(said, {})[run.job] = None
     return tuple(f"{said} In {', '.join(jobs)}." for said, jobs in about.items())
+
+
+def _first_up(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _of_network(run: Run, record: Record) -> Iterator[str]:

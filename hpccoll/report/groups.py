@@ -213,7 +213,9 @@ def _played(group: Group, name: str, what: str) -> str:
 def _points(results: Results) -> list[Point]:
     runs = {run.run_id: run for run in results.runs}
     created = {run_id: run.created for run_id, run in runs.items()}
-    rows = sorted(results.rows, key=lambda row: created.get(row.run_id, ""))
+    aside = {run_id for run_id, run in runs.items() if run.left_behind}  # an alarm says so
+    asked = (row for row in results.rows if row.run_id not in aside)
+    rows = sorted(asked, key=lambda row: created.get(row.run_id, ""))
     name = namer(rows)
     found = {run_id: found_in(run) for run_id, run in runs.items()}
     return [_point(row, name(row), runs, found) for row in rows]

@@ -45,7 +45,7 @@ def outcome_lines(results: Results) -> Iterator[str]:
 def status_lines(results: Results, directory: Path) -> Iterator[str]:
     """Yield for each job of the sweep into ``directory`` what is done, its Slurm jobs and logs, and what is missing."""
     for job in dict.fromkeys([*(run.job for run in results.runs), *(gap.job for gap in results.missing)]):
-        fewer = {run.run_id for run in results.runs if run.provenance.get("left_behind")}  # ranks than were asked
+        fewer = {run.run_id for run in results.runs if run.left_behind}  # ranks than were asked
         fine = [row.run_id in fewer for row in results.rows if row.job == job and row.status == "ok"]
         gaps = [gap for gap in results.missing if gap.job == job]
         counts = sorted(Counter(gap.status for gap in gaps).items())

@@ -35,6 +35,11 @@ def journal_path(raw_file: Path) -> Path:
     return raw_file.with_name(raw_file.name + ".journal")
 
 
+def told_path(raw_file: Path) -> Path:
+    """Return the file that says that the last launch was told to end: a script starts nothing more then."""
+    return raw_file.with_name(raw_file.name + ".told-to-end")
+
+
 class Journal:
     """The journal of the attempt that is running; kept open and locked by rank 0."""
 
@@ -57,6 +62,7 @@ class Journal:
             if not begun(self.path):
                 self._file.truncate(0)
                 append(self.path, _first_event(job, earlier))
+            told_path(raw_file).unlink(missing_ok=True)
             self._reserve.write_bytes(b" " * RESERVE)
             self.raw = read_journal(self.path)
             check_same_job(self.raw, job, raw_file)
@@ -84,6 +90,8 @@ class Journal:
         failure = Failure(case_id="", rank=rank, message=reason, attempt=self.raw.attempts[-1][0].number)
         append(self.path, {"failure": dataclasses.asdict(failure)})
         self.raw.failures.append(failure)
+        if self.raw.told_to_end:
+            told_path(self.raw_file).touch()
 
     def close(self, *, remove: bool) -> None:
         """Close the journal, and remove it where all that it holds is in the raw file."""

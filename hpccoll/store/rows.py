@@ -88,6 +88,12 @@ class Run:
     environment: Mapping[str, str] = field(default_factory=dict)  # the variables that it sets
     communicator: Mapping[str, int | str] = field(default_factory=dict)  # what it has NCCL's communicators made with
 
+    @property
+    def left_behind(self) -> str | None:
+        """How ranks came to be left behind by those of this run, None where none were: nobody asked for so few."""
+        behind = self.provenance.get("left_behind")
+        return "; ".join(stall["how"] for stall in behind) if isinstance(behind, list) else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:

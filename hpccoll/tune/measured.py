@@ -88,7 +88,7 @@ def measured(results: Results) -> dict[Setting, Measured]:
     """
     runs = {run.run_id: run for run in results.runs}
     rows: dict[Setting, list[Row]] = defaultdict(list)
-    for row in results.rows:
+    for row in (row for row in results.rows if not runs[row.run_id].left_behind):
         if row.status == "ok" and not row.wrong and not row.floor and row.algorithm != AUTO and row.median_s:
             rows[_setting(row)].append(row)
     where = {setting: _conditions(setting, (runs[row.run_id] for row in found)) for setting, found in rows.items()}

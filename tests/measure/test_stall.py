@@ -10,6 +10,8 @@ from host_gpu import HostGpu
 
 from hpccoll.case import Effort
 from hpccoll.measure.check_gpu import SOURCE
+from hpccoll.report.alarms import alarms
+from hpccoll.report.groups import groups
 from hpccoll.report.lines import status_lines
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
@@ -67,6 +69,8 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert sorted((row.status, row.ranks) for row in results.rows) == [("failed", 3), ("ok", 2), ("ok", 3)]
     left = {gap.status: gap.reason for gap in results.missing}
     assert left == {"failed": failed.reason, "not run": f"the job ended before it: it needs all ranks: {failed.reason}"}
+    assert {point.row.ranks for group in groups(results) for point in group.points} == {3}
+    assert any(f"{who[0].upper()}{who[1:]} stalled: " in alarm for alarm in alarms(results))
     (status, *_) = status_lines(results, out.parent)
     assert status == "mpi.p2: 1 cases done, 1 failed, 1 not run, 1 beside them on fewer ranks"
     again, _ = launch(3, 6, 1, "run", 0, "never")

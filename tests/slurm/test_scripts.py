@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.evidence.variants import VARIANTS
+from hpccoll.store.journal import told_path
 from hpccoll.store.results import read_results
 
 pytestmark = pytest.mark.slurm
@@ -83,6 +84,7 @@ def test_a_job_that_is_told_to_end_is_resumed_by_the_same_sbatch(testbed, submit
     code, log = end(number)
     assert code == 3, log
     assert "told to end by SIGUSR1: the same command measures what is left" in log
+    assert told_path(raw).exists()
     code, log = end(submit("allreduce", *slow, HPCCOLL_OUT=str(raw)))
     assert code == 0, log
     rows = complete(raw)
@@ -276,6 +278,20 @@ def test_a_variant_that_fails_keeps_no_other_from_being_measured(name, stand_in,
     said = lines(name, HPCCOLL_VARIANTS="nccl-ring nccl-tree")
     stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *nccl-ring* ]]')
     assert lines(name, code=1, HPCCOLL_VARIANTS="nccl-ring nccl-tree") == said
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_variant_of_which_cases_failed_keeps_no_other_from_being_measured_but_one_that_was_told_to_end_does(
+    name, stand_in, lines
+):
+    variants = {"HPCCOLL_VARIANTS": "nccl-ring nccl-tree"}
+    said = lines(name, **variants)
+    left = """printf '%s ' "$@"; echo; raw=$(printf '%s\\n' "$@" | grep 'h5$')
+[[ "$*" == *--probe* ]] || { mkdir -p "${raw%/*}"; touch "$raw.journal"; exit 3; }"""
+    stand_in("srun", left)
+    assert lines(name, code=3, **variants) == said
+    stand_in("srun", left.replace("exit 3", 'touch "$raw.told-to-end"; exit 3'))
+    assert len(lines(name, code=3, **variants)) == (1 if name == "gpu-mpi" else 2)
 
 
 MANY = 50_000
