@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "sweep": (
         "evidence choices measure schedule store plan case errors units pydantic pydantic_core yaml rich snakemake"
     ),
-    "run.py": "evidence choices measure schedule store case errors units mpi4py",
+    "run": "evidence choices measure schedule store case errors units mpi4py",
     "commands": "evidence tune choices run sweep report draw measure model store schedule case errors units typer",
     "cli.py": "commands errors typer",
     "__main__.py": "cli run",
@@ -36,7 +36,7 @@ MAY_IMPORT = {
 }
 """For each room: the rooms below it and the libraries that it may name, beside the standard library and itself."""
 
-LIGHT = ("__main__.py", "run.py", "measure", "evidence")
+LIGHT = ("__main__.py", "run", "measure", "evidence")
 """The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""
 
 HEAVY = (

@@ -88,15 +88,20 @@ MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)
 """What Slurm says of a rank that used more memory than its job was given."""
 
 
+WAITED = re.compile(r"Timeout \(.*\)!")
+"""What a rank says that has waited too long as MPI started or ended."""
+
+
 def telling(said: Sequence[str]) -> str | None:
-    """Return what tells most: that memory ran out, our line, a rank's last words, or the last line that is not Slurm's.
+    """Return what tells most: no memory, our line, a rank's last words, MPI's start, or the last line but Slurm's.
 
     To that last one belongs which task Slurm saw end first.
     """
     memory = (line for line in said if MEMORY.search(line))
     ours = (line.removeprefix("hpccoll: ") for line in said if line.startswith("hpccoll: "))
+    waited = (f"a rank waited for the others as MPI started or ended: {line}" for line in said if WAITED.match(line))
     ranks = (line for line in said if line.startswith("r") and " | " in line)
     first = next((line for line in said if line.startswith("srun: error: ")), None)
     others = (line for line in reversed(said) if line and not line.startswith(("srun: ", "slurmstepd")))
     last = "; ".join(filter(None, (next(others, None), first)))
-    return next(chain(memory, ours, ranks, [last] if last else [], filter(None, reversed(said))), None)
+    return next(chain(memory, ours, ranks, waited, [last] if last else [], filter(None, reversed(said))), None)

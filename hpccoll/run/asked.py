@@ -1,0 +1,139 @@
+"""What is asked: the job that a command line describes."""
+
+import argparse
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hpccoll.case import MOST_ROUNDS, Case, Effort, Job, Shape
+from hpccoll.errors import BadInputError
+from hpccoll.run.options import ALL, DEFAULT
+from hpccoll.units import format_size, parse_parameter, parse_size
+
+if TYPE_CHECKING:
+    from hpccoll.schedule import Layout
+
+
+def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
+    """Return the job that the command line describes, for ranks that are there already.
+
+    Raises:
+        BadInputError: for sizes and numbers that make no sense.
+    """
+    from hpccoll.choices.auto import check_table
+    from hpccoll.choices.table import load_table
+    from hpccoll.measure.catalogue import algorithms_of, mappings, placements, shared, transports
+    from hpccoll.schedule import collective
+
+    if arguments.job:
+        return Job.load(arguments.job)
+    family = collective(arguments.collective)
+    sizes = _sizes(arguments)[:1] if family.token else _sizes(arguments)  # a barrier's size is its own
+    op = arguments.op if family.has_op else None
+    root = _whole("-r", arguments.root or "0", 0) if family.rooted or arguments.root else None
+    aggregators = _whole("--aggregators", arguments.aggregators, 0)
+    if aggregators >= there.ranks:
+        raise BadInputError("--aggregators", aggregators, f"at most {there.ranks - 1}: at least one rank works")
+    asked = arguments.algorithms
+    if asked is None:
+        asked = DEFAULT if arguments.collective == "all_reduce" else ALL
+    algorithms = algorithms_of(family.name) if asked == ALL else asked.split(",")
+    table = None if arguments.table is None else load_table(arguments.table, "--table")
+    check_table("--table", arguments.table and str(arguments.table), algorithms)
+    if arguments.in_place and not family.in_place:
+        raise BadInputError("--in-place", family.name, "left out: its contribution and its result have a buffer each")
+    layout = replace(there, aggregators=aggregators)
+    cases = (
+        Case(
+            collective=arguments.collective, algorithm=algorithm, transport=transport, device=arguments.device,
+            dtype=arguments.dtype, op=op, bytes=size, in_place=in_place, root=root,
+            params=_numbered(params, layout.workers), mapping=mapping,
+        )
+        for algorithm, params in shared(family.name, algorithms, dict(map(parse_parameter, arguments.param)))
+        for transport in transports(family.name, algorithm, arguments.transport.split(","), arguments.device)
+        for size in sizes
+        for in_place in placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
+        for mapping in mappings(family.name, algorithm, arguments.mapping.split(",") if arguments.mapping else (None,))
+    )  # fmt: skip
+    once = {case.id: case for case in cases}
+    return Job(
+        name="run", ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
+        **sets(arguments),
+        seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), table=table, cases=tuple(once.values()),
+    )  # fmt: skip
+
+
+def _numbered(params: dict[str, int | str], workers: int) -> dict[str, int | str]:
+    """Return parameters with the peer by its number: -1 is the last rank."""
+    peer = params.get("peer")
+    return {**params, "peer": peer % workers} if isinstance(peer, int) and -workers <= peer < 0 else params
+
+
+def sets(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the variant of a command line, its variables, and what it has NCCL's communicators made with.
+
+    Settings without a variant are one by the name of what they say: no row goes as NCCL at its defaults.
+
+    Raises:
+        BadInputError: for one that there is not, or a setting that there is not.
+    """
+    from hpccoll.evidence.environments import communicator_of
+    from hpccoll.evidence.variants import VARIANTS
+
+    if arguments.variant not in (None, *VARIANTS):
+        raise BadInputError("--variant", arguments.variant, VARIANTS)
+    settings = dict(map(parse_parameter, arguments.communicator))
+    return {
+        "variant": arguments.variant or ",".join(arguments.communicator) or None,
+        "environment": VARIANTS[arguments.variant].environment if arguments.variant else {},
+        "communicator": communicator_of(arguments.variant, settings, "--communicator"),
+    }
+
+
+def shape_of(text: str) -> Shape:
+    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)(?:\+(\d+))?", text)
+    if not found:
+        raise BadInputError("--shape", text, "nodes x ranks on each, such as 4x2, or 1x4+1 with an aggregator")
+    nodes, each, aggregators = (int(number or 0) for number in found.groups())
+    return Shape(nodes, nodes * each, aggregators)
+
+
+def _sizes(arguments: argparse.Namespace) -> list[int]:
+    begin, end = parse_size(arguments.begin, "-b"), parse_size(arguments.end, "-e")
+    factor = _whole("-f", arguments.factor, 2)
+    if begin < 1:
+        raise BadInputError("-b", arguments.begin, "at least one byte")
+    if begin > end:
+        raise BadInputError("-e", arguments.end, f"at least the first size, -b {format_size(begin)}")
+    sizes = [begin]
+    while sizes[-1] * factor <= end:
+        sizes.append(sizes[-1] * factor)
+    return sizes
+
+
+def _effort(arguments: argparse.Namespace) -> Effort:
+    warmup = _whole("-w", arguments.warmup, 0)
+    seconds, timeout = _seconds("--seconds", arguments.seconds), _seconds("--timeout", arguments.timeout)
+    rounds = _whole("--rounds", arguments.rounds, 1)
+    if rounds > MOST_ROUNDS:
+        raise BadInputError("--rounds", rounds, f"at most {MOST_ROUNDS}")
+    if arguments.iterations is None:
+        return Effort(warmup=warmup, seconds=seconds, timeout=timeout, rounds=rounds)
+    n = _whole("-n", arguments.iterations, 1)
+    return Effort(warmup=warmup, min_iterations=n, max_iterations=n, timeout=timeout, rounds=rounds)
+
+
+def _whole(key: str, text: str, least: int) -> int:
+    if not (text.isdecimal() and int(text) >= least):
+        raise BadInputError(key, text, f"a whole number from {least} up")
+    return int(text)
+
+
+def _seconds(key: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise BadInputError(key, text, "a number of seconds above 0")
+    return seconds

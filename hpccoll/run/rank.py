@@ -1,0 +1,153 @@
+"""A rank, from the command line to its exit code."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpccoll.case import Job
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.verbose import TOLD_TO_END, forget, keep_quiet, leave_settings, log_into
+from hpccoll.run.asked import job_of, sets, shape_of
+from hpccoll.run.options import parser
+from hpccoll.run.room import check_room
+from hpccoll.run.start import connected, end_in_turn, limit, no_limit, rank_here, watched_by_others, world
+
+if TYPE_CHECKING:
+    from hpccoll.evidence.found import Found
+    from hpccoll.measure.ranks import Ranks
+
+
+FIRST_WORD_S = 3.0
+"""How long other ranks leave rank 0 to complain before they end: a launcher may end all the rest at the first end."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one rank of ``hpccoll run`` and return its exit code.
+
+    A complaint about the input is printed by rank 0 alone; any other exception ends all ranks with its traceback.
+    """
+    try:
+        arguments = parser().parse_args(argv)
+        if arguments.probe:
+            log_into(arguments.probe)  # before any library reads its variables
+        return _measure(arguments)
+    except BadInputError as error:
+        if rank_here() == 0:
+            print(f"hpccoll: {error}", file=sys.stderr, flush=True)
+        elif not connected():
+            time.sleep(FIRST_WORD_S)
+        return end_in_turn() if connected() else 2
+    finally:
+        no_limit()
+
+
+class _Told:
+    """Remembers the first signal that asks for an end; the round of the case under way is finished before it.
+
+    Slurm sends SIGUSR1 some time before a job's limit, if asked with ``sbatch --signal=USR1@60``.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        signal.signal(signal.SIGUSR1, self._note)  # before MPI starts: it would end this process
+
+    def _note(self, number: int, _frame: object) -> None:
+        self.signal = self.signal or number
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    told = _Told()
+    shape = shape_of(arguments.shape) if arguments.shape else None
+    if arguments.hosts and not shape:
+        raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
+    os.environ.update(sets(arguments)["environment"])  # libraries read them when they start, and MPI starts some
+    limit()
+    comm = world(arguments.device)  # --help and a misspelt option need no MPI
+    from hpccoll.measure.program import Program
+    from hpccoll.measure.ranks import Ranks, abort, check_launch, check_shape
+    from hpccoll.measure.table import Table
+
+    table = Table()
+    program: Program | None = None
+    code = 1
+    try:
+        check_launch(comm)
+        ranks = Ranks(comm)
+        if shape:
+            check_shape(ranks, shape, arguments.hosts.split(",") if arguments.hosts else ())
+        if arguments.check:
+            return _checked(ranks)
+        # Rank 0 alone reads the job: a complaint is then every rank's, and the file may lie on its node alone.
+        job = ranks.at_root(lambda: job_of(arguments, ranks.layout(0)))
+        if not arguments.job:
+            check_room(comm, job, ranks.layout(job.aggregators))
+        if arguments.probe:
+            return _probed(ranks, job, told, arguments.probe)
+        about = _known(arguments, ranks, job)
+        program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about)
+        with watched_by_others():
+            code = 0 if program.run() or arguments.exit_zero else 3
+    except BadInputError:
+        raise
+    except BaseException as error:  # noqa: BLE001  whatever it is, the other ranks must not wait for this one
+        if program:
+            what = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+            program.last_words(f"{what} (case {program.progress.case})")
+        traceback.print_exc()
+        abort(comm)
+    if comm.rank == 0:
+        _say_what_is_left(told, arguments.out if table.empty else None, timed=bool(program and program.timed))
+    return code
+
+
+def _say_what_is_left(told: _Told, complete: Path | None, *, timed: bool) -> None:
+    if not (timed or told.signal):
+        print("# nothing was measured: each case has its reason")
+    elif told.signal:
+        print(f"# told to end by {signal.Signals(told.signal).name}: the same command measures what is left")
+    elif complete:
+        print(f"# {complete} is complete: there is nothing left to measure")
+
+
+def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
+    from hpccoll.measure.probe import probe
+
+    ranks.at_root(lambda: forget(place))  # before NCCL opens its files
+    leave_settings(place)
+    with watched_by_others():
+        probe(ranks, job, lambda: told.signal)
+    if not ranks.largest(told.signal):
+        return 0
+    ranks.at_root((place / TOLD_TO_END).touch)
+    return 3
+
+
+def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Found | None, str | None]":
+    """Return what is known of the library and the network before anything is timed, and keep the library quiet.
+
+    Raises:
+        BadInputError: on all ranks, where the evidence cannot be read.
+    """
+    from hpccoll.evidence.found import Found
+
+    if any(case.transport == "nccl" for case in job.cases):
+        keep_quiet()
+    found = ranks.at_root(lambda: Found.load(arguments.evidence)) if arguments.evidence else None
+    return found, arguments.network
+
+
+def _checked(ranks: "Ranks") -> int:
+    if ranks.comm.rank == 0:
+        crowds = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.crowds.items())
+        if ranks.comm.size > 1:
+            print(f"# {ranks.comm.size} ranks know of each other: {crowds}")
+        else:
+            print(f"# MPI works, and this rank is alone: {crowds}; start more to see that they know of each other,")
+            print("# such as mpiexec -n 2 hpccoll run --check")
+    return 0

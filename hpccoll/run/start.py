@@ -1,0 +1,107 @@
+"""The start and the end of MPI on a rank."""
+
+import atexit
+import faulthandler
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hpccoll.errors import BadInputError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+OF_MPICH = ("MPICH", "MVAPICH", "Intel MPI")
+"""Libraries that do not start under the launcher of Open MPI, which speaks PMIx."""
+
+START_S = 300.0
+"""How long a rank waits for the others as MPI starts, and as it ends."""
+STDERR = 2
+
+
+def limit() -> None:
+    """Have this process end where it still waits after START_S seconds, and say where, whatever it waits in.
+
+    MPI has no clock for its start and its end: one rank that never comes, and all wait for as long as the job may last.
+    Python cannot look after them, for MPI keeps its lock meanwhile; faulthandler has a thread that needs none.
+    """
+    faulthandler.dump_traceback_later(START_S, exit=True, file=STDERR)
+
+
+no_limit = faulthandler.cancel_dump_traceback_later
+
+
+@contextmanager
+def watched_by_others() -> Iterator[None]:
+    """Take the limit away for as long as there is a watchdog."""
+    no_limit()
+    try:
+        yield
+    finally:
+        limit()
+
+
+def world(device: str) -> "MPI.Intracomm":
+    """Start MPI and return its world; where buffers are to lie on a GPU, each rank has taken its own before.
+
+    Raises:
+        BadInputError: where there is no library, or one that would abort under this launcher before it can be asked.
+    """
+    import mpi4py
+
+    mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+    warnings.filterwarnings("ignore", r"\s*suspicious MPI", RuntimeWarning)  # on every rank, in three lines
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
+        raise BadInputError("MPI library", str(error), f"one that mpi4py can load: {remedy}") from None
+    vendor, version = MPI.get_vendor()
+    if vendor in OF_MPICH and "OMPI_COMM_WORLD_SIZE" in os.environ:
+        library = f"{vendor} {'.'.join(map(str, version))}"
+        raise BadInputError("launcher", "mpiexec of Open MPI", f"the library is {library}: use the mpiexec of that")
+    if device == "cuda":
+        from hpccoll.measure.gpus import take_early
+
+        take_early()
+    if not MPI.Is_initialized():
+        MPI.Init_thread(getattr(MPI, f"THREAD_{mpi4py.rc.thread_level.upper()}"))
+        atexit.register(_end)
+    return MPI.COMM_WORLD
+
+
+def _end() -> None:
+    """End MPI, which mpi4py would do when nothing of Python looks after it any more."""
+    limit()
+    mpi = sys.modules["mpi4py.MPI"]
+    if not mpi.Is_finalized():
+        mpi.Finalize()
+
+
+def rank_here() -> int:
+    """Return the rank that the launcher gave this process, before MPI is up."""
+    names = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMIX_RANK")
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
+
+
+LAST_END_S = 0.3
+"""How long rank 0 leaves the others to end: srun kills who is left when one ends badly, and has a code for that."""
+
+
+def end_in_turn() -> int:
+    """Part from the other ranks, which is done together, and return this one's exit code: rank 0 speaks for all."""
+    sys.modules["mpi4py.MPI"].Finalize()
+    if rank_here():
+        return 0
+    time.sleep(LAST_END_S)
+    return 2
+
+
+def connected() -> bool:
+    """Return whether the ranks end together, as MPI sees to where it is up and they have found each other."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1

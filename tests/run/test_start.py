@@ -1,0 +1,31 @@
+"""MPI as it starts and ends: ranks that never come are not waited for as long as the job may last."""
+
+import faulthandler
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from hpccoll.run import start
+from hpccoll.sweep.child import telling
+
+LATE = Path(__file__).with_name("late_ranks.py")
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("when", ["starts", "ends"])
+def test_a_rank_that_never_comes_ends_the_others_who_say_what_they_wait_in(mpiexec, when):
+    ended = mpiexec(2, LATE, when, "-a", "null", "-b", "8", "-e", "8", "-n", "1")
+    assert ended.returncode != 0
+    told = "a rank waited for the others as MPI started or ended: Timeout (0:00:04)!"
+    assert telling(ended.stderr.splitlines()) == told
+
+
+def test_what_a_watchdog_watches_has_no_limit_and_what_follows_has(monkeypatch):
+    calls = []
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: calls.append("limit"))
+    monkeypatch.setattr(start, "no_limit", lambda: calls.append("none"))
+    with suppress(RuntimeError), start.watched_by_others():
+        calls.append("watched")
+        raise RuntimeError
+    assert calls == ["none", "watched", "limit"]
