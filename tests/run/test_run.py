@@ -10,7 +10,8 @@ from commands import inside, outside
 from hpccoll.case import Effort, Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import NATIVE, algorithms_of, check_case, placements
-from hpccoll.run import _shape, job_of, parser
+from hpccoll.run.asked import job_of, shape_of
+from hpccoll.run.options import parser
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.store.results import read_results
 
@@ -136,7 +137,7 @@ def test_aggregators_are_the_last_of_the_ranks():
     ],
 )
 def test_a_shape_says_nodes_ranks_on_each_and_aggregators(text, shape, words):
-    assert _shape(text) == shape
+    assert shape_of(text) == shape
     assert (str(shape), shape.words) == (text, words)
     assert shape.processes == shape.ranks + shape.aggregators
     assert shape.ranks_per_node * shape.nodes == shape.processes
@@ -146,7 +147,7 @@ def test_aggregators_that_are_apart_have_hosts_of_their_own():
     apart = Shape(2, 6, 3, apart=True)
     assert (apart.hosts, apart.processes, apart.ranks_per_node) == (5, 9, 3)
     assert apart.words == "6 ranks on 2 nodes and 3 aggregators apart"
-    assert apart == Shape(2, 6, 3) == _shape("2x3+3")
+    assert apart == Shape(2, 6, 3) == shape_of("2x3+3")
 
 
 def test_mappings_are_cases_and_without_them_ranks_are_as_launched():
