@@ -80,7 +80,7 @@ def listen(comm: MPI.Intracomm) -> None:
         CalledError: where one does.
     """
     status = MPI.Status()
-    if comm.iprobe(MPI.ANY_SOURCE, CALLED, status):
+    if any(comm.iprobe(MPI.ANY_SOURCE, CALLED, status) for _ in range(LOOKS)):
         raise CalledError(f"rank {status.source} has given up")
 
 

@@ -21,6 +21,7 @@ RANKS = Path(__file__).with_name("stalling_ranks.py")
 WARMUP, ITERATIONS = 2, 10
 SECOND = WARMUP + ITERATIONS + 5
 """The number of an operation of the second case."""
+GATHER = {"collective": "gather", "algorithm": "binomial", "op": None, "root": 0}
 pytestmark = pytest.mark.mpi
 
 
@@ -86,13 +87,8 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     ("who", "where", "when", "how", "about"),
     [
         (1, "wrong", 2 * (WARMUP + ITERATIONS), "2.3", {}),  # the others were to collect times, and abort NCCL
-        (
-            2,
-            "run",
-            SECOND,
-            "2.7",
-            {"collective": "gather", "algorithm": "binomial", "op": None, "root": 0},
-        ),  # 1 is ahead
+        (0, "wrong", 2 * (WARMUP + ITERATIONS), "2.7", {}),  # and who comes is to collect them
+        (2, "run", SECOND, "2.7", GATHER),  # rank 1 is a barrier ahead
     ],
 )
 def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launch, who, where, when, how, about):

@@ -292,6 +292,8 @@ def test_a_variant_of_which_cases_failed_keeps_no_other_from_being_measured_but_
     assert lines(name, code=3, **variants) == said
     stand_in("srun", left.replace("exit 3", 'touch "$raw.told-to-end"; exit 3'))
     assert len(lines(name, code=3, **variants)) == (1 if name == "gpu-mpi" else 2)
+    stand_in("srun", "printf '%s ' \"$@\"; echo; exit 1")  # before anybody could take back what an earlier job was told
+    assert lines(name, code=1, **variants) == said
 
 
 MANY = 50_000
