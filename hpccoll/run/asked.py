@@ -113,12 +113,12 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
 
 def _effort(arguments: argparse.Namespace) -> Effort:
     warmup = _whole("-w", arguments.warmup, 0)
-    seconds, timeout = _seconds("--seconds", arguments.seconds), _seconds("--timeout", arguments.timeout)
+    most, timeout = seconds("--seconds", arguments.seconds), seconds("--timeout", arguments.timeout)
     rounds = _whole("--rounds", arguments.rounds, 1)
     if rounds > MOST_ROUNDS:
         raise BadInputError("--rounds", rounds, f"at most {MOST_ROUNDS}")
     if arguments.iterations is None:
-        return Effort(warmup=warmup, seconds=seconds, timeout=timeout, rounds=rounds)
+        return Effort(warmup=warmup, seconds=most, timeout=timeout, rounds=rounds)
     n = _whole("-n", arguments.iterations, 1)
     return Effort(warmup=warmup, min_iterations=n, max_iterations=n, timeout=timeout, rounds=rounds)
 
@@ -129,11 +129,16 @@ def _whole(key: str, text: str, least: int) -> int:
     return int(text)
 
 
-def _seconds(key: str, text: str) -> float:
+def seconds(key: str, text: str) -> float:
+    """Return a number of seconds.
+
+    Raises:
+        BadInputError: naming ``key``, where it is none.
+    """
     try:
-        seconds = float(text)
+        read = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
+        read = 0.0
+    if not 0 < read < float("inf"):
         raise BadInputError(key, text, "a number of seconds above 0")
-    return seconds
+    return read

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import BadInputError
+from hpccoll.run.asked import seconds
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -18,18 +19,21 @@ if TYPE_CHECKING:
 OF_MPICH = ("MPICH", "MVAPICH", "Intel MPI")
 """Libraries that do not start under the launcher of Open MPI, which speaks PMIx."""
 
-START_S = 300.0
-"""How long a rank waits for the others as MPI starts, and as it ends."""
+START_S = "HPCCOLL_START_S"
+"""The variable that says how many seconds a rank waits for the others as MPI starts, and as it ends [300]."""
 STDERR = 2
 
 
 def limit() -> None:
-    """Have this process end where it still waits after START_S seconds, and say where, whatever it waits in.
+    """Have this process end where it still waits after that many seconds, and say where, whatever it waits in.
 
     MPI has no clock for its start and its end: one rank that never comes, and all wait for as long as the job may last.
     Python cannot look after them, for MPI keeps its lock meanwhile; faulthandler has a thread that needs none.
+
+    Raises:
+        BadInputError: where the variable is no number of seconds.
     """
-    faulthandler.dump_traceback_later(START_S, exit=True, file=STDERR)
+    faulthandler.dump_traceback_later(seconds(START_S, os.environ.get(START_S, "300")), exit=True, file=STDERR)
 
 
 no_limit = faulthandler.cancel_dump_traceback_later

@@ -174,7 +174,8 @@ class Start:
         line = self._line(shape, *asked)
         print(f"$ {line}", flush=True)
         before = signs(out)
-        return child.run(self._command(line), self.launcher.all_s, begun=lambda: signs(out) != before)
+        # Ranks that wait for one another in MPI have the first word: they know where.
+        return child.run(self._command(line), 1.1 * self.launcher.all_s, begun=lambda: signs(out) != before)
 
     def _line(self, shape: Shape, *arguments: str) -> str:
         hosts = [*self.hosts[: shape.nodes], *self.helpers[: shape.aggregators]]
@@ -187,5 +188,6 @@ class Start:
         """Return the shell that runs ``line``: one of a login, where modules are."""
         setup = self.launcher.setup and [f"export PATH={shlex.quote(os.environ['PATH'])}", *self.launcher.setup]
         # The variant has the last word: it is what is compared.
-        variables = [f"export {name}={shlex.quote(value)}" for name, value in self.job.environment.items()]
+        environment = {"HPCCOLL_START_S": f"{self.launcher.all_s:g}", **self.job.environment}
+        variables = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
         return ["bash", "-lc" if setup else "-c", " && ".join([*setup, *variables, f"exec {line}"])]

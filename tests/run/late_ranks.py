@@ -7,7 +7,7 @@ import time
 from hpccoll.run import main, start
 
 WHEN, *ARGUMENTS = sys.argv[1:]
-start.START_S = 4.0
+os.environ[start.START_S] = "4"
 if os.environ["PMI_RANK"] == "1":
     if WHEN == "starts":
         time.sleep(1000)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.errors import BadInputError
 from hpccoll.run import start
 from hpccoll.sweep.child import telling
 
@@ -19,6 +20,14 @@ def test_a_rank_that_never_comes_ends_the_others_who_say_what_they_wait_in(mpiex
     assert ended.returncode != 0
     told = "a rank waited for the others as MPI started or ended: Timeout (0:00:04)!"
     assert telling(ended.stderr.splitlines()) == told
+
+
+def test_seconds_that_are_none_are_refused_by_the_name_of_their_variable(monkeypatch):
+    monkeypatch.setenv(start.START_S, "soon")
+    with pytest.raises(
+        BadInputError, match="HPCCOLL_START_S: 'soon' is not valid: expected a number of seconds above 0"
+    ):
+        start.limit()
 
 
 def test_what_a_watchdog_watches_has_no_limit_and_what_follows_has(monkeypatch):

@@ -225,7 +225,7 @@ def test_ranks_that_never_begin_are_ended_and_said_and_the_next_shape_is_tried(h
     assert not start(here)
     assert calls(here) == ["-N 1 -n 1", "-N 2 -n 2", "-N 4 -n 4"]
     said = [failure.message for failure in last_words(here / "raw" / "F.h5")]
-    assert said[0].startswith("the launch of 1 rank on 1 node did not begin within 0.5 s")
+    assert said[0].startswith("the launch of 1 rank on 1 node did not begin within 0.55 s")
 
 
 def test_ranks_that_have_begun_have_all_the_time_that_their_cases_take(monkeypatch):
