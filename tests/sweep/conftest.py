@@ -2,8 +2,11 @@
 
 import os
 
+import planned as sweeps
 import pytest
 import recorded
+
+from hpccoll.sweep.plan import make_plan
 
 
 @pytest.fixture
@@ -52,3 +55,29 @@ def cluster(programs):
     programs("sacct", code=1, err=recorded.DISABLED)
     programs("sbatch", err="sbatch: Job 3 to start at 2026-11-21T13:07:53 using 2 processors on nodes n[1-2]\n")
     return programs
+
+
+@pytest.fixture
+def planned(tmp_path):
+    def plan(text=sweeps.TEXT):
+        path = tmp_path / "some.yaml"
+        path.write_text(text)
+        return make_plan(path)
+
+    return plan
+
+
+@pytest.fixture
+def on_cluster(programs, tmp_path):
+    """Plan for a cluster of six nodes with four CPUs, of which two are gone."""
+    programs("scontrol", sweeps.PARTITION)
+    programs("sinfo", sweeps.NODES)
+    programs("sbatch")
+
+    def plan(text=sweeps.CLUSTER, site="launcher: srun --mpi=pmi2\n", out=None):
+        (tmp_path / "some.yaml").write_text(text)
+        (tmp_path / "site.yaml").write_text(site)
+        return make_plan(tmp_path / "some.yaml", "slurm-nodbd", str(tmp_path / "site.yaml"), out)
+
+    plan.calls = programs.calls
+    return plan
