@@ -3,6 +3,7 @@
 import atexit
 import faulthandler
 import os
+import signal
 import sys
 import time
 import warnings
@@ -25,7 +26,7 @@ STDERR = 2
 
 
 def limit() -> None:
-    """Have this process end where it still waits after that many seconds, and say where, whatever it waits in.
+    """Have this process end where it still waits after so many seconds, and say where, whatever it waits in.
 
     MPI has no clock for its start and its end: one rank that never comes, and all wait for as long as the job may last.
     Python cannot look after them, for MPI keeps its lock meanwhile; faulthandler has a thread that needs none.
@@ -33,7 +34,11 @@ def limit() -> None:
     Raises:
         BadInputError: where the variable is no number of seconds.
     """
-    faulthandler.dump_traceback_later(seconds(START_S, os.environ.get(START_S, "300")), exit=True, file=STDERR)
+    faulthandler.dump_traceback_later(_patience(), exit=True, file=STDERR)
+
+
+def _patience() -> float:
+    return seconds(START_S, os.environ.get(START_S, "300"))
 
 
 no_limit = faulthandler.cancel_dump_traceback_later
@@ -74,16 +79,14 @@ def world(device: str) -> "MPI.Intracomm":
         take_early()
     if not MPI.Is_initialized():
         MPI.Init_thread(getattr(MPI, f"THREAD_{mpi4py.rc.thread_level.upper()}"))
-        atexit.register(_end)
+        atexit.register(_limit_the_end)
     return MPI.COMM_WORLD
 
 
-def _end() -> None:
-    """End MPI, which mpi4py would do when nothing of Python looks after it any more."""
-    limit()
-    mpi = sys.modules["mpi4py.MPI"]
-    if not mpi.Is_finalized():
-        mpi.Finalize()
+def _limit_the_end() -> None:
+    """Have the kernel end this process where MPI, which mpi4py ends when nothing of Python is left, does not end."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, _patience())
 
 
 def rank_here() -> int:

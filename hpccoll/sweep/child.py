@@ -89,7 +89,7 @@ MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)
 
 
 WAITED = re.compile(r"Timeout \(.*\)!")
-"""What a rank says that has waited too long as MPI started or ended."""
+"""What a rank says that has waited too long as MPI started."""
 
 
 def telling(said: Sequence[str]) -> str | None:
@@ -99,7 +99,7 @@ def telling(said: Sequence[str]) -> str | None:
     """
     memory = (line for line in said if MEMORY.search(line))
     ours = (line.removeprefix("hpccoll: ") for line in said if line.startswith("hpccoll: "))
-    waited = (f"a rank waited for the others as MPI started or ended: {line}" for line in said if WAITED.match(line))
+    waited = (f"a rank waited for the others as MPI started: {line}" for line in said if WAITED.match(line))
     ranks = (line for line in said if line.startswith("r") and " | " in line)
     first = next((line for line in said if line.startswith("srun: error: ")), None)
     others = (line for line in reversed(said) if line and not line.startswith(("srun: ", "slurmstepd")))
