@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from zlib import crc32
 
 import vl_convert
 
@@ -22,7 +23,7 @@ def vega() -> str:
     script = None
     with suppress(OSError, RuntimeError):  # there is no home, or no room in it: the script is bundled each time
         kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "hpccoll")
-        path = kept / f"vega-{version('vl-convert-python')}.js"
+        path = kept / f"vega-{version('vl-convert-python')}-{crc32(SNIPPET.encode()):08x}.js"
         if path.exists():
             return path.read_text(encoding="utf-8")
         script = _bundled()
