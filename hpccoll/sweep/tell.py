@@ -91,7 +91,9 @@ def _places(job: Job) -> str:
 def _asked(plan: Plan, job: Job) -> str:
     """Return what a job asks of Slurm."""
     asked = plan.resources.get(job.name) or {}
-    return f"; asks for {_many(job.largest.hosts, 'node')}, {asked['runtime']} min" if "runtime" in asked else ""
+    if "runtime" not in asked:
+        return ""
+    return f"; asks for {_many(job.largest.hosts, 'node')} for at most {asked['runtime']} min"
 
 
 def _about(plan: Plan, job: Job) -> Iterator[str]:
@@ -129,7 +131,7 @@ def _left_out(skips: Iterable[Skip]) -> Iterator[str]:
         counts.setdefault(told, Counter())[skip.job] += 1
     for told, jobs in counts.items():
         named = [f"{count} of {name}" for name, count in jobs.items()][:MOST_NAMED]
-        more = [f"{len(jobs) - MOST_NAMED} more jobs"] if len(jobs) > MOST_NAMED else []
+        more = [f"{_many(len(jobs) - MOST_NAMED, 'more job')}"] if len(jobs) > MOST_NAMED else []
         whose = ", ".join([*named, *more]) if len(jobs) > 1 else next(iter(jobs))
         yield f"{_many(jobs.total(), 'case')}: {told} ({whose})"
 
