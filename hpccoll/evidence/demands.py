@@ -88,11 +88,20 @@ def signs_of_direct(record: Record) -> tuple[str, ...]:
     return tuple(path for path in record.paths if path.startswith("NET/") and "GDRDMA" in path)
 
 
-SHARP_BY_NCCL = Demand(
-    "a TUNING line with Algo COLLNET_DIRECT, COLLNET_CHAIN or, over several nodes, NVLS; "
-    "a SHARP group; and one vector up per port instead of 2(n-1)/n",
-    in_switches,
-)
+ACROSS = {"collnet_direct": "COLLNET_DIRECT", "collnet_chain": "COLLNET_CHAIN", "nvls": "NVLS over several nodes"}
+"""NCCL's algorithms that leave the reduction between nodes to switches, as lines name them."""
+
+
+def switches_by(*algorithms: str) -> Demand:
+    """Return the demand that switches between nodes reduced, by one of those ``algorithms`` of NCCL."""
+    words = f"a TUNING line with Algo {' or '.join(ACROSS[name] for name in algorithms)}; "
+    return Demand(
+        words + "a SHARP group; and one vector up per port instead of 2(n-1)/n",
+        lambda record: in_switches(record) and any(one.algorithm in algorithms for one in record.ran),
+    )
+
+
+SHARP_BY_NCCL = switches_by(*ACROSS)
 SHARP_BY_UCC = Demand(
     "TL_SHARP in the lines of UCC_COLL_TRACE; a SHARP group; and one vector up per port instead of 2(n-1)/n",
     in_switches,

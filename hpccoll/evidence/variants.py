@@ -57,9 +57,11 @@ def _network(what: str, environment: Mapping[str, str], demand: Demand, control:
 
 
 def _switches(what: str, algorithms: str, control: str, limits: Limits = _COLLNET) -> Variant:
+    named = [ALGORITHMS[name.lower()] for name in algorithms.split(",")]
     return Variant(
-        what=what, transport="nccl", needs=_IN_FABRIC, limits=limits, control=control, demands=demands.SHARP_BY_NCCL,
+        what=what, transport="nccl", needs=_IN_FABRIC, limits=limits, control=control,
         environment={"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": algorithms, **_SHARP_LOG},
+        demands=demands.switches_by(*named),
     )  # fmt: skip
 
 

@@ -268,8 +268,8 @@ def test_headers_of_a_small_vector_do_not_contradict_its_line():
 @pytest.mark.parametrize(
     ("name", "variants"),
     [
-        ("sharp", {"nccl-sharp", "nccl-collnet-direct", "nccl-collnet-chain", "nccl-sharp-nvls", "nccl-tree"}),
-        ("sharp-nvls", {"nccl-sharp", "nccl-sharp-nvls", "nccl-nvls"}),
+        ("sharp", {"nccl-sharp", "nccl-collnet-direct", "nccl-collnet-comm", "nccl-tree"}),
+        ("sharp-nvls", {"nccl-collnet-comm", "nccl-sharp-nvls", "nccl-nvls"}),
         ("nvls", {"nccl-nvls", "nccl-sharp-off"}),
         ("socket", {"nccl-ring", "nccl-simple", "nccl-socket", "nccl-nvls-off", "nccl-sharp-off"}),
         ("ucc-sharp", {"ucc-sharp", "ucc-sharp-hier", "hcoll-sharp"}),
@@ -281,6 +281,11 @@ def test_headers_of_a_small_vector_do_not_contradict_its_line():
 def test_a_variant_is_shown_by_the_logs_that_show_it(name, variants):
     record = read(name)
     assert not [variant for variant in variants if not VARIANTS[variant].demands.met(record)]
+
+
+def test_switches_by_another_algorithm_are_no_evidence_of_the_one_that_was_asked_for():
+    shown = {name for name, one in VARIANTS.items() if one.demands.met and one.demands.met(read("sharp"))}
+    assert not shown & {"nccl-collnet-chain", "nccl-sharp-nvls"}
 
 
 def test_a_negative_control_must_lose_the_evidence():
