@@ -121,15 +121,15 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
         child = _start(command, file, out)
         reason = "the sweep ended without it"
         try:
-            for again in (*[True] * (STARTS - 1), False):
+            for left in reversed(range(STARTS)):
                 if _watch(child, show, follower) or follower is None:
                     break
                 _interrupt(child)
                 child.kill()  # where that was not enough; it knows of no job to end
                 child.wait()
-                then = "started again" if again else "ended"
+                then = "started again" if left else "ended"
                 print(f"hpccoll: Snakemake does not see that its jobs have ended: it is {then}", file=sys.stderr)
-                if again:
+                if left:
                     follower.begin_again()
                     child = _start(command, file, out)
         except BadInputError as error:  # of Slurm, which does not answer: who is next goes on

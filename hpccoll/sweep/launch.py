@@ -80,8 +80,12 @@ def _read(out: Path) -> Raw | None:
 
 def signs(out: Path) -> list[tuple[int, int]]:
     """Return what changes when the ranks of a launch have found each other and begin an attempt."""
-    files = [file.stat() for file in (out, journal_path(out)) if file.exists()]
-    return [(file.st_mtime_ns, file.st_size) for file in files]
+    found = []
+    for file in (out, journal_path(out)):
+        with suppress(FileNotFoundError):  # ranks that have done all remove their journal, at any moment
+            stat = file.stat()
+            found.append((stat.st_mtime_ns, stat.st_size))
+    return found
 
 
 def _attempts(raw: Raw | None) -> int:
