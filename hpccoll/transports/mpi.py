@@ -3,6 +3,9 @@
 The messages of a step start together; when all have ended, the arrivals are folded in the listed order. Lanes are dealt
 to sequences, one for each slice of ``window`` channels: lanes of a sequence follow one another and share its scratch;
 sequences advance as their messages come, so that one folds while another transfers.
+
+Where all ranks begin inside their nodes and go on between them, a channel waits until the one before it has ended its
+first step: all at once, they would share the cores, and the wires would stand still until the last ones were done.
 """
 
 import hashlib
@@ -142,6 +145,8 @@ class MpiPlan:
             step.prepare(comm, persistent=persistent)
         self._width = max((len(step.messages) for step in steps), default=0)
         self._at = [0] * len(self._sequences)
+        waits = comm.allreduce(_begins_inside(self._sequences, operation.layout, comm.rank), MPI.LAND)
+        self._together = len(operation.schedules) if waits else len(self._sequences)
 
     def run(self) -> None:
         if len(self._at) == 1:
@@ -162,12 +167,19 @@ class MpiPlan:
             self._at[0] += 1
 
     def _run_several(self) -> None:
-        self._at[:] = [0] * len(self._sequences)
+        number_of = len(self._sequences)
+        self._at[:] = [0] * number_of
         width = self._width
-        active: list[MPI.Request] = [MPI.REQUEST_NULL] * (width * len(self._sequences))
-        pending = [self._begin(number, active) for number in range(len(self._sequences))]
-        live = sum(count > 0 for count in pending)
-        while live:
+        active: list[MPI.Request] = [MPI.REQUEST_NULL] * (width * number_of)
+        pending = [0] * number_of
+        begun = live = 0
+        while True:
+            while begun < number_of and self._may_begin(begun):
+                pending[begun] = self._begin(begun, active)
+                live += pending[begun] > 0
+                begun += 1
+            if not live:
+                return
             ended_now = MPI.Request.Testsome(active)
             if not ended_now:
                 # MPICH's Waitsome never gives way: with more ranks than cores, 46 ms where this takes 0.5.
@@ -181,6 +193,11 @@ class MpiPlan:
                     self._at[number] += 1
                     pending[number] = self._begin(number, active)
                     live -= not pending[number]
+
+    def _may_begin(self, number: int) -> bool:
+        """Return whether a sequence is one of the first, or follows one that has ended a step, or has none."""
+        before = number - self._together
+        return before < 0 or self._at[before] > 0 or not self._sequences[before]
 
     def _begin(self, number: int, active: list[MPI.Request]) -> int:
         """Start the next step of a sequence that has messages, and return how many; 0 at the end of the sequence."""
@@ -213,6 +230,14 @@ class MpiPlan:
         for datatype in self._datatypes:
             datatype.Free()
         self._sequences, self._datatypes = [], []
+
+
+def _begins_inside(sequences: Sequence[Sequence[CompiledStep]], layout: Layout, me: int) -> bool:
+    """Return whether the first steps of a rank, of which others follow, are with ranks of its node alone."""
+    if layout.nodes == 1:
+        return False
+    peers = {message.peer for steps in sequences for message in (steps[0].messages if steps else ())}
+    return all(layout.node[peer] == layout.node[me] for peer in peers)
 
 
 def _compare(comm: MPI.Intracomm, operation: Operation, sequences: list[list[CompiledStep]]) -> None:

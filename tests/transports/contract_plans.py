@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import numpy as np
 import pytest
 from contract_schedules import BRUCK, COMM, ME, RANKS, RING, SLICED, agrees_with_lockstep, operation
 from contract_vendor import vendor
 from mpi4py import MPI
-from schedules import of
+from schedules import Case, of
 
-from hpccoll.schedule import Copy, Layout, Receive, ScheduleError, Send, Step, barrier, dst, tmp
+from hpccoll.schedule import Copy, Layout, Receive, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
 from hpccoll.transports.mpi import Mpi, Tiered
 from hpccoll.transports.operation import PlanMismatchError
 from hpccoll.transports.vendor import VendorMpi
@@ -114,6 +115,29 @@ def a_plan_says_where_it_is() -> None:
         plan.close()
 
 
+def channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes() -> None:
+    if RANKS % 2:
+        return  # no pairs
+    pairs = Layout(tuple(me // 2 for me in range(RANKS)))
+    promise = all_reduce.promise(RANKS)
+    for name, way in product(("hierarchical", "ring"), (Mpi, Tiered)):
+        case, transport = Case(promise, promise.slices(all_reduce.algorithm(name), pairs)), way(COMM)
+        asked = case.operation(64 * RANKS, channels=3, window=3)
+        plan = transport.plan(asked, transport.empty(0, asked.dtype), transport.empty(asked.count, asked.dtype))
+        order: list[str] = []
+        for number, (first, *_) in enumerate(filter(None, plan._sequences)):
+            first.before.append((order.append, (f"{number} begins",)))
+            first.after.append((order.append, (f"{number} ended",)))
+        plan.run()
+        if name == "hierarchical" and pairs.nodes > 1:
+            at = [order.index(f"{number} {what}") for number in range(3) for what in ("begins", "ended")]
+            assert at == sorted(at), order
+        else:
+            assert order[:3] == [f"{number} begins" for number in range(3)], order
+        plan.close()
+        transport.close()
+
+
 def too_many_messages_between_two_ranks_are_refused() -> None:
     def steps(_layout: Layout, me: int) -> Iterator[Step]:
         if me < 2:
@@ -151,6 +175,7 @@ CHECKS: list[Callable[[], None]] = [
     what_a_plan_holds_is_freed_on_close,
     ranks_that_ask_for_different_things_are_told_all_of_them,
     a_plan_says_where_it_is,
+    channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes,
     too_many_messages_between_two_ranks_are_refused,
     a_barrier_holds_everyone_back_until_the_last_has_come,
 ]
