@@ -273,7 +273,7 @@ def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed
     assert bed.run("true").code == 0  # the head host is there
 
     assert "cleaning up" in bed.up("--nodes", 1).out
-    assert sleeping.wait(LONG_S) - 128 in {signal.SIGKILL, signal.SIGPIPE}  # the latter where slurmd was gone before srun
+    assert sleeping.wait(LONG_S) - 128 in {signal.SIGKILL, signal.SIGPIPE}  # srun may miss slurmd before it is ended
     sleeping.communicate()
     again = bed.status()
     assert bed.slurm("srun", "hostname") == "n1\n"
