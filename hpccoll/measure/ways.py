@@ -19,13 +19,18 @@ class Way:
         native: on which of these devices a library's own collectives go this way, so that they are measured over it.
         needs: of the ranks.
         dtypes: of the elements that it can fold.
+        shared_by: the variable that has to be 1 for several ranks to share a GPU; None where they may.
     """
 
     devices: tuple[str, ...]
     native: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
     dtypes: tuple[str, ...] = DTYPES
+    shared_by: str | None = None
 
+
+SHARED_BY_NCCL = "NCCL_MULTI_RANK_GPU_ENABLE"
+"""By which NCCL from 2.30 on lets several ranks have one GPU."""
 
 TRANSPORTS: Mapping[str, Way] = {
     "mpi": Way(("cpu", "cuda"), native=("cpu", "cuda")),
@@ -35,7 +40,7 @@ TRANSPORTS: Mapping[str, Way] = {
         needs=(Need("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
     ),
     "staged": Way(("cuda",), native=("cuda",)),
-    "nccl": Way(("cuda",), native=("cuda",), dtypes=(*DTYPES, BFLOAT16)),
+    "nccl": Way(("cuda",), native=("cuda",), dtypes=(*DTYPES, BFLOAT16), shared_by=SHARED_BY_NCCL),
 }
 """How schedules move bytes: ``tiered`` is ``shm`` inside nodes and ``mpi`` between them; of the memory of GPUs, ``mpi``
 hands it to an MPI that is CUDA-aware, and ``staged`` copies it to the host and then does the same there."""

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from hpccoll.case import Job, Shape
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
+from hpccoll.measure.ways import TRANSPORTS
 from hpccoll.plan import Launcher
 from hpccoll.sweep import partitions
 from hpccoll.sweep.config import Sweep
 from hpccoll.sweep.locate import mpiexec
 from hpccoll.sweep.site import Site
 from hpccoll.sweep.surroundings import Surroundings
-
-SHARED = "NCCL_MULTI_RANK_GPU_ENABLE"
-"""By which NCCL from 2.30 on lets several ranks have one GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +76,24 @@ class Place:
             reason = workers.lack(shape.nodes, cpus, shape.aggregators) or helpers.lack(shape.aggregators, each)
         return f"{shape.words}: {reason}" if reason else None
 
-    def lack_of_gpus(self, shape: Shape, environment: Mapping[str, str]) -> str | None:
-        """Return that a node has more ranks than GPUs, where the site file says how many it has; None where it has not.
+    def lack_of_gpus(self, shape: Shape, transport: str, environment: Mapping[str, str]) -> str | None:
+        """Return that a node has too few GPUs, where the site file says how many it has; None where it has enough.
 
-        They can share GPUs for a test of what works, where a variable tells NCCL that they are to.
+        NCCL wants one for each rank, unless a variable tells it that they share some. Over MPI they may: what they
+        measure says of itself that it was on a shared GPU.
 
         Args:
             shape: of a launch.
+            transport: over which ranks exchange what lies on GPUs.
             environment: of its variant.
         """
-        if self.site is None or self.site.gpus is None or shape.ranks_per_node <= self.site.gpus:
+        variable = TRANSPORTS[transport].shared_by
+        if self.site is None or self.site.gpus is None or shape.ranks_per_node <= self.site.gpus or not variable:
             return None
-        if {**self.site.environment, **environment}.get(SHARED) == "1":
+        if {**self.site.environment, **environment}.get(variable) == "1":
             return None
         gpus = f"{self.site.gpus} GPU{'s' * (self.site.gpus > 1)} (gpus_per_node of the site file)"
-        return f"{shape.words}: more ranks on a node than its {gpus}; to share them on purpose: {SHARED}=1"
+        return f"{shape.words}: more ranks on a node than its {gpus}; to share them over {transport}: {variable}=1"
 
     def request(self, job: Job, seconds: float) -> dict[str, int | str]:
         """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine.

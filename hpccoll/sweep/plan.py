@@ -197,7 +197,8 @@ class _Allocation:
         """Return why ``case`` is left out, or None where it is measured."""
         sets = {**self.environment, **self.communicator}
         reason = unmet(case, layout) or unvaried(self.variant, sets, case, shape)
-        reason = reason or (self.place.lack_of_gpus(shape, self.environment) if case.device == "cuda" else None)
+        if case.device == "cuda":
+            reason = reason or self.place.lack_of_gpus(shape, case.transport, self.environment)
         # Which nodes share a rack is known in the job.
         return reason or (idle(case, layout) if shape.nodes == 1 else None)
 

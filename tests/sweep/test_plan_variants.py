@@ -46,13 +46,15 @@ def test_a_job_is_as_large_as_the_largest_launch_that_is_left_and_goes_on_where_
 
 
 @pytest.mark.parametrize("gpus", ["2", "h100:2"])
-def test_more_ranks_than_gpus_of_a_node_are_left_out_unless_they_are_to_share(on_cluster, gpus):
+def test_more_ranks_than_gpus_of_a_node_are_left_out_over_nccl_unless_they_are_to_share(on_cluster, gpus):
     site = f"gpus_per_node: {gpus}\nlauncher: srun\n"
     text = NVLS.replace("devices: cuda", "devices: [cpu, cuda]").replace("[nccl]", "[nccl, mpi]")
     plan = on_cluster(text + "ranks_per_node: [2, 4]\n", site)
-    assert {(job.name, case.device) for job in plan.jobs for case in job.cases} == {
-        ("nccl-mpi.n2x2", "cuda"), ("nccl-mpi.n2x2", "cpu"), ("nccl-mpi.n2x4", "cpu"),
+    assert {(job.name, case.device, case.transport) for job in plan.jobs for case in job.cases} == {
+        ("nccl-mpi.n2x2", "cuda", "nccl"), ("nccl-mpi.n2x2", "cuda", "mpi"), ("nccl-mpi.n2x2", "cpu", "mpi"),
+        ("nccl-mpi.n2x4", "cuda", "mpi"), ("nccl-mpi.n2x4", "cpu", "mpi"),
     }  # fmt: skip
+    assert {".nccl.cuda." in skip.case for skip in plan.skips} == {True}
     assert {skip.reason.partition(";")[0] for skip in plan.skips} == {
         f"{4 * nodes} ranks on {words}: more ranks on a node than its 2 GPUs (gpus_per_node of the site file)"
         for nodes, words in ((1, "1 node"), (2, "2 nodes"))
