@@ -1,6 +1,6 @@
 """What must be seen before anything else: ranks that stalled, another network than was meant, a control of nothing."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from hpccoll.evidence.asked import FUNCTIONS
@@ -17,17 +17,33 @@ def alarms(results: Results) -> tuple[str, ...]:
     logged = {run.variant for run, _ in records}
     # What NCCL does by sends and receives has no algorithm, and shows none.
     choices = {row.run_id for row in results.rows if row.collective in FUNCTIONS.values() or row.transport != "nccl"}
+    said = [(run, f"{how}.") for run, how in _left_behind(results) if run.status == "partial"]
+    said += [(run, words) for run, record in records for words in _of_network(run, record)]
+    said += [
+        (run, words) for run, record in records if run.run_id in choices for words in _of_variant(run, record, logged)
+    ]
+    return _with_jobs(said)
+
+
+def made_good(results: Results) -> tuple[str, ...]:
+    """Return a sentence for every stall after which a later launch has measured all of the job: it alarms nobody."""
+    more = "; a later launch has measured all that was asked."
+    return _with_jobs((run, f"{how}{more}") for run, how in _left_behind(results) if run.status == "complete")
+
+
+def _with_jobs(said: Iterable[tuple[Run, str]]) -> tuple[str, ...]:
+    """Return each sentence once, with the jobs whose runs it was said of."""
     about: dict[str, dict[str, None]] = {}
+    for run, words in said:
+        about.setdefault(words, {})[run.job] = None
+    return tuple(f"{words} In {', '.join(jobs)}." for words, jobs in about.items())
+
+
+def _left_behind(results: Results) -> Iterator[tuple[Run, str]]:
+    """Yield the runs of fewer ranks than were asked, with how that came to be and what becomes of them."""
     for run in results.runs:
         if how := run.left_behind:
-            about.setdefault(f"{_first_up(how)}. What those measured is exported, and not drawn.", {})[run.job] = None
-    for run, record in records:
-        for said in _of_network(run, record):
-            about.setdefault(said, {})[run.job] = None
-    for run, record in records:
-        for said in _of_variant(run, record, logged) if run.run_id in choices else ():
-            about.setdefault(said, {})[run.job] = None
-    return tuple(f"{said} In {', '.join(jobs)}." for said, jobs in about.items())
+            yield run, f"{_first_up(how)}. What those measured is exported, and not drawn"
 
 
 def _first_up(words: str) -> str:

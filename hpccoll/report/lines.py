@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from hpccoll.report.alarms import alarms
+from hpccoll.report.alarms import alarms, made_good
 from hpccoll.store.rows import Missing, Results
 
 WHY = 5
@@ -26,7 +26,7 @@ def _alike(gap: Missing) -> tuple[str, str]:
 
 def outcome_lines(results: Results) -> Iterator[str]:
     """Yield what is alarming, how much of what was planned is there, and why the rest is not."""
-    yield from alarms(results)
+    yield from (*alarms(results), *made_good(results))
     if results.skipped and not (results.measured or results.missing):
         yield "nothing was measured: every case is skipped"
     missing, skipped = len(results.missing), len(results.skipped)

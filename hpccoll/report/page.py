@@ -9,7 +9,7 @@ from importlib.resources import files
 from itertools import groupby
 
 from hpccoll.report.about import DEFINITIONS, about
-from hpccoll.report.alarms import alarms
+from hpccoll.report.alarms import alarms, made_good
 from hpccoll.report.charts import Figure
 from hpccoll.report.findings import findings, ratio_table
 from hpccoll.report.groups import Group
@@ -63,7 +63,8 @@ def _head(title: str, note: str) -> str:
 
 
 def _alarms(results: Results) -> str:
-    return "".join(f'<p class="alarm" role="alert">{escape(said)}</p>' for said in alarms(results))
+    red = (f'<p class="alarm" role="alert">{escape(said)}</p>' for said in alarms(results))
+    return "".join((*red, *(f'<p class="note">{escape(said)}</p>' for said in made_good(results))))
 
 
 def _summary(results: Results, collectives: Mapping[str, Sequence[Group]], title: str) -> str:

@@ -10,7 +10,7 @@ from host_gpu import HostGpu
 
 from hpccoll.case import Effort
 from hpccoll.measure.check_gpu import SOURCE
-from hpccoll.report.alarms import alarms
+from hpccoll.report.alarms import alarms, made_good
 from hpccoll.report.groups import groups
 from hpccoll.report.lines import status_lines
 from hpccoll.store import hdf5
@@ -71,7 +71,9 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     left = {gap.status: gap.reason for gap in results.missing}
     assert left == {"failed": failed.reason, "not run": f"the job ended before it: it needs all ranks: {failed.reason}"}
     assert {point.row.ranks for group in groups(results) for point in group.points} == {3}
-    assert any(f"{who[0].upper()}{who[1:]} stalled: " in alarm for alarm in alarms(results))
+    (alarm,) = alarms(results)
+    assert alarm.startswith(f"{who[0].upper()}{who[1:]} stalled: ")
+    assert made_good(results) == ()
     (status, *_) = status_lines(results, out.parent)
     assert status == "mpi.p2: 1 cases done, 1 failed, 1 not run, 1 beside them on fewer ranks"
     again, _ = launch(3, 10, 1, "run", 0, "never")
@@ -80,7 +82,11 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert raw.complete
     assert [attempt.number for attempt, _ in raw.attempts] == [1, 2, 3]
     assert [outcome.case.id for _, last in raw.attempts[2:] for outcome in last][-1] == failed.case.id
-    assert not read_results([out]).missing
+    results = read_results([out])
+    assert (results.missing, alarms(results)) == ((), ())
+    (told,) = made_good(results)
+    assert told.startswith(alarm.partition(". ")[0])
+    assert "a later launch has measured all that was asked. In mpi.p2." in told
 
 
 @pytest.mark.parametrize(
