@@ -143,26 +143,34 @@ class Raw:
     failures: list[Failure] = field(default_factory=list)
     started: list[str] = field(default_factory=list)  # case ids whose measurement was begun and has not ended, in order
     at_work: bool = False  # somebody is writing it now
+    _places: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _placed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes of each attempt
 
     def record(self, outcome: Outcome) -> None:
         """Take what became of a case in a round of the last attempt."""
-        outcomes = self.attempts[-1][1]
+        last, outcomes = len(self.attempts) - 1, self.attempts[-1][1]
         case_id = outcome.case.id
         self.started = [started for started in self.started if started != case_id]
-        for place, earlier in enumerate(outcomes):
-            if earlier.case.id == case_id:
-                outcomes[place] = earlier.then(outcome)
+        for at, place in self._of_cases().get(case_id, ())[-1:]:
+            if at == last:
+                outcomes[place] = outcomes[place].then(outcome)
                 return
         outcomes.append(outcome)
 
+    def _of_cases(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """Return where the outcomes of each case are, (attempt, place in it): found once, for jobs have thousands."""
+        self._placed += [0] * (len(self.attempts) - len(self._placed))
+        for at, (_, outcomes) in enumerate(self.attempts):
+            for place in range(self._placed[at], len(outcomes)):
+                self._places.setdefault(outcomes[place].case.id, []).append((at, place))
+            self._placed[at] = len(outcomes)
+        return self._places
+
     def wholes(self, case_id: str | None = None) -> Iterator[Whole]:
         """Yield what became of each case that has an outcome, or of that one."""
-        measured: dict[str, list[tuple[Attempt, Outcome]]] = {}
-        for attempt, outcomes in self.attempts:
-            for outcome in outcomes:
-                if case_id in (None, outcome.case.id):
-                    measured.setdefault(outcome.case.id, []).append((attempt, outcome))
-        for parts in measured.values():
+        found = self._of_cases()
+        for places in found.values() if case_id is None else filter(None, [found.get(case_id)]):
+            parts = [(self.attempts[at][0], self.attempts[at][1][place]) for at, place in places]
             runs = {number: attempt.run_id for attempt, outcome in parts for number in outcome.rounds}
             timed = [attempt for attempt, outcome in parts if outcome.times is not None]  # whose ports and hosts it has
             yield Whole((timed or [parts[-1][0]])[-1], reduce(Outcome.then, (outcome for _, outcome in parts)), runs)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import raws
 
-from hpccoll.case import Effort
+from hpccoll.case import Case, Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
 from hpccoll.store.raw import Outcome, Raw
@@ -41,6 +41,36 @@ def test_what_is_put_together_over_attempts_says_which_run_measured_which_round(
     attempt, outcome, runs = next(interrupted().wholes(CASES[0].id))
     assert outcome.times.round.tolist() == [1] * 4 + [2] * 6 + [3] * 2
     assert (attempt.number, runs) == (2, {1: "run-1", 2: "run-1", 3: "run-2"})
+
+
+def test_what_is_recorded_is_seen_whenever_it_is_asked_for():
+    first, second = CASES
+    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raws.attempt(1), [])])
+    seen = []
+    for number, of in [(1, first), (1, second), (2, second), (2, first)]:
+        raw.record(raws.of_round(number, of))
+        ((_, outcome, runs),) = raw.wholes(of.id)
+        seen.append((outcome.case, sorted(outcome.rounds), sorted(runs)))
+    assert seen == [(first, [1], [1]), (second, [1], [1]), (second, [1, 2], [1, 2]), (first, [1, 2], [1, 2])]
+    raw.attempts.append((raws.attempt(2), [raws.of_round(3, second)]))  # as a file is read
+    assert [whole.outcome.case for whole in raw.wholes()] == [first, second]
+    assert next(raw.wholes(second.id)).runs == {1: "run-1", 2: "run-1", 3: "run-2"}
+    assert not [*raw.wholes("none of its cases")]
+
+
+def test_to_record_a_round_does_not_take_longer_the_more_cases_there_are(monkeypatch):
+    asked, named = [], Case.id.fget
+    cases = [raws.case(size) for size in range(1, 101)]
+    raw = Raw(path=Path("here.h5"), job=raws.job(*cases), attempts=[(raws.attempt(), [])])
+    monkeypatch.setattr(Case, "id", property(lambda case: asked.append(case) or named(case)))
+
+    def names_asked(case):
+        asked.clear()
+        raw.record(raws.skipped(case))
+        next(raw.wholes(named(case)))
+        return len(asked)
+
+    assert len({names_asked(case) for case in cases}) == 1
 
 
 def test_rounds_of_which_not_the_same_ranks_are_kept_keep_those_in_common():
