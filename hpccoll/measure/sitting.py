@@ -41,6 +41,7 @@ class Sitting:
         self.parted = False
         """Whether a rank was left behind, with which this comes to its end."""
         self._subject: CaseSubject | None = None
+        self._counted: set[str] = set()  # the cases whose bytes were: another round would tell the same
 
     def _sit_down(self) -> None:
         """Take the ranks of the crew: what knows of their communicator is made with it."""
@@ -109,7 +110,9 @@ class Sitting:
         wrong = self.comm.allreduce(samples.wrong)
         said = self.comm.allgather(subject.diagnose(names(self.attempt, case.mapping)) if samples.wrong else None)
         cpu_s = self.comm.gather(samples.cpu_s)
-        traffic = self._traffic(subject, samples, together)  # after the diagnosis: it changes the buffers
+        # After the diagnosis, for it changes the buffers.
+        traffic = None if case.id in self._counted else self._traffic(subject, samples, together)
+        self._counted.add(case.id)
         if self.comm.rank != 0:
             return Outcome(case=case, status="wrong" if wrong else "ok")
         reasons = [words for words in said if words] or ["in an iteration before the last one"]

@@ -56,8 +56,9 @@ class Outcome:
     def then(self, later: "Outcome") -> "Outcome":
         """Return what became of the case in these rounds and in ``later`` ones.
 
-        Wrong elements add up, CPU time is the mean over iterations, and what is not timed is that of the last round.
-        A round without times changes nothing but the reason.
+        Wrong elements add up, CPU time is the mean over iterations, and what is not timed is that of the last round:
+        what was counted, and found to have run by that, of the last one in which bytes were counted. A round without
+        times changes nothing but the reason.
         """
         reason = "; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None
         if later.times is None:
@@ -65,8 +66,10 @@ class Outcome:
         if self.times is None:
             return later
         n, m = len(self.times.round), len(later.times.round)
+        counted = self if self.counters and not later.counters else later
         return replace(
             later,
+            **{name: getattr(counted, name) for name in COUNTED},
             status="wrong" if "wrong" in (self.status, later.status) else later.status,
             reason=reason,
             wrong=None if self.wrong is None or later.wrong is None else self.wrong + later.wrong,
@@ -74,6 +77,13 @@ class Outcome:
             times=self.times.then(later.times),
             cpu_s=(n * self.cpu_s + m * later.cpu_s) / (n + m),
         )
+
+
+COUNTED = (
+    "wire_bytes_measured", "wire_sent", "wire_received", "port_sent", "port_received", "counters",
+    "executed", "evidence",
+)  # fmt: skip
+"""What an outcome has of the pass in which ports are read: once for each case and launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

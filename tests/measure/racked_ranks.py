@@ -5,10 +5,10 @@ import sys
 from mpi4py import MPI
 
 from hpccoll.measure import environment, ranks
-from hpccoll.measure.program import Program
+from hpccoll.measure.sitting import Sitting
 from hpccoll.run import main
 
 environment.boot_id = ranks.boot_id = lambda: f"node {MPI.COMM_WORLD.rank // 2}"
 environment.rack_name = ranks.rack_name = lambda: f"rack {MPI.COMM_WORLD.rank // 4}"
-Program._traffic = lambda *_: None  # there is nothing between them to count
+Sitting._traffic = lambda *_: None  # there is nothing between them to count
 sys.exit(main(sys.argv[1:]))

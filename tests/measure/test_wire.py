@@ -127,11 +127,13 @@ def test_headers_are_those_of_full_frames_and_an_acknowledgement_for_every_other
 @pytest.mark.mpi
 def test_what_ports_sent_is_kept_beside_what_is_predicted_and_is_evidence(mpiexec, tmp_path):
     program, out = Path(__file__).with_name("counted_ranks.py"), tmp_path / "F.h5"
-    options = ["-b", "4K", "-e", "4K", "-n", "3", "--in-place", "--out", out]
+    options = ["-b", "4K", "-e", "4K", "-n", "3", "--rounds", "2", "--in-place", "--out", out]
     ended = mpiexec(2, program, "-a", "ring,native,null", *options)
     assert ended.returncode == 0, ended.stderr
     ((attempt, outcomes),) = hdf5.read(out).attempts
     assert attempt.nodes == 2
+    assert {tuple(sorted(o.rounds)) for o in outcomes} == {(1, 2)}
+    assert [ended.stderr.count(f"counted {o.case.id}") for o in outcomes] == [2] * 3, "by either rank once"
     assert {(o.wire_bytes_measured, o.wire_sent, o.wire_received) for o in outcomes} == {
         (8274, (4137,) * 2, (4137,) * 2)
     }

@@ -10,7 +10,7 @@ import raws
 from hpccoll.case import Case, Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
-from hpccoll.store.raw import Outcome, Raw
+from hpccoll.store.raw import COUNTED, Outcome, Raw
 from hpccoll.store.results import read_results
 from hpccoll.store.summary import Round, across, row
 
@@ -90,6 +90,18 @@ def test_wrong_elements_add_up_and_what_is_not_timed_is_of_the_last_round():
     assert (both.evidence, both.wire_sent) == ("new", (1.0, 2.0))
     assert both.cpu_s.tolist() == [1.75, 2.0]
     assert last.then(replace(first, converged=False)).converged is False
+
+
+def test_a_round_whose_bytes_are_not_counted_leaves_those_that_were_with_what_was_found_by_them():
+    counted = raws.of_round(1, evidence="by its ports")
+    nothing = {"wire_bytes_measured": None, "wire_sent": (), "wire_received": (), "port_sent": (), "port_received": ()}
+    timed = raws.of_round(2, **nothing, counters=None, executed="unknown", evidence=None, bytes=4096)
+    both = counted.then(timed)
+    assert {name: getattr(both, name) for name in COUNTED} == {name: getattr(counted, name) for name in COUNTED}
+    assert (both.bytes, both.rounds) == (4096, {1, 2})
+    assert (timed.then(counted).evidence, both.then(raws.of_round(3, evidence="anew")).evidence) == (
+        "by its ports", "anew",
+    )  # fmt: skip
 
 
 def test_a_file_is_partial_until_every_case_has_every_round(tmp_path):
