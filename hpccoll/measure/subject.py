@@ -30,9 +30,9 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.promise import NATIVE
-from hpccoll.transports import mpi, nccl
+from hpccoll.transports.channels import channels_of
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.mpi import CHANNELS, WINDOW, Mpi, Tiered, segmented
+from hpccoll.transports.mpi import CHANNELS, Mpi, Tiered
 from hpccoll.transports.nccl_world import abort_all
 from hpccoll.transports.operation import Operation, Transport
 from hpccoll.transports.vendor import VendorMpi
@@ -146,16 +146,11 @@ class CaseSubject:
         """Return all parameters with their values, defaults included."""
         if self.algorithm is None or self.floor:
             return dict(self.case.params)
-        segment, pipelined = self.case.params.get("segment"), self.algorithm.pipelined
-        queued = self.case.transport == "nccl"
-        default_channels = nccl.default_channels if queued else mpi.default_channels
-        default = (
-            segmented(self.bytes, schedules, int(segment), pipelined=pipelined)
-            if segment
-            else default_channels(self.bytes, self.layout, pipelined=pipelined)
-        )
-        channels = int(self.case.params.get("channels", 1 if self.family.whole else default))
-        window = min(channels, WINDOW)
+        params, queued, pipelined = self.case.params, self.case.transport == "nccl", self.algorithm.pipelined
+        channels = window = 1
+        if not self.family.whole:
+            about = params, self.bytes, self.layout, schedules
+            channels, window = channels_of(*about, pipelined=pipelined, queued=queued)
         plan = {"channels": channels, "window": window, **({GRAPH: 0} if queued else {})}
         return {**plan, **self.algorithm.parameters, **self.case.params}
 

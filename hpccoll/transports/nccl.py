@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from hpccoll.schedule import Layout
 from hpccoll.transports.fold import Move
 from hpccoll.transports.nccl_compile import Message, NcclCompiler, Stage
 from hpccoll.transports.operation import Array, Operation, check_agreement
@@ -20,20 +19,8 @@ if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
     from hpccoll.transports.nccl_world import Library
 
-SEGMENT, SEGMENTS = 1 << 22, 64
-"""Bytes of a segment of a pipeline, and how many there are at most: a group takes some 10 us, and 4 MiB over NVLink."""
-
 Call: TypeAlias = Callable[[], object]
 Buffers: TypeAlias = Mapping[str, Array]
-
-
-def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:  # noqa: ARG001  as over MPI
-    """Return the channels that ``nbytes`` are moved in unless a case says otherwise.
-
-    Folds do not overlap messages on a stream, and NCCL cuts each message into channels of its own: only a pipeline has
-    use for several.
-    """
-    return max(1, min(SEGMENTS, nbytes // SEGMENT)) if pipelined else 1
 
 
 class Graph(Protocol):

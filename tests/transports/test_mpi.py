@@ -10,7 +10,6 @@ from schedules import Case
 
 from hpccoll.schedule import Copy, Layout, Part, Receive, Reduce, Schedule, Send, Step, all_reduce
 from hpccoll.schedule.words import Range
-from hpccoll.transports.mpi import default_channels
 from hpccoll.transports.pieces import parts
 
 CONTRACT = Path(__file__).parent / "contract.py"
@@ -96,15 +95,3 @@ def test_the_steps_of_a_slice_are_found_once_for_all_its_channels():
 
     assert [len(sequence) for sequence in compiler(steps, channels=8).sequences()] == [4, 4]
     assert told == ["once"]
-
-
-def test_a_wire_has_more_channels_by_default_than_a_node_and_small_messages_have_one():
-    node, wire = Layout.of(4), Layout.of(4, 1)
-    assert [default_channels(size << 10, node) for size in (8, 512, 4096, 16384, 1 << 20)] == [1, 1, 1, 4, 64]
-    assert [default_channels(size << 10, wire) for size in (8, 128, 256, 1024, 16384, 1 << 20)] == [1, 1, 2, 4, 8, 64]
-
-
-def test_a_pipeline_has_a_channel_for_each_segment_wherever_its_ranks_are():
-    for layout in (Layout.of(4), Layout.of(4, 1)):
-        segments = [default_channels(size << 10, layout, pipelined=True) for size in (0, 8, 256, 1024, 8192, 1 << 20)]
-        assert segments == [1, 1, 2, 8, 64, 64]

@@ -28,7 +28,7 @@ from hpccoll.schedule import (
     tmp,
 )
 from hpccoll.transports.lockstep import lockstep
-from hpccoll.transports.nccl import Queued, default_channels
+from hpccoll.transports.nccl import Queued
 from hpccoll.transports.nccl_compile import Message, NcclCompiler
 from hpccoll.transports.nccl_device import CupyDevice
 from hpccoll.transports.pieces import Span
@@ -265,12 +265,6 @@ def test_ranks_that_disagree_find_who_is_strange_to_them():
     strange = [NcclCompiler(me, one if me else other).strange([of[me] for of in said]) for me in range(3)]
     assert strange[0] == [1, 2]
     assert strange[1] == strange[2] == [0]
-
-
-def test_only_a_pipeline_has_channels_by_default():
-    layout = Layout.of(8)
-    assert default_channels(1 << 30, layout) == 1
-    assert [default_channels(size, layout, pipelined=True) for size in (1, 1 << 23, 1 << 30)] == [1, 2, 64]
 
 
 def test_a_plan_says_what_its_stream_is_at_and_what_nccl_says():
