@@ -85,13 +85,14 @@ class Maker:
         places = self.attempt.places
         node = places[self.comm.rank].node
         crowd = sum(place.node == node for place in places)
-        workers = self.attempt.ranks - self.attempt.aggregators
+        beside = self.attempt.aggregators
+        workers = self.attempt.ranks - beside
         sharing = self.gpus.sharing if case.device == "cuda" else 0
         complaint = None
         try:
-            check_memory([case], workers, crowd, available_memory())
+            check_memory([case], workers, crowd, available_memory(), aggregators=beside)
             if sharing:
-                check_memory([case], workers, sharing, self.gpus.mine.free_bytes, "cuda")
+                check_memory([case], workers, sharing, self.gpus.mine.free_bytes, "cuda", beside)
         except BadInputError as error:
             complaint = str(error)
         return next(filter(None, self.comm.allgather(complaint)), None)

@@ -46,7 +46,7 @@ def check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     complaint = None
     try:
-        check_memory(job.cases, job.ranks, node.size, available_memory())
+        check_memory(job.cases, job.ranks, node.size, available_memory(), aggregators=job.aggregators)
     except BadInputError as error:
         complaint = error
     node.Free()

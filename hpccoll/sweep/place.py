@@ -122,7 +122,8 @@ class Place:
             BadInputError: where it has not.
         """
         if self.site is None:
-            check_memory(job.cases, job.ranks, job.ranks + job.aggregators, available_memory())
+            everyone = job.ranks + job.aggregators
+            check_memory(job.cases, job.ranks, everyone, available_memory(), aggregators=job.aggregators)
 
 
 def _variables(sweep: Sweep) -> Iterator[str]:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 from cases import ALL, case
-from schedules import ALGORITHMS, case_of
+from schedules import ALGORITHMS, case_of, cases
 
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import NATIVE, unmet
@@ -81,6 +81,33 @@ def test_a_plan_over_nccl_has_no_more_buffers_than_is_said(name):
     asked = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
                  bytes=operation.promise.bytes(1 << 24, 4))  # fmt: skip
     assert max(elements) * 4 <= memory_needed(asked, 4, 1, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("workers", "told"),
+    [(16, {"channels": 1}), (16, {"channels": 8, "window": 2}), (36, {"radix": 6, "channels": 1}), (16, {})],
+)
+def test_an_aggregator_has_no_more_buffers_than_is_said(workers, told):
+    own = {name: value for name, value in told.items() if name == "radix"}
+    layout = Layout.of(workers, aggregators=10)
+    (on,) = cases(*ALGORITHMS["all_reduce-sharp_emulated"], layout, **own)
+    asked = case(algorithm="sharp_emulated", bytes=64 * MIB, dtype="int32", device="cuda", transport="nccl",
+                 params=told)  # fmt: skip
+    channels, window = told.get("channels", 16), told.get("window", 4)  # 16 segments of 4 MiB
+    operation = on.operation(asked.bytes // 4, "int32", in_place=True, channels=channels, window=window)
+    compiled = [NcclCompiler(me, operation) for me in range(workers, layout.ranks)]
+    taken = [4 * (sum(c.room.values()) + operation.elements("dst", c.me)) for c in compiled]
+    needed = [memory_needed(asked, workers, ranks, "cuda", aggregators=10) for ranks in (1, 10)]
+    assert max(taken) <= needed[0] < max(taken) + 4 * asked.bytes  # a worker has up to 3
+    assert sum(taken) <= needed[1]
+
+
+def test_a_node_that_has_no_room_for_what_arrives_at_an_aggregator_is_told():
+    asked = case(algorithm="sharp_emulated", bytes=64 * MIB, params={"channels": 1})
+    check_memory([asked], 32, 1, 512 * MIB)
+    with pytest.raises(BadInputError, match=r"1 ranks need 2.06 GiB for it and 0.5 GiB are free"):
+        check_memory([asked], 32, 1, 512 * MIB, aggregators=1)
+    check_memory([case(algorithm="ring", bytes=64 * MIB)], 32, 1, 512 * MIB, aggregators=1)
 
 
 def test_a_check_on_a_gpu_has_tables_of_each_unit():
