@@ -1,6 +1,7 @@
 """What is asked: the job that a command line describes."""
 
 import argparse
+import os
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,26 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     """Return the job that the command line describes, for ranks that are there already.
 
     Raises:
-        BadInputError: for sizes and numbers that make no sense.
+        BadInputError: for sizes and numbers that make no sense, and where a variable of this process wins over what
+            NCCL's communicators are to be made with.
     """
+    job = Job.load(arguments.job) if arguments.job else _described(arguments, there)
+    if job.communicator:
+        from hpccoll.evidence.communicator import overruled
+
+        for setting, name in overruled(os.environ, job.communicator):
+            expected = f"unset: it would win over {setting} of variant {job.variant}"
+            raise BadInputError(f"{name} of this shell", os.environ[name], expected)
+    return job
+
+
+def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
+    """Return the job that the options describe."""
     from hpccoll.choices.auto import check_table
     from hpccoll.choices.table import load_table
     from hpccoll.measure.catalogue import algorithms_of, mappings, placements, shared, transports
     from hpccoll.schedule import collective
 
-    if arguments.job:
-        return Job.load(arguments.job)
     family = collective(arguments.collective)
     sizes = _sizes(arguments)[:1] if family.token else _sizes(arguments)  # a barrier's size is its own
     op = arguments.op if family.has_op else None
@@ -75,18 +87,25 @@ def sets(arguments: argparse.Namespace) -> dict[str, Any]:
     Settings without a variant are one by the name of what they say: no row goes as NCCL at its defaults.
 
     Raises:
-        BadInputError: for one that there is not, or a setting that there is not.
+        BadInputError: for one that there is not, for a setting that there is not, and for one over which a variable of
+            the variant wins.
     """
+    from hpccoll.evidence.communicator import overruled
     from hpccoll.evidence.environments import communicator_of
     from hpccoll.evidence.variants import VARIANTS
 
     if arguments.variant not in (None, *VARIANTS):
         raise BadInputError("--variant", arguments.variant, VARIANTS)
     settings = dict(map(parse_parameter, arguments.communicator))
+    environment = VARIANTS[arguments.variant].environment if arguments.variant else {}
+    communicator = communicator_of(arguments.variant, settings, "--communicator")
+    for setting, name in overruled(environment, communicator):
+        expected = f"left out: {name} of {arguments.variant} would win over it"
+        raise BadInputError(f"--communicator.{setting}", communicator[setting], expected)
     return {
         "variant": arguments.variant or ",".join(arguments.communicator) or None,
-        "environment": VARIANTS[arguments.variant].environment if arguments.variant else {},
-        "communicator": communicator_of(arguments.variant, settings, "--communicator"),
+        "environment": environment,
+        "communicator": communicator,
     }
 
 
