@@ -1,34 +1,24 @@
 """Raw files: written once, whole, and renamed into place; read by h5py, xarray, h5dump and anything else."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
-from numpy.typing import NDArray
 
 from hpccoll import __version__
-from hpccoll.case import Case, Job
+from hpccoll.case import Job
 from hpccoll.errors import BadInputError
 from hpccoll.store.disk import sync
-from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw
-from hpccoll.store.schema import COLUMNS, SCHEMA, VERSION, Column
-from hpccoll.store.times import Times
+from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
+from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.schema import SCHEMA, VERSION
 
-_PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
-_PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")
-_PER_PLACE = ("cpu_s", *_PER_NODE)
-_APART = ("places", "ports", "provenance", "evidence")  # fields of an attempt that are no attributes of one value
-_OF_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in _APART)
 _ATTEMPT = "attempt_"
-EVIDENCE = "evidence_json"
-"""The dataset of an attempt that is there where logs were read."""
-_PACKED = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
 
 
 def write(raw: Raw, path: Path) -> None:
@@ -52,106 +42,10 @@ def write(raw: Raw, path: Path) -> None:
             dataset.attrs["long_name"] = "JSON: what ranks had to say when a case ended their attempt"
         for attempt, outcomes in raw.attempts:
             if outcomes:
-                _write_attempt(file.create_group(f"{_ATTEMPT}{attempt.number}"), attempt, outcomes)
+                write_attempt(file.create_group(f"{_ATTEMPT}{attempt.number}"), attempt, outcomes)
     sync(unfinished)
     unfinished.replace(path)
     sync(path.parent)
-
-
-def _write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> None:
-    for name in _OF_ATTEMPT:
-        value = getattr(attempt, name)
-        group.attrs[name] = -1 if value is None else value
-    group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
-    if attempt.evidence is not None:  # as a dataset: an attribute has 64 KiB at most
-        words = json.dumps(attempt.evidence, indent=1, sort_keys=True)
-        dataset = group.create_dataset(EVIDENCE, data=words, dtype=h5py.string_dtype())
-        dataset.attrs["long_name"] = "JSON: what the library's own logs said in an untimed pass"
-    sizes = {
-        "case": len(outcomes),
-        "iteration": max(1, *(_iterations(outcome) for outcome in outcomes), 1),
-        "rank": attempt.ranks,
-        "node_number": len({place.node for place in attempt.places}),
-        "port": max(1, len(attempt.ports)),
-    }
-    for name, size in sizes.items():
-        scale = group.create_dataset(name, data=np.arange(size))
-        scale.make_scale(name)
-        scale.attrs["long_name"] = name
-    cells = [_cells(outcome) for outcome in outcomes]
-    for column in COLUMNS:
-        shape = [sizes[dim] for dim in column.dims]
-        if column.dims == ("case",):
-            dataset = _create(group, column, data=_vector(column, [cell[column.name] for cell in cells]))
-        elif column.dims == ("rank",):
-            dataset = _create(group, column, data=_vector(column, [getattr(p, column.name) for p in attempt.places]))
-        elif column.dims == ("port",):
-            dataset = _create(group, column, data=_vector(column, attempt.ports or [""]))
-        else:
-            dataset = _create(group, column, shape=shape, chunks=(1, *shape[1:]), fillvalue=column.absent, **_PACKED)
-            for number, outcome in enumerate(outcomes):
-                _fill(dataset, column, number, outcome)
-        for axis, dim in enumerate(column.dims):
-            dataset.dims[axis].attach_scale(group[dim])
-
-
-def _create(group: Any, column: Column, **how: Any) -> Any:
-    text = column.dtype == "str"
-    dataset = group.create_dataset(column.name, dtype=h5py.string_dtype() if text else _dtype(column), **how)
-    dataset.attrs["long_name"] = column.meaning
-    if column.unit:
-        dataset.attrs["units"] = column.unit
-    if column.absent is not None and not text:
-        dataset.attrs["missing_value"] = np.array(column.absent, dataset.dtype)
-    return dataset
-
-
-def _vector(column: Column, cells: Sequence[object]) -> NDArray[Any]:
-    return np.array([column.absent if cell is None else cell for cell in cells], _dtype(column))
-
-
-def _fill(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
-    """Write the row of one case; what it leaves out is absent."""
-    if column.name in _PER_PLACE:
-        values = np.array(getattr(outcome, column.name), np.float64)  # None becomes nan
-        if values.size:  # hosts may show no ports
-            dataset[number, : len(values)] = values
-    elif outcome.times is not None:
-        times = getattr(outcome.times, column.name)
-        n = len(times)  # none, where there is no common clock or nothing ran on a GPU
-        if not n:
-            return
-        if column.dims == ("case", "iteration"):
-            dataset[number, :n] = times
-        else:
-            dataset[number, :n, :: outcome.times.rank_stride] = times
-
-
-def _dtype(column: Column) -> Any:
-    return {"str": object, "bool": np.uint8}.get(column.dtype, column.dtype)
-
-
-def _iterations(outcome: Outcome) -> int:
-    return 0 if outcome.times is None else len(outcome.times.max_ns)
-
-
-def _cells(outcome: Outcome) -> dict[str, object]:
-    """Return what an outcome has to say in the columns of one value a case."""
-    case = outcome.case
-    return {
-        **{field.name: getattr(case, field.name) for field in fields(Case)},
-        **{field.name: getattr(outcome, field.name) for field in fields(Outcome)},
-        "case_id": case.id,
-        "requested_bytes": case.bytes,
-        "requested_ranks": case.ranks,
-        "requested_nodes": case.nodes,
-        "requested_mapping": case.mapping,
-        "requested_params": json.dumps(dict(case.params), sort_keys=True),
-        "params": json.dumps(dict(outcome.params), sort_keys=True),
-        "counters": None if outcome.counters is None else json.dumps(dict(outcome.counters)),
-        "iterations": _iterations(outcome),
-        "rank_stride": None if outcome.times is None else outcome.times.rank_stride,
-    }
 
 
 @contextmanager
@@ -197,87 +91,8 @@ def read(path: Path) -> Raw:
     """
     with _opened(path) as file:
         raw = Raw(path=path, job=Job.from_json(file.attrs["job_json"]))
-        raw.attempts = [_read_attempt(group) for name, group in file.items() if name.startswith(_ATTEMPT)]
+        raw.attempts = [read_attempt(group) for name, group in file.items() if name.startswith(_ATTEMPT)]
         words = file["failures"].asstr()[:] if "failures" in file else ()
         raw.failures = [Failure(**json.loads(failure)) for failure in words]
     raw.attempts.sort(key=lambda pair: pair[0].number)
     return raw
-
-
-def _read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
-    columns: dict[str, Any] = {}
-    minor = int(group.file.attrs["schema_version"].split(".")[1])
-    for column in COLUMNS:
-        if column.since > minor:
-            columns[column.name] = _absent(column, group)
-            continue
-        dataset = group[column.name]
-        columns[column.name] = dataset.asstr()[:] if column.dtype == "str" else dataset[:]
-    places = tuple(
-        Place(**{field.name: _python(columns[field.name][rank]) for field in fields(Place)})
-        for rank in range(len(group["rank"]))
-    )
-    about = {name: _python(group.attrs[name]) for name in _OF_ATTEMPT}
-    about["ranks_per_node"] = None if about["ranks_per_node"] == -1 else about["ranks_per_node"]
-    ports = tuple(filter(None, columns["port_name"]))
-    evidence = json.loads(group[EVIDENCE].asstr()[()]) if EVIDENCE in group else None
-    provenance = json.loads(group.attrs["provenance_json"])
-    attempt = Attempt(**about, places=places, ports=ports, provenance=provenance, evidence=evidence)
-    return attempt, [_outcome(columns, number) for number in range(len(group["case"]))]
-
-
-def _absent(column: Column, group: Any) -> NDArray[Any]:
-    """Return what stands for a column that a file of an earlier version has not."""
-    return np.full([len(group[dim]) if dim in group else 0 for dim in column.dims], column.absent, _dtype(column))
-
-
-def _python(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _cell(column: Column, value: object) -> object:
-    if column.name == "converged":
-        return None if value == column.absent else bool(value)
-    if column.dtype == "bool":
-        return bool(value)
-    return None if value == column.absent else value
-
-
-def _outcome(columns: dict[str, Any], number: int) -> Outcome:
-    row: dict[str, Any] = {
-        column.name: _cell(column, _python(columns[column.name][number]))
-        for column in COLUMNS
-        if column.dims == ("case",)
-    }
-    case = {field.name: row[field.name] for field in fields(Case) if field.name in row}
-    case |= {name: row[f"requested_{name}"] for name in ("bytes", "ranks", "nodes", "mapping")}
-    case["params"] = json.loads(row["requested_params"])
-    own = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
-    own["params"] = json.loads(row["params"])
-    own["counters"] = json.loads(row["counters"]) if row["counters"] else None
-    own |= {name: _known(columns[name][number]) for name in _PER_NODE}
-    cpu_s = columns["cpu_s"][number]
-    return Outcome(case=Case(**case), times=_times(columns, number, row), **own, cpu_s=cpu_s[~np.isnan(cpu_s)])
-
-
-def _known(values: NDArray[np.float64]) -> tuple[Any, ...]:
-    """Return values as nested tuples, None where one is absent; empty where all are."""
-    return () if np.isnan(values).all() else _nested(values.tolist())
-
-
-def _nested(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(_nested(v) if isinstance(v, list) else None if np.isnan(v) else v for v in values)
-
-
-def _times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Times | None:
-    n, stride = row["iterations"], row["rank_stride"]
-    if not n:
-        return None
-    per_iteration = {name: columns[name][number, :n] for name in _PER_ITERATION}
-    if (per_iteration["span_ns"] < 0).any():
-        per_iteration["span_ns"] = np.empty(0, np.int64)
-    kept = {name: columns[name][number, :n, ::stride] for name in ("start_ns", "end_ns", "device_ns")}
-    if (kept["device_ns"] < 0).any():
-        kept["device_ns"] = np.empty((0, 0), np.int64)
-    rounds = columns["round"][number, :n].clip(1)  # absent in files before 1.3, which had one
-    return Times(**per_iteration, **kept, rank_stride=stride, round=rounds)
