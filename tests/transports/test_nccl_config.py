@@ -1,150 +1,20 @@
-"""nccl4py: settings and buffers arrive at NCCL, for which a recorder stands in, and are let go of in order.
+"""nccl4py: settings and buffers arrive at NCCL, for which a recorder stands in, and are let go of in order."""
 
-That the recorder has nccl4py's own names and arguments is seen where that is installed; it takes no GPU.
-"""
-
-import ctypes
-import re
-import sys
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fake_gpus import Cluster
 from mpi4py import MPI
+from nccl_recorder import Handle, HostGpu, NCCLError, Recorder, Room
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
+from hpccoll.evidence.communicator import in_numbers
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
 from hpccoll.transports import nccl_config, nccl_device, nccl_world
 from hpccoll.transports.nccl_config import Buffers, Configured
 from hpccoll.transports.nccl_vendor import NcclVendor
 from hpccoll.transports.operation import Operation
-
-ARGUMENTS = {
-    "all_reduce": "sendbuff recvbuff count datatype op comm stream",
-    "reduce_scatter": "sendbuff recvbuff recvcount datatype op comm stream",
-    "all_gather": "sendbuff recvbuff sendcount datatype comm stream",
-    "broadcast": "sendbuff recvbuff count datatype root comm stream",
-    "reduce": "sendbuff recvbuff count datatype op root comm stream",
-    "send": "sendbuff count datatype peer comm stream",
-    "recv": "recvbuff count datatype peer comm stream",
-    "comm_init_rank_config": "nranks comm_id rank config",
-    "comm_split": "comm color key config",
-    "comm_destroy": "comm",
-    "comm_abort": "comm",
-    "comm_get_async_error": "comm",
-    "comm_window_register": "comm buff size win_flags",
-    "comm_window_deregister": "comm win",
-    "comm_register": "comm buff size",
-    "comm_deregister": "comm handle",
-    "mem_alloc": "size",
-    "mem_free": "ptr",
-    "get_unique_id": "",
-    "get_version": "",
-    "get_error_string": "result",
-}
-"""What is asked of nccl.bindings.nccl: each function with its arguments."""
-
-
-class NCCLError(Exception):
-    """Has the name of nccl4py's."""
-
-
-class Handle(int):
-    """A Comm or a Window: false where there is none."""
-
-    @property
-    def handle(self):
-        return int(self)
-
-
-class Recorder:
-    """nccl.bindings.nccl, as far as it is asked; keeps what it is asked in ``said``."""
-
-    Comm = Handle
-    UniqueId = SimpleNamespace(from_buffer=lambda told: SimpleNamespace(ptr=bytes(told)))
-
-    def __init__(self, *, windows=True):
-        self.said, self.windows, self.configs, self.rooms = [], windows, {}, {}
-
-    def Config(self):  # noqa: N802
-        config = SimpleNamespace(ptr=1000 + len(self.configs))
-        self.configs[config.ptr] = config
-        return config
-
-    def __getattr__(self, name):
-        if name.startswith("_"):  # what it does with what it is asked: nothing
-            return lambda **_: None
-        names = ARGUMENTS[name].split()
-
-        def call(*arguments):
-            assert len(arguments) == len(names), name
-            self.said.append((name, dict(zip(names, arguments, strict=True))))
-            return getattr(self, f"_{name}")(**self.said[-1][1])
-
-        return call
-
-    def _get_unique_id(self):
-        return b"an id"
-
-    def _comm_init_rank_config(self, nranks, comm_id, rank, config):
-        made = vars(self.configs[config])
-        if made.get("max_ctas") == 0:
-            raise NCCLError("InvalidArgument (4): invalid argument")
-        self.made = (nranks, comm_id, rank, {name: value for name, value in made.items() if name != "ptr"})
-        return Handle(7)
-
-    def _comm_split(self, comm, color, key, config):
-        assert (comm, config) == (7, 0), "with the settings of the whole"
-        return Handle(0 if color == nccl_config.NO_COLOR else 8 + key)
-
-    def _comm_window_register(self, **_):
-        return Handle(len(self.said) if self.windows else 0)
-
-    def _comm_register(self, **_):
-        return len(self.said)
-
-    def _comm_get_async_error(self, comm):
-        return comm - 7
-
-    def _get_error_string(self, result):
-        return f"error {result}"
-
-    def _mem_alloc(self, size):
-        room = ctypes.create_string_buffer(size)
-        self.rooms[ctypes.addressof(room)] = room
-        return ctypes.addressof(room)
-
-    def _mem_free(self, ptr):
-        del self.rooms[ptr]
-
-    @property
-    def names(self):
-        return [name for name, _ in self.said]
-
-
-class Room(np.ndarray):
-    """An array as CuPy has it: says where its memory is, and holds who has it."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
-class HostGpu:
-    """Gives arrays of the host."""
-
-    stream = SimpleNamespace(ptr=4711)
-
-    def at(self, place, count, dtype, owner):
-        array = np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(place), dtype).view(Room)
-        array.owner = owner
-        return array
-
-    def empty(self, count, dtype):
-        return np.empty(count, dtype).view(Room)
 
 
 @pytest.fixture
@@ -365,64 +235,3 @@ def test_nccl4py_without_a_library_says_so(lack, monkeypatch):
     monkeypatch.setattr(nccl_config, "find_spec", lambda _: "there")
     monkeypatch.setattr(nccl_config, "_nccl", lambda: SimpleNamespace(get_version=none))
     assert lack(22700) == 'nccl4py finds no NCCL: Failure finding "libnccl.so.2": no such file'
-
-
-# ---- nccl4py itself, which takes no GPU and no NCCL to be looked at --------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def bindings(require):
-    there = find_spec("nccl") and find_spec("nccl.bindings")
-    require(there or sys.platform != "linux", "nccl4py is not installed: pip install 'hpccoll[nccl4py]'")
-    if not there:
-        pytest.skip("nccl4py is for Linux")
-    from nccl.bindings import nccl
-
-    return nccl
-
-
-def test_nccl4py_has_every_function_that_is_asked_with_these_arguments(bindings):
-    def arguments(name):
-        listed = re.match(r"\w+\((.*?)\)", getattr(bindings, name).__doc__)[1]
-        return [one.split()[-1] for one in listed.split(",") if one]
-
-    assert {name: " ".join(arguments(name)) for name in ARGUMENTS} == ARGUMENTS
-    assert {*nccl_config.CALLS.values()} <= {*ARGUMENTS}
-
-
-def test_nccl4pys_configuration_takes_every_setting_as_we_have_it(bindings):
-    config = bindings.Config()
-    untouched = {name: getattr(config, name) for name in SETTINGS if name != BUFFERS}
-    words = {"cta_policy": "efficiency", "net_name": "IB"}
-    asked = in_numbers({name: words.get(name, 1) for name in untouched})
-    for name, value in asked.items():
-        setattr(config, name, value)
-    assert {name: getattr(config, name) for name in untouched} == asked
-    assert all(untouched[name] != value for name, value in asked.items()), "what is not set is left to NCCL"
-
-
-def test_handles_of_cupy_and_ids_that_went_over_mpi_are_taken(bindings):
-    assert bindings.Comm(42).handle == 42
-    assert not bindings.Comm(0)
-    assert not bindings.Window()
-    told = bytes(range(128))
-    assert bytes(bindings.UniqueId.from_buffer(told)) == told
-    assert bindings.NCCLError.__name__ == "NCCLError"
-
-
-def test_an_nccl_without_a_gpu_refuses_in_its_own_words(bindings):
-    from hpccoll.transports.gpu import device_count
-
-    try:
-        bindings.get_version()
-    except RuntimeError as error:
-        pytest.skip(f"nccl4py finds no NCCL: {str(error).splitlines()[0]}")
-    if device_count():
-        pytest.skip("here is a GPU: tests/gpu has this one's place")
-    library = Configured({"traffic_class": 106, "cta_policy": 1})
-    unique = library.get_unique_id()
-    assert len(unique) == 128
-    with pytest.raises(nccl_config.NcclError, match=r"UnhandledCudaError"):
-        library.NcclCommunicator(1, unique, 0)
-    with pytest.raises(MemoryError, match=r"UnhandledCudaError"):
-        Buffers(MPI.COMM_SELF, None, "symmetric").empty(4, np.dtype("float32"))
