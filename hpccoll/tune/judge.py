@@ -126,8 +126,8 @@ class Judgement:
                 yield f"{'one for all':>12}  {fixed:.3f}  {choice.words}, the best single choice for these sizes"
         yield from (f"not judged: {words}" for words in self.unjudged)
         yield from self.strange
-        mean, with_noise = f"{self.mean:.3f} +- {self.error:.3f}", f"{self.over_least:.3f} over the least times"
-        yield f"geometric mean of the regret at {len(self.verdicts)} sizes: {mean} ({with_noise}, noise and all)"
+        of_all, with_noise = f"{self.mean:.3f} +- {self.error:.3f}", f"{self.over_least:.3f} over the least times"
+        yield f"geometric mean of the regret at {len(self.verdicts)} sizes: {of_all} ({with_noise}, noise and all)"
 
 
 def judge(table: TuneTable, results: Results) -> Judgement:
