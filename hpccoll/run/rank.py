@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hpccoll.measure.ranks import Ranks
 
 
-FIRST_WORD_S = 3.0
+FIRST_WORD_S = 10.0
 """How long other ranks leave rank 0 to complain before they end: a launcher may end all the rest at the first end."""
 
 

@@ -95,7 +95,7 @@ def rank_here() -> int:
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
 
 
-LAST_END_S = 0.3
+LAST_END_S = 0.5
 """How long rank 0 leaves the others to end: srun kills who is left when one ends badly, and has a code for that."""
 
 

@@ -60,15 +60,17 @@ def run(
 def _in_time(child: subprocess.Popen[str], seconds: float, begun: Callable[[], bool] | None) -> bool:
     """Wait for the end of a launch; return whether it has ended, or only begun, within ``seconds``."""
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
+    while True:
+        left = until - time.monotonic()
         with suppress(subprocess.TimeoutExpired):
-            child.wait(min(left, LOOK_S) if begun else left)
+            child.wait(max(0.0, min(left, LOOK_S) if begun else left))
         if child.returncode is not None:
             return True
         if begun and begun():
             child.wait()
             return True
-    return False
+        if left <= 0:  # and it was looked at after that: this process may have stood still meanwhile
+            return False
 
 
 def _pass_on(child: subprocess.Popen[str], out: IO[str], said: deque[str]) -> None:

@@ -75,16 +75,22 @@ def at_work(out: Path) -> bool:
 def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:
     """End the processes that an earlier sweep into ``out`` has left on this machine, and return what they were.
 
-    They have ``grace`` seconds to end by themselves. One of them may start others meanwhile, which end too.
+    They have ``grace`` seconds to end by themselves, and are killed then, which may take as long. One of them may start
+    others meanwhile, which end too.
     """
     ended: dict[int, str] = {}
-    begun = time.monotonic()
-    while (left := dict(_marked(out))) and (waited := time.monotonic() - begun) < 2 * grace:
-        for pid in left if waited >= grace else left.keys() - ended:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL if waited >= grace else signal.SIGTERM)
-        ended |= left
-        time.sleep(0.1)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        told: set[int] = set()
+        until = time.monotonic() + grace
+        while left := dict(_marked(out)):
+            for pid in left.keys() - told:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            told |= left.keys()
+            ended |= left
+            if time.monotonic() > until:
+                break
+            time.sleep(0.1)
     return [f"{command} (process {pid})" for pid, command in ended.items()]
 
 
