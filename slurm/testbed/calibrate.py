@@ -21,7 +21,7 @@ SIZES = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]
 LONGEST_S = 1.0
 PAUSE_S = 0.05
 """In this time, a bucket that fills while the wire is idle would be full."""
-PATIENCE_S = 10
+PATIENCE_S = 60
 """After so many seconds without a byte, a wire is broken."""
 TOLERANCE = 0.02
 """How far a calibrated wire may be from what TCP can carry of its rate."""

@@ -17,7 +17,7 @@ from wires import SPINE, address, cables
 
 PORT = 6817
 """Of slurmctld."""
-PATIENCE_S = 30
+PATIENCE_S = 120
 """How long daemons have for coming up."""
 POLL_S = 0.03
 AGGREGATORS = "aggregators"

@@ -21,7 +21,7 @@ SERVICES = {"fabric": "munged", "head": "slurmctld"}
 """What a host runs; every other one runs slurmd."""
 KINDS = ("fabric", "head", "n", "a")
 """Hosts in the order in which they are listed; workers and aggregators are numbered."""
-PATIENCE_S = 10
+PATIENCE_S = 60
 """How long a killed host has for going."""
 
 
