@@ -113,7 +113,7 @@ def themed(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], names: It
     A legend has as many columns as ``names`` leave room for; the page counts again, from the pixels of one.
     """
     wrapped = [short for line in lines for short in textwrap.wrap(line, 104)]
-    spec: dict[str, object] = chart.to_dict()
+    spec: dict[str, object] = chart.to_dict(validate=False)
     spec["title"] = {"text": title, "subtitle": wrapped, "anchor": "start", "frame": "bounds", "offset": 12}
     label = 40 + max(map(len, names)) * LETTER
     spec["config"] = {**_THEME, "legend": {**_LEGEND, "columns": max(1, WIDTH // label)}}

@@ -3,7 +3,9 @@
 import random
 from dataclasses import replace
 
+import altair as alt
 import pytest
+from altair.utils.schemapi import validate_jsonschema
 
 from hpccoll.store.rows import Missing, Results, Row, Run
 from hpccoll.store.wire import with_headers
@@ -32,6 +34,18 @@ def modelled_seconds(algorithm, ranks, nbytes, in_place, noise):
     alpha, beta = MODELS[algorithm]
     seconds = 6e-7 + alpha(ranks) + beta(ranks) * nbytes + (0.0 if in_place else 4e-11 * nbytes)
     return seconds * max(1, 1.6 * ranks / CORES - 0.6) * noise.lognormvariate(0, 0.05)
+
+
+@pytest.fixture(scope="session")
+def valid():
+    """Hold a chart against the schema of Vega-Lite, for which a report does not take the time, and return it."""
+    schema = alt.load_schema()
+
+    def valid(specification):
+        validate_jsonschema(specification, schema)
+        return specification
+
+    return valid
 
 
 @pytest.fixture(scope="session")

@@ -64,9 +64,9 @@ def test_a_chart_says_what_was_measured_where_and_in_which_units(results, name):
 
 
 @pytest.mark.parametrize(("name", "where"), EVERY_CHART)
-def test_a_chart_can_be_rendered(sweep, name):
+def test_a_chart_is_vega_lite_and_can_be_rendered(valid, sweep, name):
     (group,) = groups(sweep)
-    svg = vl_convert.vegalite_to_svg(json.dumps(BY_NAME[name].specification(group)))
+    svg = vl_convert.vegalite_to_svg(json.dumps(valid(BY_NAME[name].specification(group))))
     assert svg.count("ring") >= 1
     assert "NaN" not in svg
 

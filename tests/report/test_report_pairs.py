@@ -113,9 +113,9 @@ def test_the_maps_say_their_size_and_the_hosts_of_the_ranks(group):
 
 
 @pytest.mark.parametrize("name", ["time", "busbw", "pairs-time", "pairs-busbw"])
-def test_charts_of_pairs_can_be_rendered(group, name):
+def test_charts_of_pairs_are_vega_lite_and_can_be_rendered(valid, group, name):
     specification, _ = drawn(group, name)
-    assert "NaN" not in vl_convert.vegalite_to_svg(json.dumps(specification))
+    assert "NaN" not in vl_convert.vegalite_to_svg(json.dumps(valid(specification)))
 
 
 def test_the_fastest_and_the_slowest_pair_are_named(group):

@@ -99,9 +99,9 @@ def test_rails_are_told_of_the_most_nodes(make_node_row, make_bed_run, of_rows):
     assert said == "sent by a node on 4 nodes at 16 MiB: ring through eth0 50%, rail2 50%."
 
 
-def test_the_bytes_of_each_port_are_stacked(group):
+def test_the_bytes_of_each_port_are_stacked(valid, group):
     (figure,) = (figure for figure in FIGURES if figure.name == "rails")
-    drawn = figure.specification(group)
+    drawn = valid(figure.specification(group))
     bars = {(bar["series"], bar["port"]): bar["value"] for bar in next(iter(drawn["datasets"].values()))}
     assert bars["ring two", "rail2"] == bars["ring two", "eth0"] == 0.5
     assert (bars["native two", "eth0"], bars["native two", "rail2"]) == (0.99, 0.01)
