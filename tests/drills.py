@@ -121,8 +121,7 @@ def kills(ground):
     keep()
 
     sweep = ground.measuring(*arguments)
-    for pid in ground.on_head("-m snakemake"):
-        os.kill(pid, signal.SIGKILL)
+    kill_snakemake(ground)
     sweep.kill()
     sweep.communicate()
     wait(lambda: not ground.on_head("-m snakemake"), "Snakemake survives SIGKILL")
@@ -130,8 +129,7 @@ def kills(ground):
     said["left by both"] = len(ground.alive())
 
     sweep = ground.measuring(*arguments)
-    for pid in ground.on_head("-m snakemake"):
-        os.kill(pid, signal.SIGKILL)
+    kill_snakemake(ground)
     said["third"] = ground.end(sweep)
     said["left by Snakemake"] = len(ground.on_head("")), len(ground.alive())
     keep()
@@ -148,14 +146,20 @@ def kills(ground):
     return ground, said
 
 
+def kill_snakemake(ground):
+    for pid in ground.on_head("-m snakemake"):
+        with suppress(ProcessLookupError):  # a child that was about to become squeue
+            os.kill(pid, signal.SIGKILL)
+
+
 @drill(nodes=2)
 def time_limit(ground):
     """A case takes longer than its job has; Slurm lets what is stopped go on when it tells it to end."""
-    sweep = ground.measuring(*ground.plant(LONG, signal_s=1), event="start")
-    ground.shorten(1)
+    sweep = ground.measuring(*ground.plant(LONG, signal_s=1), case=2)
     for pid in ground.ranks().values():
         os.setpriority(os.PRIO_PROCESS, pid, 19)
-    return ground, ground.interrupted(sweep, "TIMEOUT")
+    ground.shorten(1)
+    return ground, ground.interrupted(sweep)
 
 
 @drill(nodes=2)
@@ -164,7 +168,7 @@ def told_to_end(ground):
     arguments = ground.plant(SLOW)
     sweep = ground.measuring(*arguments)
     ground.shorten(75)  # its signal is due 60 s before the end
-    first = ground.interrupted(sweep, "FAILED")
+    first = ground.interrupted(sweep)
     status, kept, files = ground.status(), ground.measured(), sorted(path.name for path in ground.out.glob("raw/*"))
     return ground, first, status, kept, files, ground.hpccoll("sweep", *arguments)
 
@@ -231,7 +235,7 @@ def dead_batch_host(ground):
     """The host dies that runs the job's script, srun and the first rank."""
     sweep = ground.measuring(*ground.plant(SLOW))
     os.kill(ground.init(ground.nodes[0]), signal.SIGKILL)
-    return ground, ground.interrupted(sweep, "NODE_FAIL")
+    return ground, ground.interrupted(sweep)
 
 
 @drill(nodes=2)

