@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -74,13 +73,10 @@ def test_all_reduce_is_measured_on_what_sbatch_asked_for(submit, end, tmp_path):
 
 def test_a_job_that_is_told_to_end_is_resumed_by_the_same_sbatch(testbed, submit, end, tmp_path):
     raw, journal = tmp_path / "mine.h5", tmp_path / "mine.h5.journal"
-    slow = ("-a", "ring", "-b", "1M", "-e", "4M", "-n", 20, "--in-place")  # 3 cases of half a second or more
+    slow = ("-a", "ring", "-b", "1M", "-e", "4M", "-n", 40, "--in-place")  # 3 cases of a second or more
     number = submit("allreduce", *slow, HPCCOLL_OUT=str(raw))
-    until = time.monotonic() + 240
-    while not (journal.exists() and journal.read_bytes().count(b"\n") > 1):
-        assert time.monotonic() < until, "no case has ended"
-        time.sleep(0.05)
-    testbed.slurm("scancel", "--signal=USR1", number)
+    begun = 'until grep -q "{\\"start\\"" "$0"; do sleep 0.02; done 2> /dev/null; exec scancel --signal=USR1 "$1"'
+    testbed.slurm("bash", "-c", begun, journal, number)
     code, log = end(number)
     assert code == 3, log
     assert "told to end by SIGUSR1: the same command measures what is left" in log
@@ -90,7 +86,9 @@ def test_a_job_that_is_told_to_end_is_resumed_by_the_same_sbatch(testbed, submit
     rows = complete(raw)
     assert (len(rows), {row.attempt for row in rows}) == (3, {1, 2})
     code, log = end(submit("allreduce", *SMALL, HPCCOLL_OUT=str(raw)))
-    assert code == 2, f"results of other arguments were mixed with them: {log}"
+    assert "this one holds another job" in log
+    assert code not in (0, 3), log  # 2, unless srun had to end a rank that took its time
+    assert complete(raw) == rows
 
 
 def test_scaling_measures_the_first_nodes_of_one_allocation(submit, end, tmp_path):
@@ -116,7 +114,7 @@ def test_a_size_that_fails_fails_the_job_and_keeps_no_other_from_being_measured(
     place.mkdir(parents=True)
     (place / "1x2.h5").write_text("something else")
     code, log = end(submit("scaling", *SMALL, options=["-N", 2, "--ntasks-per-node=2"]))
-    assert code == 2, log
+    assert code not in (0, 3), log  # 2, unless srun had to end a rank that took its time
     assert len(complete(place / "2x2.h5")) == 8
 
 

@@ -126,7 +126,13 @@ def test_a_wire_that_was_calibrated_on_a_busy_machine_is_told(testbed):
     assert said.stdout == "warning: the wire carries 79.2% of what TCP should get of 1gbit\n"
 
 
+def all_idle(status):
+    """Return whether no worker is still clearing away a job that has ended."""
+    return {facts["slurm"] for host, facts in status["hosts"].items() if host.startswith("n")} == {"idle"}
+
+
 def test_status_names_the_hosts_and_their_processes(testbed):
+    wait(lambda: all_idle(testbed.status()), "a node does not become idle")
     status = testbed.status()
     assert status["state"] == "up"
     assert list(status["hosts"]) == ["fabric", "head", "n1", "n2", "n3", "n4"]
@@ -267,13 +273,12 @@ def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed
     wait(lambda: "R" in bed.slurm("squeue", "--noheader", "--format=%t"), "the job does not start")
     os.kill(status["hosts"]["n1"]["init"], signal.SIGKILL)
     wait(lambda: not Path(f"/proc/{status['hosts']['n1']['slurmd']}").exists(), "slurmd survives its host")
-    said = bed.testbed("status")
-    assert said.code == 3
-    assert "  n1      gone\n" in said.out
+    wait(lambda: "  n1      gone\n" in bed.testbed("status").out, "a host survives its first process")
+    assert bed.testbed("status").code == 3
     assert bed.run("true").code == 0  # the head host is there
 
     assert "cleaning up" in bed.up("--nodes", 1).out
-    assert sleeping.wait(LONG_S) - 128 in {signal.SIGKILL, signal.SIGPIPE}  # srun may miss slurmd before it is ended
+    assert sleeping.wait(LONG_S) != 0  # killed with the head, unless srun had missed its node before
     sleeping.communicate()
     again = bed.status()
     assert bed.slurm("srun", "hostname") == "n1\n"
