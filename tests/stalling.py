@@ -2,15 +2,37 @@
 
 import os
 import signal
+import threading
 import time
+from contextlib import suppress
 from itertools import count
 
 from hpccoll.measure import watchdog
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.on_gpu import Timed
+from hpccoll.measure.patient import Patient
+from hpccoll.transports.nccl_survive import CalledError, listen
 
 PLACES = {"run": Timed, "wrong": GpuCheck}
 """Where a rank can stall: in an operation, or in the check of its result."""
+
+
+def called(patient):
+    """Return when another rank has given up."""
+    with suppress(CalledError):
+        while True:
+            listen(patient.aside)
+            time.sleep(0.01)
+
+
+def spared(_patient):
+    """Return when the watchdog has said that this rank is stuck, and left its end to the others."""
+    while any(thread.name == "watchdog" for thread in threading.enumerate()):
+        time.sleep(0.01)
+
+
+UNTIL = {"called": called, "spared": spared}
+"""For how long a rank can stall, whatever time that takes."""
 
 
 def stall(who, where, when, how, places=PLACES):
@@ -20,11 +42,12 @@ def stall(who, where, when, how, places=PLACES):
         who: the rank.
         where: a method, by the name that ``places`` has.
         when: from 1 on.
-        how: for so many seconds, for ever where it is ``stops``; or it raises after the call where it is ``fails``.
+        how: for so many seconds, for ever where it is ``stops``, or until it is ``called`` or ``spared``; or it raises
+            after the call where it is ``fails``.
         places: classes by the names of methods.
     """
     of, calls = places[where], count(1)
-    done = getattr(of, where)
+    done, made, patients = getattr(of, where), Patient.__init__, []
 
     def stalling(self, *about):
         from mpi4py import MPI
@@ -32,6 +55,8 @@ def stall(who, where, when, how, places=PLACES):
         mine = next(calls) == when and MPI.COMM_WORLD.rank == who
         if mine and how == "stops":
             os.kill(os.getpid(), signal.SIGSTOP)
+        elif mine and how in UNTIL:
+            UNTIL[how](patients[-1])
         elif mine and how != "fails":
             time.sleep(float(how))
         did = done(self, *about)
@@ -39,5 +64,10 @@ def stall(who, where, when, how, places=PLACES):
             raise RuntimeError("NCCL_ERROR_SYSTEM_ERROR: unhandled system error")
         return did
 
+    def known(self, *about):
+        made(self, *about)
+        patients.append(self)
+
+    Patient.__init__ = known
     setattr(of, where, stalling)
     watchdog.GRACE = 0.5

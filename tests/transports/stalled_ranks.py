@@ -15,7 +15,7 @@ from hpccoll.transports import nccl_world
 from hpccoll.transports.nccl_survive import ExcludedError, StalledError, among, hear_out, roll_call, wait
 
 COMM = MPI.COMM_WORLD
-PATIENCE, GONE_ON = 2, 77
+PATIENCE, GONE_ON = 5, 77
 """Seconds for two ranks that are there to hear of each other, however busy the machine; and a tag."""
 
 
