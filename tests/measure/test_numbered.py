@@ -57,7 +57,7 @@ def measured(mpiexec, tmp_path_factory):
     effort = Effort(warmup=0, min_iterations=2, max_iterations=2)
     job = raws.job(*asked, ranks=8, nodes=4, aggregators=1, effort=effort)
     (here / "job.json").write_text(job.to_json())
-    ended = mpiexec(9, RACKED, "--job", here / "job.json", "--out", here / "F.h5", timeout=120)
+    ended = mpiexec(9, RACKED, "--job", here / "job.json", "--out", here / "F.h5")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     ((attempt, outcomes),) = hdf5.read(here / "F.h5").attempts
     assert attempt.layout == PLACES

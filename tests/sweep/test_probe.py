@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,16 +112,16 @@ def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probe
 
 
 @pytest.mark.parametrize(
-    ("does", "effort", "why"),
+    ("does", "patience", "why"),
     [
-        ("sys.exit('no such library')", EFFORT, "ended with exit code 1: no such library"),
-        ("import time; time.sleep(60)", Effort(min_iterations=6, max_iterations=6, timeout=1), "did not end within"),
-        ("", EFFORT, "left no line in"),
+        ("sys.exit('no such library')", {}, "ended with exit code 1: no such library"),
+        ("import time; time.sleep(600)", {"patience_s": 4.0}, "did not end within"),
+        ("", {}, "left no line in"),
     ],
     ids=["fails", "hangs", "is silent"],
 )
-def test_a_probe_that_fails_costs_the_evidence_and_never_the_measurement(here, does, effort, why):
-    rows, run = here(does, effort, patience_s=1.0)
+def test_a_probe_that_fails_costs_the_evidence_and_never_the_measurement(here, does, patience, why):
+    rows, run = here(does, replace(EFFORT, timeout=4) if patience else EFFORT, **patience)
     assert {row.status for row in rows.values()} == {"ok"}
     assert rows["native"].executed == "unknown"
     assert why in rows["native"].evidence
