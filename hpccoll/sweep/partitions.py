@@ -128,6 +128,19 @@ def check_account(account: str | None, where: Partition) -> None:
 NOTHING = (None, 0, -1)
 """What leaves an option of sbatch out."""
 
+OPTIONS = {
+    "nodes": "--nodes", "tasks": "--ntasks", "runtime": "--time", "slurm_partition": "--partition",
+    "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint", "mem_mb": "--mem",
+    "cpus_per_task": "--cpus-per-task",
+}  # fmt: skip
+"""The options of sbatch, by the names of Snakemake's plugin for what a job asks."""
+
+
+def options(resources: Mapping[str, int | str]) -> list[str]:
+    """Return the options of sbatch by which a job asks for ``resources``."""
+    asked = [f"{option}={resources[name]}" for name, option in OPTIONS.items() if resources.get(name) not in NOTHING]
+    return [*asked, *shlex.split(str(resources["slurm_extra"]))]
+
 
 def check_request(resources: Mapping[str, int | str]) -> None:
     """Let Slurm itself look at a job, without submitting it.
@@ -135,14 +148,9 @@ def check_request(resources: Mapping[str, int | str]) -> None:
     Raises:
         BadInputError: where it would refuse, with its reason.
     """
-    options = {
-        "nodes": "--nodes", "tasks": "--ntasks", "runtime": "--time", "slurm_partition": "--partition",
-        "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint", "mem_mb": "--mem",
-        "cpus_per_task": "--cpus-per-task",
-    }  # fmt: skip
-    asked = [f"{option}={resources[name]}" for name, option in options.items() if resources.get(name) not in NOTHING]
+    asked = options(resources)
     try:
-        ask("sbatch", "--test-only", *asked, *shlex.split(str(resources["slurm_extra"])), "--wrap=true")
+        ask("sbatch", "--test-only", *asked, "--wrap=true")
     except BadInputError as error:
         reason = re.sub(r"(allocation failure|sbatch: error|error): ", "", error.expected)
         raise BadInputError("job", " ".join(asked), reason) from None

@@ -1,6 +1,7 @@
 """A plan in words: its jobs, what is in their environment, the evidence that they will demand, and what is left out."""
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from hpccoll.evidence.variants import as_known
 from hpccoll.measure.logged import logged, requested
 from hpccoll.plan import Plan, Skip
 from hpccoll.sweep import probe
+from hpccoll.sweep.partitions import options
 from hpccoll.sweep.surroundings import assignment
 
 BY_NCCL = "NCCL's own lines: algorithm, protocol and channels for each size, and the network that it uses"
@@ -97,6 +99,8 @@ def _asked(plan: Plan, job: Job) -> str:
 
 
 def _about(plan: Plan, job: Job) -> Iterator[str]:
+    if asked := plan.resources.get(job.name):
+        yield f"sbatch {shlex.join(options(asked))}"
     known = as_known(job.variant, job.sets)
     if known:
         yield f"variant: {known.what}"

@@ -134,6 +134,7 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
     assert (said.code, said.err, programs.calls()) == (0, "", [])
     assert "planned by the files alone" in said.out
     assert "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; asks for 6 nodes for at most " in said.out
+    assert re.search(r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per", said.out, re.MULTILINE)
     assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
     plan = Plan.load(_written(inside("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
     assert plan.on_paper

@@ -115,6 +115,12 @@ def test_what_is_set_around_launches_is_shown_as_a_shell_takes_it(told):
     assert "note: A is set" in lines.heads
 
 
+def test_what_a_job_asks_of_slurm_is_a_line_that_a_shell_takes(told):
+    asks = {"nodes": 2, "tasks": 16, "mem_mb": 0, "constraint": "[a*1&b*1]", "slurm_extra": "--gpus-per-node=h100:8"}
+    lines, _ = told(job(), resources={"nccl.n2x8": asks})
+    assert "sbatch --nodes=2 --ntasks=16 '--constraint=[a*1&b*1]' --gpus-per-node=h100:8" in lines["nccl.n2x8"]
+
+
 @pytest.mark.parametrize(("seconds", "words"), [(1, "1 s"), (119, "119 s"), (2573, "43 min"), (20000, "5.6 h")])
 def test_a_long_time_is_in_the_unit_that_people_plan_with(told, seconds, words):
     lines, _ = told(job(), estimated_s=seconds)

@@ -15,6 +15,7 @@ from hpccoll.case import Shape
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.variables import VARIABLES
 from hpccoll.sweep.locate import site_files
+from hpccoll.sweep.partitions import options
 from hpccoll.sweep.site import Aggregators, Container, Site, load_site
 
 GUIDE = Path(__file__).parents[2] / "slurm" / "README.md"
@@ -234,6 +235,18 @@ def test_snakemake_submits_what_a_site_asks_for(site):
         "--ntasks-per-node=4", "--signal=USR1@90", "--exclusive", "--gpus-per-node=8", "--switches=1@10:00",
         "--nodelist=n[1-2]",
     ]  # fmt: skip
+
+
+LONG = {"-t": "--time", "-C": "--constraint", "--mem": "--mem"}
+
+
+def test_the_options_that_a_plan_shows_are_those_that_snakemake_submits(site):
+    request = site(FULL).request(Shape(2, 8), 9)
+    words = submitted(request)
+    rest = iter(words[words.index("--comment") + 2 :])
+    long = [f"{LONG[word]}={next(rest)}" if word in LONG else word for word in rest]
+    of_the_run = ["--partition=work", "--account=me"]  # which Snakemake adds when it has looked at them
+    assert sorted(options(request)) == sorted([*long, *of_the_run])
 
 
 BESIDE = "partition: work\nconstraint: hdr\naggregators: {partition: all, aggregator: switch}\n"
