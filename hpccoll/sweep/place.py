@@ -3,12 +3,15 @@
 import math
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from hpccoll.case import Job, Shape
+from hpccoll.measure.equipment import ROOT
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
+from hpccoll.measure.needs import missing
 from hpccoll.measure.ways import TRANSPORTS
 from hpccoll.plan import Launcher
 from hpccoll.sweep import partitions
@@ -94,6 +97,17 @@ class Place:
             return None
         gpus = f"{self.site.gpus} GPU{'s' * (self.site.gpus > 1)} (gpus_per_node of the site file)"
         return f"{shape.words}: more ranks on a node than its {gpus}; to share them over {transport}: {variable}=1"
+
+    def notes(self, jobs: Sequence[Job], root: Path = ROOT) -> Iterator[str]:
+        """Yield what this machine lacks for cases on GPUs; on a cluster that is found in the job.
+
+        Args:
+            jobs: that are to run here.
+            root: the directory below which dev, etc, proc and sys of the machine are.
+        """
+        count = sum(case.device == "cuda" for job in jobs for case in job.cases)
+        if self.site is None and count and (lacks := missing(["cuda"], root)):
+            yield f"{count} case{'s' * (count > 1)} on GPUs will be skipped on this machine: {lacks[0]}"
 
     def request(self, job: Job, seconds: float) -> dict[str, int | str]:
         """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine.

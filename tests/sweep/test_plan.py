@@ -9,9 +9,11 @@ from tuned import table
 
 from hpccoll.case import Job
 from hpccoll.errors import BadInputError
+from hpccoll.measure.needs import missing
 from hpccoll.plan import Plan
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
+from hpccoll.sweep.place import Place
 from hpccoll.sweep.plan import check_out, write_plan
 
 
@@ -133,6 +135,23 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
         "  1 case: picky needs a power-of-two number of workers (mpi.p3)",
     ]
     assert not (tmp_path / "results").exists()
+
+
+def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planned, tmp_path):
+    jobs = planned(TEXT + "devices: [cpu, cuda]\n").jobs
+    count = sum(case.device == "cuda" for job in jobs for case in job.cases)
+    (said,) = Place.local().notes(jobs, tmp_path)
+    assert said == f"{count} cases on GPUs will be skipped on this machine: no CUDA device"
+    assert not list(Place.local().notes(planned().jobs, tmp_path))
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidia0").touch()
+    assert "no CUDA device" not in " ".join(Place.local().notes(jobs, tmp_path))
+
+
+def test_a_plan_and_its_sweep_are_told_so_before_anything_runs(planned):
+    notes = planned(TEXT + "devices: cuda\n").notes
+    lacks = missing(["cuda"])
+    assert [note.partition(": ")[2] for note in notes if "on GPUs" in note] == lacks[:1]
 
 
 def test_plan_as_json_is_the_plan_and_the_evidence_of_its_jobs(planned, tmp_path):

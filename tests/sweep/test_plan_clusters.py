@@ -171,6 +171,7 @@ def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, told, tmp_pa
     said = inside("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
     assert said.code == 0, said.err
     assert ("no GPUs are asked of Slurm" in said.out) == told
+    assert "on this machine" not in said.out
 
 
 def _written(text, place):
