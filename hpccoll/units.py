@@ -42,6 +42,13 @@ def format_size(nbytes: int) -> str:
     return f"{nbytes} {_PREFIXES[power]}{'iB' if power else 'B'}"
 
 
+def format_wait(seconds: float) -> str:
+    """Return a time as people plan with it: ``90 s``, ``43 min``, ``5.2 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def format_seconds(seconds: float) -> str:
     """Return a duration with three significant digits and a fitting unit: ``5.61 us``, ``12.8 ms``."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):

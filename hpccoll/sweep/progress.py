@@ -1,4 +1,7 @@
-"""Progress: how many measurements of a sweep are done, each a round of a case; read in the journals, told on stderr."""
+"""Progress: how many measurements of a sweep are done, each a round of a case, and how long the others will take.
+
+It is read in the journals, and told on stderr.
+"""
 
 import sys
 import time
@@ -11,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from hpccoll.plan import Plan
 from hpccoll.store.journal import journal_path
+from hpccoll.units import format_wait
 
 Show = Callable[[int], None]
 OUTCOME = b'\n{"outcome"'
@@ -53,20 +57,61 @@ def shown(total: int) -> Iterator[Show]:
     if not sys.stderr.isatty():
         yield _lines(total, console)
         return
-    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("measuring"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    pace = Pace(total)
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("measuring", total=total)
-        yield lambda done: progress.update(bar, completed=done)
+        bar = progress.add_task("measuring", total=total, left="")
+        yield lambda done: progress.update(bar, completed=done, left=pace.words(done, time.monotonic()))
 
 
 def _lines(total: int, console: Console) -> Show:
-    begun, last = time.monotonic(), 0
+    begun, last, pace = time.monotonic(), 0, Pace(total)
 
     def show(done: int) -> None:
         nonlocal last
-        tenths = 10 * done // max(total, 1)
+        now = time.monotonic()
+        tenths, left = 10 * done // max(total, 1), pace.words(done, now)
         if tenths > last:
             last = tenths
-            console.out(f"{done} of {total} measurements, {time.monotonic() - begun:.0f} s", highlight=False)
+            told = f"{done} of {total} measurements", format_wait(now - begun), left
+            console.out(", ".join(filter(None, told)), highlight=False)
 
     return show
+
+
+class Pace:
+    """How long the rest takes, at the pace of what was measured so far.
+
+    The clock starts with the first measurement of this sweep: what earlier ones left counts for nothing, nor does the
+    time that jobs wait before it. The cases of a job come in random order, so that the first are like the others.
+
+    Args:
+        total: the number of measurements.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._there: int | None = None  # what was done before
+        self._first: tuple[int, float] | None = None  # what was done, and when, as the clock started
+
+    def words(self, done: int, now: float) -> str:
+        """Return the time that is left once ``done`` are done; nothing where that is not known, or none is left.
+
+        Args:
+            done: so many measurements.
+            now: in seconds by a clock that does not go back.
+        """
+        if self._there is None:
+            self._there = done
+        if self._first is None and done > self._there:
+            self._first = done, now
+        if self._first is None or done == self._first[0] or done == self._total:
+            return ""
+        count, begun = self._first
+        return f"about {format_wait((self._total - done) * (now - begun) / (done - count))} left"

@@ -13,6 +13,7 @@ from hpccoll.plan import Plan, Skip
 from hpccoll.sweep import probe
 from hpccoll.sweep.partitions import options
 from hpccoll.sweep.surroundings import assignment
+from hpccoll.units import format_wait
 
 BY_NCCL = "NCCL's own lines: algorithm, protocol and channels for each size, and the network that it uses"
 ON_PAPER = "planned by the files alone: no cluster was asked what it can give; with --profile slurm it is"
@@ -30,7 +31,7 @@ def summary(plan: Plan) -> str:
     times = f", {rounds} rounds of each" if rounds > 1 else ""
     skips = f", {_many(len(plan.skips), 'case')} left out" if plan.skips else ""
     jobs = _many(len(plan.jobs), "job")
-    return f"{plan.name}: {_many(cases, 'case')} in {jobs}{times}{skips}, about {_duration(plan.estimated_s)}"
+    return f"{plan.name}: {_many(cases, 'case')} in {jobs}{times}{skips}, about {format_wait(plan.estimated_s)}"
 
 
 def head(plan: Plan) -> Iterator[str]:
@@ -147,13 +148,6 @@ def _many(count: int, word: str) -> str:
 def _listed(shapes: Iterable[Shape]) -> str:
     *first, last = map(str, shapes)
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _duration(seconds: float) -> str:
-    """Return a time as people plan with it: 90 s, 43 min, 5.2 h."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def evidence(plan: Plan, job: Job) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """How far a sweep is: counted in the journals, told in a log."""
 
+from itertools import count
+from types import SimpleNamespace
+
 import pytest
 
 from hpccoll.case import Case, Effort, Job
 from hpccoll.plan import Launcher, Plan
-from hpccoll.sweep.progress import Tally, shown
+from hpccoll.sweep.progress import Pace, Tally, shown
 
 
 @pytest.fixture
@@ -57,6 +60,32 @@ def test_a_log_has_a_line_for_each_tenth(capsys):
     ]
 
 
+def test_the_time_that_is_left_is_told_at_the_pace_so_far():
+    pace = Pace(100)
+    said = [pace.words(done, now) for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))]
+    assert said == ["", "", "", "", "about 70 s left"]  # the first 10 came after a wait in the queue
+    assert pace.words(40, 1200.0) == "about 20 min left"
+    assert pace.words(100, 1300.0) == ""
+
+
+def test_what_an_earlier_sweep_has_measured_is_no_part_of_the_pace():
+    pace = Pace(100)
+    assert [pace.words(done, now) for done, now in ((80, 0.0), (81, 5.0), (91, 25.0))] == ["", "", "about 18 s left"]
+
+
+def test_a_log_says_how_long_the_rest_will_take(capsys, monkeypatch):
+    clock = count(0.0, 10.0)
+    monkeypatch.setattr("hpccoll.sweep.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with shown(30) as show:
+        for done in (0, 3, 6, 30):
+            show(done)
+    assert capsys.readouterr().err.splitlines() == [
+        "3 of 30 measurements, 20 s",
+        "6 of 30 measurements, 30 s, about 80 s left",
+        "30 of 30 measurements, 40 s",
+    ]
+
+
 def test_nothing_to_do_is_no_division_by_zero(capsys):
     with shown(0) as show:
         show(0)
@@ -67,5 +96,8 @@ def test_a_terminal_has_a_bar(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     with shown(30) as show:
-        show(30)
-    assert "30/30" in capsys.readouterr().err
+        for done in (0, 1, 20):
+            show(done)
+    said = capsys.readouterr().err
+    assert "20/30" in said
+    assert " left" in said
