@@ -7,6 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from hpccoll.report.calls import placement
+from hpccoll.report.cautions import cautions, unsure
 from hpccoll.report.compare import (
     Contest,
     Stretch,
@@ -14,12 +15,10 @@ from hpccoll.report.compare import (
     contests,
     native_ratios,
     repeats,
-    strangers,
     stretches,
 )
 from hpccoll.report.executed import offloaded
-from hpccoll.report.groups import Group, Point, competes, usable
-from hpccoll.report.hosts import host_words
+from hpccoll.report.groups import Group, Point, competes
 from hpccoll.report.mappings import mapping_findings
 from hpccoll.report.naming import counted
 from hpccoll.report.natives import fallback_findings, library_findings, model_findings
@@ -39,13 +38,20 @@ class Finding(NamedTuple):
 
 
 def findings(group: Group) -> list[Finding]:
-    """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about."""
+    """Return the findings of ``group``: who is fastest where, the highest bandwidth, and what to be careful about.
+
+    Where nearly no row is sure, that comes first.
+    """
     found = [] if group.many_pairs else contests(group.points)
     natives = (*fallback_findings(group), *library_findings(group), *model_findings(group))
     own = (Finding(*said) for said in natives)
     more = (Finding(*said) for said in (*mapping_findings(group), *pair_findings(group)))
     wire = (*_shares(group), *(Finding(*said) for said in rail_findings(group)))
-    return [*_fastest(group, found), *own, *more, *_highest(group), *wire, *_between(group), *_cautions(group)]
+    careful = (Finding(*said) for said in cautions(group))
+    said = [*_fastest(group, found), *own, *more, *_highest(group), *wire, *_between(group), *careful]
+    sentence, nearly_all = unsure(group)
+    loose = [Finding("Not converged", sentence)] if sentence else []
+    return [*loose, *said] if nearly_all else [*said, *loose]
 
 
 def ratio_table(group: Group) -> tuple[list[str], list[list[str]]]:
@@ -207,29 +213,3 @@ def _between_rounds(group: Group) -> Iterator[Finding]:
             f"the median of {counted(len(apart), 'case')}; at most {worst:.2f} times: {point.series} with "
             f"{_where(group, point)}.",
         )
-
-
-def _cautions(group: Group) -> Iterator[Finding]:
-    rows = [point.row for point in group.points]
-    results = [row for row in rows if usable(row)]
-    loose = sum(row.converged is False for row in results)
-    wrong = [point for point in group.points if point.row.status == "wrong"]
-    crowded = sorted({row.ranks for row in results if row.oversubscribed})
-    if wrong:
-        names = ", ".join(sorted({point.series for point in wrong}))
-        yield Finding("Wrong", f"{counted(len(wrong), 'row')} with a wrong result, not drawn: {names}.")
-    if loose:
-        yield Finding("Not converged", f"the interval of {loose} of {len(results)} rows did not become tight in time.")
-    if crowded:
-        ranks = " and ".join(map(str, crowded))
-        yield Finding(
-            "Oversubscribed", f"with {ranks} ranks there are more ranks than cores: times include waiting for a core."
-        )
-    if len(group.machines) > 1:
-        yield Finding("Several machines", "lines and comparisons are kept apart: " + "; ".join(group.machines) + ".")
-    if moved := sum(point.moved for point in group.usable):
-        words = f"the rounds of {counted(moved, 'case')} are of launches on different hosts: an interrupted job went on"
-        yield Finding("Different hosts", f"{words} elsewhere.")
-    if joined := strangers(group.points):
-        words = "lines join launches that did not run on hosts of the largest one, and hosts differ"
-        yield Finding("Different hosts", f"{words}: {host_words(joined)}.")

@@ -47,6 +47,19 @@ def test_what_weakens_a_result_is_said(make_row, make_run, of_rows):
     assert "another" in words["Several machines"]
 
 
+def test_that_nearly_no_row_is_sure_comes_first_with_what_to_do(make_row, of_rows):
+    rows = [make_row(nbytes=8 << i, converged=False) for i in range(9)]
+    (group,) = groups(of_rows(*rows, make_row(nbytes=4)))
+    first = findings(group)[0]
+    assert first.about == "Not converged"
+    assert first.says.startswith("the interval of 9 of 10 rows did not become tight in time: more time for each case")
+    assert first.says.endswith("a machine that nobody else uses.")
+    (group,) = groups(of_rows(*rows, make_row(nbytes=4), make_row(nbytes=2)))
+    assert findings(group)[0].about != "Not converged"
+    (group,) = groups(of_rows(make_row(ranks=4, converged=False)))
+    assert "fewer ranks, which wait for a core" in findings(group)[0].says
+
+
 def test_a_sweep_speaks_of_every_rank_count(results):
     assert {"2 ranks", "3 ranks", "4 ranks", "Highest busbw", "Oversubscribed"} <= set(said(results))
 

@@ -1,0 +1,55 @@
+"""What to be careful about in the rows of a group, and what to do about it."""
+
+from collections.abc import Iterator
+
+from hpccoll.report.compare import strangers
+from hpccoll.report.groups import Group, usable
+from hpccoll.report.hosts import host_words
+from hpccoll.report.naming import counted
+
+NEARLY_ALL = 0.9
+"""Part of the rows; where so many have something, it is the first thing to know of them."""
+
+
+def unsure(group: Group) -> tuple[str, bool]:
+    """Return that intervals did not become tight, and what to do about it; and whether that is so of nearly all rows.
+
+    Nothing is said where all of them did.
+    """
+    results = [point.row for point in group.points if usable(point.row)]
+    loose = [row for row in results if row.converged is False]
+    if not loose:
+        return "", False
+    crowded = any(row.oversubscribed for row in loose)
+    also = "so do fewer ranks, which wait for a core here" if crowded else "so does a machine that nobody else uses"
+    rows = f"{len(loose)} of {counted(len(results), 'row')}"
+    says = f"the interval of {rows} did not become tight in time: {MORE_TIME}, and {also}."
+    return says, len(loose) / len(results) >= NEARLY_ALL
+
+
+MORE_TIME = "more time for each case helps (seconds and max_iterations of effort; --seconds of hpccoll run)"
+
+
+def cautions(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield what weakens results, each as what it is about and a sentence."""
+    rows = [point.row for point in group.points]
+    results = [row for row in rows if usable(row)]
+    wrong = [point for point in group.points if point.row.status == "wrong"]
+    crowded = sorted({row.ranks for row in results if row.oversubscribed})
+    if wrong:
+        names = ", ".join(sorted({point.series for point in wrong}))
+        yield "Wrong", f"{counted(len(wrong), 'row')} with a wrong result, not drawn: {names}."
+    if crowded:
+        ranks = " and ".join(map(str, crowded))
+        yield (
+            "Oversubscribed",
+            f"with {ranks} ranks there are more ranks than cores: times include waiting for a core.",
+        )
+    if len(group.machines) > 1:
+        yield "Several machines", "lines and comparisons are kept apart: " + "; ".join(group.machines) + "."
+    if moved := sum(point.moved for point in group.usable):
+        words = f"the rounds of {counted(moved, 'case')} are of launches on different hosts: an interrupted job went on"
+        yield "Different hosts", f"{words} elsewhere."
+    if joined := strangers(group.points):
+        words = "lines join launches that did not run on hosts of the largest one, and hosts differ"
+        yield "Different hosts", f"{words}: {host_words(joined)}."
