@@ -1,6 +1,7 @@
 """Sizes, times and rates between people and numbers: sizes are binary (64M is 64 MiB), GB is 1e9 bytes."""
 
 import re
+from math import floor, log10
 
 from hpccoll.errors import BadInputError
 
@@ -40,6 +41,12 @@ def format_size(nbytes: int) -> str:
         nbytes //= 1024
         power += 1
     return f"{nbytes} {_PREFIXES[power]}{'iB' if power else 'B'}"
+
+
+def format_number(value: float, decimals: int) -> str:
+    """Return a number with so many decimals, or with more where that is too few for its first three digits."""
+    first = floor(log10(abs(value))) if value else 0
+    return f"{value:.{max(decimals, 2 - first if first < 0 else 0)}f}"
 
 
 def format_wait(seconds: float) -> str:

@@ -32,6 +32,11 @@ class Said:
         return True
 
 
+def rows(printed):
+    """Return the rows of the table that ``hpccoll run`` has printed."""
+    return [line for line in printed.splitlines() if not line.startswith("#")]
+
+
 def inside(*arguments):
     """Run a command in this process."""
     out, err = io.StringIO(), io.StringIO()

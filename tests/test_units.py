@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.units import format_seconds, format_size, parse_size
+from hpccoll.units import format_number, format_seconds, format_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,14 @@ def test_a_size_is_written_exactly(nbytes):
 )
 def test_a_size_is_written_with_the_largest_prefix_that_divides_it(nbytes, text):
     assert format_size(nbytes) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0.000"), (12.5, "12.500"), (1, "1.000"), (0.25, "0.250"), (0.0163841, "0.0164"), (2.5e-7, "0.000000250")],
+)
+def test_a_number_has_its_decimals_and_never_fewer_than_three_digits(value, text):
+    assert format_number(value, 3) == text
 
 
 @pytest.mark.parametrize(

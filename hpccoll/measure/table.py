@@ -1,9 +1,11 @@
-"""The table that rank 0 prints while it measures: a row a case, with the columns of nccl-tests.
+"""The table that rank 0 prints: a row a case, with the columns of nccl-tests, algorithm by algorithm, sizes ascending.
 
-A case of several rounds has its row when the last one is in; before that there is a line for each round.
+Cases are measured in random order. Meanwhile there is a comment for each when its last round is in; the table comes at
+the end: who reads the lines that do not begin with # has every case once, and in order.
 """
 
 import sys
+from itertools import groupby
 from typing import cast
 
 from hpccoll.case import Case, Job, Shape
@@ -13,7 +15,7 @@ from hpccoll.schedule.promise import AUTO
 from hpccoll.store.raw import Attempt, Whole
 from hpccoll.store.rows import Row
 from hpccoll.store.summary import row
-from hpccoll.units import format_size
+from hpccoll.units import format_number, format_seconds, format_size
 
 _HEADER = (
     f"{'size':>10} {'count':>11} {'type':>8} {'redop':>5} {'place':>5} "
@@ -28,50 +30,87 @@ def _apart(r: Row) -> str:
     return f"{(max(medians) - min(medians)) / r.median_s * 100:.1f}" if r.median_s and len(medians) > 1 else "-"
 
 
+def _lines(what: str, r: Row, *, several_rounds: bool) -> str:
+    """Return the row of a case, and below it what is to be said of it beside its numbers.
+
+    Args:
+        what: it is, in words.
+        r: what became of it.
+        several_rounds: whether there is a column of how far they are apart.
+    """
+    reason = [f"{what} {r.status}: {r.reason}"] if r.status != "ok" else []
+    if r.median_s is None or r.p99_s is None:
+        return "\n".join(reason)
+    sure = "-"
+    if r.median_s and r.ci_high_s is not None and r.ci_low_s is not None:
+        sure = f"{(r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100:.1f}"
+    wrong = "-" if r.wrong is None else r.wrong
+    bandwidths = [f"{'-' if rate is None else format_number(rate / 1e9, 3):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)]
+    elements = collective(r.collective).elements(r.requested_bytes, itemsize(r.dtype), r.ranks)
+    numbers = (
+        f"{what} {elements:>11} {r.dtype:>8} {r.op or '-':>5} {_place(r):>5} "
+        f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
+        f"{r.iterations:>5}"
+        + (f" {_apart(r):>9}" if several_rounds else "")
+        + (f"  {r.executed}" if r.algorithm == AUTO or r.requested not in (None, r.executed) else "")
+    )
+    return "\n".join([numbers, *reason])
+
+
+def _place(r: Row) -> str:
+    return "in" if r.in_place else "out"
+
+
+def _words(attempt: Attempt) -> str:
+    """Return how many ranks an attempt has, and where."""
+    apart = len({place.node for place in attempt.places}) > attempt.nodes
+    return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, apart).words
+
+
 class Table:
-    """Prints rows as they come, under a header that says what they were measured on."""
+    """Prints what comes below a head that says what it is measured on, and the rows in order at the end."""
 
     def __init__(self) -> None:
         self.empty = True
         self._told: tuple[str, ...] = ()  # of what cases differ in, beside the columns: collective, root, arguments
         self._width = 0
         self._round = 0  # the one that was begun last
+        self._columns = ""
+        self._order: dict[tuple[str, ...], int] = {}  # of the kinds of cases
+        self._rows: list[tuple[int, str, tuple[int, ...], str]] = []  # attempt, its ranks, place in it, lines
 
     def show(self, job: Job, whole: Whole, place: int, count: int) -> None:
-        """Print the row of one case if it has no more rounds; ``place`` of ``count`` tells how far the job is."""
+        """Say what became of one case if it has no more rounds; ``place`` of ``count`` tells how far the job is."""
         attempt, outcome, runs = whole
         if self.empty:
             self._begin(job, attempt, count)
         r = row(job, attempt, outcome, runs=runs)
-        what = f"{self._name(outcome.case):>{self._width}} {format_size(r.bytes):>10}"
         if job.effort.rounds > 1 and outcome.rounds:
             self._tell_round(max(outcome.rounds), job.effort.rounds)
         if r.status == "partial" and not outcome.reason:
             if sys.stdout.isatty():
                 print(f"# [{place}/{count}]", end="\r", flush=True)  # the next line goes over it
             return
-        if r.median_s is None or r.p99_s is None:
-            print(f"{what} {r.status}: {r.reason}", flush=True)
+        name, size = self._name(outcome.case), format_size(r.bytes)
+        lines = _lines(f"{name:>{self._width}} {size:>10}", r, several_rounds=job.effort.rounds > 1)
+        order = self._order[self._kind(outcome.case)], outcome.case.bytes, outcome.case.in_place
+        self._rows.append((attempt.number, _words(attempt), order, lines))
+        time = [] if r.median_s is None else [format_seconds(r.median_s)]
+        said = ", ".join([*time, *([r.status] if r.status != "ok" else [])])
+        print(f"# [{place}/{count}] {name} {size} {_place(r)}: {said}", flush=True)
+
+    def end(self) -> None:
+        """Print the rows, attempt by attempt, in the order in which the job names what is measured, sizes ascending."""
+        if not self._rows:
             return
-        sure = "-"
-        if r.median_s and r.ci_high_s is not None and r.ci_low_s is not None:
-            sure = f"{(r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100:.1f}"
-        wrong = "-" if r.wrong is None else r.wrong
-        bandwidths = [
-            f"{'-' if rate is None else format(rate / 1e9, '.3f'):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)
-        ]
-        elements = collective(r.collective).elements(r.requested_bytes, itemsize(r.dtype), r.ranks)
-        print(
-            f"{what} {elements:>11} {r.dtype:>8} {r.op or '-':>5} {'in' if r.in_place else 'out':>5} "
-            f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
-            f"{r.iterations:>5}"
-            + (f" {_apart(r):>9}" if job.effort.rounds > 1 else "")
-            + (f"  {r.executed}" if r.algorithm == AUTO or r.requested not in (None, r.executed) else "")
-            + (f"  [{place}/{count}]" if sys.stdout.isatty() else ""),
-            flush=True,
-        )
-        if r.status != "ok":
-            print(f"{what} {r.status}: {r.reason}", flush=True)
+        print(self._columns)
+        for (number, words), rows in groupby(sorted(self._rows), key=lambda row: row[:2]):
+            if number != self._rows[0][0]:
+                print(f"# attempt {number}, {words}")
+            for *_, lines in rows:
+                print(lines)
+        self._rows.clear()
+        sys.stdout.flush()
 
     def _tell_round(self, number: int, rounds: int) -> None:
         if number != self._round:
@@ -87,6 +126,10 @@ class Table:
             "params": " ".join(params), "mapping": case.mapping or "",
         }  # fmt: skip
         return " ".join(filter(None, (case.algorithm, *(told[what] for what in self._told))))
+
+    def _kind(self, case: Case) -> tuple[str, ...]:
+        """Return what cases have in common that differ in size and placement alone."""
+        return self._name(case), case.dtype, case.op or ""
 
     def _common(self, job: Job) -> str:
         """Return what all cases share of what else they are told by, and is not said in each row."""
@@ -113,9 +156,7 @@ class Table:
         print(f"# job {job.name}, attempt {attempt.number}: {count} {what} in shuffled order (seed {job.seed})")
         if attempt.ranks == 1:
             print("# 1 rank exchanges nothing: start more with mpiexec -n 2 hpccoll run ...")
-        apart = len({place.node for place in attempt.places}) > attempt.nodes
-        shape = Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, apart)
-        print(f"# {shape.words}{crowd}: {attempt.machine}")
+        print(f"# {_words(attempt)}{crowd}: {attempt.machine}")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
         print("# time: the median over iterations of the longest duration over ranks, +- half its 95 % interval")
@@ -124,4 +165,7 @@ class Table:
         if common := self._common(job):
             print(f"# all: {common}")
         header = f"{'algorithm':>{self._width}} {_HEADER}{_APART if job.effort.rounds > 1 else ''}"
-        print(f"#{header[1:]}", flush=True)
+        self._columns = f"#{header[1:]}"
+        kinds = dict.fromkeys(map(self._kind, job.cases))
+        self._order = {kind: place for place, kind in enumerate(kinds)}
+        sys.stdout.flush()

@@ -8,7 +8,7 @@ from hpccoll.report.groups import Point
 from hpccoll.report.pairs import pair_words
 from hpccoll.report.wires import in_sizes, measured_to_counted, ports_used, rate_unit, share
 from hpccoll.schedule.promise import AUTO
-from hpccoll.units import format_size
+from hpccoll.units import format_number, format_size
 
 _YES = {True: "yes", False: "no"}
 
@@ -35,7 +35,7 @@ def _scaled(head: str, field: str, scale: float, digits: int) -> Column:
         value: float | None = getattr(point.row, field)
         return value
 
-    return _number(head, key, lambda value: f"{value / scale:.{digits}f}", always=True)
+    return _number(head, key, lambda value: format_number(value / scale, digits), always=True)
 
 
 def _number(

@@ -92,7 +92,10 @@ def _measure(arguments: argparse.Namespace) -> int:
         about = _known(arguments, ranks, job)
         program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about)
         with watched_by_others():
-            code = 0 if program.run() or arguments.exit_zero else 3
+            try:
+                code = 0 if program.run() or arguments.exit_zero else 3
+            finally:
+                table.end()
     except BadInputError:
         raise
     except BaseException as error:  # noqa: BLE001  whatever it is, the other ranks must not wait for this one

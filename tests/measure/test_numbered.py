@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import raws
 from cases import case
+from commands import rows
 
 from hpccoll.case import Effort
 from hpccoll.measure.catalogue import NATIVE
@@ -97,7 +98,7 @@ def test_a_mapping_that_changes_nothing_is_skipped_with_the_reason_and_measured_
     small = ["-a", "ring", "-b", "1K", "-e", "1K", "-n", "2", "--in-place"]
     ended = mpiexec(2, "-m", "hpccoll", "run", *small, "--mapping", "block,cyclic")
     assert ended.returncode == 0, ended.stderr
-    (skipped,) = [line for line in ended.stdout.splitlines() if "skipped" in line]
+    (skipped,) = [line for line in rows(ended.stdout) if "skipped" in line]
     assert skipped.split()[:2] == ["ring", "cyclic"]
     assert "mapping cyclic numbers these ranks as block does: all on one node" in skipped
-    assert [line.split()[:2] for line in ended.stdout.splitlines() if " in " in line][-1:] == [["ring", "block"]]
+    assert [line.split()[:2] for line in rows(ended.stdout) if " in " in line] == [["ring", "block"]]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import raws
+from commands import rows
 
 from hpccoll.case import Effort
 from hpccoll.measure.ranks import names
@@ -213,16 +214,16 @@ def test_a_case_that_cannot_be_compiled_is_skipped_with_its_reason_and_the_other
     sizes = ["-b", "1K", "-e", "1K", "-n", "6", "--in-place", "--param", "channels=2000"]
     ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring,native", *sizes)
     assert ended.returncode == 0, ended.stderr
-    skipped = next(line for line in ended.stdout.splitlines() if "ring" in line)
+    skipped = next(line for line in rows(ended.stdout) if "ring" in line)
     assert "skipped: parameter channels: 2000 is not valid: at most" in skipped
-    assert any("native" in line and " in " in line for line in ended.stdout.splitlines())
+    assert any("native" in line and " in " in line for line in rows(ended.stdout))
 
 
 def test_a_segment_that_makes_too_many_channels_is_refused_by_its_own_name(mpiexec):
     sizes = ["-b", "8M", "-e", "8M", "-n", "6", "--in-place", "--param", "segment=1K"]
     ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring", *sizes)
     assert ended.returncode == 3, ended.stderr
-    skipped = next(line for line in ended.stdout.splitlines() if "skipped" in line)
+    skipped = next(line for line in rows(ended.stdout) if "skipped" in line)
     assert "skipped: parameter segment: '1 KiB' is not valid: a larger one: 4096 channels follow from it" in skipped
 
 

@@ -1,0 +1,77 @@
+"""The table of a run: what is said while it is measured, and the rows, once and in order, at the end."""
+
+import random
+
+import numpy as np
+import pytest
+import raws
+from commands import rows
+
+from hpccoll.case import Effort
+from hpccoll.measure.table import Table
+from hpccoll.store.raw import Whole
+from hpccoll.store.times import Times
+
+SIZES = (8, 1024, 65536)
+CASES = [
+    raws.case(size, algorithm=name, in_place=in_place)
+    for name in ("ring", "native")
+    for size in SIZES
+    for in_place in (False, True)
+]
+JOB = raws.job(*CASES, effort=Effort(rounds=1))
+MPI = {"mpi": {"version": "MPICH 5", "path": "libmpi.so", "threads": "multiple"}}
+
+
+def whole(of, number=1, ranks=2, **more):
+    outcome = raws.outcome(of, **{"bytes": of.bytes, "times": raws.times(ranks=ranks), **more})
+    return Whole(raws.attempt(number, ranks, provenance=MPI), outcome, {})
+
+
+@pytest.fixture
+def printed(capsys):
+    """What a table prints of some outcomes."""
+
+    def show(*wholes, job=JOB):
+        table = Table()
+        for place, each in enumerate(wholes, 1):
+            table.show(job, each, place, len(wholes))
+        table.end()
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_rows_come_by_algorithm_and_size_however_cases_were_measured(printed):
+    shuffled = random.Random(3).sample(CASES, len(CASES))  # noqa: S311  an order, not a secret
+    said = printed(*map(whole, shuffled))
+    words = [line.split() for line in rows(said)]
+    assert [(row[0], row[1], row[2], row[6]) for row in words] == [
+        (case.algorithm, *size, "in" if case.in_place else "out")
+        for case in CASES
+        for size in [{8: ("8", "B"), 1024: ("1", "KiB"), 65536: ("64", "KiB")}[case.bytes]]
+    ]
+    head = next(line for line in said.splitlines() if "busbw(GB/s)" in line)
+    assert said.splitlines().index(head) == len(said.splitlines()) - len(CASES) - 1
+
+
+def test_meanwhile_each_case_is_a_comment_with_its_time(printed):
+    said = printed(whole(CASES[3]), Whole(raws.attempt(provenance=MPI), raws.skipped(CASES[0]), {})).splitlines()
+    (first,) = [line for line in said if line.startswith("# [1/2] ring 1 KiB in: ")]
+    assert first.endswith(" ns")
+    assert "# [2/2] ring 8 B out: skipped" in said
+    assert rows("\n".join(said))[0].endswith("8 B skipped: too large")
+
+
+def test_rows_of_ranks_that_went_on_without_others_are_told_apart(printed):
+    three = raws.case(8, ranks=3)
+    said = printed(whole(CASES[0]), whole(three, number=2, ranks=3)).splitlines()
+    (place,) = [place for place, line in enumerate(said) if line.startswith("# attempt 2, 3 ranks")]
+    assert len(rows("\n".join(said[:place]))) == len(rows("\n".join(said[place:]))) == 1
+
+
+def test_a_small_message_has_a_bandwidth_that_is_not_nought(printed):
+    start = np.zeros((6, 2), np.int64)
+    slow = Times.of(start, start + 3_000_000, one_clock=True, limit=1 << 22)
+    (row,) = rows(printed(whole(CASES[0], times=slow)))
+    assert row.split()[10:12] == ["0.00000267"] * 2
