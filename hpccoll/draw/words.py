@@ -80,10 +80,13 @@ def cost_words(subject: Subject) -> str:
     counts, size = subject.counted()
     rounds = Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size)
     words = _cost(rounds, bytes_too=not subject.collective.token)
+    one_by_one, at_once = (", one slice after the other", ", slices at once") if len(subject.slices) > 1 else ("", "")
     if subject.declared is None:
-        return f"{words} (counted{', one slice after the other' if len(subject.slices) > 1 else ''})"
+        return f"{words} (counted{one_by_one})"
     declared = _cost(subject.declared, bytes_too=not subject.collective.token)
-    return f"{words} (declared and counted)" if declared == words else f"{words} (counted), {declared} (declared)"
+    if declared == words:
+        return f"{words} (declared and counted)"
+    return f"{words} (counted{one_by_one}), {declared} (declared{at_once})"
 
 
 def _cost(cost: Cost, *, bytes_too: bool) -> str:

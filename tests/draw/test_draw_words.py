@@ -96,6 +96,12 @@ def test_a_cost_that_is_not_what_is_declared_is_said():
     assert f"cost, on the critical path: {words}" in describe(lying)
 
 
+def test_trees_that_are_at_work_at_once_are_counted_one_after_the_other_which_is_said():
+    words = "4 rounds, 6 S sent, 3 S reduced (counted, one slice after the other), "
+    words += "4 rounds, 3 S sent, 1.5 S reduced (declared, slices at once)"
+    assert f"cost, on the critical path: {words}\n" in describe(ask("double_binary_tree", "all_reduce", 4))
+
+
 def test_a_barrier_has_no_bytes_to_speak_of():
     assert "cost, on the critical path: 2 rounds (counted)" in describe(subject("barrier-dissemination", 4))
 
