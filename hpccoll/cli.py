@@ -37,7 +37,12 @@ def main() -> int:
         typer.echo(f"hpccoll: {error}", err=True)
         return 2
     except typer.TyperException as error:
-        typer.echo(f"hpccoll: {' '.join(error.format_message().split())} See 'hpccoll --help'.", err=True)
+        context = getattr(error, "ctx", None)
+        command = context.info_name if context and context.parent else None
+        where = " ".join(filter(None, ("hpccoll", command, "--help")))
+        said = " ".join(error.format_message().split())
+        end = "" if said.endswith((".", "?")) else "."
+        typer.echo(f"hpccoll: {said}{end} See '{where}'.", err=True)
         return error.exit_code
     except typer.Abort:
         return 1

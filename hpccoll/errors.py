@@ -5,12 +5,12 @@ from difflib import get_close_matches
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Return the question, to end a complaint with, whether the nearest of ``known`` was meant; empty if none is near.
+    """Return the question, to stand before all of ``known``, whether the nearest was meant; empty if none is near.
 
     Two letters out of three do not make a word near: who says gpu does not mean cpu.
     """
     near = get_close_matches(word, known, n=1, cutoff=0.7) if isinstance(word, str) else []
-    return f"; did you mean {near[0]}?" if near else ""
+    return f"did you mean {near[0]}? " if near else ""
 
 
 class BadInputError(ValueError):
@@ -25,7 +25,7 @@ class BadInputError(ValueError):
     def __init__(self, key: str, value: object, expected: str | Iterable[object]) -> None:
         if not isinstance(expected, str):
             choices = [str(choice) for choice in expected]
-            expected = f"choose from {', '.join(choices)}{did_you_mean(value, choices)}"
+            expected = f"{did_you_mean(value, choices)}choose from {', '.join(choices)}"
         # What libraries say goes over several lines at times.
         super().__init__(" ".join(f"{key}: {value!r} is not valid: {expected}".split()))
         self.key, self.value, self.expected = key, value, expected

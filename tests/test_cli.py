@@ -39,11 +39,12 @@ def test_help_has_an_example(command):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["sweeep"], ["'sweeep'", "sweep"]),
-        (["--frob"], ["--frob"]),
-        (["plan"], ["CONFIG"]),
-        (["plan", "--frob"], ["--frob"]),
-        (["report"], ["PATHS"]),
+        (["sweeep"], ["'sweeep'", "'sweep'? See 'hpccoll --help'"]),
+        (["--frob"], ["--frob", "See 'hpccoll --help'"]),
+        (["plan"], ["CONFIG", "See 'hpccoll plan --help'"]),
+        (["plan", "--frob"], ["--frob", "See 'hpccoll plan --help'"]),
+        (["report"], ["PATHS", "See 'hpccoll report --help'"]),
+        (["show", "ring", "-p", "many"], ["--workers", "integer. See 'hpccoll show --help'"]),
         (["sweep", "a.yaml", "b.yaml"], ["b.yaml", "after --"]),
         (["export", "nope"], ["path", "'nope'", "exists"]),
         (["validate", "nope"], ["path", "'nope'", "exists"]),

@@ -15,7 +15,8 @@ def test_a_phrase_may_say_what_would_be_valid():
 
 
 def test_the_nearest_choice_is_asked_after_and_none_that_only_looks_like_it():
-    assert str(BadInputError("op", "summ", ["sum", "max"])).endswith("choose from sum, max; did you mean sum?")
+    summ = str(BadInputError("op", "summ", ["sum", "max"]))
+    assert summ == "op: 'summ' is not valid: did you mean sum? choose from sum, max"
     assert str(BadInputError("device", "gpu", ["cpu", "cuda"])).endswith("choose from cpu, cuda")
     assert str(BadInputError("partition", None, ["work"])).endswith("choose from work")
 

@@ -23,7 +23,7 @@ def environment_of(name: str, variables: Mapping[str, object] | None) -> Mapping
     """
     if name not in VARIANTS and variables is None:
         near = did_you_mean(name, VARIANTS)
-        raise BadInputError("variants", name, f"variables behind it, or a known name: {', '.join(VARIANTS)}{near}")
+        raise BadInputError("variants", name, f"{near}variables behind it, or a known name: {', '.join(VARIANTS)}")
     own = VARIANTS[name].environment if name in VARIANTS else {}
     _check_claim(f"variants.{name}", name, own, variables or {})
     check_values(f"variants.{name}", variables or {})
@@ -82,7 +82,7 @@ def _check_list(key: str, text: str, words: tuple[str, ...]) -> None:
             if name.lower() not in {word.lower() for word in words}:
                 near = did_you_mean(name.strip(), words)
                 grammar = "in a list, such as {0},{1}, ^{0} or allreduce:{0};allgather:{1}".format(*words)
-                raise BadInputError(key, text, f"{', '.join(words)}, {grammar}{near}")
+                raise BadInputError(key, text, f"{near}one of {', '.join(words)}, {grammar}")
 
 
 def doubts(variables: Mapping[str, object]) -> Iterator[str]:
@@ -91,4 +91,5 @@ def doubts(variables: Mapping[str, object]) -> Iterator[str]:
         own = name.upper().removeprefix(PREFIX)
         if name.upper().startswith(PREFIX) and not (name.startswith(PREFIX) and own in NAMES):
             near = did_you_mean(own, sorted(NAMES)).replace("mean ", f"mean {PREFIX}")
-            yield f"{name} is no variable of NCCL up to 2.32 or of its plugins, and they say nothing of it{near}"
+            said = f"{name} is no variable of NCCL up to 2.32 or of its plugins, and they say nothing of it"
+            yield f"{said}; {near}".strip("; ")

@@ -74,7 +74,7 @@ def by_device(devices: Sequence[str], asked: Sequence[str]) -> dict[str, tuple[s
             elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
             hint = f" (device {' or '.join(elsewhere)} has it)" if elsewhere else ""
             raise BadInputError(
-                "transport", transport, f"choose from {', '.join(move)}{hint}{did_you_mean(transport, move)}"
+                "transport", transport, f"{did_you_mean(transport, move)}choose from {', '.join(move)}{hint}"
             )
     found = {device: of_device(device, asked) for device in devices}
     for device, those in found.items():

@@ -153,7 +153,7 @@ def _expected(said: ErrorDetails, place: list[str], model: type[Section], names:
     """Return what would be valid at a place, in words or as the choices."""
     kind, about = said["type"], said.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"no such key, choose from {', '.join(names)}{did_you_mean(place[-1], names)}"
+        return f"no such key, {did_you_mean(place[-1], names)}choose from {', '.join(names)}"
     if kind == "model_type":
         return f"keys and values: {', '.join(names)}"
     if kind == "literal_error":

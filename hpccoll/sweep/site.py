@@ -232,5 +232,5 @@ def load_site(name: str | None, profile: str) -> Site:
     if name in known:
         return load(known[name], Site, "--site")
     if not Path(name).is_file():
-        raise BadInputError("--site", name, f"a file, or one of {', '.join(sorted(known))}{did_you_mean(name, known)}")
+        raise BadInputError("--site", name, f"{did_you_mean(name, known)}a file, or one of {', '.join(sorted(known))}")
     return load(Path(name), Site, "--site")

@@ -38,7 +38,7 @@ def test_a_known_variant_cannot_be_made_another_and_takes_what_its_site_has(name
 def test_an_unknown_name_with_nothing_behind_it_is_refused_with_the_known_names():
     with pytest.raises(BadInputError, match=r"'nccl-rnig' .* variables behind it, or a known name: nccl-ring") as error:
         environment_of("nccl-rnig", None)
-    assert str(error.value).endswith("; did you mean nccl-ring?")
+    assert "is not valid: did you mean nccl-ring? variables behind it, or" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_nccl_takes_is_taken(name, value):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("NCCL_ALGO", "Rign", "Ring, Tree, CollnetDirect.*did you mean Ring"),
+        ("NCCL_ALGO", "Rign", "did you mean Ring.*Ring, Tree, CollnetDirect"),
         ("NCCL_ALGO", "ring tree", "in a list, such as Ring,Tree"),
         ("NCCL_ALGO", "ring,", "in a list"),
         ("NCCL_ALGO", "ring, tree", "in a list, such as Ring,Tree"),
@@ -61,7 +61,7 @@ def test_what_nccl_takes_is_taken(name, value):
         ("NCCL_ALGO", "reduceall:ring", "before a colon one of allreduce, reducescatter"),
         ("NCCL_PROTO", "LL64", "LL, LL128, Simple, in a list"),
         ("NCCL_NVLS_ENABLE", 3, "choose from 0, 1, 2"),
-        ("NCCL_NET_GDR_LEVEL", "SYSS", "LOC, .*did you mean SYS"),
+        ("NCCL_NET_GDR_LEVEL", "SYSS", "did you mean SYS.*LOC, "),
     ],
 )
 def test_what_nccl_does_not_know_is_refused_with_what_it_knows(name, value, words):

@@ -64,7 +64,7 @@ BAD = {
     "a table without auto": (LEAST + "table: nowhere.json", ["table", "'nowhere.json'", "hpccoll tune"]),
     "unknown key": (LEAST + "frob: 1", ["frob", "1", "no such key", "collectives", "effort"]),
     "unknown key of a section": (LEAST + "effort: {second: 1}", ["effort.second", "min_iterations", "mean seconds?"]),
-    "a misspelt end": (LEAST + "bytes: {from: 8, too: 9}", ["bytes.too", "9", "factor; did you mean to"]),
+    "a misspelt end": (LEAST + "bytes: {from: 8, too: 9}", ["bytes.too", "9", "did you mean to? choose from"]),
     "a range without an end": (LEAST + "bytes: {from: 8}", ["bytes.to", "it must be there"]),
     "another key in a range": (LEAST + "bytes: {from: 8, to: 9, by: 2}", ["bytes.by", "from, to, factor"]),
     "a missing key": ("bytes: 8\nranks: 2", ["algorithms", "it must be there", "hpccoll list"]),
