@@ -1,6 +1,13 @@
 """What the variables do that variants set, one line each."""
 
+import shlex
 from collections.abc import Mapping
+
+
+def assignment(name: str, value: str) -> str:
+    """Return a variable and its value as a shell takes them, and as nobody misreads them: ``A='=mlx5_0:1'``."""
+    return f"{name}='{value}'" if "=" in value and shlex.quote(value) == value else f"{name}={shlex.quote(value)}"
+
 
 VARIABLES: Mapping[str, str] = {
     "NCCL_ALGO": "the algorithms that NCCL may choose from; since 2.24 nothing else, and an error where none fits",

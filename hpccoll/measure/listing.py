@@ -8,12 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import hpccoll.algorithms  # noqa: F401  fills the registry
+from hpccoll.evidence.variables import assignment
 from hpccoll.evidence.variants import VARIANTS
+from hpccoll.measure.catalogue import GRAPH
 from hpccoll.measure.equipment import ROOT
 from hpccoll.measure.needs import missing
 from hpccoll.measure.ways import TRANSPORTS
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.promise import AUTO, NATIVE
+
+PARAMETERS = {
+    "channels": "of schedules: the pieces that advance independently, such as 4",
+    "window": "of schedules: how many channels are at work at once",
+    "segment": "of schedules, in place of channels: the most bytes of a piece, such as 128K",
+    GRAPH: "over nccl, of native too: 1 has a case replayed as a CUDA graph",
+}
+"""What cases take beside the parameters of their algorithms."""
 
 
 def listing(root: Path = ROOT) -> dict[str, Any]:
@@ -86,6 +96,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         values = "".join(f" {name}={value}" for name, value in parameters.items())
         yield f"{row['collective']} {row['name']}{values}{_needed(row)}{_not_here(row)}"
     yield from (f"any {row['name']}{_needed(row)}{_not_here(row)}" for row in found["policies"])
+    yield from (f"parameter {name} ({words})" for name, words in PARAMETERS.items())
     yield from (
         f"transport {row['name']} (of {', '.join(row['devices'])}){_not_here(row)}" for row in found["transports"]
     )
@@ -111,8 +122,9 @@ def _not_here(row: Mapping[str, Any]) -> str:
 
 
 def _setting(row: Mapping[str, Any]) -> str:
-    values = (f"{name}={value}" for name, value in {**row["environment"], **row["communicator"]}.items())
-    return f"over {row['transport']} sets {' '.join(values)}"
+    variables = (assignment(name, value) for name, value in row["environment"].items())
+    settings = (f"{name}={value}" for name, value in row["communicator"].items())
+    return f"over {row['transport']} sets {' '.join([*variables, *settings])}"
 
 
 def _limits(limits: Mapping[str, Any]) -> Iterator[str]:

@@ -16,10 +16,10 @@ from pydantic import Field, field_validator, model_validator
 from hpccoll.case import Shape
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.environments import check_values
+from hpccoll.evidence.variables import assignment
 from hpccoll.plan import Launcher
 from hpccoll.sweep.document import OneOrMore, Section, Setting, Variables, load
 from hpccoll.sweep.locate import site_files
-from hpccoll.sweep.surroundings import assignment
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
 """Repeated on every srun: Snakemake's job step removes Slurm's variables; a bare srun would start a rank per node."""

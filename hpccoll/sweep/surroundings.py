@@ -3,23 +3,18 @@
 They hold in every job that does not set them itself, ``default`` too, and its name does not say so.
 """
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.communicator import Settings, overruled
 from hpccoll.evidence.environments import doubts
-from hpccoll.evidence.variables import OF_A_FABRIC, VARIABLES
+from hpccoll.evidence.variables import OF_A_FABRIC, VARIABLES, assignment
+from hpccoll.evidence.variants import VARIANTS
 
 Variants = Mapping[str, Mapping[str, str]]
 SITE = "the site file"
 SHELL = "this shell"
-
-
-def assignment(name: str, value: str) -> str:
-    """Return a variable and its value as a shell takes them, and as nobody misreads them: ``A='=mlx5_0:1'``."""
-    return f"{name}='{value}'" if "=" in value and shlex.quote(value) == value else f"{name}={shlex.quote(value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +52,13 @@ class Surroundings:
         for name, (where, value) in around.items():
             if _read_over(transports, name) and (note := _leak(where, name, value, variants)):
                 yield note
+        for name, variables in variants.items():
+            if (
+                name not in VARIANTS
+                and not (variables or communicators[name])
+                and (near := did_you_mean(name, VARIANTS))
+            ):
+                yield f"variant {name} is none of those known, and sets nothing: {near.strip()}"
         for where, variables in {SITE: self.site, **variants}.items():
             yield from (f"{said} ({where})" for said in doubts(variables))
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hpccoll.case import Job, Shape
+from hpccoll.evidence.variables import assignment
 from hpccoll.evidence.variants import as_known
 from hpccoll.measure.logged import logged, requested
 from hpccoll.plan import Plan, Skip
 from hpccoll.sweep import probe
 from hpccoll.sweep.partitions import options
-from hpccoll.sweep.surroundings import assignment
 from hpccoll.units import format_wait
 
 BY_NCCL = "NCCL's own lines: algorithm, protocol and channels for each size, and the network that it uses"

@@ -8,6 +8,7 @@ from equipped import GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.measure import equipment, needs
+from hpccoll.measure.catalogue import GRAPH, PLAN_PARAMETERS
 from hpccoll.measure.listing import lines, listing
 
 
@@ -74,7 +75,14 @@ def test_people_read_a_line_for_each_and_of_variants_what_they_set_and_where_the
     assert below["nccl-nvls"] == (
         "over nccl sets NCCL_ALGO=NVLS; for all_reduce, reduce_scatter, all_gather; at most 1 node"
     )
+    assert below["nccl-one-rail"].startswith("over nccl sets NCCL_IB_HCA='=mlx5_0:1'")
     assert below["ucc-sharp"].endswith("; at least 2 nodes; at most 1 rank per node")
+
+
+def test_people_read_what_cases_take_beside_the_parameters_of_their_algorithms():
+    said = inside("list").out.splitlines()
+    named = [line.split()[1] for line in said if line.startswith("parameter ")]
+    assert sorted(named) == sorted((*PLAN_PARAMETERS, GRAPH))
 
 
 def test_people_read_each_reason_once_with_all_that_lack_it(tmp_path):
@@ -90,6 +98,5 @@ def test_people_read_each_reason_once_with_all_that_lack_it(tmp_path):
 
 def test_where_all_is_there_nothing_is_said_to_be_missing():
     row = {"name": "mpi", "devices": ["cpu"], "available": True, "reason": None}
-    assert [*lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})] == [
-        "transport mpi (of cpu)"
-    ]
+    said = [*lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})]
+    assert [line for line in said if not line.startswith("parameter ")] == ["transport mpi (of cpu)"]

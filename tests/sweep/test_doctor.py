@@ -98,7 +98,7 @@ def test_a_controller_that_does_not_answer_takes_one_line_and_leaves_this_machin
         "sbatch is on PATH, but no controller answers (fatal: Could not establish a configuration source)"
     )
     assert "scontrol ping" in found["Slurm"].remedy
-    assert found["profile"].state.startswith("local")
+    assert found["profile"].state == "local, for no controller of Slurm answers"
     assert not SLURM_ONLY & set(found)
     programs("scontrol", code=1, err="slurm_load_ctl_conf error: Unable to contact slurm controller\n")
     assert "(slurm_load_ctl_conf error: Unable to contact slurm controller)" in findings()["Slurm"].state

@@ -105,6 +105,11 @@ def test_a_variable_that_nccl_does_not_know_is_a_note(on_cluster):
     assert ["NCCL_IB_HCA?" in plan.notes[0], "NCCL_ALGO? (mine)" in plan.notes[1]] == [True, True]
 
 
+def test_a_variant_that_sets_nothing_and_is_nearly_a_known_one_is_a_note(on_cluster):
+    notes = on_cluster(CLUSTER + "variants: {nccl-rng: {}, nccl-rnig: {A: b}, plain: {}}").notes
+    assert notes == ("variant nccl-rng is none of those known, and sets nothing: did you mean nccl-ring?",)
+
+
 def test_a_variant_of_nccl_is_none_of_mpi_and_the_other_way_round(on_cluster):
     text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [2]\n"
     plan = on_cluster(text + "variants: {plain: {}, nccl-ring: , mine: {NCCL_IB_TC: 1}}\n")

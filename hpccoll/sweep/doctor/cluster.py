@@ -88,7 +88,8 @@ def partitions(machine: Machine) -> Iterator[Finding]:
 def profile(machine: Machine) -> Iterator[Finding]:
     """Say which profile fits, and how to see that ranks start: that takes an allocation, so it is left to people."""
     if not machine.settings:
-        yield Finding("profile", "local, for there is no Slurm here")
+        reason = "there is no Slurm here" if shutil.which("sbatch") is None else "no controller of Slurm answers"
+        yield Finding("profile", f"local, for {reason}")
         return
     name, reason = "slurm-nodbd", "Slurm answers, sacct does not"
     if testbed() is not None:
