@@ -131,17 +131,19 @@ def across(shape: Shape, hosts: Mapping[str, Host]) -> list[tuple[Host, Host]]:
 
 
 def warnings(marker: Mapping[str, Any]) -> list[str]:
-    """Say so where a wire is not what its rate promises."""
-    texts = [_warning(name, *(marker[fact] for fact in facts)) for facts, name in WIRES.items()]
+    """Say so where a wire is not what its rate promises, and what to do about it."""
+    texts = [_warning(name, facts[0], *(marker[fact] for fact in facts)) for facts, name in WIRES.items()]
     if marker["uplink_bps"] and not marker["uplink_pairs"]:
         texts.append("warning: the uplink is not calibrated: the workers of a rack cannot fill it")
     return [text for text in texts if text]
 
 
-def _warning(name: str, rate: str, bps: int | None, measured: int | None) -> str | None:
+def _warning(name: str, option: str, rate: str, bps: int | None, measured: int | None) -> str | None:
     if bps is None or measured is None:
         return None
     ratio = measured / (bps / 8 * CARRIED)
     if abs(ratio - 1) <= TOLERANCE:
         return None
-    return f"warning: {name} carries {ratio:.1%} of what TCP should get of {rate}"
+    remedy = f"take the testbed down, and bring it up while the machine is idle, or with a lower --{option}"
+    seen = f"{name} carries {ratio:.1%} of what TCP should get of {rate}"
+    return f"warning: {seen}: reports will give no per cent of it; {remedy}"
