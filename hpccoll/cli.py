@@ -34,7 +34,8 @@ def main() -> int:
     try:
         return int(app(standalone_mode=False) or 0)
     except BadInputError as error:
-        typer.echo(f"hpccoll: {error}", err=True)
+        for each in (error, *error.others):
+            typer.echo(f"hpccoll: {each}", err=True)
         return 2
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)

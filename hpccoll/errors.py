@@ -29,7 +29,25 @@ class BadInputError(ValueError):
         # What libraries say goes over several lines at times.
         super().__init__(" ".join(f"{key}: {value!r} is not valid: {expected}".split()))
         self.key, self.value, self.expected = key, value, expected
+        self.others: tuple[BadInputError, ...] = ()
+        """What else is wrong with the same file, each for a line of its own."""
 
     def __reduce__(self) -> tuple[type["BadInputError"], tuple[str, object, str]]:
         # Rank 0 finds what is wrong with a file and tells the others.
         return type(self), (self.key, self.value, self.expected)
+
+
+class UnusableError(BadInputError):
+    """Input that cannot be used, for which no one value is to blame: the line says why.
+
+    Args:
+        key: what cannot be used: a file, or what was asked.
+        why: it cannot.
+    """
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(key, None, why)
+        self.args = (" ".join(f"{key}: {why}".split()),)
+
+    def __reduce__(self) -> tuple[type["UnusableError"], tuple[str, str]]:  # type: ignore[override]
+        return type(self), (self.key, self.expected)

@@ -2,7 +2,7 @@
 
 import pickle
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 
 
 def test_the_line_names_the_key_the_value_and_the_valid_choices():
@@ -19,6 +19,13 @@ def test_the_nearest_choice_is_asked_after_and_none_that_only_looks_like_it():
     assert summ == "op: 'summ' is not valid: did you mean sum? choose from sum, max"
     assert str(BadInputError("device", "gpu", ["cpu", "cuda"])).endswith("choose from cpu, cuda")
     assert str(BadInputError("partition", None, ["work"])).endswith("choose from work")
+
+
+def test_where_no_one_value_is_to_blame_the_line_says_why_alone():
+    error = UnusableError("a.yaml", "it is no YAML:\n line 1")
+    assert str(error) == "a.yaml: it is no YAML: line 1"
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
+    assert (type(copy), str(copy)) == (UnusableError, str(error))
 
 
 def test_it_stays_one_line_whatever_a_library_said():

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from hpccoll.case import Job
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -42,7 +42,7 @@ def check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     reasons = list(dict.fromkeys(found))
     if all(reasons):
         why = "; ".join(filter(None, reasons))
-        raise BadInputError("hpccoll run", f"{len(job.cases)} cases", f"something that can run here: {why}")
+        raise UnusableError("run", f"nothing of what is asked can run here: {why}")
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     complaint = None
     try:

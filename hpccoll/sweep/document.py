@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
-from hpccoll.errors import BadInputError, did_you_mean
+from hpccoll.errors import BadInputError, UnusableError, did_you_mean
 
 Item = TypeVar("Item")
 
@@ -101,13 +101,21 @@ def load(path: Path, model: type[Document], key: str) -> Document:
     except OSError as error:
         raise BadInputError(key, str(path), f"a YAML file that can be read ({error.strerror})") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInputError(key, str(path), f"a YAML file ({' '.join(str(error).split())})") from None
+        raise UnusableError(str(path), f"it is no YAML: {_syntax(error)}") from None
     if not isinstance(content, dict):
-        raise BadInputError(key, str(path), "a YAML file of keys and values: " + ", ".join(_names(model)))
+        raise UnusableError(str(path), f"it is no YAML of keys and values: {', '.join(_names(model))}")
     try:
         return model(**content)
     except ValidationError as error:
-        raise _complaint(path, model, error) from None
+        raise _complaints(path, model, error) from None
+
+
+def _syntax(error: Exception) -> str:
+    """Return where a text is no YAML, and why."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return str(error)
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {' '.join(filter(None, (error.context, error.problem)))}"
 
 
 _OF_A_KEY = ("extra_forbidden", "missing")
@@ -132,9 +140,22 @@ _WORDS: Mapping[str, str] = {
 """What would be valid, by pydantic's kinds of complaints and with the numbers that belong to them."""
 
 
-def _complaint(path: Path, model: type[Section], error: ValidationError) -> BadInputError:
-    """Return the first complaint of pydantic's as one of ours: what is misspelt before what is missing for it."""
-    first = min(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
+def _complaints(path: Path, model: type[Section], error: ValidationError) -> BadInputError:
+    """Return the complaints of pydantic's as ours, one for each key; what may be missing because it is misspelt is not.
+
+    The first one has the others with it.
+    """
+    said = sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
+    misspelt = {one["loc"][:-1] for one in said if one["type"] == "extra_forbidden"}
+    told = [one for one in said if one["type"] != "missing" or one["loc"][:-1] not in misspelt]
+    ours = {made.key: made for made in reversed([_complaint(path, model, one) for one in told])}
+    first, *others = reversed(ours.values())
+    first.others = tuple(others)
+    return first
+
+
+def _complaint(path: Path, model: type[Section], first: ErrorDetails) -> BadInputError:
+    """Return a complaint of pydantic's as one of ours."""
     place = [str(word) for word in first["loc"] if not (isinstance(word, str) and "[" in word)]
     place = place[:-1] if place and place[-1] in _TAGS else place
     key = f"{path}: {'.'.join(place)}" if place else str(path)

@@ -4,10 +4,12 @@ import math
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll.case import Job, Shape
+from hpccoll.errors import BadInputError
 from hpccoll.measure.equipment import ROOT
 from hpccoll.measure.machine import available_memory
 from hpccoll.measure.memory import check_memory
@@ -138,6 +140,21 @@ class Place:
         if self.site is None:
             everyone = job.ranks + job.aggregators
             check_memory(job.cases, job.ranks, everyone, available_memory(), aggregators=job.aggregators)
+
+
+@contextmanager
+def named(site: str | None) -> Iterator[None]:
+    """Have complaints of keys of a site file say which file it is.
+
+    Args:
+        site: what is given by --site, None where nothing is.
+    """
+    try:
+        yield
+    except BadInputError as error:
+        if site is None or error.key.partition(".")[0] not in Site.model_fields:
+            raise
+        raise BadInputError(f"--site {site}: {error.key}", error.value, error.expected) from None
 
 
 def _variables(sweep: Sweep) -> Iterator[str]:

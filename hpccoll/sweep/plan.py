@@ -6,7 +6,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.case import Case, Job, Parameter, Shape
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.measure.varied import unvaried
 from hpccoll.plan import Plan, Skip
@@ -16,7 +16,7 @@ from hpccoll.store.results import PLAN
 from hpccoll.sweep import probe
 from hpccoll.sweep.cases import cases
 from hpccoll.sweep.config import Sweep, load_sweep
-from hpccoll.sweep.place import Place
+from hpccoll.sweep.place import Place, named
 from hpccoll.sweep.site import load_site
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
@@ -47,8 +47,9 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
             Slurm is not there, does not answer, or would refuse a job.
     """
     sweep = load_sweep(config)
-    place = _place(config, sweep, profile, site)
-    notes = tuple(place.surroundings.notes(sweep.environments, sweep.communicators, sweep.transports))
+    with named(site):
+        place = _place(config, sweep, profile, site)
+        notes = tuple(place.surroundings.notes(sweep.environments, sweep.communicators, sweep.transports))
     try:
         kept = _begun(out) if out else []
         jobs, skips = _jobs(sweep, place, kept)
@@ -95,11 +96,10 @@ def _place(config: Path, sweep: Sweep, profile: str | None, site: str | None) ->
 def _nothing_left(config: Path, sweep: Sweep, place: Place, skips: Sequence[Skip]) -> BadInputError:
     """Return the complaint that nothing can be measured, of the key that is to blame where one is."""
     reasons = "; ".join(dict.fromkeys(skip.reason for skip in skips))
-    expected = f"something that can be measured: {reasons}"
     if all(place.lack(shape) for shape in sweep.shapes()):
         key, asked = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
-        return BadInputError(f"{config}: {key}", asked, expected)
-    return BadInputError(str(config), f"{len(skips)} cases", expected)
+        return BadInputError(f"{config}: {key}", asked, f"something that can be measured: {reasons}")
+    return UnusableError(str(config), f"none of its {len(skips)} cases can be measured: {reasons}")
 
 
 def _seconds(job: Job) -> float:

@@ -83,5 +83,5 @@ def _leak(where: str, name: str, value: str, variants: Variants) -> str | None:
 def _decides(where: str, name: str, value: str, why: str) -> BadInputError:
     """Return the complaint that a variable from outside decides what a variant is there to compare."""
     if where == SITE:
-        return BadInputError(f"--site: environment.{name}", value, f"left to variants: {why}")
+        return BadInputError(f"environment.{name}", value, f"left to variants: {why}")
     return BadInputError(f"{name} of {where}", value, f"unset: {why}")

@@ -117,6 +117,14 @@ def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_tha
         launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 
 
+def test_a_key_of_a_site_file_is_told_with_the_file(on_cluster, tmp_path):
+    with pytest.raises(BadInputError) as error:
+        on_cluster(site="partition: wrok\n")
+    assert str(error.value).startswith(
+        f"--site {tmp_path / 'site.yaml'}: partition: 'wrok' is not valid: did you mean work?"
+    )
+
+
 def test_a_plan_on_paper_is_not_written_over_that_of_a_sweep(on_cluster, tmp_path):
     plan, out = on_cluster(), tmp_path / "out"
     write_plan(plan, out)

@@ -66,7 +66,9 @@ def test_more_ranks_than_gpus_of_a_node_are_left_out_over_nccl_unless_they_are_t
 
 def test_a_site_that_sets_what_a_variant_varies_is_refused_where_it_chooses_and_told_where_it_describes(on_cluster):
     text = NVLS + "variants: {default: {}, nccl-ring: , nccl-one-rail: , mine: {A: 1}}\n"
-    with pytest.raises(BadInputError, match=r"--site: environment\.NCCL_ALGO: 'Tree' .*nccl-ring.* default would have"):
+    with pytest.raises(
+        BadInputError, match=r"--site .*site\.yaml: environment\.NCCL_ALGO: 'Tree' .*nccl-ring.* default would have"
+    ):
         on_cluster(text, "environment: {NCCL_ALGO: Tree}\n")
     plan = on_cluster(text, "environment: {NCCL_IB_HCA: =mlx5_1, NCCL_PROTO: LL, A: 2, B: 3}\n")
     assert plan.notes == (

@@ -107,7 +107,7 @@ BAD = {
         "aggregators: {partition: all, worker: a&b}",
         ["aggregators.worker", "'a&b'", "the feature of nodes that work"],
     ),
-    "no keys": ("- partition", ["a YAML file of keys and values", "partition, account"]),
+    "no keys": ("- partition", ["it is no YAML of keys and values: partition, account"]),
 }
 
 

@@ -114,9 +114,9 @@ BAD = {
     "a collective without its algorithms": (
         LEAST + "collectives: [all_reduce, broadcast]", ["algorithms", "broadcast", "binomial", "chain"],
     ),
-    "a list": ("- 1", ["CONFIG", "keys and values", "algorithms"]),
-    "nothing": ("", ["CONFIG", "keys and values", "algorithms"]),
-    "no YAML": ("a: [1", ["CONFIG", "a YAML file", "line 1"]),
+    "a list": ("- 1", ["a.yaml: it is no YAML of keys and values: ", "algorithms"]),
+    "nothing": ("", ["a.yaml: it is no YAML of keys and values: ", "algorithms"]),
+    "no YAML": ("a: [1", ["a.yaml: it is no YAML: line 1, column 6: ", "expected ',' or ']'"]),
 }  # fmt: skip
 
 
@@ -127,9 +127,19 @@ def test_a_bad_sweep_file_takes_one_line_with_the_key_the_value_and_the_choices(
     assert inside("plan", sweep_file(text)).complains_of("a.yaml", *words)
 
 
+def test_every_mistake_of_a_sweep_file_has_a_line_of_its_own(sweep_file):
+    said = inside(
+        "plan", sweep_file("algorithms: ring\nranks: two\nseed: x\neffort: {second: 1, warmup: -1}\nbytes: []\n")
+    )
+    assert (said.code, said.out) == (2, "")
+    assert [line.split(": ")[2] for line in said.err.splitlines()] == [
+        "bytes", "ranks.0", "effort.warmup", "effort.second", "seed",
+    ]  # fmt: skip
+
+
 def test_a_sweep_file_that_is_no_text_takes_one_line(tmp_path):
     (tmp_path / "a.yaml").write_bytes(b"a: \xff\xfe")
-    assert inside("plan", tmp_path / "a.yaml").complains_of("CONFIG", "a.yaml", "a YAML file")
+    assert inside("plan", tmp_path / "a.yaml").complains_of("a.yaml: it is no YAML")
 
 
 @pytest.mark.parametrize("path", ["nope.yaml", "/"])
