@@ -24,6 +24,8 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a sweep in good order; the last one comes where a connection is lost."""
 INTERRUPT_S = 60.0
 """How long an interrupted Snakemake has for ending its jobs."""
+LOOK_S = 0.1
+"""Between two looks at what a sweep has left running."""
 STARTS = 3
 """How often Snakemake is started in all, where it does not see that its jobs have ended."""
 
@@ -82,7 +84,7 @@ def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:
     for number in (signal.SIGTERM, signal.SIGKILL):
         told: set[int] = set()
         until = time.monotonic() + grace
-        while left := dict(_marked(out)):
+        while left := _left(out):
             for pid in left.keys() - told:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
@@ -90,8 +92,19 @@ def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:
             ended |= left
             if time.monotonic() > until:
                 break
-            time.sleep(0.1)
+            time.sleep(LOOK_S)
+        if not left:
+            break
     return [f"{command} (process {pid})" for pid, command in ended.items()]
+
+
+def _left(out: Path) -> dict[int, str]:
+    """Return what ``_marked`` yields, looking twice: who is just becoming another program has no environment."""
+    left = dict(_marked(out))
+    if not left:
+        time.sleep(LOOK_S)
+        left = dict(_marked(out))
+    return left
 
 
 def _marked(out: Path) -> Iterator[tuple[int, str]]:
