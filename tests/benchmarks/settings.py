@@ -137,3 +137,19 @@ SETTINGS = {
     ),
 }  # fmt: skip
 """The settings by name."""
+
+ALIKE = (NATIVELY, Way("ring"), Way("rabenseifner"), Way("recursive_doubling"))
+"""What tables choose among."""
+
+CHOICES = {
+    "node": Setting(
+        testbed=(), nodes=1, each=2, sizes=tuple(1 << k for k in range(10, 27)), seconds=1.0, least=8,
+        ways=(*ALIKE, *(Way(way.algorithm, "shm") for way in ALIKE[1:]), Way("direct", "shm")),
+    ),
+    "testbed": Setting(
+        testbed=("--nodes", "6", "--cpus", "1", "--rate", "100mbit"), nodes=6, each=1,
+        sizes=tuple(1 << k for k in range(10, 21)), seconds=2.0, least=8,
+        ways=(*ALIKE, Way("double_binary_tree")),
+    ),
+}  # fmt: skip
+"""Where a table is made at every other of the sizes, and judged at all of them."""

@@ -1,0 +1,60 @@
+"""What `auto` costs: a table is made of one launch, and judged by another, at sizes between those of the first, too.
+
+By hand, on an idle machine; the testbed needs root:
+
+    python tests/benchmarks/regret.py                     # one node and the testbed, a quarter of an hour
+    python tests/benchmarks/regret.py node --rounds 7
+
+It ends with 1 where the geometric mean of the regret is above 1.05.
+"""
+
+import argparse
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from bench import launcher, measure
+from settings import CHOICES
+
+from hpccoll.store.results import read_results
+from hpccoll.tune.judge import judge
+from hpccoll.tune.make import make
+
+MOST = 1.05
+"""Regret, the geometric mean over all sizes and placements."""
+
+
+def run(name: str, rounds: int, keep: Path) -> bool:
+    """Make and judge a table, and print what it cost."""
+    judged = CHOICES[name]
+    first, second = (keep / f"{name}-{what}.h5" for what in ("table", "judged"))
+    with launcher(judged) as (start, _):
+        for setting, raw in ((replace(judged, sizes=judged.sizes[::2]), first), (judged, second)):
+            print(
+                f"{raw.stem}: {sum(1 for _ in setting.cases())} cases, {rounds} rounds...", file=sys.stderr, flush=True
+            )
+            measure(setting, rounds, start, raw)
+    results = read_results([second])
+    found = judge(make(read_results([first])), results)
+    one = results.runs[0]
+    print(f"## {name}: {judged.nodes} x {judged.each} ranks\n")
+    print(f"{one.created}, {one.machine}; {one.kind}; {rounds} rounds.\n")
+    print("```text", *found.lines(), "```", "", sep="\n", flush=True)
+    return found.mean <= MOST
+
+
+def main() -> int:
+    parse = argparse.ArgumentParser(description="Make tables of choices and judge them.")
+    parse.add_argument("settings", nargs="*", default=[*CHOICES], metavar="SETTING", help=", ".join(CHOICES))
+    parse.add_argument("--rounds", type=int, default=7)
+    asked = parse.parse_args()
+    if strange := [name for name in asked.settings if name not in CHOICES]:
+        parse.error(f"{strange[0]}: choose from {', '.join(CHOICES)}")
+    with tempfile.TemporaryDirectory() as keep:
+        reached = [run(name, asked.rounds, Path(keep)) for name in asked.settings]  # all of them, whatever one shows
+        return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
