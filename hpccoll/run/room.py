@@ -42,7 +42,7 @@ def check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     reasons = list(dict.fromkeys(found))
     if all(reasons):
         why = "; ".join(filter(None, reasons))
-        raise UnusableError("run", f"nothing of what is asked can run here: {why}")
+        raise UnusableError("run", f"none of its {len(job.cases)} cases can run here: {why}")
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     complaint = None
     try:

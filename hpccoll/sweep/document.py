@@ -1,4 +1,7 @@
-"""Files that people write, as YAML: read into a model, or refused in one line that names the key and what would do."""
+"""Files that people write, as YAML: read into a model, or refused in a line that names the key and what would do.
+
+Every mistake has its line.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
