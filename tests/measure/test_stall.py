@@ -2,6 +2,7 @@
 
 import platform
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,25 +35,51 @@ def kernels(require, tmp_path_factory):
     return room
 
 
-@pytest.fixture
-def launch(mpiexec, kernels, tmp_path):
+@pytest.fixture(scope="module")
+def launch(mpiexec, kernels):
     """Run a job of three cases and ``more`` of which a rank stalls; returns what the launch left, and the raw file."""
 
-    def launch(ranks, timeout, who, where, when, how, *more, **about):
+    def launch(place, ranks, timeout, who, where, when, how, *more, **about):
         effort = Effort(warmup=WARMUP, min_iterations=ITERATIONS, max_iterations=ITERATIONS, timeout=timeout)
         cases = [raws.case(size, transport="nccl", device="cuda", **about) for size in (64, 1024, 4096)]
         cases += more
-        (tmp_path / "job.json").write_text(raws.job(*cases, ranks=ranks, effort=effort).to_json())
-        room, out = tmp_path / f"room-{when}", tmp_path / "F.h5"
+        (place / "job.json").write_text(raws.job(*cases, ranks=ranks, effort=effort).to_json())
+        room, out = place / f"room-{when}", place / "F.h5"
         shutil.copytree(kernels, room)
         fault = [room, who, where, when, how]
-        return mpiexec(ranks, RANKS, *fault, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out), out
+        return mpiexec(ranks, RANKS, *fault, "--device", "cuda", "--job", place / "job.json", "--out", out), out
 
     return launch
 
 
-def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with_them(launch):
-    ended, out = launch(3, 12, 1, "run", SECOND, "spared")  # longer than its watchdog waits, and less than the others
+LAST = 2 * (WARMUP + ITERATIONS)
+"""The number of the last check of the second case."""
+LAUNCHES = {
+    "spared": ((3, 12, 1, "run", SECOND, "spared"), {}),  # longer than its watchdog waits, and less than the others
+    "alone": ((2, 12, 1, "run", SECOND, "stops"), {}),
+    "collected": ((3, 18, 1, "wrong", LAST, "called"), {}),  # the others were to collect times, and abort NCCL
+    "collects": ((3, 18, 0, "wrong", LAST, "called"), {}),  # and who comes is to collect them
+    "ahead": ((3, 18, 2, "run", SECOND, "called"), GATHER),  # rank 1 is a barrier ahead
+    "keeper": ((3, 12, 0, "run", SECOND, "60"), {}),
+    "unmade": ((2, 60, 1, "__init__", 1, "fails", raws.case(64)), {}),
+}
+"""What ``launch`` is told; the longest first."""
+AT_ONCE = 3
+"""Launches: for the most part their ranks wait."""
+
+
+@pytest.fixture(scope="module")
+def launched(launch, tmp_path_factory):
+    """What came of each launch, when it has ended."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {
+            name: pool.submit(launch, tmp_path_factory.mktemp(name), *asked, **about)
+            for name, (asked, about) in LAUNCHES.items()
+        }
+
+
+def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with_them(launch, launched):
+    ended, out = launched["spared"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     who, (one, two) = f"rank 1 on {platform.node()}", hdf5.read(out).attempts
     assert (one[0].ranks, [outcome.status for outcome in one[1]]) == (3, ["ok", "failed"])
@@ -76,7 +103,7 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert made_good(results) == ()
     (status, *_) = status_lines(results, out.parent)
     assert status == "mpi.p2: 1 cases done, 1 failed, 1 not run, 1 beside them on fewer ranks"
-    again, _ = launch(3, 12, 1, "run", 0, "never")
+    again, _ = launch(out.parent, 3, 12, 1, "run", 0, "never")
     assert again.returncode == 0, again.stderr
     raw = hdf5.read(out)
     assert raw.complete
@@ -89,16 +116,9 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert "a later launch has measured all that was asked. In mpi.p2." in told
 
 
-@pytest.mark.parametrize(
-    ("who", "where", "when", "about"),
-    [
-        (1, "wrong", 2 * (WARMUP + ITERATIONS), {}),  # the others were to collect times, and abort NCCL
-        (0, "wrong", 2 * (WARMUP + ITERATIONS), {}),  # and who comes is to collect them
-        (2, "run", SECOND, GATHER),  # rank 1 is a barrier ahead
-    ],
-)
-def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launch, who, where, when, about):
-    ended, out = launch(3, 18, who, where, when, "called", **about)
+@pytest.mark.parametrize(("name", "who"), [("collected", 1), ("collects", 0), ("ahead", 2)])
+def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launched, name, who):
+    ended, out = launched[name].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     ((attempt, outcomes),) = hdf5.read(out).attempts
     assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (3, ["ok", "failed", "ok"])
@@ -107,25 +127,25 @@ def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launch, who
     assert " has not come to an end in 4.5 s" in outcomes[1].reason
 
 
-def test_where_too_few_are_left_the_rest_is_left_and_a_rank_that_never_comes_ends_with_the_launch(launch):
-    ended, out = launch(2, 6, 1, "run", SECOND, "stops")
+def test_where_too_few_are_left_the_rest_is_left_and_a_rank_that_never_comes_ends_with_the_launch(launched):
+    ended, out = launched["alone"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
-    assert "the launch is ended, for it has not come back in 6 s" in ended.stderr
+    assert "the launch is ended, for it has not come back in 12 s" in ended.stderr
     ((attempt, outcomes),) = hdf5.read(out).attempts
     assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (2, ["ok", "failed"])
     assert {gap.status for gap in read_results([out]).missing} == {"failed", "not run"}
 
 
-def test_where_the_rank_that_keeps_the_results_stalls_the_job_ends_and_names_it(launch):
-    ended, out = launch(3, 8, 0, "run", SECOND, "60")
+def test_where_the_rank_that_keeps_the_results_stalls_the_job_ends_and_names_it(launched):
+    ended, out = launched["keeper"].result()
     assert ended.returncode not in (0, 2, 3)
     who = f"rank 0 on {platform.node()} has stalled, which keeps the results"
     assert who in ended.stderr
     assert any(who in failure.message for failure in read_journal(journal_path(out)).failures)
 
 
-def test_a_communicator_that_cannot_be_made_costs_the_cases_that_need_it(launch):
-    ended, out = launch(2, 60, 1, "__init__", 1, "fails", raws.case(64))
+def test_a_communicator_that_cannot_be_made_costs_the_cases_that_need_it(launched):
+    ended, out = launched["unmade"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     raw = hdf5.read(out)
     ((_, outcomes),) = raw.attempts

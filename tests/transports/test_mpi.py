@@ -18,7 +18,7 @@ CONTRACT = Path(__file__).parent / "contract.py"
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_the_mpi_transports_keep_their_contract(mpiexec, ranks):
-    ran = mpiexec(ranks, CONTRACT, timeout=300)
+    ran = mpiexec(ranks, CONTRACT, timeout=480)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
 

@@ -169,7 +169,8 @@ def outcomes(mpiexec, tmp_path_factory):
         )  # fmt: skip
         (here / "job.json").write_text(job.to_json())
         program = [PAIRS] if launch.paired else ["-m", "hpccoll", "run"]
-        ended = mpiexec(launch.processes, *program, "--job", here / "job.json", "--out", here / "F.h5", "--exit-zero")
+        files = ["--job", here / "job.json", "--out", here / "F.h5"]
+        ended = mpiexec(launch.processes, *program, *files, "--exit-zero", timeout=480)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         ((_, done),) = hdf5.read(here / "F.h5").attempts
         return {outcome.case.id: outcome for outcome in done}
