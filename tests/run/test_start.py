@@ -1,6 +1,7 @@
 """MPI as it starts and ends: ranks that never come are not waited for as long as the job may last."""
 
 import faulthandler
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,17 +15,25 @@ LATE = Path(__file__).with_name("late_ranks.py")
 LITTLE = ("-a", "null", "-b", "8", "-e", "8", "-n", "1")
 
 
+@pytest.fixture(scope="module")
+def late(mpiexec):
+    """What came of two ranks of which one is late as MPI starts, and of two as it ends, which wait at the same time."""
+    with ThreadPoolExecutor() as pool:
+        launched = {when: pool.submit(mpiexec, 2, LATE, when, *LITTLE) for when in ("starts", "ends")}
+    return {when: launch.result() for when, launch in launched.items()}
+
+
 @pytest.mark.mpi
-def test_a_rank_that_never_comes_ends_the_others_who_say_what_they_wait_in(mpiexec):
-    ended = mpiexec(2, LATE, "starts", *LITTLE)
+def test_a_rank_that_never_comes_ends_the_others_who_say_what_they_wait_in(late):
+    ended = late["starts"]
     assert ended.returncode != 0
     told = "a rank waited for the others as MPI started: Timeout (0:00:04)!"
     assert telling(ended.stderr.splitlines()) == told
 
 
 @pytest.mark.mpi
-def test_a_rank_that_never_ends_is_not_waited_for(mpiexec):
-    ended = mpiexec(2, LATE, "ends", *LITTLE)
+def test_a_rank_that_never_ends_is_not_waited_for(late):
+    ended = late["ends"]
     assert ended.returncode != 0
     assert "null" in ended.stdout  # it has come to the end
     assert "Alarm clock" in ended.stdout + ended.stderr
