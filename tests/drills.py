@@ -24,7 +24,7 @@ from hpccoll.sweep.queue import job_prefix
 
 AT_ONCE = 6
 """Drills that run at the same time: one or two of them keep a core busy, and one that is in a hurry ends sooner."""
-ENDS_S = 60
+ENDS_S = 120
 """How long what was killed has for ending."""
 DRILLS = {}
 
@@ -89,7 +89,7 @@ def grounds(new_bed, wanted, disk, tmp_path_factory, mpiexec):  # noqa: ARG001 -
         orders += [f"update partitionname=work nodes={','.join(grounds['success'].nodes)}"]
     assert bed.run("scontrol", stdin="\n".join(orders)).code == 0
     yield grounds
-    assert bed.slurm("squeue", "--noheader") == ""
+    wait(lambda: bed.slurm("squeue", "--noheader") == "", "jobs are left", ENDS_S, every=0.5)  # or cleared away still
     bed.testbed("down")
 
 

@@ -195,7 +195,7 @@ def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
         "aggregators: 2\nrounds: 1\neffort: {warmup: 0, min_iterations: 2, max_iterations: 2}\n"
     )
     options = ("--profile", "testbed", "--out", tmp_path / "out")
-    said = fabric.run(sys.executable, "-m", "hpccoll", "sweep", tmp_path / "beside.yaml", *options, timeout=300)
+    said = fabric.run(sys.executable, "-m", "hpccoll", "sweep", tmp_path / "beside.yaml", *options, timeout=600)
     assert said.code == 0, said.out + said.err
     rows = read_results([tmp_path / "out"]).rows
     seen = {(row.nodes, row.ranks, row.aggregators, row.algorithm, row.status) for row in rows}
@@ -224,7 +224,7 @@ def test_what_each_rail_carried_is_counted_by_itself(fabric, tmp_path, mpiexec):
     for rails in ("eth0", "eth0,rail2"):
         out = tmp_path / f"{rails}.h5"
         step = ("srun", "--mpi=pmi2", "-N2", "-n2", sys.executable, "-m", "hpccoll", "run", *options, "--out", out)
-        said = fabric.run(*step, UCX_NET_DEVICES=rails, timeout=300)
+        said = fabric.run(*step, UCX_NET_DEVICES=rails, timeout=600)
         assert said.code == 0, said.out + said.err
         (row,) = read_results([out]).rows
         carried = {port: sent / row.worker_sent_measured for port, sent in row.port_sent.items()}
