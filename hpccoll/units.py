@@ -1,7 +1,7 @@
 """Sizes, times and rates between people and numbers: sizes are binary (64M is 64 MiB), GB is 1e9 bytes."""
 
 import re
-from math import floor, log10
+from math import floor, isfinite, log10
 
 from hpccoll.errors import BadInputError
 
@@ -45,7 +45,7 @@ def format_size(nbytes: int) -> str:
 
 def format_number(value: float, decimals: int) -> str:
     """Return a number with so many decimals, or with more where that is too few for its first three digits."""
-    first = floor(log10(abs(value))) if value else 0
+    first = floor(log10(abs(value))) if value and isfinite(value) else 0
     return f"{value:.{max(decimals, 2 - first if first < 0 else 0)}f}"
 
 

@@ -38,7 +38,15 @@ def test_a_size_is_written_with_the_largest_prefix_that_divides_it(nbytes, text)
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0.000"), (12.5, "12.500"), (1, "1.000"), (0.25, "0.250"), (0.0163841, "0.0164"), (2.5e-7, "0.000000250")],
+    [
+        (0, "0.000"),
+        (12.5, "12.500"),
+        (1, "1.000"),
+        (0.25, "0.250"),
+        (0.0163841, "0.0164"),
+        (2.5e-7, "0.000000250"),
+        (float("inf"), "inf"),
+    ],
 )
 def test_a_number_has_its_decimals_and_never_fewer_than_three_digits(value, text):
     assert format_number(value, 3) == text

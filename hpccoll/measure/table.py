@@ -1,7 +1,7 @@
 """The table that rank 0 prints: a row a case, with the columns of nccl-tests, algorithm by algorithm, sizes ascending.
 
-Cases are measured in random order. Meanwhile there is a comment for each when its last round is in; the table comes at
-the end: who reads the lines that do not begin with # has every case once, and in order.
+Cases are measured in random order. Each row is a comment as soon as its last round is in, so that nothing is lost where
+a job is killed; the table comes at the end: who reads the lines that do not begin with # has every case once, in order.
 """
 
 import sys
@@ -15,7 +15,7 @@ from hpccoll.schedule.promise import AUTO
 from hpccoll.store.raw import Attempt, Whole
 from hpccoll.store.rows import Row
 from hpccoll.store.summary import row
-from hpccoll.units import format_number, format_seconds, format_size
+from hpccoll.units import format_number, format_size
 
 _HEADER = (
     f"{'size':>10} {'count':>11} {'type':>8} {'redop':>5} {'place':>5} "
@@ -38,9 +38,9 @@ def _lines(what: str, r: Row, *, several_rounds: bool) -> str:
         r: what became of it.
         several_rounds: whether there is a column of how far they are apart.
     """
-    reason = [f"{what} {r.status}: {r.reason}"] if r.status != "ok" else []
+    reason = f"{what} {r.status}: {r.reason}"
     if r.median_s is None or r.p99_s is None:
-        return "\n".join(reason)
+        return reason
     sure = "-"
     if r.median_s and r.ci_high_s is not None and r.ci_low_s is not None:
         sure = f"{(r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100:.1f}"
@@ -54,7 +54,7 @@ def _lines(what: str, r: Row, *, several_rounds: bool) -> str:
         + (f" {_apart(r):>9}" if several_rounds else "")
         + (f"  {r.executed}" if r.algorithm == AUTO or r.requested not in (None, r.executed) else "")
     )
-    return "\n".join([numbers, *reason])
+    return numbers if r.status == "ok" else f"{numbers}\n{reason}"
 
 
 def _place(r: Row) -> str:
@@ -77,7 +77,8 @@ class Table:
         self._round = 0  # the one that was begun last
         self._columns = ""
         self._order: dict[tuple[str, ...], int] = {}  # of the kinds of cases
-        self._rows: list[tuple[int, str, tuple[int, ...], str]] = []  # attempt, its ranks, place in it, lines
+        # By attempt and case, of which the last word counts: attempt, its ranks, place in it, lines.
+        self._rows: dict[tuple[int, str], tuple[int, str, tuple[int, ...], str]] = {}
 
     def show(self, job: Job, whole: Whole, place: int, count: int) -> None:
         """Say what became of one case if it has no more rounds; ``place`` of ``count`` tells how far the job is."""
@@ -94,18 +95,18 @@ class Table:
         name, size = self._name(outcome.case), format_size(r.bytes)
         lines = _lines(f"{name:>{self._width}} {size:>10}", r, several_rounds=job.effort.rounds > 1)
         order = self._order[self._kind(outcome.case)], outcome.case.bytes, outcome.case.in_place
-        self._rows.append((attempt.number, _words(attempt), order, lines))
-        time = [] if r.median_s is None else [format_seconds(r.median_s)]
-        said = ", ".join([*time, *([r.status] if r.status != "ok" else [])])
-        print(f"# [{place}/{count}] {name} {size} {_place(r)}: {said}", flush=True)
+        self._rows[attempt.number, outcome.case.id] = attempt.number, _words(attempt), order, lines
+        first, *more = lines.splitlines()
+        print("\n".join([f"# {first}  [{place}/{count}]", *(f"# {line}" for line in more)]), flush=True)
 
     def end(self) -> None:
         """Print the rows, attempt by attempt, in the order in which the job names what is measured, sizes ascending."""
         if not self._rows:
             return
-        print(self._columns)
-        for (number, words), rows in groupby(sorted(self._rows), key=lambda row: row[:2]):
-            if number != self._rows[0][0]:
+        print(f"#{self._columns[1:]}")
+        every = sorted(self._rows.values())
+        for (number, words), rows in groupby(every, key=lambda row: row[:2]):
+            if number != every[0][0]:
                 print(f"# attempt {number}, {words}")
             for *_, lines in rows:
                 print(lines)
@@ -164,8 +165,7 @@ class Table:
             print("# of several rounds: the median of their medians; rounds(%): from the lowest to the highest of them")
         if common := self._common(job):
             print(f"# all: {common}")
-        header = f"{'algorithm':>{self._width}} {_HEADER}{_APART if job.effort.rounds > 1 else ''}"
-        self._columns = f"#{header[1:]}"
+        self._columns = f"{'algorithm':>{self._width}} {_HEADER}{_APART if job.effort.rounds > 1 else ''}"
         kinds = dict.fromkeys(map(self._kind, job.cases))
         self._order = {kind: place for place, kind in enumerate(kinds)}
-        sys.stdout.flush()
+        print(f"# {self._columns}", flush=True)

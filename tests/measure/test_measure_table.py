@@ -51,16 +51,33 @@ def test_rows_come_by_algorithm_and_size_however_cases_were_measured(printed):
         for case in CASES
         for size in [{8: ("8", "B"), 1024: ("1", "KiB"), 65536: ("64", "KiB")}[case.bytes]]
     ]
-    head = next(line for line in said.splitlines() if "busbw(GB/s)" in line)
-    assert said.splitlines().index(head) == len(said.splitlines()) - len(CASES) - 1
+    head = said.splitlines()[-len(CASES) - 1]
+    assert head.startswith("#algorithm ")
+    assert "busbw(GB/s)" in head
 
 
-def test_meanwhile_each_case_is_a_comment_with_its_time(printed):
-    said = printed(whole(CASES[3]), Whole(raws.attempt(provenance=MPI), raws.skipped(CASES[0]), {})).splitlines()
-    (first,) = [line for line in said if line.startswith("# [1/2] ring 1 KiB in: ")]
-    assert first.endswith(" ns")
-    assert "# [2/2] ring 8 B out: skipped" in said
-    assert rows("\n".join(said))[0].endswith("8 B skipped: too large")
+def test_each_row_is_a_comment_at_once_so_that_nothing_is_lost_where_a_job_is_killed(capsys):
+    table = Table()
+    table.show(JOB, whole(CASES[3], status="wrong", reason="off by one", wrong=7), 1, 2)
+    table.show(JOB, Whole(raws.attempt(provenance=MPI), raws.skipped(CASES[0]), {}), 2, 2)
+    meanwhile = capsys.readouterr().out
+    assert rows(meanwhile) == []
+    table.end()
+    skipped, *wrong = rows(capsys.readouterr().out)
+    assert skipped.endswith("8 B skipped: too large")
+    assert wrong[1].endswith("1 KiB wrong: off by one")
+    assert meanwhile.splitlines()[-3:] == [f"# {wrong[0]}  [1/2]", f"# {wrong[1]}", f"# {skipped}  [2/2]"]
+
+
+def test_a_case_has_one_row_however_often_its_rounds_were_told(printed):
+    job = raws.job(*CASES, effort=Effort(rounds=3))
+    failed = whole(CASES[0], reason="it failed in an earlier launch", times=raws.times(number=2))
+    (row,) = rows(
+        printed(
+            failed, whole(CASES[0], times=raws.times().then(raws.times(number=2)).then(raws.times(number=3))), job=job
+        )
+    )
+    assert "failed" not in row
 
 
 def test_rows_of_ranks_that_went_on_without_others_are_told_apart(printed):
