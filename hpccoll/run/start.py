@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hpccoll.errors import BadInputError
 from hpccoll.run.asked import seconds
+from hpccoll.run.pmi import shorten_values
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -73,6 +74,8 @@ def world(device: str) -> "MPI.Intracomm":
     if vendor in OF_MPICH and "OMPI_COMM_WORLD_SIZE" in os.environ:
         library = f"{vendor} {'.'.join(map(str, version))}"
         raise BadInputError("launcher", "mpiexec of Open MPI", f"the library is {library}: use the mpiexec of that")
+    if vendor == "MPICH":
+        shorten_values()
     if device == "cuda":
         from hpccoll.measure.gpus import take_early
 

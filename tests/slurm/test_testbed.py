@@ -96,6 +96,12 @@ def test_four_ranks_are_on_four_hosts_that_share_nothing(ranks, require):
     assert [row["munged"] for row in ranks] == [[]] * 4
 
 
+def test_ranks_find_each_other_whatever_lies_in_memory_behind_the_address_that_mpich_sends(testbed, mpiexec):  # noqa: ARG001
+    program = Path(__file__).with_name("crammed_ranks.py")
+    said = testbed.run("srun", "--mpi=pmi2", "-N2", "--ntasks-per-node=1", sys.executable, program)
+    assert (said.code, said.err, sorted(said.out.splitlines())) == (0, "", ["0 of 2", "1 of 2"])
+
+
 def test_a_pause_does_not_beat_the_wire(ranks):
     for (begun, _), (_, ended) in zip(ranks[0]["times"], ranks[1]["times"], strict=True):
         assert (1 << 20) / (ended - begun) < 1.06 * 125e6
