@@ -97,7 +97,7 @@ class MpiPlan:
         for step in steps:
             step.prepare(comm, persistent=persistent)
         self._width = max((len(step.messages) for step in steps), default=0)
-        self._at = [0] * len(self._sequences)
+        self._at, self._begun = [0] * len(self._sequences), len(self._sequences)
         waits = comm.allreduce(_begins_inside(self._sequences, operation.layout, comm.rank), MPI.LAND)
         self._together = len(operation.schedules) if waits else len(self._sequences)
 
@@ -125,12 +125,12 @@ class MpiPlan:
         width = self._width
         active: list[MPI.Request] = [MPI.REQUEST_NULL] * (width * number_of)
         pending = [0] * number_of
-        begun = live = 0
+        self._begun = live = 0
         while True:
-            while begun < number_of and self._may_begin(begun):
-                pending[begun] = self._begin(begun, active)
-                live += pending[begun] > 0
-                begun += 1
+            while self._begun < number_of and self._may_begin(self._begun):
+                pending[self._begun] = self._begin(self._begun, active)
+                live += pending[self._begun] > 0
+                self._begun += 1
             if not live:
                 return
             ended_now = MPI.Request.Testsome(active)
@@ -167,9 +167,9 @@ class MpiPlan:
         return 0
 
     def where(self) -> str:
-        """Return, for each sequence, the step it is in and the peers of that step."""
+        """Return, for each sequence that has begun, the step it is in and the peers of that step."""
         places = []
-        for number, (at, sequence) in enumerate(zip(self._at, self._sequences, strict=True)):
+        for number, (at, sequence) in enumerate(zip(self._at, self._sequences[: self._begun], strict=False)):
             if at < len(sequence):
                 peers = ", ".join(f"{'to' if m.sends else 'from'} rank {m.peer}" for m in sequence[at].messages)
                 places.append(f"sequence {number}, step {at + 1} of {len(sequence)} ({peers or 'no messages'})")

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import stdev
 from typing import Any
 
 from hpccoll.choices.setting import Setting
@@ -11,7 +10,7 @@ from hpccoll.choices.table import Choice, TuneTable
 from hpccoll.errors import BadInputError
 from hpccoll.store.rows import Results
 from hpccoll.tune.measured import Curves, geometric_mean, measured
-from hpccoll.tune.regret import regret
+from hpccoll.tune.regret import held_out
 from hpccoll.units import format_seconds, format_size
 
 
@@ -20,7 +19,7 @@ class Verdict:
     """One size of one setting: the choice and the best, each with its seconds in these results.
 
     Args:
-        regret: the time of the choice over that of the best: 1 where it is the best, less by noise alone.
+        held_out: the least that the regret may be, as far as rounds tell: noise makes the regret too large.
         apart: whether no launch measured both: then what launches are apart is in the regret.
         unsure: what the regret may be off by, relative, as far as rounds tell.
     """
@@ -31,19 +30,19 @@ class Verdict:
     seconds: float
     best: Choice
     best_seconds: float
-    regret: float
+    held_out: float
     apart: bool = False
     unsure: float = 0.0
 
     @property
-    def over_least(self) -> float:
-        """The median of the choice over the least median, noise and all."""
+    def regret(self) -> float:
+        """The time of the choice over that of the best: 1 where it is the best, else as much as it may be."""
         return self.seconds / self.best_seconds
 
     @property
     def told_apart(self) -> bool:
         """Whether the best is faster by more than rounds differ: an algorithm under two names never is."""
-        return self.choice != self.best and math.log(self.over_least) > self.unsure
+        return self.choice != self.best and math.log(self.regret) > self.unsure
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,42 +61,37 @@ class Judgement:
         return geometric_mean(verdict.regret for verdict in self.verdicts)
 
     @property
-    def error(self) -> float:
-        """The standard error of that mean, relative: what the regrets are apart over the root of their number."""
-        logs = [math.log(verdict.regret) for verdict in self.verdicts]
-        return stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0.0
+    def held_out(self) -> float:
+        """The geometric mean of what they may be at least."""
+        return geometric_mean(verdict.held_out for verdict in self.verdicts)
 
-    @property
-    def over_least(self) -> float:
-        """The geometric mean of the medians over the least ones."""
-        return geometric_mean(verdict.over_least for verdict in self.verdicts)
-
-    def by_setting(self) -> Iterator[tuple[Setting, list[Verdict], float]]:
-        """Yield each setting with its verdicts and the geometric mean of their regrets."""
+    def by_setting(self) -> Iterator[tuple[Setting, list[Verdict], float, float]]:
+        """Yield each setting with its verdicts and the geometric means of their regrets, at most and at least."""
         for setting in dict.fromkeys(verdict.setting for verdict in self.verdicts):
             found = [verdict for verdict in self.verdicts if verdict.setting == setting]
-            yield setting, found, geometric_mean(verdict.regret for verdict in found)
+            most, least = (geometric_mean(each) for each in zip(*((v.regret, v.held_out) for v in found), strict=True))
+            yield setting, found, most, least
 
     def to_json(self) -> dict[str, Any]:
         return {
             "geometric_mean": self.mean,
-            "error": self.error,
-            "over_least": self.over_least,
+            "held_out": self.held_out,
             "settings": [
                 {
                     "setting": setting.to_json(),
-                    "geometric_mean": mean,
+                    "geometric_mean": most,
+                    "held_out": least,
                     "fixed": self._fixed(setting),
                     "sizes": [
                         {
                             "bytes": v.nbytes, "choice": v.choice.words, "seconds": v.seconds, "best": v.best.words,
-                            "best_seconds": v.best_seconds, "regret": v.regret, "over_least": v.over_least,
+                            "best_seconds": v.best_seconds, "regret": v.regret, "held_out": v.held_out,
                             "unsure": v.unsure, "apart": v.apart,
                         }
                         for v in found
                     ],
                 }
-                for setting, found, mean in self.by_setting()
+                for setting, found, most, least in self.by_setting()
             ],
             "unjudged": list(self.unjudged),
             "strange": list(self.strange),
@@ -110,8 +104,7 @@ class Judgement:
     def lines(self) -> Iterator[str]:
         """Yield the same as a table for people."""
         yield "regret: the time of the table's choice over that of the best, as measured here; 1 where it is the best"
-        yield "(in each round the best of the other rounds: less than 1, or more beside the least time, is noise)"
-        for setting, found, mean in self.by_setting():
+        for setting, found, most, least in self.by_setting():
             yield setting.words
             for v in found:
                 better = "" if v.choice == v.best else f"; best {v.best.words}: {format_seconds(v.best_seconds)}"
@@ -120,14 +113,15 @@ class Judgement:
                 better += unclear if better and not v.told_apart else ""
                 took = f"{v.choice.words}: {format_seconds(v.seconds)}"
                 yield f"{format_size(v.nbytes):>12}  {v.regret:.3f}  {took}{better}"
-            yield f"{'mean':>12}  {mean:.3f}"
+            yield f"{'mean':>12}  {most:.3f}" + _at_least(most, least)
             if setting in self.fixed:
                 choice, fixed = self.fixed[setting]
                 yield f"{'one for all':>12}  {fixed:.3f}  {choice.words}, the best single choice for these sizes"
         yield from (f"not judged: {words}" for words in self.unjudged)
         yield from self.strange
-        of_all, with_noise = f"{self.mean:.3f} +- {self.error:.3f}", f"{self.over_least:.3f} over the least times"
-        yield f"geometric mean of the regret at {len(self.verdicts)} sizes: {of_all} ({with_noise}, noise and all)"
+        yield f"geometric mean of the regret at {len(self.verdicts)} sizes: {self.mean:.3f}" + _at_least(
+            self.mean, self.held_out
+        )
 
 
 def judge(table: TuneTable, results: Results) -> Judgement:
@@ -156,14 +150,11 @@ def judge(table: TuneTable, results: Results) -> Judgement:
                 best = min(there, key=lambda one: there[one].seconds)
                 own, least = there[choice], there[best]
                 apart, unsure = not own.beside(least), own.unsure(least) if choice != best else 0.0
-                verdicts.append(
-                    Verdict(
-                        setting, size, choice, own.seconds, best, least.seconds, regret(there, choice), apart, unsure
-                    )
-                )
+                low = held_out(there, choice) or own.seconds / least.seconds
+                verdicts.append(Verdict(setting, size, choice, own.seconds, best, least.seconds, low, apart, unsure))
             else:
                 lacking.setdefault(choice, []).append(size)
-        if alone := _fixed([verdict.nbytes for verdict in verdicts if verdict.setting == setting], found.curves):
+        if alone := _fixed([verdict for verdict in verdicts if verdict.setting == setting], found.curves):
             fixed[setting] = alone
         unjudged += [f"{setting.words}: {c.words} was not measured at {_sizes(at)}" for c, at in lacking.items()]
     if not verdicts:
@@ -173,15 +164,21 @@ def judge(table: TuneTable, results: Results) -> Judgement:
     return Judgement(tuple(verdicts), tuple(unjudged), tuple(strange), fixed)
 
 
-def _fixed(sizes: Sequence[int], curves: Curves) -> tuple[Choice, float] | None:
-    """Return the choice that is best where one has to do for all ``sizes``, and its mean regret."""
-    if len(sizes) < 2:
+def _fixed(verdicts: Sequence[Verdict], curves: Curves) -> tuple[Choice, float] | None:
+    """Return the choice that is best where one has to do for all sizes of ``verdicts``, and its mean regret."""
+    if len(verdicts) < 2:
         return None
-    there = [{choice: curve[size] for choice, curve in curves.items() if size in curve} for size in sizes]
-    everywhere = [choice for choice in curves if all(choice in one for one in there)]
-    means = {choice: geometric_mean(regret(one, choice) for one in there) for choice in everywhere}
+    means = {
+        choice: geometric_mean(curve[v.nbytes].seconds / v.best_seconds for v in verdicts)
+        for choice, curve in curves.items()
+        if all(v.nbytes in curve for v in verdicts)
+    }
     best = min(means, key=lambda choice: means[choice], default=None)
     return None if best is None else (best, means[best])
+
+
+def _at_least(most: float, least: float) -> str:
+    return "" if f"{least:.3f}" == f"{most:.3f}" else f" at most, {least:.3f} at least: noise hides where between"
 
 
 def _sizes(sizes: Sequence[int]) -> str:

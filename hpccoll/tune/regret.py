@@ -1,9 +1,10 @@
-"""Regret: the time of a choice over that of the best, without what noise alone makes of it.
+"""Regret: the time of a choice over that of the best, where noise hides which one that is.
 
-The least of several noisy times is less than what any of the choices takes on average, and a choice held against it
-seems slow. Therefore every round is left out once: the others say which choice is the best, and the two are timed in
-the one that is left out (cross-validation: M. Stone, Cross-validatory choice and assessment of statistical predictions,
-J. R. Stat. Soc. B 36 (1974)). What is left of noise then goes both ways.
+Held against the least of several noisy times any choice seems slow: that is more than its regret. Therefore every round
+is also left out once: the others say which choice is the best, and the two are timed in the one that is left out
+(cross-validation: M. Stone, Cross-validatory choice and assessment of statistical predictions, J. R. Stat. Soc. B 36
+(1974)). What the others take for the best may be slower than the best, so that this is less than the regret, or just as
+much. Where rounds agree the two are the same.
 """
 
 import math
@@ -14,16 +15,18 @@ from hpccoll.choices.table import Choice
 from hpccoll.tune.measured import Time, Turn, geometric_mean
 
 
-def regret(there: Mapping[Choice, Time], choice: Choice) -> float:
-    """Return the time of ``choice`` over that of the best of ``there``: the geometric mean over rounds.
+def held_out(there: Mapping[Choice, Time], choice: Choice) -> float | None:
+    """Return the least that the regret of ``choice`` may be, as a ratio: the geometric mean over rounds.
 
-    Without two rounds in which all took a turn it is the median over the least median, noise and all.
+    Choices that took no turn in two of its rounds are left out; None where no other is left.
     """
-    turns = sorted(set.intersection(*(set(time.turns) for time in there.values())), key=str)
-    if len(turns) < 2:
-        return there[choice].seconds / min(time.seconds for time in there.values())
+    own = there[choice]
+    beside = {other: time for other, time in there.items() if len(time.turns.keys() & own.turns.keys()) > 1}
+    turns = sorted(set.intersection(set(own.turns), *(set(time.turns) for time in beside.values())), key=str)
+    if len(turns) < 2 or len(beside) < 2:
+        return None
     return geometric_mean(
-        there[choice].turns[turn] / there[_best(there, [other for other in turns if other != turn])].turns[turn]
+        own.turns[turn] / beside[_best(beside, [other for other in turns if other != turn])].turns[turn]
         for turn in turns
     )
 

@@ -20,9 +20,11 @@ PACKET = 9100
 SENDING, ARRIVING = 2, 8
 """Packets that a meter lets through at once, for each Gbit/s: where a host sends, and in the fabric.
 
-What one host sends has been held to the rate when it comes to the second meter, which only has to part what several
-send to one. There every packet would need a timer of its own again, and timers that are late on a busy machine slow the
-wire: with 8 ranks on two CPUs at 1 Gbit/s, 16 MiB took 220 to 290 ms with 2 packets there, and 217 to 220 with 8.
+What one host sends has been held to the rate when it comes to the second meter. There every packet would need a timer
+of its own again, and timers that are late on a busy machine slow the wire: with 8 ranks on two CPUs at 1 Gbit/s, 16 MiB
+took 220 to 290 ms with 2 packets there, and 217 to 220 with 8. The price is paid where several hosts send to one after
+a pause: 73 KB for each Gbit/s arrive at once, and what they send is held to the rate of that wire from some ten times
+as much on. Up to 100 Mbit/s it is one packet at either end.
 """
 LAST_BYTE = {"n": 0, "a": 100}
 """Where the addresses of hosts begin, by the letter of their names: n1 is 10.77.0.1, a1 is 10.77.0.101."""
