@@ -15,6 +15,8 @@ import re
 import selectors
 import signal
 import socket
+import stat
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -28,33 +30,36 @@ AT_ONCE = 1 << 16
 """Bytes to read at once: more than a line of either has."""
 
 
+IGNORED = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
+"""Signals that are sent to all processes of a step: what is between lives as long as the rank."""
+
+OF_RANKS = "PMI", "SLURM", "HPCCOLL"
+"""How variables begin that would have the process between look like a rank."""
+
+
 def shorten_values(environment: Mapping[str, str] = os.environ) -> None:
-    """Have values over PMI be short from here on, where this rank is one of Slurm's pmi2; before MPI starts."""
+    """Have values over PMI be short from here on, where the launcher is Slurm's pmi2; before MPI starts."""
     number = environment.get("PMI_FD", "")
-    if environment.get("SLURM_MPI_TYPE") != "pmi2" or not number.isdigit():
+    if environment.get("SLURM_MPI_TYPE") != "pmi2" or not number.isdigit() or not _is_socket(int(number)):
         return
-    mine, between = socket.socketpair()
-    if os.fork():
-        between.close()
-        os.dup2(mine.fileno(), int(number), inheritable=True)
-        mine.close()
-        return
+    rank, between = socket.socketpair()
+    between.set_inheritable(True)
+    os.set_inheritable(int(number), True)
+    quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]  # nobody waits for it
+    own = {name: value for name, value in environment.items() if not name.startswith(OF_RANKS)}
+    program = [sys.executable, "-I", "-S", __file__, str(between.fileno()), number]
+    os.posix_spawn(sys.executable, program, own, file_actions=quiet, setsigmask=IGNORED)
+    between.close()
+    os.dup2(rank.fileno(), int(number))
+    rank.close()
+
+
+def _is_socket(number: int) -> bool:
+    """Return whether a descriptor is open, and a socket: a child of a rank has the variable and not the descriptor."""
     try:
-        mine.close()
-        _leave(int(number), between)
-    finally:
-        os._exit(0)
-
-
-def _leave(number: int, rank: socket.socket) -> None:
-    """Pass on what is said until either is gone: nothing that is sent to the ranks of a step ends this before."""
-    for one in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE):
-        signal.signal(one, signal.SIG_IGN)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):  # whoever reads what the rank says does not wait for this process
-        os.dup2(nothing, stream)
-    with suppress(OSError), socket.socket(fileno=number) as server:
-        relay(rank, server)
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        return False
 
 
 def relay(rank: socket.socket, server: socket.socket) -> None:
@@ -72,3 +77,8 @@ def relay(rank: socket.socket, server: socket.socket) -> None:
 
 def _least(found: re.Match[bytes]) -> bytes:
     return b"%d" % min(int(found[0]), VALUE)
+
+
+if __name__ == "__main__":
+    with suppress(OSError):
+        relay(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))

@@ -150,7 +150,7 @@ def judge(table: TuneTable, results: Results) -> Judgement:
                 best = min(there, key=lambda one: there[one].seconds)
                 own, least = there[choice], there[best]
                 apart, unsure = not own.beside(least), own.unsure(least) if choice != best else 0.0
-                low = held_out(there, choice) or own.seconds / least.seconds
+                low = min(max(1.0, held_out(there, choice) or 1.0), own.seconds / least.seconds)
                 verdicts.append(Verdict(setting, size, choice, own.seconds, best, least.seconds, low, apart, unsure))
             else:
                 lacking.setdefault(choice, []).append(size)

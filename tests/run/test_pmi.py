@@ -18,6 +18,8 @@ def between():
     """Yield the rank's end and the server's, of two that are passed on what the other says."""
     rank, near = socket.socketpair()
     far, server = socket.socketpair()
+    rank.settimeout(60)
+    server.settimeout(60)
     passing = Thread(target=pmi.relay, args=(near, far))
     passing.start()
     yield rank, server
@@ -70,6 +72,7 @@ sys.stdout.buffer.write(os.read(int(os.environ["PMI_FD"]), 2000))
 @pytest.mark.parametrize(("kind", "heard"), [("pmi2", 900), ("pmix", 1024)])
 def test_only_a_rank_of_slurms_pmi2_is_told_otherwise(kind, heard):
     server, rank = socket.socketpair()
+    server.settimeout(60)
     environment = {**os.environ, "PMI_FD": str(rank.fileno()), "SLURM_MPI_TYPE": kind}
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], env=environment, pass_fds=[rank.fileno()], stdout=subprocess.PIPE
@@ -81,3 +84,12 @@ def test_only_a_rank_of_slurms_pmi2_is_told_otherwise(kind, heard):
     assert process.returncode == 0
     assert server.recv(2000) == b""  # nobody is left who would answer
     server.close()
+
+
+def test_a_child_of_a_rank_that_has_its_variables_and_not_its_socket_loses_nothing(tmp_path):
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        pmi.shorten_values({"PMI_FD": str(file.fileno()), "SLURM_MPI_TYPE": "pmi2"})
+        file.write("kept")
+    pmi.shorten_values({"PMI_FD": "1000000", "SLURM_MPI_TYPE": "pmi2"})
+    assert log.read_text() == "kept"
