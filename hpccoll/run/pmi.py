@@ -47,7 +47,7 @@ def shorten_values(environment: Mapping[str, str] = os.environ) -> None:
     os.set_inheritable(int(number), True)
     quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]  # nobody waits for it
     own = {name: value for name, value in environment.items() if not name.startswith(OF_RANKS)}
-    program = [sys.executable, "-I", "-S", __file__, str(between.fileno()), number]
+    program = [sys.executable, "-P", "-s", "-S", __file__, str(between.fileno()), number]
     os.posix_spawn(sys.executable, program, own, file_actions=quiet, setsigmask=IGNORED)
     between.close()
     os.dup2(rank.fileno(), int(number))

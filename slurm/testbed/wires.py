@@ -80,7 +80,7 @@ def meter(bps: int, packets: int) -> str:
     """Return the token bucket that holds a wire to its rate, after a pause too.
 
     A plain bucket fills up while the wire is idle, and what is sent next beats the wire. Therefore the second bucket,
-    ``mtu``, which fills at ``peakrate``: it is as small as can be. Up to 100 Mbit/s that is one packet; above, the
+    ``mtu``, which fills at ``peakrate``. Up to 100 Mbit/s that is one packet; above, the
     bucket must last until the kernel's timer comes round, which is two packets, and more where ``packets`` a Gbit/s
     are more than that. The first bucket, ``burst``, makes up for timers that were late: 64 KiB, less below 100 Mbit/s
     and more beyond 1 Gbit/s.
