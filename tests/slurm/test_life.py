@@ -88,7 +88,8 @@ def test_a_job_that_is_told_to_end_finishes_its_case_and_the_next_goes_on(told_t
     assert (first.code, status.code) == (3, 3)
     assert "SIGUSR1 told it to end, as Slurm does before a time limit" in status.out
     assert 3 <= len(kept) < CASES
-    assert files == ["mpi.n2x1.h5.journal", "mpi.n2x1.h5.told-to-end"]
+    assert {*files} >= {"mpi.n2x1.h5.journal", "mpi.n2x1.h5.told-to-end"}  # srun may end rank 0 before it tidies up
+    assert "mpi.n2x1.h5" not in files
     assert second.code == 0, second.err
     now = ground.measured()
     assert kept.items() <= now.items()
