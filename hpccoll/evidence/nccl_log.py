@@ -1,4 +1,6 @@
-"""NCCL's log: the shapes of 2.27 to 2.32, with NCCL_DEBUG=INFO and the subsystems INIT, ENV, NET, GRAPH, TUNING, COLL.
+"""NCCL's log: the shapes of 2.24 to 2.32, with NCCL_DEBUG=INFO and the subsystems INIT, ENV, NET, GRAPH, TUNING, COLL.
+
+Releases 2.20 to 2.23 say what ran in a shape of their own, which ``nccl_numbers`` reads, and older ones nothing of it.
 
 What is not evidence: the count of ``collnet channels``, which is printed without CollNet too; ``via COLLNET/SHARP``
 and ``Using ...:1/IB/SHARP``, which come before SHARP is asked for a group and stay where it refuses; names of kernels,
@@ -7,11 +9,11 @@ which are those of ring or tree whatever runs.
 
 import re
 
-from hpccoll.evidence import refusals, tuning_table
+from hpccoll.evidence import nccl_numbers, refusals, tuning_table
 from hpccoll.evidence.asked import FUNCTIONS
 from hpccoll.evidence.communicator import of_log
 from hpccoll.evidence.lines import Message
-from hpccoll.evidence.notes import Notes, Rule, saying
+from hpccoll.evidence.notes import Call, Notes, Rule, saying
 from hpccoll.evidence.records import Ran
 
 COLLECTIVES = {**FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
@@ -36,7 +38,8 @@ def _call(notes: Notes, match: re.Match[str], message: Message) -> None:
     if collective and dtype:
         name, size = dtype
         op = _OPS.get(int(match["op"]), "custom") if collective in _REDUCTIONS else None
-        notes.calls[message.process].append((collective, int(match["count"]) * size, name, op))
+        ranks = int(match["ranks"]) if match["ranks"] else None
+        notes.calls[message.process].append(Call(collective, int(match["count"]) * size, name, op, ranks))
 
 
 def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
@@ -49,7 +52,7 @@ def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
     call = next((call for call in waiting if call[:2] == (collective, nbytes)), None)
     if call:
         waiting.remove(call)
-    dtype, op = call[2:] if call else (None, None)
+    dtype, op = (call.dtype, call.op) if call else (None, None)
     channels = match["channels"] or (int(match["high"]) - int(match["low"]) + 1 if match["high"] else None)
     ran = Ran(
         collective=collective, bytes=nbytes, algorithm=kind or match["algorithm"].lower(), dtype=dtype, op=op,
@@ -115,7 +118,7 @@ RULES: tuple[Rule, ...] = (
     (
         re.compile(
             r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
-            r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root "
+            r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root (?:\d+ comm \S+ \[nranks=(?P<ranks>\d{1,18})\])?"
         ),
         _call,
     ),
@@ -146,6 +149,7 @@ RULES: tuple[Rule, ...] = (
     ),
     *saying("collnet", r"rank \d+ Connected CollNet", r"Connected Collnet Chains", r"Connected collnet \+ chain"),
     *saying("sharp", r"SHARP rank \d+/\d+ initialized on "),
+    *nccl_numbers.RULES,
     *tuning_table.RULES,
     *refusals.RULES,
 )  # fmt: skip

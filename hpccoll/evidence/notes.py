@@ -3,10 +3,28 @@
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpccoll.evidence.lines import Message
 from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
+
+
+class Call(NamedTuple):
+    """What a rank was asked for.
+
+    Args:
+        collective: in our word.
+        bytes: of its own block where every rank has one.
+        dtype: of the elements, by the project's name.
+        op: the reduction, None where there is none.
+        ranks: of the communicator; None where that part of the line is lost.
+    """
+
+    collective: str
+    bytes: int
+    dtype: str
+    op: str | None
+    ranks: int | None
 
 
 class Notes:
@@ -54,9 +72,6 @@ class Notes:
             settings=dict(sorted(self.settings.items())), communicator=dict(sorted(self.communicator.items())), **lines,
         )  # fmt: skip
 
-
-Call = tuple[str, int, str, str | None]
-"""What a rank was asked for: collective, bytes, dtype, op."""
 
 Rule = tuple[re.Pattern[str], Callable[[Notes, re.Match[str], Message], None]]
 """How a message begins, and what to do with one that does."""

@@ -35,7 +35,7 @@ _KNOWN = (
     ("nvls", r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory", "NVSwitches refuse multicast memory"),
     ("nvls", r"not compatible with NCCL_NVLS_ENABLE=1", "several ranks on one GPU"),
     (
-        "algorithm", r"[Nn]o algorithm/protocol available for function",
+        "algorithm", r"[Nn]o algorithm/protocol available",
         "nothing that NCCL_ALGO and NCCL_PROTO leave can do it",
     ),
     (

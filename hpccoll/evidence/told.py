@@ -13,7 +13,10 @@ _LIBRARIES = {"nccl": "NCCL", "ucc": "UCC", "sharp": "libsharp alone, as under H
 """By the word of a record."""
 
 _SILENT = {
-    "nccl": "no line says what: NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL has NCCL say it",
+    "nccl": (
+        "no line says what: NCCL says it from 2.20 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,"
+        "TUNING,COLL; before 2.24 not of calls in groups"
+    ),
     "ucc": "no line says what: UCC_COLL_TRACE=info has UCC say it",
     "sharp": "no line says what: HCOLL and MVAPICH never do; the bytes of ports tell, which hpccoll run counts",
 }

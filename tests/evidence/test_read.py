@@ -217,6 +217,7 @@ REFUSED = [
         f"{WARN_NEW}No algorithm/protocol available for function AllReduce with datatype ncclFloat32.", "algorithm",
         "nothing that NCCL_ALGO and NCCL_PROTO leave",
     ),
+    (f"{WARN_OLD}Error : no algorithm/protocol available", "algorithm", "nothing that NCCL_ALGO"),
     (f"{NCCL}NET/IB : No device found.", "rdma", "NCCL finds no RDMA device"),
     (f"{NCCL}NCCL_IB_DISABLE set by environment to 1.", "rdma", "NCCL_IB_DISABLE is set"),
     (f"{NCCL}NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "gdr", "a NIC cannot reach"),
