@@ -157,7 +157,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One allocation, one environment, many cases, in an order that ``seed`` shuffles for each round.
+    """One allocation, one environment, many cases, in an order that ``seed`` draws for each round.
 
     Its launches are the shapes of its cases, each on the first nodes of the allocation: a scaling curve then compares
     the same nodes.

@@ -1,13 +1,14 @@
 """The order: which rounds of which cases a launch has yet to measure, and one after the other."""
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from hpccoll.case import Case, Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.measure.catalogue import check_case
+from hpccoll.schedule import collective
 from hpccoll.store.raw import Raw
 
 
@@ -48,8 +49,10 @@ class Earlier:
 def rounds_left(job: Job, shape: Shape, earlier: Earlier) -> list[tuple[int, Case]]:
     """Return what is left of the cases of ``shape``: all of the first round, then all of the next, each with its case.
 
-    Every round has an order of its own, so that no case always follows the same one, and what changes on the machine
-    meanwhile meets all of them alike. Cases that ended an earlier attempt come last.
+    Every round goes through the calls in an order of its own, and through the ways to do one in another, all of them
+    before the next call: what is compared is measured side by side. A machine that changes within a round, as a virtual
+    one does whose CPUs move, then slows all ways of a call or none (randomised blocks: R. A. Fisher, The Design of
+    Experiments, 1935). Cases that ended an earlier attempt come last.
     """
     left = ((number, case) for number, case in _rounds(job, shape) if number not in earlier.measured.get(case.id, ()))
     return sorted(left, key=lambda one: one[1].id in earlier.started)
@@ -77,8 +80,20 @@ def for_the_rest(job: Job, shape: Shape, rest: Shape | None, earlier: Earlier) -
 
 
 def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:
-    order = [case for case in job.cases if job.shape(case) == shape]
+    calls: dict[tuple[object, ...], list[Case]] = defaultdict(list)
+    for case in job.cases:
+        if job.shape(case) == shape:
+            calls[_call(case)].append(case)
+    order = list(calls.values())
     shuffled = random.Random(job.seed)  # noqa: S311  an order, not a secret
     for number in range(1, job.effort.rounds + 1):
         shuffled.shuffle(order)
-        yield from ((number, case) for case in order)
+        for ways in order:
+            shuffled.shuffle(ways)
+            yield from ((number, case) for case in ways)
+
+
+def _call(case: Case) -> tuple[object, ...]:
+    """Return what is done, whichever way: in place is one of two ways, of which the better counts."""
+    arguments = tuple((name, case.params.get(name)) for name in collective(case.collective).arguments)
+    return case.collective, case.dtype, case.op, case.bytes, case.root, arguments

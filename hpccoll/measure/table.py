@@ -1,6 +1,6 @@
 """The table that rank 0 prints: a row a case, with the columns of nccl-tests, algorithm by algorithm, sizes ascending.
 
-Cases are measured in random order. Each row is a comment as soon as its last round is in, so that nothing is lost where
+Calls are measured in random order. Each row is a comment as soon as its last round is in, so that nothing is lost where
 a job is killed; the table comes at the end: who reads the lines that do not begin with # has every case once, in order.
 """
 

@@ -40,9 +40,10 @@ DEFINITIONS = {
     "median, interval": "Over the timed iterations; the interval holds the median with 95 % confidence. Of several "
     "rounds: the median of their medians, and an interval that holds those of all rounds (of 9 rounds or more it "
     "leaves out as many of the lowest and of the highest ends as that of a median leaves out samples).",
-    "round": "All cases of a launch are gone through in an order, then again in another: series take turns. They are "
-    "compared round by round. A ratio is the median of the ratios of the rounds. A winner has in each round a median "
-    "below the 95 % interval of each other; of one round the intervals may not touch, and without them nobody wins.",
+    "round": "All calls of a launch are gone through in an order, then again in another; all ways to do one are "
+    "measured right after one another, so that series take turns. They are compared round by round. A ratio is the "
+    "median of the ratios of the rounds. A winner has in each round a median below the 95 % interval of each other; of "
+    "one round the intervals may not touch, and without them nobody wins.",
     "pairs of ranks": "Where messages go between two ranks, lines show the median pair, the faster of two in the "
     "middle; of a pair that was measured more than once, the last.",
     "traffic": "How unequal the blocks of an all_to_all_v are: uniform, all equal; zipf, rank j as popular as 1/(j + "

@@ -89,7 +89,7 @@ class Pace:
     """How long the rest takes, at the pace of what was measured so far.
 
     The clock starts with the first measurement of this sweep: what earlier ones left counts for nothing, nor does the
-    time that jobs wait before it. The cases of a job come in random order, so that the first are like the others.
+    time that jobs wait before it. The calls of a job come in random order, so that the first are like the others.
 
     Args:
         total: the number of measurements.

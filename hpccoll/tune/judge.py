@@ -9,7 +9,7 @@ from hpccoll.choices.setting import Setting
 from hpccoll.choices.table import Choice, TuneTable
 from hpccoll.errors import BadInputError
 from hpccoll.store.rows import Results
-from hpccoll.tune.measured import Curves, geometric_mean, measured
+from hpccoll.tune.measured import geometric_mean, measured, side_by_side
 from hpccoll.tune.regret import held_out
 from hpccoll.units import format_seconds, format_size
 
@@ -19,6 +19,8 @@ class Verdict:
     """One size of one setting: the choice and the best, each with its seconds in these results.
 
     Args:
+        seconds: of the choice, side by side with the others.
+        best_seconds: of the best, likewise.
         held_out: the least that the regret may be, as far as rounds tell: noise makes the regret too large.
         apart: whether no launch measured both: then what launches are apart is in the regret.
         unsure: what the regret may be off by, relative, as far as rounds tell.
@@ -136,6 +138,7 @@ def judge(table: TuneTable, results: Results) -> Judgement:
     strange: dict[str, None] = {}
     fixed: dict[Setting, tuple[Choice, float]] = {}
     for setting, found in measured(results).items():
+        seconds: dict[int, dict[Choice, float]] = {}
         if setting not in entries:
             unjudged.append(f"{setting.words}: the table has no choice for it")
             continue
@@ -147,14 +150,15 @@ def judge(table: TuneTable, results: Results) -> Judgement:
             there = {choice: curve[size] for choice, curve in found.curves.items() if size in curve}
             choice = entries[setting].at(size).choice
             if choice in there:
-                best = min(there, key=lambda one: there[one].seconds)
+                took = seconds[size] = side_by_side(there)
+                best = min(took, key=lambda one: took[one])
                 own, least = there[choice], there[best]
                 apart, unsure = not own.beside(least), own.unsure(least) if choice != best else 0.0
-                low = min(max(1.0, held_out(there, choice) or 1.0), own.seconds / least.seconds)
-                verdicts.append(Verdict(setting, size, choice, own.seconds, best, least.seconds, low, apart, unsure))
+                low = min(max(1.0, held_out(there, choice) or 1.0), took[choice] / took[best])
+                verdicts.append(Verdict(setting, size, choice, took[choice], best, took[best], low, apart, unsure))
             else:
                 lacking.setdefault(choice, []).append(size)
-        if alone := _fixed([verdict for verdict in verdicts if verdict.setting == setting], found.curves):
+        if alone := _fixed(seconds):
             fixed[setting] = alone
         unjudged += [f"{setting.words}: {c.words} was not measured at {_sizes(at)}" for c, at in lacking.items()]
     if not verdicts:
@@ -164,14 +168,13 @@ def judge(table: TuneTable, results: Results) -> Judgement:
     return Judgement(tuple(verdicts), tuple(unjudged), tuple(strange), fixed)
 
 
-def _fixed(verdicts: Sequence[Verdict], curves: Curves) -> tuple[Choice, float] | None:
-    """Return the choice that is best where one has to do for all sizes of ``verdicts``, and its mean regret."""
-    if len(verdicts) < 2:
+def _fixed(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:
+    """Return the choice that is best where one has to do for all sizes, and its mean regret."""
+    if len(seconds) < 2:
         return None
     means = {
-        choice: geometric_mean(curve[v.nbytes].seconds / v.best_seconds for v in verdicts)
-        for choice, curve in curves.items()
-        if all(v.nbytes in curve for v in verdicts)
+        choice: geometric_mean(took[choice] / min(took.values()) for took in seconds.values())
+        for choice in sorted(set.intersection(*map(set, seconds.values())), key=str)
     }
     best = min(means, key=lambda choice: means[choice], default=None)
     return None if best is None else (best, means[best])

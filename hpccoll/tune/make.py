@@ -17,7 +17,7 @@ from hpccoll.choices.table import Choice, Entry, Range, TuneTable, library
 from hpccoll.errors import BadInputError
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.rows import Results
-from hpccoll.tune.measured import Curves, Measured, measured
+from hpccoll.tune.measured import Curves, Measured, measured, side_by_side
 
 PRICE = 0.03
 """What another range has to gain at least, as a relative time summed over the measured sizes that it serves."""
@@ -29,8 +29,8 @@ RULE = (
     "ranges minimise the sum of log(time / best time) over the measured sizes, and a price for each cut: the median "
     "over sizes of what the ratio of the two best may be off by (half of what it is apart between the rounds in which "
     "both took a turn; where those are fewer than two the half 95 % intervals or what runs are apart, relative, as a "
-    f"hypotenuse), at least {PRICE}; a cut lies where the medians of its choices "
-    "cross, on straight lines of log time over log bytes"
+    f"hypotenuse), at least {PRICE}; times are compared by the median of their ratios over rounds that both "
+    "took a turn in; a cut lies where those of its choices cross, on straight lines of log time over log bytes"
 )
 
 Times = NDArray[np.float64]
@@ -103,9 +103,10 @@ def ranges(of: Measured) -> tuple[Range, ...]:
 def log_times(curves: Curves, sizes: Sequence[int]) -> Times:
     """Return the logarithm of each choice's seconds at ``sizes``, [choice, size]; infinite beyond what was measured."""
     at = np.log(sizes)
+    there = {size: side_by_side({c: curve[size] for c, curve in curves.items() if size in curve}) for size in sizes}
     rows = [
-        np.interp(at, np.log(list(curve)), np.log([time.seconds for time in curve.values()]), left=np.inf, right=np.inf)
-        for curve in curves.values()
+        np.interp(at, np.log(list(curve)), np.log([there[size][c] for size in curve]), left=np.inf, right=np.inf)
+        for c, curve in curves.items()
     ]
     return np.array(rows)
 

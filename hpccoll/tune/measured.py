@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TypeAlias
 
 import numpy as np
@@ -57,9 +58,26 @@ class Time:
             return float(np.ptp(np.log([self.turns[turn] / other.turns[turn] for turn in both]))) / 2
         return float(np.hypot(self.noise, other.noise))
 
+    def over(self, other: "Time") -> float:
+        """Return how many times as long as another this is.
+
+        The median of the ratios in the rounds in which both took a turn; where there is none, the ratio of the medians.
+        """
+        both = self.turns.keys() & other.turns.keys()
+        return median(self.turns[turn] / other.turns[turn] for turn in both) if both else self.seconds / other.seconds
+
     def beside(self, other: "Time") -> bool:
         """Return whether a launch measured both."""
         return bool({run for _, run, _ in self.turns} & {run for _, run, _ in other.turns})
+
+
+def side_by_side(there: Mapping[Choice, Time]) -> dict[Choice, float]:
+    """Return the seconds of each choice at a size as if all had taken their turns in the rounds of the fastest.
+
+    A round that was slow for all who took a turn in it then says nothing against those who took it.
+    """
+    least = min(there.values(), key=lambda time: time.seconds)
+    return {choice: least.seconds * time.over(least) for choice, time in there.items()}
 
 
 Curves = Mapping[Choice, Mapping[int, Time]]

@@ -41,6 +41,14 @@ def test_a_choice_is_judged_by_its_own_time_over_that_of_the_best_there(made):
     assert "       1 KiB  1.500  recursive_doubling: 3 s; best ring: 2 s" in found.lines()
 
 
+def test_a_regret_is_the_median_of_the_ratios_of_rounds_and_not_the_ratio_of_medians(made):
+    mine = measured({"recursive_doubling": {KIB: 1.0}}, drift=(1.2, 6.0, 2.4))
+    other = measured({"ring": {KIB: 1.0}}, drift=(1.0, 5.0, 4.0))  # in the same rounds
+    (verdict,) = judge(made, both(mine, other)).verdicts
+    assert verdict.regret == pytest.approx(1.2)
+    assert verdict.best.words == "ring"
+
+
 def test_the_mean_is_geometric_by_setting_and_in_all(made):
     times = {"recursive_doubling": {KIB: 2.0, 4 * KIB: 8.0}, "ring": {KIB: 1.0, 4 * KIB: 1.0}}
     found = judge(made, both(measured(times), measured(times, in_place=True)))

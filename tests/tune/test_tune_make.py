@@ -11,7 +11,7 @@ from tuned import KIB, MIB, both, chosen, lines, measured, table
 from hpccoll.choices.table import Choice, TuneTable
 from hpccoll.errors import BadInputError
 from hpccoll.tune.make import PRICE, make, price, ranges, write
-from hpccoll.tune.measured import Measured, Time
+from hpccoll.tune.measured import Measured, Time, side_by_side
 from hpccoll.tune.measured import measured as curves_of
 
 SIZES = [KIB << 2 * i for i in range(8)]
@@ -55,6 +55,16 @@ def test_what_slows_all_in_a_round_is_no_noise_between_them():
 
     assert cuts((1, 5, 2), (1, 5, 2)) == 2
     assert cuts((1, 5, 2), (5, 1, 2)) == 1
+
+
+def test_who_took_no_turn_in_a_slow_round_is_not_faster_for_it():
+    turns = {("sum", "run-1", number): seconds for number, seconds in ((1, 1.0), (2, 5.0), (3, 5.0))}
+    slow = Time(5.0, 0.0, turns)
+    quick = Time(1.1, 0.0, {turn: 1.1 * seconds for turn, seconds in turns.items() if turn[2] < 2})
+    ring, star = Choice("ring", "mpi"), Choice("star", "mpi")
+    assert side_by_side({ring: slow, star: quick}) == {ring: pytest.approx(1.0), star: pytest.approx(1.1)}
+    curves = {ring: dict.fromkeys(SIZES, slow), star: dict.fromkeys(SIZES, quick)}
+    assert [r.choice for r in ranges(Measured(curves, ("run-1",)))] == [ring]
 
 
 SLOW_FIRST, SLOW_LAST = (5, 1, 2), (1, 2, 5)
