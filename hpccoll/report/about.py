@@ -44,6 +44,7 @@ DEFINITIONS = {
     "measured right after one another, so that series take turns. They are compared round by round. A ratio is the "
     "median of the ratios of the rounds. A winner has in each round a median below the 95 % interval of each other; of "
     "one round the intervals may not touch, and without them nobody wins.",
+    "ahead": "How many times as long as the fastest the runner-up takes: 1.20x ahead is a fifth longer.",
     "pairs of ranks": "Where messages go between two ranks, lines show the median pair, the faster of two in the "
     "middle; of a pair that was measured more than once, the last.",
     "traffic": "How unequal the blocks of an all_to_all_v are: uniform, all equal; zipf, rank j as popular as 1/(j + "

@@ -24,7 +24,7 @@ from hpccoll.report.naming import counted
 from hpccoll.report.natives import fallback_findings, library_findings, model_findings
 from hpccoll.report.pairs import pair_findings, pair_words
 from hpccoll.report.rails import rail_findings
-from hpccoll.report.rounds import rounds
+from hpccoll.report.rounds import interval, rounds, seconds
 from hpccoll.report.wires import ceiling, format_rate, limit, share, wire_words
 from hpccoll.schedule.promise import AUTO
 from hpccoll.units import format_size
@@ -124,7 +124,16 @@ def _highest(group: Group) -> Iterator[Finding]:
         where = f"{_where(group, best)}{_burst(best)}{notional}"
         chosen = max((p.row.busbw_Bps or 0.0 for p in group.usable if p.row.algorithm == AUTO), default=0.0)
         auto = f" auto, which chooses among these and is left out, reached {format_rate(chosen)}." if chosen else ""
-        yield Finding("Highest busbw", f"{busbw} by {best.series} with {where}.{auto}")
+        yield Finding("Highest busbw", f"{busbw}{_sure(best)} by {best.series} with {where}.{auto}")
+
+
+def _sure(point: Point) -> str:
+    """Return between what the busbw of a point lies, by the interval of its time; nothing where that is no more."""
+    ends, busbw = interval(point), point.row.busbw_Bps or 0.0
+    if ends is None or not ends[0]:
+        return ""
+    low, high = (format_rate(busbw * seconds(point) / end) for end in reversed(ends))
+    return "" if low == high else f" ({low} to {high} by its 95 % interval)"
 
 
 NOTIONAL = "where switches reduce, busbw supposes bytes that no link carries"

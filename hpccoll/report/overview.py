@@ -8,7 +8,7 @@ from hpccoll.report.calls import BETWEEN_NODES, ON_ONE_NODE, tier
 from hpccoll.report.compare import Contest, contests
 from hpccoll.report.groups import SOFTWARE, Group, Point
 from hpccoll.report.pairs import middles
-from hpccoll.report.rounds import ratio, seconds
+from hpccoll.report.rounds import ahead, ratio, ratios, seconds
 from hpccoll.report.tables import plain_table
 from hpccoll.report.wires import format_rate
 from hpccoll.schedule.collectives import COLLECTIVES
@@ -20,11 +20,12 @@ HEAD = (
     "over native's",
 )  # fmt: skip
 BAD = ("wrong", "missing")
-"""Columns that are there where one of them counts something."""
+"""Columns that are there where they count something."""
 NOTE = (
     "Fastest on the most ranks that were measured, by its median; a tie: not clearly so in every round. Over native's: "
-    "its time over the library's own of the same run, round by round. Of several settings, that with the most points; "
-    "of pairs of ranks, the median pair, between nodes where there are several."
+    "its time over the library's own of the same run, the median of the ratios of their rounds, or the least to the "
+    "greatest where it is not faster in every round. Of several settings, that with the most points; of pairs of "
+    "ranks, the median pair, between nodes where there are several."
 )
 
 
@@ -33,13 +34,14 @@ def overview(results: Results, groups: Sequence[Group]) -> str:
     names = [name for name, _ in groupby(groups, key=lambda group: group.collective)]
     members = {name: [group for group in groups if group.collective == name] for name in names}
     unmeasured = sorted({gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - members.keys())
-    body = [_line(found) for found in members.values()]
+    head, body = list(HEAD), [_line(found) for found in members.values()]
     body += [[name, "0", "", "", "nothing was measured", "", "", ""] for name in unmeasured]
     bad = [_bad(results, name, members.get(name, [])) for name in (*members, *unmeasured)]
-    if not any(any(counts) for counts in bad):
-        return plain_table(HEAD, body, names)
-    told = [[*line, *(str(count or "") for count in counts)] for line, counts in zip(body, bad, strict=True)]
-    return plain_table((*HEAD, *BAD), told, names)
+    for place, name in enumerate(BAD):
+        if any(counts[place] for counts in bad):
+            head.append(name)
+            body = [[*line, str(counts[place] or "")] for line, counts in zip(body, bad, strict=True)]
+    return plain_table(head, body, names)
 
 
 def missing_of(results: Results, collective: str) -> int:
@@ -97,4 +99,12 @@ def _fastest(group: Group, contest: Contest, other: str, *, bandwidth: bool = Fa
     size = f"{size}: " if (size := group.size(contest.nbytes)) else ""
     rate = f", {format_rate(winner.row.busbw_Bps)}" if bandwidth and winner.row.busbw_Bps else ""
     said = f"{size}{name}, {format_seconds(seconds(winner))}{rate}{tie}{other}"
-    return said, f"{ratio(winner, native):.2f}x" if native else "no native"
+    return said, _over(winner, native) if native else "no native"
+
+
+def _over(winner: Point, native: Point) -> str:
+    """Return its time over native's: of a tie the range, whose middle may seem to contradict that it is the fastest."""
+    if winner is native or ahead(winner, native):
+        return f"{ratio(winner, native):.2f}x"
+    found = ratios(winner, native)
+    return " to ".join(dict.fromkeys(f"{end:.2f}x" for end in (min(found), max(found))))

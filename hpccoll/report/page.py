@@ -162,7 +162,7 @@ def _findings(group: Group) -> str:
         return "<p>No usable result: nothing is drawn.</p>"
     items = "".join(f"<li><b>{escape(found.about)}:</b> {escape(found.says)}</li>" for found in findings(group))
     head, body = ratio_table(group)
-    ratios = (plain_table(head, body) if body else "") + f'<p class="note">{AHEAD}</p>'
+    ratios = plain_table(head, body) + f'<p class="note">{OVER_NATIVE}</p>' if body else ""
     head, body = mapping_table(group)
     placed = plain_table(head, body) + f'<p class="note">{escape(PLACED)}</p>' if body else ""
     head, body = wire_table(group)
@@ -170,9 +170,7 @@ def _findings(group: Group) -> str:
     return f'<ul class="findings">{items}</ul>{ratios}{placed}{sent}'
 
 
-AHEAD = (
-    "1.20x ahead: the runner-up takes 1.20 times as long. A time of 0.80x is faster than native, one of 2x is slower."
-)
+OVER_NATIVE = "A time of 0.80x is faster than native, one of 2x is slower."
 PLACED = (
     "block: ranks of a node follow one another, and so do the nodes of a rack; cyclic: neighbours are in different "
     "racks, or on different nodes of one. Between racks: what all ranks send there in one operation, as counted."

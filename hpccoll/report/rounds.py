@@ -58,10 +58,15 @@ def paired(point: Point, other: Point) -> list[tuple[Taken, Taken]]:
     return [(taken, theirs[one]) for one, taken in mine.items() if one in theirs]
 
 
+def ratios(point: Point, base: Point) -> list[float]:
+    """Return how many times as long ``point`` takes in each of their rounds; without one, that of their medians."""
+    found = [mine.median / theirs.median for mine, theirs in paired(point, base)]
+    return found or [seconds(point) / seconds(base)]
+
+
 def ratio(point: Point, base: Point) -> float:
     """Return how many times as long ``point`` takes: the median of the ratios of their rounds, else that of medians."""
-    ratios = [mine.median / theirs.median for mine, theirs in paired(point, base)]
-    return median(ratios) if ratios else seconds(point) / seconds(base)
+    return median(ratios(point, base))
 
 
 def ahead(point: Point, other: Point) -> bool:

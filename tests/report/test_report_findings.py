@@ -26,12 +26,21 @@ def test_without_a_rival_nothing_is_said_of_the_fastest(make_row, of_rows):
 
 
 def test_the_highest_bandwidth_is_never_the_floor(make_row, of_rows):
-    rows = make_row(busbw_Bps=3.2e9, in_place=True), make_row("null", busbw_Bps=9e9)
+    rows = make_row(busbw_Bps=3.2e9, in_place=True, half_interval=0), make_row("null", busbw_Bps=9e9)
     assert said(of_rows(*rows))["Highest busbw"] == "3.2 GB/s by ring with 2 ranks at 1 KiB, in place."
 
 
+def test_the_highest_bandwidth_is_told_with_what_its_interval_leaves_it(make_row, of_rows):
+    row = make_row(busbw_Bps=3.2e9, seconds=1e-5, ci_low_s=8e-6, ci_high_s=4e-4)
+    begin = "3.2 GB/s (80 MB/s to 4 GB/s by its 95 % interval) by ring with"
+    assert said(of_rows(row))["Highest busbw"].startswith(begin)
+    few = replace(row, ci_low_s=None, ci_high_s=None)
+    assert said(of_rows(few))["Highest busbw"].startswith("3.2 GB/s by ring with")
+
+
 def test_auto_has_no_highest_bandwidth_and_that_it_was_left_out_is_said(make_row, of_rows):
-    rows = make_row(busbw_Bps=3.2e9), make_row("auto", busbw_Bps=3.4e9), make_row("auto", nbytes=8, busbw_Bps=1e9)
+    best = make_row(busbw_Bps=3.2e9, half_interval=0)
+    rows = best, make_row("auto", busbw_Bps=3.4e9), make_row("auto", nbytes=8, busbw_Bps=1e9)
     assert said(of_rows(*rows))["Highest busbw"] == (
         "3.2 GB/s by ring with 2 ranks at 1 KiB, out of place. "
         "auto, which chooses among these and is left out, reached 3.4 GB/s."
@@ -101,7 +110,7 @@ def test_why_there_is_no_per_cent_is_said_where_the_machine_was_busy_as_the_wire
 
 
 def test_a_burst_above_the_wire_is_said_to_be_one(make_node_row, make_bed_run, of_rows):
-    rows = make_node_row(nbytes=1024, busbw_Bps=33e6), make_node_row(busbw_Bps=12e6)
+    rows = make_node_row(nbytes=1024, busbw_Bps=33e6, half_interval=0), make_node_row(busbw_Bps=12e6)
     assert said(of_rows(*rows, runs=(make_bed_run(),)))["Highest busbw"] == (
         "33 MB/s by ring with 2 nodes at 1 KiB, out of place: a burst, above the calibrated wire (12.4 MB/s)."
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from hpccoll.report import overview
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.compare import contests, native_ratios
 from hpccoll.report.export import export
@@ -181,3 +182,13 @@ def test_csv_has_the_rounds_as_json(measured, of_rows):
     (record,) = csv.DictReader(io.StringIO(export(of_rows(measured("ring", 10, None, 20)), "csv")))
     assert json.loads(record["round_medians_s"]) == [pytest.approx(1e-5), None, pytest.approx(2e-5)]
     assert (record["rounds"], json.loads(record["round_run_ids"])) == ("2", ["run-1", None, "run-1"])
+
+
+def test_the_overview_tells_of_a_tie_with_native_the_range_of_the_rounds_and_of_a_win_their_median(measured, of_rows):
+    def over_native(ring, native):
+        (group,) = groups(of_rows(measured("ring", *ring), measured("native", *native)))
+        return overview._line([group])[4:6]
+
+    # Less in the median, and more in most rounds.
+    assert over_native((18, 17, 50), (20, 10, 25)) == ["1 KiB: ring, 18 us, a tie", "0.90x to 2.00x"]
+    assert over_native((10, 20, 40), (20, 30, 50)) == ["1 KiB: ring, 20 us", "0.67x"]

@@ -87,6 +87,11 @@ def test_a_tab_says_how_many_of_its_cases_are_missing_and_has_its_own_rows(text,
     assert "collective all_reduce" in sections[2]
 
 
+def test_how_ratios_are_read_stands_below_those_that_are_there(text, several):
+    sections = re.split(r"<section ", text(several))
+    assert [section.count("A time of 0.80x is faster than native") for section in sections] == [0, 0, 1, 0, 1]
+
+
 def test_one_collective_has_no_tabs(text, results):
     page = text(results)
     assert "class=tab" not in page
@@ -174,7 +179,9 @@ def test_a_collective_of_which_nothing_came_has_a_line_without_a_link(text, make
     rows = make_row(), make_row(collective="all_gather", op=None)
     missing = (Missing(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
     page = text(of_rows(*rows, missing=missing))
-    assert table_after(page, '<div class="overview">')[-1][:5] == ["scatter", "0", "", "", "nothing was measured"]
+    head, *lines = table_after(page, '<div class="overview">')
+    assert lines[-1][:5] == ["scatter", "0", "", "", "nothing was measured"]
+    assert (head[-1], "wrong" in head, [line[-1] for line in lines]) == ("missing", False, ["", "", "1"])
     assert "#scatter" not in page
 
 
