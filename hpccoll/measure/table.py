@@ -2,11 +2,13 @@
 
 Calls are measured in random order. Each row is a comment as soon as its last round is in, so that nothing is lost where
 a job is killed; the table comes at the end: who reads the lines that do not begin with # has every case once, in order.
+Neighbours there that have no numbers, for the same reason, share a line.
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import cast
+from typing import NamedTuple, cast
 
 from hpccoll.case import Case, Job, Shape
 from hpccoll.measure.ways import NATIVE_TRANSPORT
@@ -30,6 +32,28 @@ def _apart(r: Row) -> str:
     return f"{(max(medians) - min(medians)) / r.median_s * 100:.1f}" if r.median_s and len(medians) > 1 else "-"
 
 
+class _Told(NamedTuple):
+    """One case in the table.
+
+    Args:
+        attempt: its number.
+        ranks: how many there were, and where.
+        place: of the case in the table.
+        name: what it is called, without its size.
+        bytes: its size.
+        without: its status and why, where it has no numbers, else empty.
+        lines: of the table.
+    """
+
+    attempt: int
+    ranks: str
+    place: tuple[int, ...]
+    name: str
+    bytes: int
+    without: str
+    lines: str
+
+
 def _lines(what: str, r: Row, *, several_rounds: bool) -> str:
     """Return the row of a case, and below it what is to be said of it beside its numbers.
 
@@ -38,7 +62,7 @@ def _lines(what: str, r: Row, *, several_rounds: bool) -> str:
         r: what became of it.
         several_rounds: whether there is a column of how far they are apart.
     """
-    reason = f"{what} {r.status}: {r.reason}"
+    reason = f"{what} {_place(r)} {r.status}: {r.reason}"
     if r.median_s is None or r.p99_s is None:
         return reason
     sure = "-"
@@ -77,8 +101,7 @@ class Table:
         self._round = 0  # the one that was begun last
         self._columns = ""
         self._order: dict[tuple[str, ...], int] = {}  # of the kinds of cases
-        # By attempt and case, of which the last word counts: attempt, its ranks, place in it, lines.
-        self._rows: dict[tuple[int, str], tuple[int, str, tuple[int, ...], str]] = {}
+        self._rows: dict[tuple[int, str], _Told] = {}  # by attempt and case, of which the last word counts
 
     def show(self, job: Job, whole: Whole, place: int, count: int) -> None:
         """Say what became of one case if it has no more rounds; ``place`` of ``count`` tells how far the job is."""
@@ -95,7 +118,9 @@ class Table:
         name, size = self._name(outcome.case), format_size(r.bytes)
         lines = _lines(f"{name:>{self._width}} {size:>10}", r, several_rounds=job.effort.rounds > 1)
         order = self._order[self._kind(outcome.case)], outcome.case.bytes, outcome.case.in_place
-        self._rows[attempt.number, outcome.case.id] = attempt.number, _words(attempt), order, lines
+        without = f"{r.status}: {r.reason}" if r.median_s is None else ""
+        told = _Told(attempt.number, _words(attempt), order, name, r.bytes, without, lines)
+        self._rows[attempt.number, outcome.case.id] = told
         first, *more = lines.splitlines()
         print("\n".join([f"# {first}  [{place}/{count}]", *(f"# {line}" for line in more)]), flush=True)
 
@@ -105,13 +130,22 @@ class Table:
             return
         print(f"#{self._columns[1:]}")
         every = sorted(self._rows.values())
-        for (number, words), rows in groupby(every, key=lambda row: row[:2]):
-            if number != every[0][0]:
+        for (number, words), rows in groupby(every, key=lambda row: (row.attempt, row.ranks)):
+            if number != every[0].attempt:
                 print(f"# attempt {number}, {words}")
-            for *_, lines in rows:
+            for lines in self._joined(rows):
                 print(lines)
         self._rows.clear()
         sys.stdout.flush()
+
+    def _joined(self, rows: Iterable[_Told]) -> Iterator[str]:
+        """Yield the lines of ``rows``, one for neighbours that have no numbers for the same reason."""
+        for _, alike in groupby(rows, key=lambda row: (row.name, row.without) if row.without else row.place):
+            found = list(alike)
+            sizes = [row.bytes for row in found]
+            ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+            same = f"{found[0].name:>{self._width}} {ends:>10} {len(found)} cases {found[0].without}"
+            yield same if len(found) > 1 else found[0].lines
 
     def _tell_round(self, number: int, rounds: int) -> None:
         if number != self._round:

@@ -106,11 +106,11 @@ def _table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
         f"#\n# {' '.join(filter(None, what))}: {where}, {how}",
         *("#" + _line(head)[1:] for head in _HEADS),
         *(_size(placements) for _, placements in sorted(sizes.items())),
-        *(
+        *dict.fromkeys(
             f"# {row.bytes} B: {row.status}: {' '.join((row.reason or '').split())}"
             for row in rows
             if row.status != "ok"
-        ),
+        ),  # of both placements once: which of them has no result stands in its columns
     ]
 
 

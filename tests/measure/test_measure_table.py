@@ -64,9 +64,23 @@ def test_each_row_is_a_comment_at_once_so_that_nothing_is_lost_where_a_job_is_ki
     assert rows(meanwhile) == []
     table.end()
     skipped, *wrong = rows(capsys.readouterr().out)
-    assert skipped.endswith("8 B skipped: too large")
-    assert wrong[1].endswith("1 KiB wrong: off by one")
+    assert skipped.endswith("8 B out skipped: too large")
+    assert wrong[1].endswith("1 KiB in wrong: off by one")
     assert meanwhile.splitlines()[-3:] == [f"# {wrong[0]}  [1/2]", f"# {wrong[1]}", f"# {skipped}  [2/2]"]
+
+
+def test_neighbours_without_numbers_share_a_line_where_they_share_the_reason(printed):
+    def without(case, reason):
+        return Whole(raws.attempt(provenance=MPI), raws.skipped(case, reason), {})
+
+    *five, last = CASES[:6]
+    told = rows(printed(*(without(case, "no room") for case in five), without(last, "too large"), whole(CASES[6])))
+    assert [" ".join(line.split()) for line in told[:2]] == [
+        "ring 8 B to 64 KiB 5 cases skipped: no room", "ring 64 KiB in skipped: too large"
+    ]  # fmt: skip
+    assert told[2].split()[:3] == ["native", "8", "B"]
+    both = rows(printed(*(without(case, "no room") for case in CASES[:2])))
+    assert [" ".join(line.split()) for line in both] == ["ring 8 B 2 cases skipped: no room"]
 
 
 def test_a_case_has_one_row_however_often_its_rounds_were_told(printed):

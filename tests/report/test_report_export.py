@@ -72,6 +72,11 @@ def test_the_nccl_tests_table_has_both_placements_in_a_line(make_row, of_rows):
     assert cells == ["4096", "1024", "float", "sum", "-1", "10.00", "1.20", "2.40", "0", "20.00", "0.20", "0.20", "0"]
 
 
+def test_the_nccl_tests_table_says_once_why_a_size_has_no_result_in_either_placement(make_row, of_rows):
+    rows = [make_row(in_place=place, status="skipped", median_s=None, reason="no room") for place in (False, True)]
+    assert export(of_rows(*rows, make_row(nbytes=8)), "nccl-tests").count("# 1024 B: skipped: no room") == 1
+
+
 def test_the_nccl_tests_table_says_na_for_what_was_not_measured(make_row, of_rows):
     text = export(of_rows(make_row(status="failed", median_s=None, reason="out of\nmemory")), "nccl-tests")
     (cells,) = lines_of(text)
