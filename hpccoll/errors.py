@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Self
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
@@ -13,28 +14,37 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}? " if near else ""
 
 
+def choices(word: object, known: Iterable[object], elsewhere: str = "") -> str:
+    """Return what to choose from in place of ``word``, the nearest first, or ``elsewhere``: what else has the word."""
+    names = [str(name) for name in known]
+    return f"{'' if elsewhere else did_you_mean(word, names)}choose from {', '.join(names)}{elsewhere}"
+
+
 class BadInputError(ValueError):
     """Input that cannot be used; the command line prints it as one line and exits with 2.
 
     Args:
         key: what was being set, in the user's words (``algorithm``, ``--bytes``, ``sweep.yaml: ranks``).
-        value: what it was set to.
+        value: what it was set to; None for nothing, which is then what is said.
         expected: the valid choices, or a phrase that says what would be valid.
     """
 
     def __init__(self, key: str, value: object, expected: str | Iterable[object]) -> None:
-        if not isinstance(expected, str):
-            choices = [str(choice) for choice in expected]
-            expected = f"{did_you_mean(value, choices)}choose from {', '.join(choices)}"
-        # What libraries say goes over several lines at times.
-        super().__init__(" ".join(f"{key}: {value!r} is not valid: {expected}".split()))
+        expected = expected if isinstance(expected, str) else choices(value, expected)
+        super().__init__(key, value, expected)  # by which it is made anew on other ranks, for rank 0 alone reads files
         self.key, self.value, self.expected = key, value, expected
         self.others: tuple[BadInputError, ...] = ()
         """What else is wrong with the same file, each for a line of its own."""
 
-    def __reduce__(self) -> tuple[type["BadInputError"], tuple[str, object, str]]:
-        # Rank 0 finds what is wrong with a file and tells the others.
-        return type(self), (self.key, self.value, self.expected)
+    def __str__(self) -> str:
+        said = f"{self.key} is missing" if self.value is None else f"{self.key}: {self.value!r} is not valid"
+        return _line(said, self)
+
+    def at(self, key: str) -> Self:
+        """Return the same complaint, with those beside it, of a key that says more of where it is."""
+        made = type(self)(key, *self.args[1:])
+        made.others = self.others
+        return made
 
 
 class UnusableError(BadInputError):
@@ -47,7 +57,18 @@ class UnusableError(BadInputError):
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(key, None, why)
-        self.args = (" ".join(f"{key}: {why}".split()),)
+        self.args = (key, why)
 
-    def __reduce__(self) -> tuple[type["UnusableError"], tuple[str, str]]:  # type: ignore[override]
-        return type(self), (self.key, self.expected)
+    def __str__(self) -> str:
+        return _line(self.key, self)
+
+
+def _line(said: str, error: BadInputError) -> str:
+    """Return what is said, with what would be valid, as one line: what libraries say goes over several at times."""
+    return " ".join(f"{said}: {error.expected}".split())
+
+
+def together(first: BadInputError, *others: BadInputError) -> BadInputError:
+    """Return the first of several complaints of one file with the others beside it."""
+    first.others = others
+    return first

@@ -2,7 +2,9 @@
 
 import pickle
 
-from hpccoll.errors import BadInputError, UnusableError
+import pytest
+
+from hpccoll.errors import BadInputError, UnusableError, together
 
 
 def test_the_line_names_the_key_the_value_and_the_valid_choices():
@@ -26,6 +28,17 @@ def test_where_no_one_value_is_to_blame_the_line_says_why_alone():
     assert str(error) == "a.yaml: it is no YAML: line 1"
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
     assert (type(copy), str(copy)) == (UnusableError, str(error))
+
+
+def test_what_is_missing_is_said_to_be():
+    assert str(BadInputError("--table", None, "a file")) == "--table is missing: a file"
+
+
+@pytest.mark.parametrize("error", [BadInputError("op", "xor", ["sum"]), UnusableError("op", "it is none")])
+def test_of_another_key_it_says_the_same_and_keeps_those_beside_it(error):
+    made = together(error, BadInputError("seed", "x", "a number")).at("a.yaml: op")
+    assert (type(made), str(made)) == (type(error), f"a.yaml: {error}")
+    assert [str(other) for other in made.others] == ["seed: 'x' is not valid: a number"]
 
 
 def test_it_stays_one_line_whatever_a_library_said():

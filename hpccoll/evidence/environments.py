@@ -10,19 +10,21 @@ from hpccoll.evidence.nccl_names import CHOICES, LISTS, NAMES, PREFIX
 from hpccoll.evidence.variants import EXAMPLES, VARIANTS
 
 
-def environment_of(name: str, variables: Mapping[str, object] | None) -> Mapping[str, object]:
+def environment_of(name: str, variables: Mapping[str, object] | None, settings: object = None) -> Mapping[str, object]:
     """Return the environment of a variant of a sweep: the table's, with ``variables`` added, and its site's put in.
 
     Args:
         name: of the variant.
         variables: what a sweep file has behind it, numbers as YAML reads them; None for nothing.
+        settings: of communicators, that it has beside them.
 
     Raises:
-        BadInputError: for a name that is not in the table, with no variables behind it; for a value that makes of a
-            variant of the table another one, whose rows would carry its name; for one that the library does not know.
+        BadInputError: for a name that is not in the table and sets nothing, unless it says so (``{}``) and none of the
+            table is near; for a value that makes of a variant of the table another one, whose rows would carry its
+            name; for one that the library does not know.
     """
-    if name not in VARIANTS and variables is None:
-        near = did_you_mean(name, VARIANTS)
+    near = did_you_mean(name, VARIANTS)
+    if name not in VARIANTS and not (variables or settings) and (variables is None or near):
         raise BadInputError("variants", name, f"{near}variables behind it, or a known name: {', '.join(VARIANTS)}")
     own = VARIANTS[name].environment if name in VARIANTS else {}
     _check_claim(f"variants.{name}", name, own, variables or {})

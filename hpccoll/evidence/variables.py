@@ -39,6 +39,11 @@ VARIABLES: Mapping[str, str] = {
 OF_A_SITE = ("NCCL_IB_HCA", "NCCL_IB_TC", "UCX_MAX_RNDV_RAILS")
 """Those whose values in the table of variants are examples: a sweep puts in those of its site."""
 
+OF_IB = "NCCL_IB_"
+"""What the variables begin with that NCCL reads where it goes over InfiniBand or RoCE by itself."""
+NOT_IB = ("socket", "libfabric", "aws libfabric")
+"""Networks that NCCL_NET can name, in whatever case, which read none of those."""
+
 OF_A_FABRIC = (
     *OF_A_SITE, "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_CROSS_NIC", "SHARP_COLL_LOG_LEVEL",
 )  # fmt: skip

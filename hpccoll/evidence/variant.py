@@ -33,13 +33,13 @@ class Limits:
         of = (("collective", collective, self.collectives), ("dtype", dtype, self.dtypes), ("op", op, self.ops))
         for key, word, valid in of:
             if word is not None and valid is not None and word not in valid:
-                return f"{key} {word}: only {', '.join(valid)}"
+                return f"the variant takes {key} {', '.join(valid)}, not {word}"
         if nodes < self.least_nodes:
-            return f"at least {self.least_nodes} nodes"
+            return f"the variant takes at least {self.least_nodes} nodes"
         if self.most_nodes is not None and nodes > self.most_nodes:
-            return f"at most {self.most_nodes} node{'s' * (self.most_nodes > 1)}"
+            return f"the variant takes at most {self.most_nodes} node{'s' * (self.most_nodes > 1)}"
         if self.most_per_node is not None and per_node > self.most_per_node:
-            return f"at most {self.most_per_node} rank{'s' * (self.most_per_node > 1)} per node"
+            return f"the variant takes at most {self.most_per_node} rank{'s' * (self.most_per_node > 1)} per node"
         return None
 
 

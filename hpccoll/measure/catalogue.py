@@ -1,13 +1,15 @@
 """The catalogue: what can be asked for, by name. It starts no MPI, so that a login node can plan."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.case import Case, Parameter
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, choices
 from hpccoll.measure.ways import DEVICES, by_device, going_over, unmet_by_way
 from hpccoll.schedule import (
     BFLOAT16,
+    COLLECTIVES,
     DTYPES,
     MAPPINGS,
     REDUCTIONS,
@@ -40,13 +42,13 @@ def check_case(case: Case) -> None:
         BadInputError: names the word, and the ones that would do.
     """
     family = collective(case.collective)
-    choices: dict[str, tuple[object, tuple[object, ...]]] = {
-        "algorithm": (case.algorithm, (*family.algorithms, NATIVE, AUTO)),
+    check_algorithm(case.algorithm, [case.collective])
+    words: dict[str, tuple[object, tuple[object, ...]]] = {
         "device": (case.device, DEVICES),
         "dtype": (case.dtype, (*DTYPES, BFLOAT16)),
         "op": (case.op, tuple(REDUCTIONS) if family.has_op else (None,)),
     }
-    for key, (word, valid) in choices.items():
+    for key, (word, valid) in words.items():
         if word not in valid:
             raise BadInputError(key, word, valid)
     move = transports(case.collective, case.algorithm, (case.transport,), case.device)
@@ -97,6 +99,24 @@ def algorithms_of(name: str) -> tuple[str, ...]:
     return (*(a.name for a in collective(name).algorithms.values() if not a.floor), NATIVE)
 
 
+def measurable(name: str) -> tuple[str, ...]:
+    """Return all words by which a collective can be measured: floors and ``auto`` among them."""
+    return (*collective(name).algorithms, NATIVE, AUTO)
+
+
+def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
+    """See that one of the collectives ``names`` can be measured with ``algorithm``.
+
+    Raises:
+        BadInputError: where none can, with what they can be, and the collectives that have it.
+    """
+    known = dict.fromkeys(chain.from_iterable(measurable(name) for name in names))
+    if algorithm not in known:
+        elsewhere = [name for name in COLLECTIVES if algorithm in measurable(name)]
+        hint = f" (it is one of {' and '.join(elsewhere)})" if elsewhere else ""
+        raise BadInputError("algorithm", algorithm, choices(algorithm, known, hint))
+
+
 def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
     """Return what a case may say beside its coordinates: arguments of the collective, parameters of the algorithm.
 
@@ -106,8 +126,7 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
     family = collective(name)
     if algorithm in (NATIVE, AUTO):
         return (*family.arguments, *([GRAPH] if algorithm == NATIVE else []))
-    if algorithm not in family.algorithms:
-        raise BadInputError("algorithm", algorithm, (*family.algorithms, NATIVE, AUTO))
+    check_algorithm(algorithm, [name])
     plan = () if family.whole else PLAN_PARAMETERS
     return (*family.arguments, *plan, GRAPH, *family.algorithms[algorithm].parameters)
 
@@ -123,8 +142,8 @@ def shared(
     known = {algorithm: known_parameters(name, algorithm) for algorithm in algorithms}
     for parameter in parameters:
         if not any(parameter in names for names in known.values()):
-            choices = sorted({own for names in known.values() for own in names})
-            raise BadInputError("parameter", parameter, choices or f"left out: {name} has none")
+            every = sorted({own for names in known.values() for own in names})
+            raise BadInputError("parameter", parameter, every or f"left out: {name} has none")
     values = {**collective(name).arguments, **parameters}
     if "traffic" in values:
         values["traffic"] = traffic.named(str(values["traffic"]))
@@ -210,7 +229,8 @@ def unmet(case: Case, layout: Layout) -> str | None:
     if not isinstance(case.bytes, int):
         raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, itemsize(case.dtype), layout.workers) < 1:
-        return f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
+        few = f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
+        return f"{few} of {case.collective}"
     try:
         promise_of(case, layout.workers)
     except BadInputError as error:

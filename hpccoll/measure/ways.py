@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.errors import BadInputError, did_you_mean
+from hpccoll.errors import BadInputError, choices
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Need
 
 DEVICES = ("cpu", "cuda")
@@ -58,6 +58,19 @@ def of_device(device: str, asked: Sequence[str] = tuple(TRANSPORTS)) -> tuple[st
     return tuple(name for name in asked if device in TRANSPORTS[name].devices)
 
 
+def check_transport(transport: str, devices: Sequence[str]) -> None:
+    """See that a transport moves what lies in the memory of one of ``devices``.
+
+    Raises:
+        BadInputError: where it does not, with those that do, and the device that has it.
+    """
+    move = tuple(name for name in TRANSPORTS if {*devices} & {*TRANSPORTS[name].devices})
+    if transport not in move:
+        elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
+        hint = f" (device {' or '.join(elsewhere)} has it)" if elsewhere else ""
+        raise BadInputError("transport", transport, choices(transport, move, hint))
+
+
 def by_device(devices: Sequence[str], asked: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the transports ``asked`` by the devices whose memory each moves.
 
@@ -68,14 +81,8 @@ def by_device(devices: Sequence[str], asked: Sequence[str]) -> dict[str, tuple[s
     for device in devices:
         if device not in DEVICES:
             raise BadInputError("device", device, DEVICES)
-    move = tuple(name for name in TRANSPORTS if {*devices} & {*TRANSPORTS[name].devices})
     for transport in asked:
-        if transport not in move:
-            elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
-            hint = f" (device {' or '.join(elsewhere)} has it)" if elsewhere else ""
-            raise BadInputError(
-                "transport", transport, f"{did_you_mean(transport, move)}choose from {', '.join(move)}{hint}"
-            )
+        check_transport(transport, devices)
     found = {device: of_device(device, asked) for device in devices}
     for device, those in found.items():
         if not those:

@@ -113,13 +113,14 @@ class Algorithm:
     def unmet(self, layout: Layout, **parameters: Parameter) -> str | None:
         """Return why the algorithm cannot run on ``layout``, or None where it can."""
         values = {**self.parameters, **parameters}
+        whose = f"{self.name} of {self.collective}"
         unmet = [need.words for need in self.needs if not need.met(layout, values)]
         if unmet:
-            return f"{self.name} needs {' and '.join(unmet)}"
+            return f"{whose} needs {' and '.join(unmet)}"
         try:
             self._made(layout, **parameters)
         except UnmetError as error:  # of a part that it is composed of
-            return f"{self.name}: {error.expected}"
+            return f"{whose}: {error.expected}"
         return None
 
     def slices(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:

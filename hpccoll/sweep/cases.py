@@ -5,11 +5,20 @@ from itertools import chain, combinations, product
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import GRAPH, algorithms_of, check_case, exact, mappings, placements, transports
+from hpccoll.measure.catalogue import (
+    GRAPH,
+    algorithms_of,
+    check_case,
+    exact,
+    mappings,
+    measurable,
+    placements,
+    transports,
+)
 from hpccoll.measure.ways import by_device
-from hpccoll.schedule import COLLECTIVES, Collective, collective, traffic
-from hpccoll.schedule.promise import AUTO, NATIVE
-from hpccoll.sweep.config import ALL, Sweep
+from hpccoll.schedule import Collective, collective, traffic
+from hpccoll.sweep.config import Sweep
+from hpccoll.sweep.words import ALL, collectives_of
 
 
 def cases(sweep: Sweep, p: int) -> Iterator[Case]:
@@ -45,18 +54,12 @@ def _asked(sweep: Sweep) -> dict[str, list[str]]:
     """Return the collectives, and for each those of the algorithms that it has.
 
     Raises:
-        BadInputError: for an algorithm that none of them has, or a collective that has none of them.
+        BadInputError: for a collective that has none of them.
     """
-    words = (COLLECTIVES if word == ALL else [word] for word in sweep.collectives)
-    names = list(dict.fromkeys(chain.from_iterable(words)))
-    there = {name: {NATIVE, AUTO, *collective(name).algorithms} for name in names}
-    known = set().union(*there.values())
-    for algorithm in (*sweep.params, *(name for name in sweep.algorithms if name != ALL)):
-        if algorithm not in known:
-            raise BadInputError("algorithm", algorithm, sorted(known))
+    there = {name: measurable(name) for name in collectives_of(sweep.collectives)}
     asked = {
         name: list(dict.fromkeys(chain.from_iterable(_meant(name, word, there[name]) for word in sweep.algorithms)))
-        for name in names
+        for name in there
     }
     for name, algorithms in asked.items():
         if not algorithms:

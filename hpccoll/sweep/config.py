@@ -11,27 +11,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, Tag, model_validator
 
-from hpccoll.case import MOST_ROUNDS, Effort, Parameter, Shape
+from hpccoll.case import MOST_ROUNDS, Effort, Shape
 from hpccoll.choices.auto import check_table
 from hpccoll.choices.table import load_table
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import Settings
+from hpccoll.sweep import words
 from hpccoll.sweep.document import OneOrMore, Section, load
 from hpccoll.sweep.variants import Variants
 from hpccoll.units import parse_size
 
-
-def _name(value: object) -> object:
-    """YAML reads the bare word null, an algorithm's name, as nothing."""
-    return "null" if value is None else value
-
-
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
-Name = Annotated[str, BeforeValidator(_name, json_schema_input_type=str | None)]
 Count = Annotated[int, Field(ge=1)]
 Rank = Annotated[int, Field(ge=0)]
-ALL = "all"
-"""The word for all collectives, or all that a collective can be measured with."""
 
 
 def _pairs(value: object) -> object:
@@ -104,18 +96,20 @@ class EffortSection(Section):
 class Sweep(Section):
     """A sweep: every combination of what the lists name is a case."""
 
-    collectives: OneOrMore[Name] = Field(["all_reduce"], description="see 'hpccoll list', or all of them: all")
-    algorithms: OneOrMore[Name] = Field(
+    collectives: OneOrMore[words.Collective] = Field(
+        ["all_reduce"], description="see 'hpccoll list', or all of them: all"
+    )
+    algorithms: OneOrMore[words.Algorithm] = Field(
         description="see 'hpccoll list'; native is the library's own; each collective takes those that it has, or all"
     )
     devices: OneOrMore[Literal["cpu", "cuda"]] = Field(["cpu"], description="where buffers lie: on the host or a GPU")
-    transports: OneOrMore[Name] = Field(
+    transports: OneOrMore[words.Transport] = Field(
         ["mpi"], description="how bytes move: mpi, shm, tiered; on device cuda nccl, mpi (CUDA-aware), staged"
     )
-    dtypes: OneOrMore[Name] = Field(
+    dtypes: OneOrMore[words.Dtype] = Field(
         ["float32"], description="int32, int64, float16, float32, float64; over nccl bfloat16, too"
     )
-    ops: OneOrMore[Name] = Field(["sum"], description="sum, prod, min, max, avg")
+    ops: OneOrMore[words.Op] = Field(["sum"], description="sum, prod, min, max, avg")
     bytes: Sizes = Field(description="sizes: a list, or {from: 8, to: 4M, factor: 2}")
     in_place: OneOrMore[bool] = Field([False, True], description="whether contribution and result share a buffer")
     ranks: OneOrMore[Count] | None = Field(None, description="numbers of ranks on one node; each is a job of its own")
@@ -133,13 +127,13 @@ class Sweep(Section):
     pairs: Pairs = Field(
         "ends", description="who exchanges messages point to point: the first and the last rank, all pairs, or [[0, 1]]"
     )
-    traffic: OneOrMore[str] = Field(
+    traffic: OneOrMore[words.Traffic] = Field(
         ["zipf"], description="unequal blocks of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights"
     )
     aggregators: int = Field(
         0, ge=0, description="ranks beside the workers that only aggregate; with 'nodes', each on a host of its own"
     )
-    params: dict[str, dict[str, OneOrMore[Parameter]]] = Field(
+    params: words.Params = Field(
         {}, description="parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
     )
     table: Annotated[dict[str, Any] | None, BeforeValidator(_table, json_schema_input_type=str | None)] = Field(
@@ -156,12 +150,6 @@ class Sweep(Section):
     )
     seed: int = Field(1, description="of the order of the cases, which is random, and another in each round")
 
-    @model_validator(mode="after")
-    def _parameters_are_of_what_is_measured(self) -> "Sweep":
-        if ALL not in self.algorithms and (strange := self.params.keys() - set(self.algorithms)):
-            raise BadInputError("params", strange.pop(), self.algorithms)
-        return self
-
     @model_validator(mode="wrap")
     @classmethod
     def _auto_has_a_table(cls, written: Any, read: ModelWrapValidatorHandler["Sweep"]) -> "Sweep":
@@ -172,7 +160,7 @@ class Sweep(Section):
     @model_validator(mode="after")
     def _has_ranks_or_nodes(self) -> "Sweep":
         if (self.ranks is None) == (self.nodes is None):
-            raise BadInputError("ranks", self.ranks, "either 'ranks' (on one node) or 'nodes', and one of them")
+            raise BadInputError("ranks", self.ranks, "one of the two: 'ranks' (on one node) or 'nodes'")
         if self.ranks is not None and "ranks_per_node" in self.model_fields_set:
             raise BadInputError("ranks_per_node", self.ranks_per_node, "a key that goes with 'nodes', not with 'ranks'")
         return self

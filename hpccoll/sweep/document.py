@@ -1,6 +1,6 @@
 """Files that people write, as YAML: read into a model, or refused in a line that names the key and what would do.
 
-Every mistake has its line.
+Every mistake in its keys, in the types of values and in the words that are looked up as it is read has its line.
 """
 
 import re
@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
-from hpccoll.errors import BadInputError, UnusableError, did_you_mean
+from hpccoll.errors import BadInputError, UnusableError, did_you_mean, together
 
 Item = TypeVar("Item")
 
@@ -118,7 +118,8 @@ def _syntax(error: Exception) -> str:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return str(error)
     mark = error.problem_mark
-    return f"line {mark.line + 1}, column {mark.column + 1}: {' '.join(filter(None, (error.context, error.problem)))}"
+    said = ", ".join(filter(None, (error.context, error.problem)))
+    return f"line {mark.line + 1}, column {mark.column + 1}: {said}"
 
 
 _OF_A_KEY = ("extra_forbidden", "missing")
@@ -144,33 +145,34 @@ _WORDS: Mapping[str, str] = {
 
 
 def _complaints(path: Path, model: type[Section], error: ValidationError) -> BadInputError:
-    """Return the complaints of pydantic's as ours, one for each key; what may be missing because it is misspelt is not.
+    """Return the complaints of pydantic's as ours, one for each value; what may be missing as it is misspelt is not.
 
     The first one has the others with it.
     """
     said = sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
     misspelt = {one["loc"][:-1] for one in said if one["type"] == "extra_forbidden"}
     told = [one for one in said if one["type"] != "missing" or one["loc"][:-1] not in misspelt]
-    ours = {made.key: made for made in reversed([_complaint(path, model, one) for one in told])}
-    first, *others = reversed(ours.values())
-    first.others = tuple(others)
-    return first
+    ours = [made for one in told for made in _ours(path, model, one)]
+    once = {(made.key, repr(made.value)): made for made in reversed(ours)}
+    return together(*reversed(once.values()))
 
 
-def _complaint(path: Path, model: type[Section], first: ErrorDetails) -> BadInputError:
-    """Return a complaint of pydantic's as one of ours."""
+def _ours(path: Path, model: type[Section], first: ErrorDetails) -> Iterator[BadInputError]:
+    """Yield a complaint of pydantic's as ours."""
     place = [str(word) for word in first["loc"] if not (isinstance(word, str) and "[" in word)]
     place = place[:-1] if place and place[-1] in _TAGS else place
     key = f"{path}: {'.'.join(place)}" if place else str(path)
     names = _names(_owner(model, place[: -1 if first["type"] in _OF_A_KEY else None]))
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, BadInputError):
-        # One that says itself where below the key it is, one of the whole file, or one of the value at this place.
-        below = place and inner.key.startswith(f"{place[0]}.")
-        return BadInputError(f"{path}: {inner.key}" if below or not place else key, inner.value, inner.expected)
-    if first["type"] == "missing":
-        return BadInputError(key, None, f"it must be there: {names[place[-1]]}")
-    return BadInputError(key, first["input"], _expected(first, place, model, names))
+        for one in (inner, *inner.others):
+            # One that says itself where below the key it is, one of the whole file, or one of the value at this place.
+            below = place and one.key.startswith(f"{place[0]}.")
+            yield one.at(f"{path}: {one.key}" if below or not place else key)
+    elif first["type"] == "missing":
+        yield BadInputError(key, None, names[place[-1]])
+    else:
+        yield BadInputError(key, first["input"], _expected(first, place, model, names))
 
 
 def _expected(said: ErrorDetails, place: list[str], model: type[Section], names: Mapping[str, str]) -> str | list[str]:

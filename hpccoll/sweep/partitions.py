@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.sweep.slurm import accounting, ask, records
 
 
@@ -146,11 +146,13 @@ def check_request(resources: Mapping[str, int | str]) -> None:
     """Let Slurm itself look at a job, without submitting it.
 
     Raises:
-        BadInputError: where it would refuse, with its reason.
+        BadInputError: where it would refuse, with its reason, or does not answer.
     """
     asked = options(resources)
     try:
         ask("sbatch", "--test-only", *asked, "--wrap=true")
+    except UnusableError:
+        raise
     except BadInputError as error:
         reason = re.sub(r"(allocation failure|sbatch: error|error): ", "", error.expected)
         raise BadInputError("job", " ".join(asked), reason) from None

@@ -16,7 +16,7 @@ from hpccoll.measure.memory import check_memory
 from hpccoll.measure.needs import missing
 from hpccoll.measure.ways import TRANSPORTS
 from hpccoll.plan import Launcher
-from hpccoll.sweep import partitions
+from hpccoll.sweep import partitions, slurm
 from hpccoll.sweep.config import Sweep
 from hpccoll.sweep.locate import mpiexec
 from hpccoll.sweep.site import Site
@@ -33,6 +33,7 @@ class Place:
     beside: tuple[partitions.Partition, partitions.Partition] | None = (
         None  # where aggregators are apart: of workers, and theirs
     )
+    flat: bool = False  # whether it is known that nodes are in no racks
 
     @classmethod
     def local(cls) -> "Place":
@@ -48,7 +49,8 @@ class Place:
                 partitions.partition(asked.partition, asked.worker),
                 partitions.partition(asked.partition, asked.aggregator),
             )
-        return cls(site.launcher_of_ranks(_variables(sweep)), site, partition, beside)
+        flat = sweep.mapping is not None and slurm.flat()
+        return cls(site.launcher_of_ranks(_variables(sweep)), site, partition, beside, flat)
 
     @classmethod
     def planned(cls, site: Site, sweep: Sweep) -> "Place":
@@ -98,7 +100,8 @@ class Place:
         if {**self.site.environment, **environment}.get(variable) == "1":
             return None
         gpus = f"{self.site.gpus} GPU{'s' * (self.site.gpus > 1)} (gpus_per_node of the site file)"
-        return f"{shape.words}: more ranks on a node than its {gpus}; to share them over {transport}: {variable}=1"
+        fit = f"with at most {self.site.gpus} (ranks_per_node) each has its own, and by {variable}=1 they share them"
+        return f"{shape.words}: more ranks on a node than its {gpus}; {fit} over {transport}"
 
     def notes(self, jobs: Sequence[Job], root: Path = ROOT) -> Iterator[str]:
         """Yield what this machine lacks for cases on GPUs; on a cluster that is found in the job.
@@ -144,7 +147,7 @@ class Place:
 
 @contextmanager
 def named(site: str | None) -> Iterator[None]:
-    """Have complaints of keys of a site file say which file it is.
+    """Have complaints of what a site file says, where it is held against the cluster or the sweep, name the file.
 
     Args:
         site: what is given by --site, None where nothing is.
@@ -154,7 +157,7 @@ def named(site: str | None) -> Iterator[None]:
     except BadInputError as error:
         if site is None or error.key.partition(".")[0] not in Site.model_fields:
             raise
-        raise BadInputError(f"--site {site}: {error.key}", error.value, error.expected) from None
+        raise error.at(f"--site {site}: {error.key}") from None
 
 
 def _variables(sweep: Sweep) -> Iterator[str]:

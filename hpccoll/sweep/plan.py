@@ -1,5 +1,6 @@
 """The plan: the jobs and cases that a sweep comes to, frozen before anything runs."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
@@ -8,6 +9,7 @@ from pathlib import Path
 from hpccoll.case import Case, Job, Parameter, Shape
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.measure.catalogue import idle, unmet
+from hpccoll.measure.machine import testbed
 from hpccoll.measure.varied import unvaried
 from hpccoll.plan import Plan, Skip
 from hpccoll.schedule import Layout
@@ -47,8 +49,8 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
             Slurm is not there, does not answer, or would refuse a job.
     """
     sweep = load_sweep(config)
+    place = _place(config, sweep, profile, site)
     with named(site):
-        place = _place(config, sweep, profile, site)
         notes = tuple(place.surroundings.notes(sweep.environments, sweep.communicators, sweep.transports))
     try:
         kept = _begun(out) if out else []
@@ -57,7 +59,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         if error.key == "--out":
             raise BadInputError(error.key, str(out), error.expected) from None
         of_file = f"{error.key}s" if f"{error.key}s" in Sweep.model_fields else error.key
-        raise BadInputError(f"{config}: {of_file}", error.value, error.expected) from None
+        raise error.at(f"{config}: {of_file}") from None
     if not jobs:
         raise _nothing_left(config, sweep, place, skips)
     requests = {job.name: place.request(job, _seconds(job)) for job in jobs}
@@ -83,23 +85,29 @@ def _place(config: Path, sweep: Sweep, profile: str | None, site: str | None) ->
     if profile == "local" and site is not None:
         raise BadInputError("--site", site, f"left out, or with another profile: {HERE}")
     if profile == "local" and sweep.nodes is not None:
-        raise BadInputError(
-            f"{config}: nodes", sweep.nodes, f"ranks in place of nodes, or a profile of Slurm's: {HERE}"
-        )
+        clusters = ", ".join(PROFILES[1:])
+        raise BadInputError(f"{config}: nodes", sweep.nodes, f"'ranks' in its place, or --profile {clusters}: {HERE}")
+    if profile == "testbed" and testbed() is None:
+        raise UnusableError("--profile testbed", "this is no host of a testbed: slurm/testbed/testbed run hpccoll ...")
     if profile is None and (sweep.nodes is not None or site is not None):
         return Place.planned(load_site(site, "slurm"), sweep)
     if profile is None or profile == "local":
         return Place.local()
-    return Place.cluster(load_site(site, profile), sweep)
+    of_file = load_site(site, profile)
+    with named(site):
+        return Place.cluster(of_file, sweep)
 
 
 def _nothing_left(config: Path, sweep: Sweep, place: Place, skips: Sequence[Skip]) -> BadInputError:
     """Return the complaint that nothing can be measured, of the key that is to blame where one is."""
-    reasons = "; ".join(dict.fromkeys(skip.reason for skip in skips))
+    reasons = Counter(skip.reason for skip in skips)
+    ((reason, _),) = reasons.most_common(1)
+    more = len(reasons) - 1
+    told = f"{reason} (and {more} more reason{'s' * (more > 1)})" if more else reason
     if all(place.lack(shape) for shape in sweep.shapes()):
         key, asked = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
-        return BadInputError(f"{config}: {key}", asked, f"something that can be measured: {reasons}")
-    return UnusableError(str(config), f"none of its {len(skips)} cases can be measured: {reasons}")
+        return BadInputError(f"{config}: {key}", asked, f"something that can be measured: {told}")
+    return UnusableError(str(config), f"none of its {len(skips)} cases can be measured: {told}")
 
 
 def _seconds(job: Job) -> float:
@@ -196,11 +204,12 @@ class _Allocation:
     def _out_of_reach(self, case: Case, shape: Shape, layout: Layout) -> str | None:
         """Return why ``case`` is left out, or None where it is measured."""
         sets = {**self.environment, **self.communicator}
-        reason = unmet(case, layout) or unvaried(self.variant, sets, case, shape)
-        if case.device == "cuda":
-            reason = reason or self.place.lack_of_gpus(shape, case.transport, self.environment)
-        # Which nodes share a rack is known in the job.
-        return reason or (idle(case, layout) if shape.nodes == 1 else None)
+        lack = self.place.lack_of_gpus(shape, case.transport, self.environment) if case.device == "cuda" else None
+        reason = lack or unmet(case, layout) or unvaried(self.variant, sets, case, shape)
+        if not reason and not self.communicator and (unread := self.place.surroundings.unread(self.environment)):
+            reason = f"{self.variant}: {unread}"
+        # Which nodes share a rack is known in the job, but where there are none.
+        return reason or (idle(case, layout) if shape.nodes == 1 or self.place.flat else None)
 
 
 def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:

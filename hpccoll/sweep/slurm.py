@@ -5,42 +5,43 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 
 ANSWER_S = 30.0
 """How long a controller has for an answer; a busy one takes seconds."""
+NO_ANSWER = "no controller answers"
 
 
 def call(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm's to its end, whatever that is.
 
     Raises:
-        BadInputError: where it is not on PATH, or the controller keeps it waiting.
+        UnusableError: where it is not on PATH, or the controller keeps it waiting.
     """
     if shutil.which(command[0]) is None:
         remedy = "load Slurm's module, or use --profile local; a plan without --profile needs neither"
-        raise BadInputError("Slurm", command[0], f"a command on PATH: {remedy}")
+        raise UnusableError("Slurm", f"no {command[0]} on PATH: {remedy}")
     try:
         return subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=ANSWER_S, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
-        raise BadInputError(
-            "Slurm", " ".join(command), f"a controller that answers within {ANSWER_S:g} s: see 'scontrol ping'"
-        ) from None
+        raise UnusableError("Slurm", f"{NO_ANSWER} within {ANSWER_S:g} s: see 'scontrol ping'") from None
 
 
 def ask(*command: str) -> str:
     """Run a command of Slurm's and return what it prints.
 
     Raises:
-        BadInputError: where it is not on PATH, the controller does not answer, or it refuses.
+        UnusableError: where it is not on PATH, or the controller does not answer.
+        BadInputError: where it refuses.
     """
     ended = call(*command)
     if ended.returncode:
         said = " ".join((ended.stderr.strip() or ended.stdout.strip()).split())
-        wanted = "a controller that answers" if SILENT.search(said) else "a request that Slurm grants"
-        raise BadInputError("Slurm", " ".join(command), f"{wanted}: {said}")
+        if SILENT.search(said):
+            raise UnusableError("Slurm", f"{NO_ANSWER}: {said}")
+        raise BadInputError("Slurm", " ".join(command), f"a request that Slurm grants: {said}")
     return ended.stdout
 
 
@@ -63,6 +64,12 @@ def accounting() -> bool:
     except BadInputError:
         return False
     return True
+
+
+def flat() -> bool:
+    """Return whether Slurm says that it knows of no switches: nodes are then in no racks."""
+    said = call("scontrol", "show", "topology")
+    return "No topology information" in said.stdout + said.stderr
 
 
 def mpi_types() -> list[str]:

@@ -6,15 +6,15 @@ They hold in every job that does not set them itself, ``default`` too, and its n
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.errors import BadInputError, did_you_mean
+from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import Settings, overruled
 from hpccoll.evidence.environments import doubts
-from hpccoll.evidence.variables import OF_A_FABRIC, VARIABLES, assignment
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variables import NOT_IB, OF_A_FABRIC, OF_IB, VARIABLES, assignment
 
 Variants = Mapping[str, Mapping[str, str]]
 SITE = "the site file"
 SHELL = "this shell"
+MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ class Surroundings:
         for name, (where, value) in around.items():
             if _read_over(transports, name) and (note := _leak(where, name, value, variants)):
                 yield note
-        for name, variables in variants.items():
-            if (
-                name not in VARIANTS
-                and not (variables or communicators[name])
-                and (near := did_you_mean(name, VARIANTS))
-            ):
-                yield f"variant {name} is none of those known, and sets nothing: {near.strip()}"
         for where, variables in {SITE: self.site, **variants}.items():
             yield from (f"{said} ({where})" for said in doubts(variables))
+
+    def unread(self, variables: Mapping[str, str]) -> str | None:
+        """Return that nothing reads ``variables`` of a variant over the network that NCCL is told to use, or None."""
+        network = {**self.shell, **self.site, **variables}.get("NCCL_NET", "")
+        if not variables or network.lower() not in NOT_IB or not all(name.startswith(OF_IB) for name in variables):
+            return None
+        return f"NCCL reads {' and '.join(variables)} over InfiniBand and RoCE alone, and NCCL_NET={network} is neither"
 
 
 def _read_over(transports: Sequence[str], name: str) -> bool:
@@ -76,8 +76,14 @@ def _leak(where: str, name: str, value: str, variants: Variants) -> str | None:
         return None
     if setting and name in VARIABLES and name not in OF_A_FABRIC:
         raise _decides(where, name, value, f"variant {setting[0]} sets it, and {others[0]} would have this one")
-    holds = f"holds in {', '.join(others) or 'every job'}"
-    return f"{assignment(name, value)} of {where} {holds}, whose names do not say so"
+    return f"{assignment(name, value)} of {where} holds in {_named(others, setting)}, whose names do not say so"
+
+
+def _named(others: Sequence[str], setting: Sequence[str]) -> str:
+    """Return those variants that do not set a variable, of many only how many and the ``setting`` ones, which do."""
+    if len(others) <= MOST_NAMED:
+        return ", ".join(others) or "every job"
+    return f"all other variants than {', '.join(setting)}" if setting else f"all {len(others)} variants"
 
 
 def _decides(where: str, name: str, value: str, why: str) -> BadInputError:

@@ -135,8 +135,9 @@ def _left_out(skips: Iterable[Skip]) -> Iterator[str]:
         told = reason if skip.job.endswith(f".{variant}") else skip.reason  # the job's name says the variant
         counts.setdefault(told, Counter())[skip.job] += 1
     for told, jobs in counts.items():
-        named = [f"{count} of {name}" for name, count in jobs.items()][:MOST_NAMED]
-        more = [f"{_many(len(jobs) - MOST_NAMED, 'more job')}"] if len(jobs) > MOST_NAMED else []
+        every = [f"{count} of {name}" for name, count in jobs.items()]
+        named = every[: MOST_NAMED if len(every) > MOST_NAMED + 1 else None]  # "1 more job" is as long as its name
+        more = [_many(len(jobs) - len(named), "more job")] if len(jobs) > len(named) else []
         whose = ", ".join([*named, *more]) if len(jobs) > 1 else next(iter(jobs))
         yield f"{_many(jobs.total(), 'case')}: {told} ({whose})"
 

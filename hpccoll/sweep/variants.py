@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, together
 from hpccoll.evidence.communicator import overruled
 from hpccoll.evidence.environments import communicator_of, environment_of
 from hpccoll.sweep.document import Section, Setting, are_variables
@@ -37,15 +37,23 @@ def _fill_in(value: object) -> object:
     """Fill in what the table knows of variants; with nothing behind it a name has to be one of those."""
     if not isinstance(value, dict):
         return value
-    known = {name: own for name, own in value.items() if isinstance(own, dict | None) and isinstance(name, str)}
-    return {**value, **{name: _filled(name, own) for name, own in known.items()}}
+    filled, strange = dict(value), []
+    for name, own in value.items():
+        if isinstance(own, dict | None) and isinstance(name, str):
+            try:
+                filled[name] = _filled(name, own)
+            except BadInputError as error:
+                strange.append(error)
+    if strange:
+        raise together(*strange)
+    return filled
 
 
 def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
     variables, settings = own, (own or {}).get(COMMUNICATOR, {})
     if own is not None:
         variables = {key: value for key, value in own.items() if key != COMMUNICATOR}
-    filled = dict(environment_of(name, variables))
+    filled = dict(environment_of(name, variables, settings))
     if not isinstance(settings, dict):
         return {**filled, COMMUNICATOR: settings}  # which is told with the others that are of no such kind
     made = communicator_of(name, settings, f"variants.{name}.{COMMUNICATOR}")

@@ -41,11 +41,10 @@ def test_aggregators_beside_the_workers_have_nothing_to_do_unless_it_speaks_for_
 @each_algorithm
 def test_it_runs_somewhere_and_says_why_it_does_not_elsewhere(collective, algorithm):
     reasons = [algorithm.unmet(places(algorithm, p)) for p in EVERY_P]
+    whose = f"{algorithm.name} of {collective.name}"
     assert None in reasons
     assert next(cases(collective, algorithm, places(algorithm, 4)), None)
-    assert all(
-        reason is None or reason.startswith((f"{algorithm.name} needs ", f"{algorithm.name}: ")) for reason in reasons
-    )
+    assert all(reason is None or reason.startswith((f"{whose} needs ", f"{whose}: ")) for reason in reasons)
     if algorithm.aggregates:
         assert "aggregator" in algorithm.unmet(Layout.of(4))
 

@@ -111,11 +111,11 @@ def test_auto_is_measured_in_both_placements_without_parameters():
 
 
 def test_without_a_table_auto_is_refused_in_a_line_that_names_what_makes_one():
-    with pytest.raises(BadInputError, match="--table: None is not valid: a table that 'hpccoll tune PATHS --out"):
+    with pytest.raises(BadInputError, match="--table is missing: a table that 'hpccoll tune PATHS --out"):
         check_table("--table", None, ["ring", "auto"])
     with pytest.raises(BadInputError, match=r"--table: 'a.json' is not valid: left out: it is for the algorithm auto"):
         check_table("--table", "a.json", ["ring"])
-    with pytest.raises(BadInputError, match=r"table: None is not valid: .*hpccoll tune"):
+    with pytest.raises(BadInputError, match=r"table is missing: .*hpccoll tune"):
         concrete(auto(), TWO_NODES, None)
 
 

@@ -117,4 +117,4 @@ def test_a_layout_that_does_not_fit_takes_one_line(monkeypatch):
     picky = replace(all_reduce.algorithm("ring"), name="picky", needs=(power_of_two,))
     monkeypatch.setitem(all_reduce.algorithms, "picky", picky)
     assert inside("show", "picky", "-p", 4).code == 0
-    assert inside("show", "picky", "-p", 6).complains_of("picky needs a power-of-two number of workers")
+    assert inside("show", "picky", "-p", 6).complains_of("picky of all_reduce needs a power-of-two number of workers")

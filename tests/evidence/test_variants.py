@@ -121,12 +121,12 @@ def test_a_variant_is_the_tables_with_more_added_and_its_site_put_in_and_no_long
     ("name", "case", "reason"),
     [
         ("nccl-sharp", ("all_reduce", "float32", "sum", 2, 8), None),
-        ("nccl-sharp", ("all_reduce", "float32", "prod", 2, 8), "op prod: only sum, min, max, avg"),
-        ("nccl-sharp", ("all_reduce", "float32", "sum", 1, 8), "at least 2 nodes"),
-        ("nccl-sharp", ("all_reduce", "float32", "sum", 2, 9), "at most 8 ranks per node"),
-        ("nccl-sharp", ("broadcast", "float32", None, 2, 8), "collective broadcast: only all_reduce,"),
-        ("nccl-nvls", ("all_reduce", "float32", "sum", 2, 8), "at most 1 node"),
-        ("ucc-sharp", ("all_reduce", "float32", "sum", 2, 2), "at most 1 rank per node"),
+        ("nccl-sharp", ("all_reduce", "float32", "prod", 2, 8), "the variant takes op sum, min, max, avg, not prod"),
+        ("nccl-sharp", ("all_reduce", "float32", "sum", 1, 8), "the variant takes at least 2 nodes"),
+        ("nccl-sharp", ("all_reduce", "float32", "sum", 2, 9), "the variant takes at most 8 ranks per node"),
+        ("nccl-sharp", ("broadcast", "float32", None, 2, 8), "the variant takes collective all_reduce,"),
+        ("nccl-nvls", ("all_reduce", "float32", "sum", 2, 8), "the variant takes at most 1 node"),
+        ("ucc-sharp", ("all_reduce", "float32", "sum", 2, 2), "the variant takes at most 1 rank per node"),
     ],
 )
 def test_a_case_outside_the_limits_of_a_variant_is_told_why(name, case, reason):

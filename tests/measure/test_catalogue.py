@@ -85,8 +85,8 @@ def test_a_segment_is_a_size_in_bytes_or_in_words():
         (case("send_recv", NATIVE, root=2), 3, "peer: -1 is not valid: another rank of 3 than the root, 2"),
         (case("send_recv", NATIVE, params={"peer": "last"}), 3, "peer: 'last' is not valid"),
         (case("all_to_all_v", "pairwise", params={"traffic": "rush"}), 3, "traffic: 'rush' is not valid"),
-        (case("reduce_scatter", "recursive_halving"), 6, "recursive_halving needs a power-of-two number of workers"),
-        (case("all_gather", NATIVE, bytes=64), 17, "64 B is less than one float32 for each of 17 ranks"),
+        (case("reduce_scatter", "recursive_halving"), 6, "recursive_halving of reduce_scatter needs a power-of-two"),
+        (case("all_gather", NATIVE, bytes=64), 17, "64 B is less than one float32 for each of 17 ranks of all_gather"),
     ],
 )
 def test_what_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, reason):
@@ -100,7 +100,7 @@ def test_a_call_that_fits_runs_from_any_root_or_needs_what_the_algorithm_says(na
         for root in range(p) if family.rooted else (None,):
             more = {"params": {"peer": (root + 1) % p}} if "peer" in family.arguments else {}
             reason = unmet(case(name, algorithm, root=root, **more), Layout.of(p))
-            assert reason is None or reason.startswith(f"{algorithm} needs ")
+            assert reason is None or reason.startswith(f"{algorithm} of {name} needs ")
             assert reason is None or algorithm != NATIVE
 
 

@@ -22,7 +22,7 @@ def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a
     results = read_results([tmp_path / "a.h5"])
     assert results.runs[0].provenance["variables"]["UCX_MAX_RNDV_RAILS"] == "1"
     told = {row.algorithm: (row.status, row.reason) for row in results.rows}
-    assert told == {"ring": ("ok", None), "native": ("skipped", "ucx-one-rail: at least 2 nodes")}
+    assert told == {"ring": ("ok", None), "native": ("skipped", "ucx-one-rail: the variant takes at least 2 nodes")}
 
 
 @pytest.mark.mpi
@@ -200,7 +200,7 @@ def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp
         (["-c", "broadcast", "-r", "7"], "root: 7 is not valid: a rank from 0 to 1"),
         (["-c", "send_recv", "--param", "peer=5"], "peer: 5 is not valid: another rank of 2 than the root, 0"),
         (["-c", "bidirectional", "-r", "1"], "peer: 1 is not valid: another rank of 2 than the root, 1"),
-        (["-a", "sharp_emulated"], "sharp_emulated needs an aggregator for every"),
+        (["-a", "sharp_emulated"], "sharp_emulated of all_reduce needs an aggregator for every"),
     ],
 )
 def test_where_nothing_fits_the_ranks_it_takes_one_line(arguments, reason):
@@ -215,7 +215,7 @@ def test_what_does_not_fit_the_ranks_beside_what_does_is_a_skipped_row_with_the_
     (*_, skipped) = sorted(
         (line for line in said.out.splitlines() if not line.startswith("#")), key=lambda r: "skipped" in r
     )
-    assert "skipped: sharp_emulated needs an aggregator for every" in skipped
+    assert "skipped: sharp_emulated of all_reduce needs an aggregator for every" in skipped
 
 
 @pytest.mark.mpi

@@ -79,19 +79,19 @@ def test_an_unknown_parameter_is_answered_with_the_choices():
 def test_a_layout_that_does_not_meet_the_needs_is_refused_with_the_reason():
     picky = Algorithm("picky", "c", fold, needs=(at_least(4), power_of_two))
     assert picky.unmet(Layout.of(8)) is None
-    assert picky.unmet(Layout.of(5)) == "picky needs a power-of-two number of workers"
-    assert picky.unmet(Layout.of(3)) == "picky needs at least 4 workers and a power-of-two number of workers"
-    with pytest.raises(BadInputError, match="picky needs at least 4 workers"):
+    assert picky.unmet(Layout.of(5)) == "picky of c needs a power-of-two number of workers"
+    assert picky.unmet(Layout.of(3)) == "picky of c needs at least 4 workers and a power-of-two number of workers"
+    with pytest.raises(BadInputError, match="picky of c needs at least 4 workers"):
         picky.slices(Layout.of(2))
 
 
 def test_a_need_may_ask_for_the_value_of_a_parameter():
     need = Need("at most 3 segments", lambda layout, values: values["segments"] <= 3 * layout.workers)
     picky = Algorithm("picky", "c", fold, needs=(need,))
-    assert picky.unmet(Layout.of(1)) == "picky needs at most 3 segments"  # four, unless said otherwise
+    assert picky.unmet(Layout.of(1)) == "picky of c needs at most 3 segments"  # four, unless said otherwise
     assert picky.unmet(Layout.of(1), segments=3) is None
     assert need.met(Layout.of(2), {"segments": 6})
-    with pytest.raises(BadInputError, match="algorithm: 'picky' is not valid: picky needs at most 3 segments"):
+    with pytest.raises(BadInputError, match="algorithm: 'picky' is not valid: picky of c needs at most 3 segments"):
         picky.slices(Layout.of(1))
 
 
@@ -118,8 +118,10 @@ def test_a_composition_cannot_run_where_a_part_of_it_cannot(aggregators):
     composed_of_it = Algorithm("whole", "c", lambda layout: (picky.schedule(layout),))
     assert composed_of_it.unmet(Layout.of(4, aggregators=aggregators)) is None
     layout = Layout.of(3, aggregators=aggregators)
-    assert composed_of_it.unmet(layout) == "whole: picky needs at least 4 workers"
-    with pytest.raises(UnmetError, match="algorithm: 'whole' is not valid: whole: picky needs at least 4 workers"):
+    assert composed_of_it.unmet(layout) == "whole of c: picky of c needs at least 4 workers"
+    with pytest.raises(
+        UnmetError, match="algorithm: 'whole' is not valid: whole of c: picky of c needs at least 4 workers"
+    ):
         composed_of_it.slices(layout)
 
 

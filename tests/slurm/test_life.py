@@ -207,8 +207,8 @@ def test_a_full_disk_is_told_and_with_space_the_sweep_goes_on(full_disk):
         ("partition", ["partition", "'nowhere'", "bad_input", "work"]),
         ("account", ["account", "'gold'", "keeps no accounts"]),
         ("key", ["site.yaml", "partitoin", "partition, account"]),
-        ("PATH", ["'scontrol'", "a command on PATH"]),
-        ("controller", ["a controller that answers"]),  # it refuses, or takes its time on a busy machine
+        ("PATH", ["Slurm: no scontrol on PATH"]),
+        ("controller", ["Slurm: no controller answers"]),  # it refuses, or takes its time on a busy machine
     ],
 )
 def test_bad_input_takes_one_line(bad_input, what, words):

@@ -33,8 +33,6 @@ def test_all_among_others_is_all_and_those(tmp_path):
     found = swept(algorithms=["null", "all"], params={"ring": {"channels": 2}})
     assert named(found) == {*every, ("all_reduce", "null")}
     assert {case.collective for case in swept(collectives=["barrier", "all"])} == {*COLLECTIVES}
-    with pytest.raises(BadInputError, match="'al_reduce'"):
-        swept(collectives=["all", "al_reduce"])
 
 
 def test_every_collective_takes_those_of_the_algorithms_that_it_has():
@@ -43,11 +41,6 @@ def test_every_collective_takes_those_of_the_algorithms_that_it_has():
         ("all_gather", "ring"), ("all_gather", "bruck"), ("all_gather", "native"),
         ("all_to_all", "bruck"), ("all_to_all", "native"),
     }  # fmt: skip
-
-
-def test_an_algorithm_that_none_has_is_refused_with_those_that_there_are():
-    with pytest.raises(BadInputError, match=r"algorithm: 'chain' is not valid: choose from .*bruck.*pairwise"):
-        swept(collectives=["all_gather", "all_to_all"], algorithms=["bruck", "chain"])
 
 
 def test_a_collective_that_has_none_of_the_algorithms_is_refused_with_those_that_it_has():
@@ -116,12 +109,6 @@ def test_a_choice_says_how_bytes_move_so_that_auto_is_measured_once(tmp_path):
     assert [(case.algorithm, case.transport) for case in found] == [("auto", "mpi"), ("ring", "shm"), ("ring", "mpi")]
 
 
-@pytest.mark.parametrize("algorithms", ["native", ["native", "null"], ["ring", "native"]])
-def test_a_transport_that_there_is_not_is_refused_whatever_is_measured(algorithms):
-    with pytest.raises(BadInputError, match="transport: 'ucx' is not valid: choose from mpi, shm, tiered"):
-        swept(algorithms=algorithms, transports=["mpi", "ucx"])
-
-
 def test_a_segment_that_is_named_twice_is_tried_once():
     found = swept(algorithms=["ring"], params={"ring": {"segment": ["64K", 65536, "1M"]}}, in_place=[False])
     assert [dict(case.params) for case in found] == [{"segment": 65536}, {"segment": 1 << 20}]
@@ -142,11 +129,6 @@ def test_each_device_has_those_of_the_transports_that_move_its_memory():
         ("ring", "cpu", "mpi"), ("ring", "cpu", "shm"), ("native", "cpu", "mpi"),
         ("ring", "cuda", "nccl"), ("ring", "cuda", "mpi"), ("native", "cuda", "nccl"), ("native", "cuda", "mpi"),
     ]  # fmt: skip
-
-
-def test_a_transport_of_gpus_alone_is_refused_where_no_gpu_is_asked_for():
-    with pytest.raises(BadInputError, match=r"transport: 'nccl' .*device cuda has it"):
-        swept(algorithms="ring", transports=["mpi", "nccl"])
 
 
 def test_a_graph_is_asked_of_nccl_alone_of_schedules_and_its_own_calls():

@@ -207,4 +207,4 @@ def test_a_scancel_that_fails_is_said_and_stops_nothing(slurm, programs, tmp_pat
     slurm(("7", "RUNNING", "None"))
     (programs.place / "scancel").unlink()
     Follower(tmp_path).end("it is over")
-    assert "'scancel' is not valid: a command on PATH" in capsys.readouterr().err
+    assert "Slurm: no scancel on PATH" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_an_unknown_partition_is_told_with_those_that_there_are():
 
 def test_without_a_default_partition_one_has_to_be_named(cluster):
     cluster("scontrol", recorded.PARTITIONS.replace("Default=YES", "Default=NO"))
-    with pytest.raises(BadInputError, match="partition: None is not valid: choose from debug, work"):
+    with pytest.raises(BadInputError, match="partition is missing: choose from debug, work"):
         partitions.partition(None)
 
 

@@ -73,7 +73,7 @@ def test_a_barrier_has_one_size(planned):
 def test_a_case_that_cannot_run_is_skipped_with_the_reason(planned):
     plan = planned("algorithms: [ring, picky]\nbytes: 8\nin_place: false\nranks: [2, 3]")
     assert [(skip.job, skip.reason) for skip in plan.skips] == [
-        ("mpi.p3", "picky needs a power-of-two number of workers")
+        ("mpi.p3", "picky of all_reduce needs a power-of-two number of workers")
     ]
     assert [len(job.cases) for job in plan.jobs] == [2, 1]
 
@@ -132,7 +132,7 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
         "mpi.p3: 1 case on 1x3",
         "",
         "left out:",
-        "  1 case: picky needs a power-of-two number of workers (mpi.p3)",
+        "  1 case: picky of all_reduce needs a power-of-two number of workers (mpi.p3)",
     ]
     assert not (tmp_path / "results").exists()
 

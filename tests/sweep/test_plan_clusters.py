@@ -125,6 +125,48 @@ def test_a_key_of_a_site_file_is_told_with_the_file(on_cluster, tmp_path):
     )
 
 
+def test_a_site_file_by_the_name_of_a_key_is_a_file_and_all_its_mistakes_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.yaml").write_text(CLUSTER)
+    (tmp_path / "partition.yaml").write_text("partitio: x\nlaunche: y\n")
+    said = inside("plan", "some.yaml", "--site", "partition.yaml")
+    assert [line.partition(": no such key")[0] for line in said.err.splitlines()] == [
+        "hpccoll: partition.yaml: partitio: 'x' is not valid", "hpccoll: partition.yaml: launche: 'y' is not valid",
+    ]  # fmt: skip
+
+
+CYCLIC = (
+    "algorithms: ring\nbytes: 8\nin_place: false\nnodes: [2, 4]\nranks_per_node: [1, 2]\nmapping: [block, cyclic]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "left_out"),
+    [
+        ("scontrol: No topology information available\n", {"2 on 2 nodes", "4 on 4 nodes"}),
+        ("SwitchName=rack1 Level=0 LinkSpeed=1 Nodes=n[1-3]\n", set()),
+        ("", set()),
+    ],
+    ids=["no racks", "racks", "not known"],
+)
+def test_where_slurm_knows_of_no_racks_the_plan_leaves_out_the_mapping_that_changes_nothing(
+    on_cluster, programs, said, left_out
+):
+    programs("scontrol", {"show partition": PARTITION}, err=said)
+    plan = on_cluster(CYCLIC)
+    words = "mapping cyclic numbers these ranks as block does: "
+    assert {skip.reason.removeprefix(words) for skip in plan.skips} == left_out
+    shapes = {str(job.shape(case)) for job in plan.jobs for case in job.cases if case.mapping == "cyclic"}
+    assert shapes == {"2x2", "4x2"} | ({"2x1", "4x1"} if not left_out else set())
+
+
+def test_the_profile_of_the_testbed_is_of_its_hosts(programs, tmp_path):
+    (tmp_path / "some.yaml").write_text(CLUSTER)
+    said = inside("plan", tmp_path / "some.yaml", "--profile", "testbed")
+    assert said.complains_of("--profile testbed: this is no host of a testbed: slurm/testbed/testbed run hpccoll")
+    assert programs.calls() == []
+
+
 def test_a_plan_on_paper_is_not_written_over_that_of_a_sweep(on_cluster, tmp_path):
     plan, out = on_cluster(), tmp_path / "out"
     write_plan(plan, out)

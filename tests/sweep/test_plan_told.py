@@ -101,11 +101,13 @@ def test_a_launch_that_is_probed_is_shown_with_its_probe(told):
 
 def test_equal_reasons_are_added_up_over_jobs_and_variants(told):
     why = "only what it is for"
-    of = [("n2x8.a", f"a: {why}"), ("n2x8.a", f"a: {why}"), ("n2x8.b", f"b: {why}"), ("n2x8.b", "b: at least 2 nodes")]
+    of = [("n2x8.a", f"a: {why}"), ("n2x8.a", f"a: {why}"), ("n2x8.b", f"b: {why}"), ("n2x8.b", "b: it takes 2 nodes")]
     lines, _ = told(job(), skips=tuple(Skip(case="x", job=name, reason=reason) for name, reason in of))
-    assert lines["left out"] == [f"3 cases: {why} (2 of n2x8.a, 1 of n2x8.b)", "1 case: at least 2 nodes (n2x8.b)"]
+    assert lines["left out"] == [f"3 cases: {why} (2 of n2x8.a, 1 of n2x8.b)", "1 case: it takes 2 nodes (n2x8.b)"]
     lines, _ = told(job(), skips=tuple(Skip(case="x", job=f"p{p}", reason="no") for p in range(9)))
     assert lines["left out"] == [f"9 cases: no ({', '.join(f'1 of p{p}' for p in range(6))}, 3 more jobs)"]
+    lines, _ = told(job(), skips=tuple(Skip(case="x", job=f"p{p}", reason="no") for p in range(7)))
+    assert lines["left out"] == [f"7 cases: no ({', '.join(f'1 of p{p}' for p in range(7))})"], "no word is saved"
 
 
 def test_what_is_set_around_launches_is_shown_as_a_shell_takes_it(told):

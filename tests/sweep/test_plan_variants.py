@@ -4,7 +4,7 @@ import pytest
 from planned import CLUSTER, TEXT, begin
 
 from hpccoll.case import Shape
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.sweep.plan import write_plan
 
 
@@ -26,7 +26,9 @@ def test_a_variant_is_asked_of_the_library_where_it_can_be_and_of_our_schedules_
     of_one, mine = plan.jobs
     assert {(case.algorithm, case.nodes) for case in of_one.cases} == {("native", 1), ("ring", 1), ("ring", 2)}
     assert len(mine.cases) == 4
-    assert [(skip.job, skip.reason) for skip in plan.skips] == [(of_one.name, "nccl-nvls: at most 1 node")]
+    assert [(skip.job, skip.reason) for skip in plan.skips] == [
+        (of_one.name, "nccl-nvls: the variant takes at most 1 node")
+    ]
 
 
 NVLS = "devices: cuda\ntransports: [nccl]\nalgorithms: native\nbytes: 8\nin_place: false\nnodes: [1, 2]\n"
@@ -59,6 +61,15 @@ def test_more_ranks_than_gpus_of_a_node_are_left_out_over_nccl_unless_they_are_t
         f"{4 * nodes} ranks on {words}: more ranks on a node than its 2 GPUs (gpus_per_node of the site file)"
         for nodes, words in ((1, "1 node"), (2, "2 nodes"))
     }
+    with pytest.raises(UnusableError) as error:
+        on_cluster(
+            NVLS.replace("8\nin", "[8, 1K]\nin") + "ranks_per_node: 4\nvariants: {nccl-ring: , nccl-pat: }\n", site
+        )
+    assert str(error.value).endswith(
+        "none of its 8 cases can be measured: 4 ranks on 1 node: more ranks on a node than its 2 GPUs (gpus_per_node "
+        "of the site file); with at most 2 (ranks_per_node) each has its own, and by NCCL_MULTI_RANK_GPU_ENABLE=1 they "
+        "share them over nccl (and 1 more reason)"
+    )
     share = "{NCCL_MULTI_RANK_GPU_ENABLE: 1}"
     assert not on_cluster(text + "ranks_per_node: 4\n", f"{site}environment: {share}\n").skips
     assert not on_cluster(NVLS + f"ranks_per_node: 4\nvariants: {{mine: {share}}}\n", site).skips
@@ -78,6 +89,31 @@ def test_a_site_that_sets_what_a_variant_varies_is_refused_where_it_chooses_and_
     )
     assert not on_cluster(NVLS + "variants: {nccl-ring: , nccl-tree: }", "environment: {NCCL_ALGO: Tree}\n").notes
     assert len(on_cluster(NVLS, "environment: {NCCL_ALGO: Tree}\n").notes) == 1
+
+
+def test_of_many_variants_that_a_variable_of_the_site_holds_in_only_those_that_set_it_are_named(on_cluster):
+    five = "default: {}, nccl-ring: , nccl-tree: , nccl-ll: , nccl-simple: "
+    (note,) = on_cluster(NVLS + f"variants: {{{five}}}\n", "environment: {NCCL_NET: IB}\n").notes
+    assert note == "NCCL_NET=IB of the site file holds in all 5 variants, whose names do not say so"
+    (note,) = on_cluster(NVLS + f"variants: {{{five}, nccl-socket: }}\n", "environment: {NCCL_NET: IB}\n").notes
+    assert (
+        note == "NCCL_NET=IB of the site file holds in all other variants than nccl-socket, whose names do not say so"
+    )
+
+
+@pytest.mark.parametrize("net", ["Libfabric", "SOCKET"])
+def test_variables_of_infiniband_are_left_out_where_nccl_is_told_to_use_another_network(on_cluster, net):
+    variants = "default: {}, nccl-one-rail: , nccl-traffic-class: , both: {NCCL_IB_TC: 1, NCCL_ALGO: Ring}, gdr: {A: 1}"
+    plan = on_cluster(NVLS + f"variants: {{{variants}}}\n", f"environment: {{NCCL_NET: {net}}}\n")
+    assert [job.variant for job in plan.jobs] == ["default", "both", "gdr"]
+    words = f"over InfiniBand and RoCE alone, and NCCL_NET={net} is neither"
+    assert {skip.reason for skip in plan.skips} >= {
+        f"nccl-one-rail: NCCL reads NCCL_IB_HCA {words}", f"nccl-traffic-class: NCCL reads NCCL_IB_TC {words}",
+    }  # fmt: skip
+    both = on_cluster(NVLS + f"variants: {{{variants}}}\n", "environment: {NCCL_NET: IB}\n")
+    assert {"nccl-one-rail", "nccl-traffic-class"} < {job.variant for job in both.jobs}
+    own = on_cluster(NVLS + "variants: {mine: {NCCL_IB_TC: 1, NCCL_NET: IB}}\n", f"environment: {{NCCL_NET: {net}}}\n")
+    assert [job.variant for job in own.jobs] == ["mine"]
 
 
 def test_a_site_whose_variable_wins_over_a_setting_of_communicators_is_refused(on_cluster):
@@ -105,11 +141,6 @@ def test_a_shell_that_sets_what_a_variant_varies_is_told_like_a_site(on_cluster,
 def test_a_variable_that_nccl_does_not_know_is_a_note(on_cluster):
     plan = on_cluster(NVLS + "variants: {mine: {NCCL_AGLO: Ring}}\n", "environment: {NCCL_IB_HCAS: mlx5}\n")
     assert ["NCCL_IB_HCA?" in plan.notes[0], "NCCL_ALGO? (mine)" in plan.notes[1]] == [True, True]
-
-
-def test_a_variant_that_sets_nothing_and_is_nearly_a_known_one_is_a_note(on_cluster):
-    notes = on_cluster(CLUSTER + "variants: {nccl-rng: {}, nccl-rnig: {A: b}, plain: {}}").notes
-    assert notes == ("variant nccl-rng is none of those known, and sets nothing: did you mean nccl-ring?",)
 
 
 def test_a_variant_of_nccl_is_none_of_mpi_and_the_other_way_round(on_cluster):

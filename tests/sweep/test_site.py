@@ -85,7 +85,7 @@ BAD = {
         "container: {runtime: docker, image: a}",
         ["container.runtime", "choose from pyxis, apptainer"],
     ),
-    "a container without an image": ("container: {runtime: pyxis}", ["container.image", "it must be there"]),
+    "a container without an image": ("container: {runtime: pyxis}", ["container.image is missing: a file or"]),
     "no time": ("minutes: 0", ["minutes", "0", "at least 1: the time limit"]),
     "time in words": ("minutes: 1h", ["minutes", "'1h'", "a whole number: the time limit of a job"]),
     "another brace": ("launcher: 'mpirun -n {tasks}'", ["launcher", "{tasks}", "{nodes}, {ranks}, {ranks_per_node}"]),
@@ -102,7 +102,7 @@ BAD = {
     "a value that NCCL does not know": ("environment: {NCCL_PROTO: L}", ["environment.NCCL_PROTO", "'L'", "LL, LL128"]),
     "a variable that is no name": ("environment: {A B: 1}", ["environment", "'A B'", "letters, digits"]),
     "no GPU": ("gpus_per_node: 0", ["gpus_per_node", "'0'", "GPUs on each node, such as 8 or h100:8"]),
-    "aggregators without a partition": ("aggregators: {}", ["aggregators.partition", "it must be there"]),
+    "aggregators without a partition": ("aggregators: {}", ["aggregators.partition is missing: one that"]),
     "two features": (
         "aggregators: {partition: all, worker: a&b}",
         ["aggregators.worker", "'a&b'", "the feature of nodes that work"],

@@ -60,17 +60,22 @@ def test_a_table_that_nothing_chooses_by_is_refused_by_its_name(sweep_file, tmp_
 
 
 BAD = {
-    "auto without a table": (LEAST + "algorithms: [ring, auto]", ["table", "None", "hpccoll tune"]),
+    "auto without a table": (LEAST + "algorithms: [ring, auto]", ["a.yaml: table is missing: ", "hpccoll tune"]),
     "a table without auto": (LEAST + "table: nowhere.json", ["table", "'nowhere.json'", "hpccoll tune"]),
     "unknown key": (LEAST + "frob: 1", ["frob", "1", "no such key", "collectives", "effort"]),
     "unknown key of a section": (LEAST + "effort: {second: 1}", ["effort.second", "min_iterations", "mean seconds?"]),
     "a misspelt end": (LEAST + "bytes: {from: 8, too: 9}", ["bytes.too", "9", "did you mean to? choose from"]),
-    "a range without an end": (LEAST + "bytes: {from: 8}", ["bytes.to", "it must be there"]),
+    "a range without an end": (LEAST + "bytes: {from: 8}", ["bytes.to is missing: the largest size"]),
     "another key in a range": (LEAST + "bytes: {from: 8, to: 9, by: 2}", ["bytes.by", "from, to, factor"]),
-    "a missing key": ("bytes: 8\nranks: 2", ["algorithms", "it must be there", "hpccoll list"]),
-    "unknown collective": (LEAST + "collectives: all_redus", ["a.yaml: collectives: 'all_redus'", "mean all_reduce?"]),
-    "unknown algorithm": (LEAST + "algorithms: rin", ["algorithm", "'rin'", "recursive_doubling", "native"]),
-    "unknown transport": (LEAST + "transports: ucx", ["a.yaml: transports: 'ucx'", "mpi"]),
+    "a missing key": ("bytes: 8\nranks: 2", ["a.yaml: algorithms is missing: see 'hpccoll list'"]),
+    "unknown collective": (LEAST + "collectives: all_redus", ["collectives.0: 'all_redus'", "mean all_reduce?"]),
+    "unknown algorithm": (LEAST + "algorithms: rin", ["a.yaml: algorithms.0: 'rin'", "mean ring?", "native"]),
+    "an algorithm of others": (
+        LEAST + "collectives: [all_gather, all_to_all]\nalgorithms: [bruck, chain]",
+        ["algorithms.1: 'chain' is not valid: choose from ring, ", "pairwise", "(it is one of broadcast)"],
+    ),
+    "unknown transport": (LEAST + "transports: ucx", ["a.yaml: transports.0: 'ucx'", "choose from mpi, shm, tiered"]),
+    "a transport of another device": (LEAST + "transports: [mpi, nccl]", ["transports.1: 'nccl'", "cuda has it"]),
     "unknown mapping": (LEAST + "mapping: plane", ["mapping", "'plane'", "block", "cyclic"]),
     "unknown dtype": (LEAST + "dtypes: [float33]", ["dtype", "'float33'", "float16"]),
     "unknown op": (LEAST + "ops: xor", ["op", "'xor'", "sum", "max"]),
@@ -83,8 +88,8 @@ BAD = {
     "no algorithms": (LEAST + "algorithms: []", ["algorithms", "[]", "at least 1"]),
     "ranks in words": (LEAST + "ranks: two", ["ranks.0", "'two'", "a whole number: numbers of ranks"]),
     "no ranks": (LEAST + "ranks: 0", ["ranks.0", "0", "at least 1"]),
-    "parameters of what is not measured": (LEAST + "params: {rin: {channels: 1}}", ["params", "'rin'", "ring"]),
-    "unknown parameter": (LEAST + "params: {ring: {chanels: 1}}", ["parameter of ring", "'chanels'", "channels"]),
+    "parameters of what is not measured": (LEAST + "params: {rin: {channels: 1}}", ["params: 'rin'", "ring"]),
+    "unknown parameter": (LEAST + "params: {ring: {chanels: 1}}", ["params.ring: 'chanels'", "mean channels?"]),
     "no values of a parameter": (LEAST + "params: {ring: {channels: []}}", ["params.ring.channels", "at least 1"]),
     "no channels": (LEAST + "params: {ring: {channels: 0}}", ["parameter channels", "0", "from 1 up"]),
     "parameters of a number": (LEAST + "params: 7", ["params", "7", "keys and values", "{ring: {channels: [1, 4]}}"]),
@@ -105,6 +110,9 @@ BAD = {
     "more at least than at most": (
         LEAST + "effort: {min_iterations: 9, max_iterations: 3}", ["effort", "'max_iterations' must be at least"],
     ),
+    "neither ranks nor nodes": ("algorithms: ring\nbytes: 8", ["a.yaml: ranks is missing: one of the two: 'ranks'"]),
+    "nothing behind a key": (LEAST + "seed:", ["a.yaml: seed is missing: a whole number: of the order"]),
+    "null of what is no algorithm": (LEAST + "ops: [null]", ["a.yaml: ops.0 is missing: one text"]),
     "pairs that there are not": (LEAST + "pairs: [[0, 1], [2]]", ["pairs", "ends, all", "[[0, 1], [0, 2]]"]),
     "a pair of one": (LEAST + "pairs: [[1, 1]]", ["pairs", "[[1, 1]]", "different ranks"]),
     "traffic that there is not": (
@@ -116,7 +124,7 @@ BAD = {
     ),
     "a list": ("- 1", ["a.yaml: it is no YAML of keys and values: ", "algorithms"]),
     "nothing": ("", ["a.yaml: it is no YAML of keys and values: ", "algorithms"]),
-    "no YAML": ("a: [1", ["a.yaml: it is no YAML: line 1, column 6: ", "expected ',' or ']'"]),
+    "no YAML": ("a: [1", ["it is no YAML: line 1, column 6: while parsing a flow sequence, expected ',' or ']'"]),
 }  # fmt: skip
 
 
@@ -135,6 +143,23 @@ def test_every_mistake_of_a_sweep_file_has_a_line_of_its_own(sweep_file):
     assert [line.split(": ")[2] for line in said.err.splitlines()] == [
         "bytes", "ranks.0", "effort.warmup", "effort.second", "seed",
     ]  # fmt: skip
+
+
+def test_every_misspelt_word_of_a_sweep_file_has_a_line_of_its_own_whatever_else_is_wrong(sweep_file):
+    said = inside("plan", sweep_file(
+        "collectives: [allreduce]\nalgorithms: [rign, ring, naitve]\nops: [summ]\ndtypes: [f32]\ntransports: [smh]\n"
+        "traffic: [zip]\nbytes: [8, 9Q]\nranks: two\nparams: {ring: {chanels: 1, windw: 2}, rnig: {channels: 1}}\n"
+        "variants: {nccl-rign: , nccl-tre: {}}\n"
+    ))  # fmt: skip
+    told = [line.split(": ", 2)[2].partition(" is not valid")[0] for line in said.err.splitlines()]
+    assert (said.code, told) == (2, [
+        "collectives.0: 'allreduce'", "algorithms.0: 'rign'", "algorithms.2: 'naitve'", "transports.0: 'smh'",
+        "dtypes.0: 'f32'", "ops.0: 'summ'", "bytes.1: '9Q'", "ranks.0: 'two'", "traffic.0: 'zip'",
+        "params.ring: 'chanels'", "params.ring: 'windw'", "params: 'rnig'", "variants: 'nccl-rign'",
+        "variants: 'nccl-tre'",
+    ])  # fmt: skip
+    assert "'rign' is not valid: did you mean ring? " in said.err
+    assert "mean rign?" not in said.err, "what is misspelt is recommended to nobody"
 
 
 def test_a_sweep_file_that_is_no_text_takes_one_line(tmp_path):
@@ -211,6 +236,15 @@ def test_a_setting_of_a_known_variant_stays_what_it_is(sweep_file):
 def test_an_unknown_variant_needs_variables(sweep_file):
     said = inside("plan", sweep_file(LEAST + "variants: {nccl-rnig: }"))
     assert said.complains_of("variants", "'nccl-rnig'", "variables behind it", "ucc-sharp", "mean nccl-ring?")
+
+
+def test_a_misspelt_variant_that_sets_nothing_is_refused_and_one_of_its_own_is_not(sweep_file):
+    said = inside("plan", sweep_file(LEAST + "variants: {plain: {}, nccl-rnig: {}}"))
+    assert said.complains_of("a.yaml: variants: 'nccl-rnig' is not valid: did you mean nccl-ring?")
+    set_something = "{nccl-rnig: {A: b}, nccl-symetric: {communicator: {max_ctas: 4}}, plain: {}}"
+    assert [*load_sweep(sweep_file(LEAST + f"variants: {set_something}")).variants] == [
+        "nccl-rnig", "nccl-symetric", "plain",
+    ]  # fmt: skip
 
 
 def test_a_variant_that_would_be_another_or_is_misspelt_is_refused_where_it_stands(sweep_file):

@@ -90,7 +90,7 @@ class Machine:
             return slurm.configuration()
         except BadInputError as error:
             said = error.expected.rpartition("scontrol: ")[2]  # its last words
-            return re.sub("^a (request that Slurm grants|controller that answers): ", "", said)
+            return re.sub(f"^(a request that Slurm grants|{slurm.NO_ANSWER}):? ", "", said)
 
     @property
     def settings(self) -> dict[str, str]:
