@@ -12,7 +12,7 @@ from typing import Any
 
 from hpccoll.case import Parameter
 from hpccoll.choices.setting import Setting
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.schedule.promise import AUTO
 from hpccoll.units import format_size
 
@@ -172,10 +172,11 @@ class TuneTable:
         for entry in self.entries:
             if entry.setting == setting:
                 return entry
-        there = [entry.setting for entry in self.entries]
-        same_collective = [s for s in there if s.collective == setting.collective]
-        alike = [s for s in there if s.call == setting.call] or same_collective or there
-        raise BadInputError(AUTO, setting.words, f"the table has {'; '.join(s.words for s in alike) or 'nothing'}")
+        every = [entry.setting for entry in self.entries]
+        same_collective = [s for s in every if s.collective == setting.collective]
+        alike = [s for s in every if s.call == setting.call] or same_collective or every
+        there = "; ".join(s.words for s in alike) or "nothing"
+        raise UnusableError(AUTO, f"no choice for {setting.words}: the table has {there}")
 
 
 def conditions(machine: object, mpi: object) -> str:

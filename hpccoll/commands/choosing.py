@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.commands.shared import PATHS
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 
 family = typer.Typer()
 
@@ -32,8 +32,7 @@ def tune(
     from hpccoll.tune.make import make, write
 
     if (out is None) == (judge is None):
-        asked = "neither --out nor --judge" if out is None else "--out and --judge"
-        raise BadInputError("hpccoll tune", asked, "either --out or --judge, with a table's file")
+        raise UnusableError("hpccoll tune", "it takes --out, which makes a table, or --judge, which judges one")
     if as_json and out:
         raise BadInputError("--json", str(out), "left out with --out: a table is JSON itself")
     results = read_results(paths)

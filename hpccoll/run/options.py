@@ -1,9 +1,10 @@
 """The options of ``hpccoll run``; their letters are those of nccl-tests."""
 
 import argparse
+import re
 from pathlib import Path
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import UnusableError, did_you_mean
 
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
@@ -21,7 +22,10 @@ DEFAULT, ALL = "ring,recursive_doubling,native", "all"
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise BadInputError("hpccoll run", message, "see 'hpccoll run --help'")
+        unknown = re.match(r"unrecognized arguments: --([\w-]+)", message)
+        names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
+        near = did_you_mean(unknown[1], names).replace("mean ", "mean --") if unknown else ""
+        raise UnusableError("hpccoll run", f"{message}: {near}see 'hpccoll run --help'")
 
 
 def parser() -> argparse.ArgumentParser:

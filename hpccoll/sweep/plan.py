@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hpccoll.case import Case, Job, Parameter, Shape
 from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.measure import wire
 from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.measure.machine import testbed
 from hpccoll.measure.varied import unvaried
@@ -112,7 +113,9 @@ def _nothing_left(config: Path, sweep: Sweep, place: Place, skips: Sequence[Skip
 
 def _seconds(job: Job) -> float:
     launches = len(job.shapes) + sum(probe.wanted(job, shape) for shape in job.shapes)
-    return LAUNCH_S * launches + len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
+    counted = sum(job.shape(case).nodes > 1 for case in job.cases)
+    measured = len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
+    return LAUNCH_S * launches + measured + counted * (wire.PASS_S + wire.SETTLE_S)
 
 
 def _begun(out: Path) -> list[Job]:

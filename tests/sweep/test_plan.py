@@ -4,12 +4,13 @@ import json
 
 import pytest
 from commands import inside
-from planned import TEXT
+from planned import CLUSTER, TEXT
 from tuned import table
 
 from hpccoll.case import Job
 from hpccoll.errors import BadInputError
 from hpccoll.measure.needs import missing
+from hpccoll.measure.wire import PASS_S, SETTLE_S
 from hpccoll.plan import Plan
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
@@ -96,6 +97,11 @@ def test_the_estimate_grows_with_the_cases(planned):
     assert planned().estimated_s == pytest.approx(2 * (1.5 + 8 * (0.5 + 3 * 0.01)))
 
 
+def test_the_estimate_counts_the_pass_that_counts_bytes_between_nodes(on_cluster):
+    one, two = (on_cluster(CLUSTER.replace("[1, 2, 4, 6]", nodes)).estimated_s for nodes in "12")
+    assert two - one == pytest.approx(4 * (PASS_S + SETTLE_S))
+
+
 def test_a_plan_is_read_as_it_was_written(planned, tmp_path):
     plan = planned()
     write_plan(plan, tmp_path / "out")
@@ -121,7 +127,7 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     said = inside("plan", tmp_path / "some.yaml")
     assert said.code == 0
     assert said.out.splitlines() == [
-        "some: 3 cases in 2 jobs, 3 rounds of each, 1 case left out, about 5 s",
+        "some: 3 cases in 2 jobs, 3 rounds of each, 1 case left out; about 5 s, more where least iterations take more",
         "",
         "launches, by nodes x ranks on each:",
         "  1x2: mpiexec -n 2 hpccoll run --shape 1x2 --job JOB.json --out JOB.h5",
