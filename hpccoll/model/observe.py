@@ -22,6 +22,7 @@ class Work(NamedTuple):
     dtype: str
     op: str
     call: str  # the rest of its arguments, in words
+    mapping: str = ""  # how ranks were numbered, where all of it have the same
 
     @property
     def words(self) -> str:
@@ -29,7 +30,8 @@ class Work(NamedTuple):
         where = f"{self.collective} of {self.ranks} ranks on {self.nodes} node{'s' * (self.nodes > 1)}"
         where += f" in {self.racks} racks" if self.racks > 1 else ""
         beside = f"{self.aggregators} aggregators" if self.aggregators else ""
-        return ", ".join(filter(None, (where, beside, f"{self.dtype} {self.op}".strip(), self.call)))
+        mapping = f"mapping {self.mapping}" if self.mapping else ""
+        return ", ".join(filter(None, (where, beside, f"{self.dtype} {self.op}".strip(), self.call, mapping)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import starmap
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -52,11 +53,20 @@ class Modelled:
 
     @cached_property
     def groups(self) -> dict[Work, list[Confronted]]:
-        """What was confronted, by what was done."""
+        """What was confronted, by what was done; a mapping that all of it have is in that, and in no name."""
         found: dict[Work, list[Confronted]] = defaultdict(list)
         for one in self.confronted:
             found[one.observed.work].append(one)
-        return dict(sorted(found.items()))
+        return dict(sorted(starmap(_of_one_mapping, found.items())))
+
+
+def _of_one_mapping(work: Work, found: list[Confronted]) -> tuple[Work, list[Confronted]]:
+    """Return the work with the mapping that all of ``found`` have, and these without it; where they differ, as is."""
+    mappings = {one.observed.mapping for one in found}
+    if len(mappings) > 1:
+        return work, found
+    bare = [replace(one, observed=replace(one.observed, mapping=None)) for one in found]
+    return work._replace(mapping=mappings.pop() or ""), bare
 
 
 def modelled(paths: Sequence[Path]) -> list[Modelled]:

@@ -41,3 +41,20 @@ def test_that_nodes_share_an_uplink_is_said_of_racks_that_have_several():
     assert f"  {UPLINKS}" in told(Layout((0, 1, 2, 3), rack=(0, 0, 1, 1)))
     assert f"  {UPLINKS}" not in told(Layout((0, 1), rack=(0, 1)))
     assert f"  {UPLINKS}" not in told(Layout((0, 1, 2, 3)))
+
+
+def test_a_mapping_that_all_have_is_said_once_and_one_that_differs_in_each_name():
+    def named(*mappings):
+        each = [("ring", 1024), ("ring", 4096), ("star", 1024), ("star", 4096)]
+        observed = [
+            observation("all_reduce", name, size, 1.0, about={"mapping": mapping})
+            for name, size in each
+            for mapping in mappings
+        ]
+        return "\n".join(lines(Modelled([raw()], "mpi", MACHINE, confront(observed, MACHINE))))
+
+    assert "6 nodes, float32 sum, mapping block, measured over modelled time" in named("block")
+    assert "mapping=" not in named("block")
+    assert "6 nodes, float32 sum, measured over modelled time" in named("block", "cyclic")
+    assert {"mapping=block", "mapping=cyclic"} <= set(named("block", "cyclic").split())
+    assert "mapping" not in named(None)
