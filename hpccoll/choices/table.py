@@ -205,6 +205,8 @@ def load_table(path: Path, key: str) -> dict[str, Any]:
         raise BadInputError(key, str(path), f"{REMEDY} (it lacks {error})") from None
     except (TypeError, AttributeError):
         raise BadInputError(key, str(path), f"{REMEDY} (it is made in another way)") from None
+    except UnicodeDecodeError:
+        raise BadInputError(key, str(path), f"{REMEDY} (it is no text, as a raw file is none)") from None
     except ValueError as error:
         raise BadInputError(key, str(path), f"{REMEDY} ({error})") from None
     return read

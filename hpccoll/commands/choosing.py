@@ -29,7 +29,7 @@ def tune(
     from hpccoll.choices.table import TuneTable, load_table
     from hpccoll.store.results import read_results
     from hpccoll.tune.judge import judge as judged
-    from hpccoll.tune.make import make, write
+    from hpccoll.tune.make import cautions, make, write
 
     if (out is None) == (judge is None):
         raise UnusableError("hpccoll tune", "it takes --out, which makes a table, or --judge, which judges one")
@@ -40,7 +40,7 @@ def tune(
         judgement = judged(TuneTable.from_json(load_table(judge, "--judge")), results)
         typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement.lines()))
     elif out:
-        typer.echo("\n".join(write(make(results), out)))
+        typer.echo("\n".join((*write(make(results), out), *cautions(results))))
 
 
 @family.command(epilog="Example: hpccoll model results/model")

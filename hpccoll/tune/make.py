@@ -22,6 +22,9 @@ from hpccoll.tune.measured import Curves, Measured, measured, side_by_side
 PRICE = 0.03
 """What another range has to gain at least, as a relative time summed over the measured sizes that it serves."""
 
+LOOSE = 10
+"""Per cent that the ratio of the two fastest may be off by before it is worth a word."""
+
 DIGITS = 4
 """Of the ratios that a table holds for people to read."""
 
@@ -78,6 +81,21 @@ def write(table: TuneTable, out: Path) -> Iterator[str]:
     yield f"table: {out}"
 
 
+def cautions(results: Results) -> Iterator[str]:
+    """Yield why not to trust a table that is made of ``results``: what is missing, and what noise leaves open."""
+    if results.missing:
+        yield f"partial: {len(results.missing)} of {results.planned} cases are missing, and not chosen among"
+    off = {setting: 100 * noise(of) for setting, of in measured(results).items()}
+    loose = [setting for setting in off if off[setting] >= LOOSE]
+    if loose:
+        worst = max(loose, key=lambda setting: off[setting])
+        yield (
+            f"noise: in {len(loose)} of {len(off)} settings the ratio of the two fastest may be off by {LOOSE} % or "
+            f"more (median over sizes; {off[worst]:.0f} % in {worst.words}): either may be the faster. More time for "
+            "each case helps, and so does a machine that nobody else uses."
+        )
+
+
 def ranges(of: Measured) -> tuple[Range, ...]:
     """Return the choices of one setting by size, as RULE says."""
     sizes, choices = of.sizes, list(of.curves)
@@ -113,11 +131,16 @@ def log_times(curves: Curves, sizes: Sequence[int]) -> Times:
 
 def price(of: Measured) -> float:
     """Return what a cut has to gain: what rounds or intervals cannot tell apart, and at least PRICE."""
+    return max(PRICE, noise(of))
+
+
+def noise(of: Measured) -> float:
+    """Return what the ratio of the two fastest may be off by, relative, the median over sizes; 0 without a second."""
     noises = []
     for size in of.sizes:
         best = sorted((curve[size] for curve in of.curves.values() if size in curve), key=lambda time: time.seconds)[:2]
         noises.append(best[0].unsure(best[1]) if len(best) > 1 else 0.0)
-    return max(PRICE, float(np.median(noises)))
+    return float(np.median(noises))
 
 
 def _cheapest(excess: Times, price: float) -> list[int]:

@@ -148,6 +148,13 @@ def test_what_is_no_table_is_refused(tmp_path, change, words):
         load_table(path, "--table")
 
 
+def test_a_raw_file_in_place_of_a_table_is_refused_as_no_text(tmp_path):
+    path = tmp_path / "a.h5"
+    path.write_bytes(b"\x89HDF\r\n\x1a\n")
+    with pytest.raises(BadInputError, match=r"makes of raw files \(it is no text, as a raw file is none\)"):
+        load_table(path, "--judge")
+
+
 def test_a_table_of_a_later_minor_version_is_read(tmp_path):
     path = tmp_path / "t.json"
     path.write_text(json.dumps(MADE.to_json() | {"schema_version": "1.9", "more": 1}))

@@ -1,5 +1,6 @@
 """The making of a table: which choice for which sizes."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,8 @@ from tuned import KIB, MIB, both, chosen, lines, measured, table
 
 from hpccoll.choices.table import Choice, TuneTable
 from hpccoll.errors import BadInputError
-from hpccoll.tune.make import PRICE, make, price, ranges, write
+from hpccoll.store.rows import Missing
+from hpccoll.tune.make import PRICE, cautions, make, price, ranges, write
 from hpccoll.tune.measured import Measured, Time, side_by_side
 from hpccoll.tune.measured import measured as curves_of
 
@@ -55,6 +57,22 @@ def test_what_slows_all_in_a_round_is_no_noise_between_them():
 
     assert cuts((1, 5, 2), (1, 5, 2)) == 2
     assert cuts((1, 5, 2), (5, 1, 2)) == 1
+
+
+def test_noise_that_leaves_open_who_is_the_fastest_is_said_of_the_settings_that_have_it():
+    curves = {"ring": LATE, "star": lines(1.1e-4, 2.2e-10, SIZES)}
+    assert list(cautions(measured(curves, spread=0.02))) == []
+    loose = measured(curves, spread=0.4, number=2, in_place=True)
+    (said,) = cautions(both(measured(curves, spread=0.02), loose))
+    assert said.startswith("noise: in 1 of 2 settings the ratio of the two fastest may be off by 10 % or more")
+    assert "in all_reduce in place, " in said
+    assert list(cautions(measured({"ring": LATE}, spread=0.4))) == []
+
+
+def test_that_results_are_partial_is_said():
+    gap = Missing(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
+    partial = replace(measured({"ring": LATE}), missing=(gap,), planned=9)
+    assert list(cautions(partial)) == ["partial: 1 of 9 cases are missing, and not chosen among"]
 
 
 def test_who_took_no_turn_in_a_slow_round_is_not_faster_for_it():
