@@ -24,6 +24,13 @@ def test_no_command_shows_them_all():
     assert [name for name in COMMANDS if f"\n  {name} " not in said.out] == []
 
 
+def test_what_a_command_does_has_room_in_its_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    told = inside().out.partition("Commands:\n")[2].splitlines()
+    assert len(told) == len(COMMANDS)
+    assert [line for line in told if line.endswith("...")] == []
+
+
 def test_version_is_the_packages():
     assert inside("--version").out == f"{__version__}\n"
 

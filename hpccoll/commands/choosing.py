@@ -22,9 +22,9 @@ def tune(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="With --judge: print JSON.")] = False,
 ) -> None:
-    """Make a table of what to choose for which size, for the algorithm auto.
+    """Make a table of what to choose for which size, or judge one.
 
-    Or judge one by other results.
+    It is what the algorithm auto goes by, and judged by other results than it was made of.
     """
     from hpccoll.choices.table import TuneTable, load_table
     from hpccoll.store.results import read_results
@@ -47,9 +47,10 @@ def tune(
 def model(
     paths: PATHS, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in SI units.")] = False
 ) -> None:
-    """Fit alpha, beta and gamma to a run, and confront what they predict with what it measured.
+    """Predict times from a run's ping-pongs, beside those measured.
 
-    From its ping-pongs, for every algorithm that declares a cost; with the sizes from which one overtakes another.
+    By alpha, beta and gamma, which are fitted, for every algorithm that declares a cost; with the sizes from which one
+    overtakes another.
     """
     import hpccoll.measure.catalogue  # noqa: F401  fills the registry
     from hpccoll.model import tell

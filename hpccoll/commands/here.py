@@ -68,10 +68,11 @@ def evidence(
     network: Annotated[str | None, typer.Option(help="What was expected between nodes: rdma or tcp.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Say what logs of NCCL, UCC and SHARP prove: what ran, over what, and why not what was asked for.
+    """Say what ran, by logs of NCCL, UCC and SHARP.
 
-    Logs of several launches are told apart. Also of dumps of NCCL's topology beside them: whether each GPU has a NIC as
-    near as its peers'. Ends with 3 where lines name another network between nodes than was expected.
+    Over which network, and why not what was asked for. Logs of several launches are told apart. Also of dumps of NCCL's
+    topology beside them: whether each GPU has a NIC as near as its peers'. Ends with 3 where lines name another network
+    between nodes than was expected.
     """
     from hpccoll.evidence import tell
 
@@ -84,7 +85,7 @@ def evidence(
 
 @family.command(epilog="Example: hpccoll doctor")
 def doctor() -> int:
-    """Look at MPI, its launcher, this machine, Snakemake, Slurm, GPUs and RDMA.
+    """Look at MPI, its launcher, Snakemake, Slurm, GPUs and RDMA.
 
     Say what is there (ok), what is not and what to install (none), what is of less use than it could be (warn), what
     has to be mended before a sweep can run (WRONG), and which profile fits. Ends with 1 where something is WRONG.

@@ -81,10 +81,11 @@ def plan(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    """Show the jobs of a sweep file, their environments, the evidence that they will demand, and what is skipped.
+    """Show the jobs of a sweep file, and what is left out and why.
 
-    Nothing is submitted. Without --profile a sweep over nodes, or one for a --site, is planned by its files alone, on
-    any machine; with a profile of Slurm's the cluster is asked what it can give.
+    With their environments, and the evidence that they will demand. Nothing is submitted. Without --profile a sweep
+    over nodes, or one for a --site, is planned by its files alone, on any machine; with a profile of Slurm's the
+    cluster is asked what it can give.
     """
     from hpccoll.sweep import tell
     from hpccoll.sweep.plan import check_out, make_plan, write_plan
@@ -102,9 +103,9 @@ def launch(
     job: Annotated[str, typer.Argument(help="The name of one of its jobs.", metavar="JOB")],
     out: Annotated[Path, typer.Option(help="The raw file.", metavar="F.h5")],
 ) -> int:
-    """Start the ranks of a job, where it runs; the workflow calls this.
+    """Start the ranks of a job; the workflow calls this.
 
-    On Slurm that is inside the allocation.
+    Where the job runs: on Slurm that is inside the allocation.
     """
     from hpccoll.sweep.launch import launch as start
 

@@ -4,7 +4,7 @@
 has a block, and the sum of the calls in a group that it chooses for together. So a line is read beside the call before
 it, of COLL, and only where that is alone since the last such line, and of just these bytes. The number of channels is
 not said. Source: topoGetAlgoInfo and ncclPrepareTasks in src/enqueue.cc, and the numbers in src/include/nccl_common.h,
-of NCCL's releases; older ones have the line in builds for tracing only.
+of NCCL's releases; 2.20 and 2.21 are silent where a tuner plugin has chosen, and older ones but in builds for tracing.
 """
 
 import re

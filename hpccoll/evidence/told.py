@@ -15,7 +15,7 @@ _LIBRARIES = {"nccl": "NCCL", "ucc": "UCC", "sharp": "libsharp alone, as under H
 _SILENT = {
     "nccl": (
         "no line says what: NCCL says it from 2.20 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,"
-        "TUNING,COLL; before 2.24 not of calls in groups"
+        "TUNING,COLL; before 2.24 not of calls in groups, nor before 2.22 where a tuner plugin has chosen"
     ),
     "ucc": "no line says what: UCC_COLL_TRACE=info has UCC say it",
     "sharp": "no line says what: HCOLL and MVAPICH never do; the bytes of ports tell, which hpccoll run counts",
