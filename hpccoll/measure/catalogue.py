@@ -113,7 +113,7 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
     known = dict.fromkeys(chain.from_iterable(measurable(name) for name in names))
     if algorithm not in known:
         elsewhere = [name for name in COLLECTIVES if algorithm in measurable(name)]
-        hint = f" (it is one of {' and '.join(elsewhere)})" if elsewhere else ""
+        hint = f" (it is an algorithm of {', '.join(elsewhere)})" if elsewhere else ""
         raise BadInputError("algorithm", algorithm, choices(algorithm, known, hint))
 
 
@@ -254,6 +254,7 @@ def idle(case: Case, layout: Layout) -> str | None:
     if case.mapping in (None, FIRST) or numbering(layout, case.mapping) != numbering(layout, FIRST):
         return None
     racks = len(layout.groups("rack"))
-    where = f"{layout.workers} on {layout.nodes} nodes" if layout.nodes > 1 else "all on one node"
+    words = {layout.workers: "one on each node", 1: "all on one node"}
+    where = words.get(layout.nodes, f"{layout.workers} on {layout.nodes} nodes")
     beside = f" in {racks} racks" if racks > 1 else ""
     return f"mapping {case.mapping} numbers these ranks as {FIRST} does: {where}{beside}"

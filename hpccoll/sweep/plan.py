@@ -8,7 +8,6 @@ from pathlib import Path
 
 from hpccoll.case import Case, Job, Parameter, Shape
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.measure import wire
 from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.measure.machine import testbed
 from hpccoll.measure.varied import unvaried
@@ -16,20 +15,14 @@ from hpccoll.plan import Plan, Skip
 from hpccoll.schedule import Layout
 from hpccoll.store.journal import journal_path
 from hpccoll.store.results import PLAN
-from hpccoll.sweep import probe
 from hpccoll.sweep.cases import cases
 from hpccoll.sweep.config import Sweep, load_sweep
+from hpccoll.sweep.estimate import SLURM_S, seconds
 from hpccoll.sweep.place import Place, named
 from hpccoll.sweep.site import load_site
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 HERE = "profile local is this machine alone"
-LAUNCH_S = 1.5
-"""What starting ranks costs, for the estimate."""
-ROUND_S = 0.01
-"""What a round of a case costs beside its iterations, for the estimate: it is compiled, filled and checked anew."""
-SLURM_S = 20.0
-"""What a Slurm job costs beside its launches, for the estimate: Snakemake starts twice in it."""
 
 
 def make_plan(config: Path, profile: str | None = "local", site: str | None = None, out: Path | None = None) -> Plan:
@@ -63,7 +56,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         raise error.at(f"{config}: {of_file}") from None
     if not jobs:
         raise _nothing_left(config, sweep, place, skips)
-    requests = {job.name: place.request(job, _seconds(job)) for job in jobs}
+    requests = {job.name: place.request(job, seconds(job)) for job in jobs}
     for job in jobs:
         if job not in kept:
             place.check_request(requests[job.name])
@@ -74,7 +67,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         skips=tuple(skips),
         launcher=place.launcher,
         resources=requests,
-        estimated_s=sum(_seconds(job) + (SLURM_S if place.launcher.slurm else 0.0) for job in jobs),
+        estimated_s=sum(seconds(job) + (SLURM_S if place.launcher.slurm else 0.0) for job in jobs),
         on_paper=place.on_paper,
         notes=(*notes, *place.notes(jobs)),
     )
@@ -86,8 +79,8 @@ def _place(config: Path, sweep: Sweep, profile: str | None, site: str | None) ->
     if profile == "local" and site is not None:
         raise BadInputError("--site", site, f"left out, or with another profile: {HERE}")
     if profile == "local" and sweep.nodes is not None:
-        clusters = ", ".join(PROFILES[1:])
-        raise BadInputError(f"{config}: nodes", sweep.nodes, f"'ranks' in its place, or --profile {clusters}: {HERE}")
+        clusters = " or ".join(PROFILES[1:])
+        raise UnusableError(f"{config}: nodes", f"they take --profile {clusters}, or 'ranks' in their place: {HERE}")
     if profile == "testbed" and testbed() is None:
         raise UnusableError("--profile testbed", "this is no host of a testbed: slurm/testbed/testbed run hpccoll ...")
     if profile is None and (sweep.nodes is not None or site is not None):
@@ -109,13 +102,6 @@ def _nothing_left(config: Path, sweep: Sweep, place: Place, skips: Sequence[Skip
         key, asked = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
         return BadInputError(f"{config}: {key}", asked, f"something that can be measured: {told}")
     return UnusableError(str(config), f"none of its {len(skips)} cases can be measured: {told}")
-
-
-def _seconds(job: Job) -> float:
-    launches = len(job.shapes) + sum(probe.wanted(job, shape) for shape in job.shapes)
-    counted = sum(job.shape(case).nodes > 1 for case in job.cases)
-    measured = len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
-    return LAUNCH_S * launches + measured + counted * (wire.PASS_S + wire.SETTLE_S)
 
 
 def _begun(out: Path) -> list[Job]:

@@ -138,9 +138,11 @@ def test_a_value_that_makes_sense_nowhere_is_bad_input_when_it_is_to_run():
     ("layout", "where"),
     [
         (Layout.of(4), "all on one node"),
-        (Layout.of(4, 1), "4 on 4 nodes"),
-        (Layout((0, 1), (0, 1)), "2 on 2 nodes in 2 racks"),
-        (Layout((0, 1), (0, 0)), "2 on 2 nodes"),
+        (Layout.of(4, 1), "one on each node"),
+        (Layout((0, 1), (0, 1)), "one on each node in 2 racks"),
+        (Layout((0, 1), (0, 0)), "one on each node"),
+        (Layout((0, 1, 1), (0, 0, 0)), "3 on 2 nodes"),
+        (Layout.of(1), "all on one node"),
     ],
 )
 def test_of_mappings_that_give_the_same_numbers_one_is_measured(layout, where):

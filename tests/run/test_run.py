@@ -59,7 +59,7 @@ BAD = {
     "unknown setting of communicators": ([*SMALL, "--communicator", "max_cta=4"], ["--communicator", "'max_cta'"]),
     "unknown option": (["--frob"], ["hpccoll run: unrecognized arguments: --frob: see 'hpccoll run --help'"]),
     "a misspelt option": (["--algoritms=ring"], ["--algoritms=ring: did you mean --algorithms? see 'hpccoll"]),
-    "an algorithm of others": (["-a", "bruck"], ["algorithm: 'bruck'", "(it is one of all_gather and all_to_all)"]),
+    "an algorithm of others": (["-a", "bruck"], ["'bruck'", "(it is an algorithm of all_gather, all_to_all)"]),
     "an option cut short": (["--iter", "4"], ["--iter", "--help"]),
     "unknown unit": (["-b", "8X"], ["-b", "'8X'", "64K"]),
     "nothing": (["-b", "0"], ["-b", "'0'", "at least one byte"]),

@@ -72,7 +72,7 @@ BAD = {
     "unknown algorithm": (LEAST + "algorithms: rin", ["a.yaml: algorithms.0: 'rin'", "mean ring?", "native"]),
     "an algorithm of others": (
         LEAST + "collectives: [all_gather, all_to_all]\nalgorithms: [bruck, chain]",
-        ["algorithms.1: 'chain' is not valid: choose from ring, ", "pairwise", "(it is one of broadcast)"],
+        ["algorithms.1: 'chain' is not valid: choose from ring, ", "pairwise", "(it is an algorithm of broadcast)"],
     ),
     "unknown transport": (LEAST + "transports: ucx", ["a.yaml: transports.0: 'ucx'", "choose from mpi, shm, tiered"]),
     "a transport of another device": (LEAST + "transports: [mpi, nccl]", ["transports.1: 'nccl'", "cuda has it"]),
