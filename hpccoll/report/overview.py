@@ -24,8 +24,8 @@ BAD = ("wrong", "missing")
 NOTE = (
     "Fastest on the most ranks that were measured, by its median; a tie: not clearly so in every round. Over native's: "
     "its time over the library's own of the same run, the median of the ratios of their rounds, or the least to the "
-    "greatest where it is not faster in every round. Of several settings, that with the most points; of pairs of "
-    "ranks, the median pair, between nodes where there are several."
+    "greatest where it is not clearly faster in every round. Of several settings, that with the most points; of pairs "
+    "of ranks, the median pair, between nodes where there are several."
 )
 
 
