@@ -5,12 +5,15 @@ from difflib import get_close_matches
 from typing import Self
 
 
-def did_you_mean(word: object, known: Iterable[str]) -> str:
+def did_you_mean(word: object, known: Iterable[str], likeness: float = 0.7) -> str:
     """Return the question, to stand before all of ``known``, whether the nearest was meant; empty if none is near.
 
-    Two letters out of three do not make a word near: who says gpu does not mean cpu.
+    Args:
+        word: that is not known.
+        known: words.
+        likeness: that makes a word near; two letters out of three do not: who says gpu does not mean cpu.
     """
-    near = get_close_matches(word, known, n=1, cutoff=0.7) if isinstance(word, str) else []
+    near = get_close_matches(word, known, n=1, cutoff=likeness) if isinstance(word, str) else []
     return f"did you mean {near[0]}? " if near else ""
 
 

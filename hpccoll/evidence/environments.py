@@ -9,6 +9,9 @@ from hpccoll.evidence.communicator import check_settings
 from hpccoll.evidence.nccl_names import CHOICES, LISTS, NAMES, PREFIX
 from hpccoll.evidence.variants import EXAMPLES, VARIANTS
 
+SLIP = 0.88
+"""The likeness of two names that differ in a letter or two that changed places: nccl-default is no nccl-cta-default."""
+
 
 def environment_of(name: str, variables: Mapping[str, object] | None, settings: object = None) -> Mapping[str, object]:
     """Return the environment of a variant of a sweep: the table's, with ``variables`` added, and its site's put in.
@@ -19,12 +22,14 @@ def environment_of(name: str, variables: Mapping[str, object] | None, settings: 
         settings: of communicators, that it has beside them.
 
     Raises:
-        BadInputError: for a name that is not in the table and sets nothing, unless it says so (``{}``) and none of the
-            table is near; for a value that makes of a variant of the table another one, whose rows would carry its
+        BadInputError: for a name that is not in the table and sets nothing, unless it says so (``{}``) and is no slip
+            of one that is; for a value that makes of a variant of the table another one, whose rows would carry its
             name; for one that the library does not know.
     """
-    near = did_you_mean(name, VARIANTS)
-    if name not in VARIANTS and not (variables or settings) and (variables is None or near):
+    if name not in VARIANTS and variables == {} and not settings and (slip := did_you_mean(name, VARIANTS, SLIP)):
+        raise BadInputError("variants", name, f"{slip}one that sets nothing has a name less like those that do")
+    if name not in VARIANTS and variables is None:
+        near = did_you_mean(name, VARIANTS)
         raise BadInputError("variants", name, f"{near}variables behind it, or a known name: {', '.join(VARIANTS)}")
     own = VARIANTS[name].environment if name in VARIANTS else {}
     _check_claim(f"variants.{name}", name, own, variables or {})

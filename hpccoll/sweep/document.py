@@ -27,8 +27,8 @@ Item = TypeVar("Item")
 
 
 def _list(value: object) -> object:
-    """Take one thing for a list of one."""
-    return value if isinstance(value, list) else [value]
+    """Take one thing for a list of one; nothing is none."""
+    return value if isinstance(value, list | None) else [value]
 
 
 def _once(values: list[Item]) -> list[Item]:
@@ -130,6 +130,7 @@ _TAGS = ("int", "str")
 
 _WORDS: Mapping[str, str] = {
     "dict_type": "keys and values",
+    "list_type": "one or several",
     "string_type": "one text or number; in quotes where YAML reads something else",
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),

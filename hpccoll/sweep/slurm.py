@@ -39,10 +39,14 @@ def ask(*command: str) -> str:
     ended = call(*command)
     if ended.returncode:
         said = " ".join((ended.stderr.strip() or ended.stdout.strip()).split())
-        if SILENT.search(said):
-            raise UnusableError("Slurm", f"{NO_ANSWER}: {said}")
+        _check_answer(said)
         raise BadInputError("Slurm", " ".join(command), f"a request that Slurm grants: {said}")
     return ended.stdout
+
+
+def _check_answer(said: str) -> None:
+    if SILENT.search(said):
+        raise UnusableError("Slurm", f"{NO_ANSWER}: {said}")
 
 
 SILENT = re.compile("contact slurm controller|configuration source|Connection refused|timed out|DNS SRV", re.IGNORECASE)
@@ -67,9 +71,14 @@ def accounting() -> bool:
 
 
 def flat() -> bool:
-    """Return whether Slurm says that it knows of no switches: nodes are then in no racks."""
-    said = call("scontrol", "show", "topology")
-    return "No topology information" in said.stdout + said.stderr
+    """Return whether Slurm says that it knows of no switches: nodes are then in no racks.
+
+    Raises:
+        UnusableError: where it does not answer.
+    """
+    ended = call("scontrol", "show", "topology")  # which says so as an error, and may end as with one
+    _check_answer(ended.stderr)
+    return "No topology information" in ended.stdout + ended.stderr
 
 
 def mpi_types() -> list[str]:

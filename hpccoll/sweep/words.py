@@ -81,4 +81,6 @@ Transport = Annotated[str, AfterValidator(_transport)]
 Dtype = Annotated[str, _known(*DTYPES, BFLOAT16)]
 Op = Annotated[str, _known(*REDUCTIONS)]
 Traffic = Annotated[str, AfterValidator(_traffic)]
-Params = Annotated[dict[str, dict[str, OneOrMore[Parameter]]], AfterValidator(_params)]
+Params = Annotated[
+    dict[Annotated[str, BeforeValidator(_null)], dict[str, OneOrMore[Parameter]]], AfterValidator(_params)
+]

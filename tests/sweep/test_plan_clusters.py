@@ -8,7 +8,7 @@ from commands import inside
 from planned import CLUSTER, NODES, PARTITION, TEXT, begin
 
 from hpccoll.case import Job, Shape
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.plan import Plan
 from hpccoll.sweep.config import load_sweep
@@ -158,6 +158,12 @@ def test_where_slurm_knows_of_no_racks_the_plan_leaves_out_the_mapping_that_chan
     assert {skip.reason.removeprefix(words) for skip in plan.skips} == left_out
     shapes = {str(job.shape(case)) for job in plan.jobs for case in job.cases if case.mapping == "cyclic"}
     assert shapes == {"2x2", "4x2"} | ({"2x1", "4x1"} if not left_out else set())
+
+
+def test_a_controller_that_does_not_say_whether_there_are_racks_is_no_word_on_them(on_cluster, programs):
+    programs("scontrol", {"show partition": PARTITION}, err="slurm_load_topo: Unable to contact slurm controller\n")
+    with pytest.raises(UnusableError, match="Slurm: no controller answers: slurm_load_topo"):
+        on_cluster(CYCLIC)
 
 
 def test_the_profile_of_the_testbed_is_of_its_hosts(programs, tmp_path):

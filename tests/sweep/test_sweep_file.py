@@ -33,7 +33,8 @@ def test_one_thing_does_for_a_list_of_one(sweep_file):
 
 
 def test_the_bare_word_null_is_the_algorithm(sweep_file):
-    assert load_sweep(sweep_file(LEAST + "algorithms: [ring, null]")).algorithms == ["ring", "null"]
+    sweep = load_sweep(sweep_file(LEAST + "algorithms: [ring, null]\nparams: {null: {channels: 2}}"))
+    assert (sweep.algorithms, [*sweep.params]) == (["ring", "null"], ["null"])
 
 
 def test_what_is_named_twice_is_measured_once(sweep_file):
@@ -112,6 +113,8 @@ BAD = {
     ),
     "neither ranks nor nodes": ("algorithms: ring\nbytes: 8", ["a.yaml: ranks is missing: one of the two: 'ranks'"]),
     "nothing behind a key": (LEAST + "seed:", ["a.yaml: seed is missing: a whole number: of the order"]),
+    "no algorithms behind the key": ("algorithms:\nbytes: 8\nranks: 2", ["algorithms is missing: one or several"]),
+    "no sizes behind the key": ("algorithms: ring\nbytes:\nranks: 2", ["a.yaml: bytes is missing: one or several"]),
     "null of what is no algorithm": (LEAST + "ops: [null]", ["a.yaml: ops.0 is missing: one text"]),
     "pairs that there are not": (LEAST + "pairs: [[0, 1], [2]]", ["pairs", "ends, all", "[[0, 1], [0, 2]]"]),
     "a pair of one": (LEAST + "pairs: [[1, 1]]", ["pairs", "[[1, 1]]", "different ranks"]),
@@ -241,10 +244,8 @@ def test_an_unknown_variant_needs_variables(sweep_file):
 def test_a_misspelt_variant_that_sets_nothing_is_refused_and_one_of_its_own_is_not(sweep_file):
     said = inside("plan", sweep_file(LEAST + "variants: {plain: {}, nccl-rnig: {}}"))
     assert said.complains_of("a.yaml: variants: 'nccl-rnig' is not valid: did you mean nccl-ring?")
-    set_something = "{nccl-rnig: {A: b}, nccl-symetric: {communicator: {max_ctas: 4}}, plain: {}}"
-    assert [*load_sweep(sweep_file(LEAST + f"variants: {set_something}")).variants] == [
-        "nccl-rnig", "nccl-symetric", "plain",
-    ]  # fmt: skip
+    own = "nccl: {}, nccl-default: {}, sharp: {}, nccl-rnig: {A: b}, nccl-symetric: {communicator: {max_ctas: 4}}"
+    assert len(load_sweep(sweep_file(LEAST + f"variants: {{{own}}}")).variants) == 5
 
 
 def test_a_variant_that_would_be_another_or_is_misspelt_is_refused_where_it_stands(sweep_file):
