@@ -101,4 +101,4 @@ def test_a_mapping_that_changes_nothing_is_skipped_with_the_reason_and_measured_
     (skipped,) = [line for line in rows(ended.stdout) if "skipped" in line]
     assert skipped.split()[:2] == ["ring", "cyclic"]
     assert "mapping cyclic numbers these ranks as block does: all on one node" in skipped
-    assert [line.split()[:2] for line in rows(ended.stdout) if " in " in line] == [["ring", "block"]]
+    assert [line.split()[:2] for line in rows(ended.stdout) if "skipped" not in line] == [["ring", "block"]]
