@@ -6,6 +6,7 @@ from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
+from hpccoll.report import drift
 from hpccoll.report.calls import placement
 from hpccoll.report.cautions import cautions, unsure
 from hpccoll.report.compare import (
@@ -207,7 +208,7 @@ def _once(group: Group) -> str:
 
 
 def _between_rounds(group: Group) -> Iterator[Finding]:
-    """Say how far the rounds of a case are apart, where there are several."""
+    """Say how far the rounds of a case are apart, where there are several, and how much of it all have in common."""
     apart: list[tuple[float, Point]] = []
     for point in group.usable:
         times = [taken.median for taken in rounds(point).values()]
@@ -220,5 +221,18 @@ def _between_rounds(group: Group) -> Iterator[Finding]:
             "Between rounds",
             f"the slowest round of a case takes {middle:.2f} times as long as the fastest one, "
             f"the median of {counted(len(apart), 'case')}; at most {worst:.2f} times: {point.series} with "
-            f"{_where(group, point)}.",
+            f"{_where(group, point)}." + _in_common(group),
         )
+
+
+def _in_common(group: Group) -> str:
+    part = drift.shared(group.usable)
+    if part is None:
+        return ""
+    says = f" All ways to do a call share {100 * part:.0f} % of the variance between rounds"
+    why = "it is the machine that changes: others use it, or the host of a virtual one moves its CPUs"
+    return f"{says}: {why}. Ratios are then surer than times." if part >= MOST else f"{says}."
+
+
+MOST = 0.5
+"""Part of the variance between rounds, from which on it is said to be the machine's."""

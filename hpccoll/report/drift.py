@@ -1,0 +1,51 @@
+"""Drift: how much of what rounds are apart is shared by all ways to do a call, which take their turns together."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.report.groups import Point
+from hpccoll.report.rounds import rounds
+
+
+def shared(points: Iterable[Point]) -> float | None:
+    """Return what part of the variance between rounds, of the logarithm of times, all ways to do a call share.
+
+    A machine that changes from round to round slows all of them; what slows one alone is noise of its own. This is the
+    intraclass correlation of a two-way layout, rounds by ways, pooled over the calls (P. E. Shrout and J. L. Fleiss,
+    Intraclass correlations, Psychological Bulletin 86, 1979), where each way has a level of its own. None where no two
+    ways have two rounds in common.
+
+    Args:
+        points: usable ones of a group.
+    """
+    of_rounds, of_rest = np.zeros(2), np.zeros(2)  # sum of squares, degrees of freedom
+    ways = 0.0  # weighted by degrees of freedom
+    for logs in _layouts(points):
+        p, n = logs.shape
+        own = logs - logs.mean(axis=1, keepdims=True)
+        common = own.mean(axis=0)
+        of_rounds += p * (common**2).sum(), n - 1
+        of_rest += ((own - common) ** 2).sum(), (p - 1) * (n - 1)
+        ways += p * (n - 1)
+    if not of_rest[1]:
+        return None
+    between, within = of_rounds[0] / of_rounds[1], of_rest[0] / of_rest[1]
+    both = max(0.0, (between - within) * of_rounds[1] / ways)
+    return float(both / (both + within)) if both + within else None
+
+
+def _layouts(points: Iterable[Point]) -> Iterator[NDArray[np.float64]]:
+    """Yield, of each call on each ranks, the logarithms of the times of its ways, [way, round]."""
+    calls: dict[tuple[object, ...], list[dict[tuple[str, int], float]]] = defaultdict(list)
+    for point in points:
+        row = point.row
+        if not row.floor:
+            taken = {one: took.median for one, took in rounds(point).items()}
+            calls[row.dtype, row.op, row.requested_bytes, row.root, row.ranks, row.nodes, row.run_id].append(taken)
+    for ways in calls.values():
+        both = sorted(set.intersection(*map(set, ways)))
+        if len(ways) > 1 and len(both) > 1:
+            yield np.log([[way[one] for one in both] for way in ways])
