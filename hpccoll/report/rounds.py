@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 from typing import TypeAlias
 
 from hpccoll.report.groups import Point
+from hpccoll.store.summary import median_ratio
 
 
 def seconds(point: Point) -> float:
@@ -66,7 +66,7 @@ def ratios(point: Point, base: Point) -> list[float]:
 
 def ratio(point: Point, base: Point) -> float:
     """Return how many times as long ``point`` takes: the median of the ratios of their rounds, else that of medians."""
-    return median(ratios(point, base))
+    return median_ratio(ratios(point, base))
 
 
 def ahead(point: Point, other: Point) -> bool:

@@ -1,9 +1,10 @@
 """Summary: from raw times to how long an operation took, how sure that is, and the row that says so."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,14 @@ def median_interval(values: NDArray[np.int64] | NDArray[np.float64]) -> tuple[fl
     ordered = np.sort(values)
     low, high = _interval_ranks(len(ordered))
     return float(np.median(ordered)), float(ordered[low]), float(ordered[high])
+
+
+def median_ratio(ratios: Iterable[float]) -> float:
+    """Return the median of at least one ratio, by logarithms: that of the inverse ratios is then its inverse.
+
+    Of an even number it is the geometric mean of the two in the middle.
+    """
+    return math.exp(median(map(math.log, ratios)))
 
 
 def percentile(values: NDArray[np.int64] | NDArray[np.float64], q: float) -> float:

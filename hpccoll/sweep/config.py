@@ -148,7 +148,7 @@ class Sweep(Section):
     rounds: int = Field(
         3, ge=1, le=MOST_ROUNDS, description="times that all cases are gone through, which share the effort"
     )
-    seed: int = Field(1, description="of the order of the cases, which is random, and another in each round")
+    seed: int = Field(1, description="of the order of the measurements, which is random, and another in each round")
 
     @model_validator(mode="wrap")
     @classmethod

@@ -32,8 +32,9 @@ RULE = (
     "ranges minimise the sum of log(time / best time) over the measured sizes, and a price for each cut: the median "
     "over sizes of what the ratio of the two best may be off by (half of what it is apart between the rounds in which "
     "both took a turn; where those are fewer than two the half 95 % intervals or what runs are apart, relative, as a "
-    f"hypotenuse), at least {PRICE}; times are compared by the median of their ratios over rounds that both "
-    "took a turn in; a cut lies where those of its choices cross, on straight lines of log time over log bytes"
+    f"hypotenuse), at least {PRICE}; times are compared by the median of their ratios to the fastest over "
+    "the rounds that both took a turn in; a cut lies where those of its choices cross, on straight lines of log time "
+    "over log bytes"
 )
 
 Times = NDArray[np.float64]
@@ -138,8 +139,9 @@ def noise(of: Measured) -> float:
     """Return what the ratio of the two fastest may be off by, relative, the median over sizes; 0 without a second."""
     noises = []
     for size in of.sizes:
-        best = sorted((curve[size] for curve in of.curves.values() if size in curve), key=lambda time: time.seconds)[:2]
-        noises.append(best[0].unsure(best[1]) if len(best) > 1 else 0.0)
+        there = {choice: curve[size] for choice, curve in of.curves.items() if size in curve}
+        best, *others = sorted(there, key=side_by_side(there).__getitem__)
+        noises.append(there[best].unsure(there[others[0]]) if others else 0.0)
     return float(np.median(noises))
 
 

@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.promise import AUTO
 from hpccoll.store.rows import Results, Row, Run
+from hpccoll.store.summary import median_ratio
 
 Turn: TypeAlias = tuple[object, str, int]
 """A call (its type of elements, op and root), the run that measured it, and the number of the round in that."""
@@ -64,7 +64,7 @@ class Time:
         The median of the ratios in the rounds in which both took a turn; where there is none, the ratio of the medians.
         """
         both = self.turns.keys() & other.turns.keys()
-        return median(self.turns[turn] / other.turns[turn] for turn in both) if both else self.seconds / other.seconds
+        return median_ratio([self.turns[turn] / other.turns[turn] for turn in both] or [self.seconds / other.seconds])
 
     def beside(self, other: "Time") -> bool:
         """Return whether a launch measured both."""

@@ -36,17 +36,21 @@ def test_every_round_has_every_case_once_in_an_order_of_its_own():
 
 def test_all_ways_of_a_call_are_measured_before_the_next_call_each_round_in_other_orders():
     ways = [{"algorithm": name, "in_place": in_place} for name in ("ring", "native", "star") for in_place in (0, 1)]
-    calls = [{"collective": name} for name in ("all_reduce", "reduce_scatter")]
+    calls = [
+        {"collective": "all_reduce"},
+        {"collective": "all_reduce", "dtype": "float64"},
+        {"collective": "all_reduce", "op": "max"},
+        {"collective": "reduce", "root": 0},
+        {"collective": "reduce", "root": 1},
+    ]
     cases = [raws.case(size, **way, **call) for size in (8, 16) for way in ways for call in calls]
     left = rounds_left(raws.job(*cases, effort=Effort(rounds=3)), SHAPE, Earlier())
     orders = [[case for number, case in left if number == n] for n in (1, 2, 3)]
     for order in orders:
         assert sorted(case.id for case in order) == sorted(case.id for case in cases)
-        assert len(list(groupby(order, key=lambda case: (case.collective, case.bytes)))) == 4
-    of_first_call = [
-        [case.id for case in order if case.collective == "all_reduce" and case.bytes == 8] for order in orders
-    ]
-    assert len(set(map(tuple, of_first_call))) == 3
+        assert len(list(groupby(order, key=lambda case: (case.dtype, case.op, case.root, case.bytes)))) == 10
+    of_one_call = [[case.id for case in order if case.dtype == "float64" and case.bytes == 8] for order in orders]
+    assert len(set(map(tuple, of_one_call))) == 3
 
 
 def test_what_differs_in_an_argument_is_another_call_and_in_a_parameter_another_way():

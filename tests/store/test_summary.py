@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from hpccoll.store.summary import _interval_ranks, durations_max, median_interval, percentile, row
+from hpccoll.store.summary import _interval_ranks, durations_max, median_interval, median_ratio, percentile, row
 from hpccoll.store.times import Times
 
 
@@ -56,6 +56,14 @@ def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values, q):
 
 def test_percentiles_of_a_hundred_values_are_the_values():
     assert [percentile(np.arange(1, 101), q) for q in (1, 50, 99, 100)] == [1, 50, 99, 100]
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=9))
+def test_whichever_of_two_is_held_against_the_other_a_ratio_is_the_same(ratios):
+    there = median_ratio(ratios)
+    assert min(ratios) * (1 - 1e-12) <= there <= max(ratios) * (1 + 1e-12)
+    assert there * median_ratio([1 / ratio for ratio in ratios]) == pytest.approx(1)
+    assert median_ratio([4.0, 1.0]) == pytest.approx(2.0)
 
 
 def test_the_time_of_an_iteration_is_that_of_the_slowest_rank_and_no_average():

@@ -69,8 +69,8 @@ def test_a_choice_that_was_not_measured_is_told_and_not_guessed(made):
 
 
 def test_what_one_choice_for_all_sizes_would_cost_stands_beside_the_mean(made):
-    times = {"recursive_doubling": {KIB: 1.0, 4096 * KIB: 4.0}, "ring": {KIB: 2.0, 4096 * KIB: 1.0}}
-    found = judge(made, measured({**times, "star": {KIB: 1.0}}))  # one that was not measured at all sizes is none
+    times = {"recursive_doubling": {KIB: 3.0, 4096 * KIB: 20.0}, "ring": {KIB: 6.0, 4096 * KIB: 5.0}}
+    found = judge(made, measured({**times, "star": {KIB: 3.0}}))  # one that was not measured at all sizes is none
     ((choice, mean),) = found.fixed.values()
     assert (choice.words, mean) == ("ring", pytest.approx(2**0.5))
     assert " one for all  1.414  ring, the best single choice for these sizes" in found.lines()

@@ -83,6 +83,8 @@ def test_who_took_no_turn_in_a_slow_round_is_not_faster_for_it():
     assert side_by_side({ring: slow, star: quick}) == {ring: pytest.approx(1.0), star: pytest.approx(1.1)}
     curves = {ring: dict.fromkeys(SIZES, slow), star: dict.fromkeys(SIZES, quick)}
     assert [r.choice for r in ranges(Measured(curves, ("run-1",)))] == [ring]
+    unsure = {Choice("direct", "mpi"): dict.fromkeys(SIZES, Time(3.0, 0.5, dict.fromkeys(quick.turns, 3.0)))}
+    assert price(Measured(curves, ("run-1",))) == price(Measured(curves | unsure, ("run-1",))) == PRICE
 
 
 SLOW_FIRST, SLOW_LAST = (5, 1, 2), (1, 2, 5)
