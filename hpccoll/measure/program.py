@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpccoll.case import Case, Job, Shape
-from hpccoll.errors import BadInputError
+from hpccoll.errors import UnusableError
 from hpccoll.evidence.found import Found
 from hpccoll.measure import environment
 from hpccoll.measure.crew import Crew
@@ -65,7 +65,7 @@ class Program:
         shape = self.crew.shape
         if shape not in self.job.shapes:
             planned = " or ".join(shape.words for shape in self.job.shapes)
-            raise BadInputError("launch", shape.words, f"what job {self.job.name} is for: {planned}")
+            raise UnusableError("launch", f"{shape.words}, and job {self.job.name} is for {planned}")
         earlier = self.crew.ranks.at_root(self._open)
         self.timed = earlier.timed
         left = rounds_left(self.job, shape, earlier)

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.case import Shape
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.measure.environment import boot_id, mpi_library, node_name, rack_name
 from hpccoll.measure.loop import Times
 from hpccoll.schedule import Layout, numbering
@@ -176,16 +176,16 @@ def check_launch(comm: MPI.Intracomm) -> None:
     """See that the launcher and the MPI library speak of the same ranks.
 
     Raises:
-        BadInputError: where a rank is alone although others were started.
+        UnusableError: where a rank is alone although others were started.
     """
     for variable, launcher in LAUNCHERS.items():
         started = os.environ.get(variable, "1")
         if started.isdigit() and int(started) > 1 and comm.size == 1:
             library = mpi_library()
-            raise BadInputError(
+            remedy = f"use the launcher of {library['version']} ({library['path']})"
+            raise UnusableError(
                 "launcher",
-                f"{launcher}, {started} ranks",
-                f"each rank believes it is alone; use the launcher of {library['version']} ({library['path']}), "
+                f"{launcher} started {started} ranks, and each rank believes it is alone; {remedy}, "
                 "or on Slurm the --mpi type that it speaks (srun --mpi=list)",
             )
 
@@ -199,7 +199,7 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
         hosts: the names of the nodes, where particular ones were asked for, aggregators' among them.
 
     Raises:
-        BadInputError: on all ranks, with what was asked and what is there.
+        UnusableError: on all ranks, with what was asked and what is there.
     """
     names = [name for name, _ in ranks.crowds]
     each = shape.ranks // shape.nodes
@@ -209,4 +209,5 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
             return
     seen = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.crowds.items())
     asked = f"{shape.words}, {each} on each" + (f" of {', '.join(hosts)}" if hosts else "")
-    raise BadInputError("launch", f"{ranks.comm.size} ranks: {seen}", f"asked for were {asked}")
+    many = f"{ranks.comm.size} rank{'s' * (ranks.comm.size > 1)}"
+    raise UnusableError("launch", f"{many}: {seen}; asked for were {asked}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import UnusableError
 from hpccoll.run.asked import seconds
 from hpccoll.run.pmi import shorten_values
 
@@ -69,11 +69,11 @@ def world(device: str) -> "MPI.Intracomm":
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
-        raise BadInputError("MPI library", str(error), f"one that mpi4py can load: {remedy}") from None
+        raise UnusableError("MPI library", f"mpi4py can load none: {remedy} ({error})") from None
     vendor, version = MPI.get_vendor()
     if vendor in OF_MPICH and "OMPI_COMM_WORLD_SIZE" in os.environ:
         library = f"{vendor} {'.'.join(map(str, version))}"
-        raise BadInputError("launcher", "mpiexec of Open MPI", f"the library is {library}: use the mpiexec of that")
+        raise UnusableError("launcher", f"mpiexec of Open MPI, and the library is {library}: use the mpiexec of that")
     if vendor == "MPICH":
         shorten_values()
     if device == "cuda":

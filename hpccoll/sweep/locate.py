@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import hpccoll
-from hpccoll.errors import BadInputError
+from hpccoll.errors import UnusableError
 
 
 def _shipped(name: str, *checkout: str) -> Path:
@@ -38,15 +38,13 @@ def mpiexec() -> list[str]:
     plan does not depend on where the environment lies.
 
     Raises:
-        BadInputError: where there is none.
+        UnusableError: where there is none.
     """
     beside = Path(sys.executable).parent
     found = shutil.which("mpiexec", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        raise BadInputError(
-            "launcher", "mpiexec", f"it is neither in {beside} nor on PATH: pip install 'hpccoll[local]', "
-            "or load your site's MPI module",
-        )  # fmt: skip
+        remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
+        raise UnusableError("launcher", f"no mpiexec in {beside} or on PATH: {remedy}")
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
     if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:
         return ["mpiexec", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]

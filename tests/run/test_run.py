@@ -101,14 +101,14 @@ BAD = {
     "a negative root": (["-c", "broadcast", "-r", "-1"], ["-r"]),
     "nothing but aggregators": ([*SMALL, "--aggregators", "1"], ["--aggregators", "1", "at most 0"]),
     "aggregators in words": ([*SMALL, "--aggregators", "x"], ["--aggregators", "'x'", "from 0 up"]),
-    "fewer aggregators": ([*SMALL, "--shape", "1x1+1"], ["launch", "1 ranks: 1 on", "1 rank and 1 aggregator on 1"]),
+    "fewer aggregators": ([*SMALL, "--shape", "1x1+1"], ["launch", "1 rank: 1 on", "1 rank and 1 aggregator on 1"]),
     "no channels": ([*SMALL, "--param", "channels=0"], ["parameter channels", "0", "from 1 up"]),
     "no such job file": (["--job", "nope.json"], ["--job", "nope.json", "No such file"]),
     "a job file that is none": (["--job", "text.json"], ["--job", "text.json", "hpccoll plan"]),
     "a job file that is a number": (["--job", "number.json"], ["--job", "number.json", "hpccoll plan"]),
-    "a job for more ranks": (["--job", "four.json"], ["launch", "'1 rank on 1 node'", "4 ranks on 1 node"]),
+    "a job for more ranks": (["--job", "four.json"], ["launch: 1 rank on 1 node, and job run is for 4 ranks on 1"]),
     "a shape that is none": ([*SMALL, "--shape", "4"], ["--shape", "'4'", "4x2"]),
-    "another shape": ([*SMALL, "--shape", "2x1"], ["launch", "1 ranks: 1 on", "2 ranks on 2 nodes"]),
+    "another shape": ([*SMALL, "--shape", "2x1"], ["launch", "1 rank: 1 on", "2 ranks on 2 nodes"]),
     "other hosts": ([*SMALL, "--shape", "1x1", "--hosts", "n7"], ["launch", "1 rank on 1 node", "of n7"]),
     "an output below a file": ([*SMALL, "--out", "text.json/a.h5"], ["--out", "text.json/a.h5", "can be written"]),
     "an output that is no result": ([*SMALL, "--out", "text.json"], ["text.json"]),
@@ -160,9 +160,9 @@ def test_of_many_ranks_one_complains():
 @pytest.mark.parametrize(
     ("variables", "launcher"),
     [
-        ({"PMI_SIZE": "4", "PMI_RANK": "0"}, "mpiexec of MPICH, 4 ranks"),
+        ({"PMI_SIZE": "4", "PMI_RANK": "0"}, "mpiexec of MPICH started 4 ranks"),
         ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}, "mpiexec of Open MPI"),
-        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}, "srun, 4 ranks"),
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}, "srun started 4 ranks"),
     ],
 )
 def test_a_launcher_of_another_library_is_named(variables, launcher):

@@ -32,7 +32,7 @@ def test_the_workflow_is_beside_the_package_or_in_it():
 @pytest.mark.usefixtures("launcher")
 def test_no_launcher_takes_one_line_that_says_what_to_do(tmp_path):
     (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
-    with pytest.raises(BadInputError, match="launcher: 'mpiexec' is not valid"):
+    with pytest.raises(BadInputError, match="launcher: no mpiexec in "):
         locate.mpiexec()
     for command in (["plan"], ["sweep", "--out", tmp_path / "out"]):
         said = inside(*command, tmp_path / "a.yaml")
