@@ -4,13 +4,13 @@ All is queued at once and the host waits for the end alone; a CUDA graph queues 
 in it: what each call is given is laid out when the plan is compiled.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpccoll.transports.fold import Move
-from hpccoll.transports.nccl_compile import Message, NcclCompiler, Stage
+from hpccoll.transports.nccl_compile import NcclCompiler, Stage
+from hpccoll.transports.nccl_stream import Call, Device, Graph
 from hpccoll.transports.operation import Array, Operation, check_agreement
 
 if TYPE_CHECKING:
@@ -18,42 +18,6 @@ if TYPE_CHECKING:
 
     from hpccoll.transports.gpu import Gpu
     from hpccoll.transports.nccl_world import Library
-
-Call: TypeAlias = Callable[[], object]
-Buffers: TypeAlias = Mapping[str, Array]
-
-
-class Graph(Protocol):
-    """Calls that were captured: ``launch`` queues all of them at once."""
-
-    def launch(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Device(Protocol):
-    """What a plan asks of a GPU and of NCCL: calls that queue work on one stream."""
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return a buffer in its memory."""
-
-    def group(self, buffers: Buffers, messages: Sequence[Message]) -> Call:
-        """Return the call that queues ``messages``, which go on together; those between two ranks meet in order."""
-
-    def folds(self, operation: Operation, buffers: Buffers, waves: Sequence[Sequence[Move]]) -> list[Call]:
-        """Return the call that queues each wave, in one launch."""
-
-    def wait(self) -> None:
-        """Wait until all that is queued has ended."""
-
-    def idle(self) -> bool:
-        """Return whether all that is queued has ended."""
-
-    def error(self) -> str | None:
-        """Return what NCCL says has gone wrong, at this rank or another, while this one waits."""
-
-    def capture(self, queue: Call) -> Graph:
-        """Return what ``queue`` queues, without doing it."""
 
 
 class Queued:

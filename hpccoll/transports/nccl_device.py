@@ -9,8 +9,8 @@ import numpy as np
 
 from hpccoll.transports.fold import Move
 from hpccoll.transports.fold_cuda import Folds
-from hpccoll.transports.nccl import Buffers, Call
 from hpccoll.transports.nccl_compile import Message
+from hpccoll.transports.nccl_stream import Buffers, Call
 from hpccoll.transports.operation import Array, Operation
 
 if TYPE_CHECKING:

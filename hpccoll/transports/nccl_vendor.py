@@ -12,7 +12,8 @@ import numpy as np
 
 from hpccoll.errors import BadInputError
 from hpccoll.transports.fold import Move
-from hpccoll.transports.nccl import Call, OverNccl, Queued
+from hpccoll.transports.nccl import OverNccl, Queued
+from hpccoll.transports.nccl_stream import Call
 from hpccoll.transports.operation import Array, Operation, address
 from hpccoll.transports.pieces import Span
 
