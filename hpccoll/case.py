@@ -196,6 +196,11 @@ class Job:
         return tuple(sorted({self.shape(case) for case in self.cases}))
 
     @property
+    def measurements(self) -> int:
+        """What there is to measure: the rounds of all cases."""
+        return len(self.cases) * self.effort.rounds
+
+    @property
     def sha256(self) -> str:
         """Identifies what is asked; a result file of another one is never continued."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()

@@ -68,20 +68,19 @@ def export(
 @family.command(epilog="Example: hpccoll validate results/default")
 def validate(paths: PATHS) -> int:
     """See that raw files are whole, and say what they hold."""
-    from hpccoll.store.results import absent_files, find, read_raw
+    from hpccoll.report.lines import counts
+    from hpccoll.store.results import absent_files, find, read_results
 
     found = find(paths)
     if not found:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     partial = 0
     for path in found:
-        raw = read_raw(path)
-        partial += not raw.complete
-        state = "complete" if raw.complete else "partial"
-        cases = f"{len(raw.done)} of {len(raw.job.cases)} cases"
-        if in_part := len(raw.in_part):
-            cases += f" and {in_part} in part"
-        typer.echo(f"{path}: {state}, {cases}, {len(raw.attempts)} attempts")
+        results = read_results([path])
+        complete = {run.status for run in results.runs} == {"complete"}
+        partial += not complete
+        state = "complete" if complete else "partial"
+        typer.echo(f"{path}: {state}, {counts(results)}, {len(results.runs)} attempts")
     absent = sorted(absent_files(paths))
     for path in absent:
         typer.echo(f"{path}: planned, and not there")
@@ -90,11 +89,11 @@ def validate(paths: PATHS) -> int:
 
 @family.command(epilog="Example: hpccoll status results/default")
 def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
-    """Show how many cases are done, and why others are not."""
-    from hpccoll.report.lines import status_lines
+    """Show how far a sweep is, how long the rest takes, and what failed."""
+    from hpccoll.report.lines import measurements, status_lines
+    from hpccoll.store.disk import at_work
     from hpccoll.store.results import read_results
     from hpccoll.store.scheduler import read_scheduled
-    from hpccoll.sweep.drive import at_work
     from hpccoll.sweep.follow import Follower
     from hpccoll.sweep.queue import ALIVE
 
@@ -102,7 +101,7 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
     if not busy and any(job.state in ALIVE for job in read_scheduled(directory)):
         Follower(directory).look_now()  # the sweep that looked last is gone
     results = read_results([directory])
-    typer.echo("a sweep is at work" if busy else "no sweep is at work")
+    typer.echo(f"{'a' if busy else 'no'} sweep is at work: {measurements(results.progress)}")
     for line in status_lines(results, directory):
         typer.echo(line)
     return 0 if results.measured and not results.missing else INCOMPLETE

@@ -1,27 +1,45 @@
 """What is there and what is not, in lines for a terminal; the page says the same at length."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from pathlib import Path
 
 from hpccoll.report.alarms import alarms, made_good
-from hpccoll.store.rows import Missing, Results
+from hpccoll.store.rows import LEFT_OUT, Missing, Progress, Results
+from hpccoll.units import format_wait
 
 WHY = 5
-"""Reasons that are printed after a sweep; the report has all of them."""
+"""Reasons that are printed after a sweep, or one more where that is all; the report has all of them."""
+TO_COME = "not run", "partial"
+"""What becomes of cases that are not measured, or not in all rounds: of a job that is at work, what it is at."""
 
 
-def grouped(gaps: Iterable[Missing]) -> Iterator[tuple[Missing, str]]:
-    """Yield one of the neighbours that are missing from one job for one reason, and which cases they are in words."""
-    for _, alike in groupby(gaps, key=lambda gap: (gap.job, gap.status, gap.reason)):
-        cases = list(alike)
-        yield cases[0], cases[0].case if len(cases) == 1 else f"{len(cases)} cases"
+def _grouped(gaps: Iterable[Missing]) -> Iterator[tuple[Missing, str]]:
+    """Yield one of those that are missing from one job for one reason, and which cases they are in words."""
+    alike: defaultdict[tuple[str, str, str], list[Missing]] = defaultdict(list)
+    for gap in gaps:
+        alike[gap.job, gap.status, gap.reason].append(gap)
+    for some in alike.values():
+        yield some[0], some[0].case if len(some) == 1 else f"{len(some)} cases"
 
 
-def _alike(gap: Missing) -> tuple[str, str]:
-    """Bring together what was skipped for one reason: cases of one reason need not be neighbours."""
-    return gap.job, gap.reason
+def counts(results: Results) -> str:
+    """Return how many of the cases that were planned are done, and what became of the others."""
+    done, beside = results.done
+    others = Counter(gap.status for gap in (*results.missing, *results.skipped))
+    left_out = others.pop(LEFT_OUT, 0)
+    said = [f"{done} of {results.planned} cases", *(f"{count} {status}" for status, count in sorted(others.items()))]
+    said += [f"{beside} beside them on fewer ranks"] if beside else []
+    return ", ".join(said) + (f"; {left_out} left out of the plan" if left_out else "")
+
+
+def measurements(progress: Iterable[Progress]) -> str:
+    """Return how many measurements are done, and how long the others will take at the pace of those at work."""
+    all_of = list(progress)
+    done, total = sum(one.done for one in all_of), sum(one.total for one in all_of)
+    rate = sum(one.rate or 0.0 for one in all_of)
+    left = f", about {format_wait((total - done) / rate)} left" if rate and done < total else ""
+    return f"{done} of {total} measurements{left}"
 
 
 def outcome_lines(results: Results) -> Iterator[str]:
@@ -29,33 +47,24 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from (*alarms(results), *made_good(results))
     if results.skipped and not (results.measured or results.missing):
         yield "nothing was measured: every case is skipped"
-    missing, skipped = len(results.missing), len(results.skipped)
-    counts = (f"{missing} missing" * bool(missing), f"{skipped} skipped on purpose" * bool(skipped))
-    yield ", ".join(filter(None, (f"{results.planned - missing} of {results.planned} cases", *counts)))
-    reasons = [
-        *grouped(sorted(results.missing, key=lambda gap: gap.status == "not run")),
-        *grouped(sorted(results.skipped, key=_alike)),
-    ]
-    for gap, cases in reasons[:WHY]:
+    yield counts(results)
+    missing = sorted(results.missing, key=lambda gap: gap.status == "not run")
+    reasons = list(_grouped((*missing, *results.skipped)))
+    shown = reasons if len(reasons) <= WHY + 1 else reasons[:WHY]
+    for gap, cases in shown:
         yield f"  {gap.status} in {gap.job}: {cases}: {gap.reason}"
-    if len(reasons) > WHY:
-        yield f"  and more for {len(reasons) - WHY} other reasons, which the report lists"
+    if more := len(reasons) - len(shown):
+        yield f"  and more for {more} other reasons, which the report lists"
 
 
 def status_lines(results: Results, directory: Path) -> Iterator[str]:
     """Yield for each job of the sweep into ``directory`` what is done, its Slurm jobs and logs, and what is missing."""
-    for job in dict.fromkeys([*(run.job for run in results.runs), *(gap.job for gap in results.missing)]):
-        fewer = {run.run_id for run in results.runs if run.left_behind}  # ranks than were asked
-        fine = [row.run_id in fewer for row in results.rows if row.job == job and row.status == "ok"]
-        gaps = [gap for gap in results.missing if gap.job == job]
-        counts = sorted(Counter(gap.status for gap in gaps).items())
-        beside = [f"{sum(fine)} beside them on fewer ranks"] if any(fine) else []
-        said = [f"{len(fine) - sum(fine)} cases done", *(f"{count} {status}" for status, count in counts), *beside]
-        yield f"{job}: {', '.join(said)}"
-        yield from (f"  {scheduled.words}" for scheduled in results.scheduled if scheduled.job == job)
+    for job in dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)]):
+        its = results.of(job)
+        at_work = any(one.at_work for one in its.progress)
+        yield f"{job}: {f'at work, {measurements(its.progress)}; ' if at_work else ''}{counts(its)}"
+        yield from (f"  {scheduled.words}" for scheduled in its.scheduled)
         if (log := directory / "logs" / f"{job}.log").exists():
             yield f"  what its ranks printed: {log}"
-        skips = [gap for gap in results.skipped if gap.job == job]
-        yield from (
-            f"  {gap.status}: {cases}: {gap.reason}" for gap, cases in grouped([*gaps, *sorted(skips, key=_alike)])
-        )
+        gaps = (gap for gap in its.missing if not (at_work and gap.status in TO_COME))
+        yield from (f"  {gap.status}: {cases}: {gap.reason}" for gap, cases in _grouped((*gaps, *its.skipped)))

@@ -1,7 +1,6 @@
 """The report as one HTML page that opens offline: words, tables, and the charts drawn in the browser."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,6 +12,7 @@ from hpccoll.report.alarms import alarms, made_good
 from hpccoll.report.charts import Figure
 from hpccoll.report.findings import findings, ratio_table
 from hpccoll.report.groups import Group
+from hpccoll.report.lines import counts
 from hpccoll.report.mappings import mapping_table
 from hpccoll.report.naming import counted
 from hpccoll.report.overview import NOTE, missing_of, overview
@@ -105,7 +105,7 @@ def _numbers(values: Iterable[int]) -> str:
 
 
 def _completeness(results: Results) -> str:
-    done = f"{results.planned - len(results.missing)} of {results.planned} cases"
+    done = escape(counts(results))
     partial = [run.run_id for run in results.runs if run.status != "complete"]
     partly = (
         f"<p>Partial runs, which ended before their last case: {escape(', '.join(partial))}.</p>" if partial else ""
@@ -116,9 +116,7 @@ def _completeness(results: Results) -> str:
             if not partial
             else f'<div class="incomplete"><p>{done}.</p>{partly}</div>'
         )
-    why = ", ".join(f"{count} {status}" for status, count in Counter(gap.status for gap in results.missing).items())
-    line = f"{done}; {len(results.missing)} missing: {why}."
-    return f'<div class="incomplete"><p>{escape(line)}</p>{partly}{missing_table(results.missing)}</div>'
+    return f'<div class="incomplete"><p>{done}.</p>{partly}{missing_table(results.missing)}</div>'
 
 
 OVERVIEW = "overview"

@@ -209,9 +209,10 @@ class Raw:
         return {case.id for case in self.job.cases if len(rounds.get(case.id, ())) == self.job.effort.rounds}
 
     @property
-    def in_part(self) -> set[str]:
-        """The ids of the cases of the job of which some rounds have an outcome, and some have none."""
-        return {case.id for case in self.job.cases} & self.measured.keys() - self.done
+    def measurements(self) -> int:
+        """How many rounds of cases of the job have an outcome."""
+        rounds = self.measured
+        return sum(len(rounds.get(case.id, ())) for case in self.job.cases)
 
     @property
     def complete(self) -> bool:

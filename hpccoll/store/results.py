@@ -1,34 +1,45 @@
 """Results: the rows, runs and gaps below some paths, from raw files, journals and plans alone."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll.case import Job
 from hpccoll.errors import BadInputError
 from hpccoll.plan import Plan
 from hpccoll.store import hdf5
+from hpccoll.store.disk import at_work
 from hpccoll.store.journal import begun, journal_path, last_words, read_journal
 from hpccoll.store.raw import Attempt, Outcome, Raw
-from hpccoll.store.rows import Missing, Results, Row, Run
+from hpccoll.store.rows import LEFT_OUT, Missing, Progress, Results, Row, Run
 from hpccoll.store.scheduler import Scheduled, read_scheduled
 from hpccoll.store.summary import row, standing
 
 PLAN = "plan.json"
 
+BESIDE = re.compile(r"\.(journal|reserve|told-to-end|words-\w+)$")
+"""How files end that lie beside a raw file."""
+
 
 def find(paths: Iterable[Path]) -> list[Path]:
     """Return the raw files that the paths are or hold, each once; a journal stands for a file that is not complete.
 
+    What else lies beside a raw file, such as last words, stands for it, and so does its name where there is none yet.
+
     Raises:
-        BadInputError: for a path that is not there.
+        BadInputError: for a path that is not there, or is a sweep file.
     """
     found: dict[Path, Path] = {}
     for path in paths:
-        if not path.exists():
+        if not path.exists() and not journal_path(path).exists():
             raise BadInputError("path", str(path), "a raw file or a directory that exists")
-        for file in [path] if path.is_file() else sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]):
-            best = best_of(file.with_suffix("") if file.suffix == ".journal" else file)
+        if path.suffix in (".yaml", ".yml"):
+            told = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
+            raise BadInputError("path", str(path), told)
+        for file in sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]) if path.is_dir() else [path]:
+            best = best_of(file.with_name(BESIDE.sub("", file.name)))
             if best is not None:
                 found.setdefault(best.resolve(), best)
     return list(found.values())
@@ -93,12 +104,13 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
     seen = {raw.job.sha256 for raw in raws}
     unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in seen]
     words = {name: said for path in paths if path.is_dir() for name, said in _launch_words(path, unstarted)}
+    busy = any(at_work(path) for path in paths)
     gaps = [
         *damaged,
         *(gap for raw in raws for gap in _gaps(raw, became.get(raw.job.name))),
-        *(gap for job in unstarted for gap in _all_missing(job, words.get(job.name), became.get(job.name))),
+        *(gap for job in unstarted for gap in _all_missing(job, words.get(job.name), became.get(job.name), busy=busy)),
     ]
-    skips = [Missing(case=s.case, job=s.job, status="skipped", reason=s.reason) for p in plans for s in p.skips]
+    skips = [Missing(case=s.case, job=s.job, status=LEFT_OUT, reason=s.reason) for p in plans for s in p.skips]
     return Results(
         rows=tuple(sorted((row for raw in raws for row in _rows(raw, timing)), key=_place)),
         runs=tuple(_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
@@ -106,7 +118,23 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
         skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
         scheduled=tuple(scheduled),
+        progress=(*map(_progress, raws), *(_nothing_of(job) for job in unstarted)),
     )
+
+
+def _nothing_of(job: Job) -> Progress:
+    return Progress(job=job.name, cases=len(job.cases), done=0, total=job.measurements)
+
+
+def _progress(raw: Raw) -> Progress:
+    """Return how far a job is. The pace is that of its last launch; what was skipped there took no time."""
+    rate = None
+    if raw.at_work and raw.attempts:
+        attempt, outcomes = raw.attempts[-1]
+        seconds = (datetime.now(UTC) - datetime.fromisoformat(attempt.created)).total_seconds()
+        timed = sum(len(outcome.rounds) for outcome in outcomes)
+        rate = timed / seconds if timed and seconds > 0 else None
+    return replace(_nothing_of(raw.job), done=raw.measurements, at_work=raw.at_work, rate=rate)
 
 
 def _place(row: Row) -> tuple[object, ...]:
@@ -122,8 +150,11 @@ def _launch_words(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
             yield job.name, "; ".join(said)
 
 
-def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None) -> Iterator[Missing]:
-    reason = _and_slurm(said or "its job left no result", scheduled, known=said is not None)
+def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None, *, busy: bool) -> Iterator[Missing]:
+    """Yield the cases of a job that has left nothing; where the sweep is ``busy``, its turn may be to come."""
+    ahead = "its job has not begun to measure" if scheduled else "its job waits for its turn"
+    nothing = ahead if busy else "its job left no result"
+    reason = _and_slurm(said or nothing, scheduled, known=said is not None)
     for case in job.cases:
         yield Missing(case=case.id, job=job.name, status="not run", reason=reason)
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from hpccoll.store.scheduler import Scheduled
 
+LEFT_OUT = "left out"
+"""The status of what was skipped on purpose as the sweep was planned: it is of no job."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -101,8 +104,20 @@ class Missing:
 
     case: str  # the case in words
     job: str
-    status: str  # failed, wrong, skipped, not run
+    status: str  # failed, wrong, partial, skipped, not run, left out
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a job is, in measurements: the rounds of its cases, all of them where a case is skipped."""
+
+    job: str
+    cases: int
+    done: int
+    total: int
+    at_work: bool = False  # somebody measures it now
+    rate: float | None = None  # measurements a second of the launch that is at work, None where that is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +128,28 @@ class Results:
     runs: tuple[Run, ...]
     planned: int  # cases; those skipped by plan not counted
     missing: tuple[Missing, ...] = ()
-    skipped: tuple[Missing, ...] = ()  # skipped on purpose, at planning or in the job, each with its reason
+    skipped: tuple[Missing, ...] = ()  # skipped on purpose, left out of the plan or in the job, each with its reason
     scheduled: tuple[Scheduled, ...] = ()  # Slurm's jobs, the last one of a job last
+    progress: tuple[Progress, ...] = ()  # of each file, and of each job that has none
+
+    @property
+    def done(self) -> tuple[int, int]:
+        """How many cases have a result that is right: of those that were planned, and beside them of fewer ranks."""
+        fewer = {run.run_id for run in self.runs if run.left_behind}
+        beside = [row.run_id in fewer for row in self.rows if row.status == "ok"]
+        return len(beside) - sum(beside), sum(beside)
+
+    def of(self, job: str) -> "Results":
+        """Return what is there of one job."""
+        return Results(
+            rows=tuple(row for row in self.rows if row.job == job),
+            runs=tuple(run for run in self.runs if run.job == job),
+            planned=sum(one.cases for one in self.progress if one.job == job),
+            missing=tuple(gap for gap in self.missing if gap.job == job),
+            skipped=tuple(gap for gap in self.skipped if gap.job == job),
+            scheduled=tuple(scheduled for scheduled in self.scheduled if scheduled.job == job),
+            progress=tuple(one for one in self.progress if one.job == job),
+        )
 
     @property
     def measured(self) -> bool:

@@ -25,7 +25,7 @@ class Tally:
     """Counts the rounds of cases that have an outcome; reads of journals what is new: the disk is the ranks' too."""
 
     def __init__(self, plan: Plan, out: Path) -> None:
-        self._raw = {out / "raw" / f"{job.name}.h5": len(job.cases) * job.effort.rounds for job in plan.jobs}
+        self._raw = {out / "raw" / f"{job.name}.h5": job.measurements for job in plan.jobs}
         self._read = dict.fromkeys(self._raw, (0, 0))  # bytes of the journal, and outcomes in them
 
     @property

@@ -72,7 +72,7 @@ def test_the_page_says_what_was_measured_and_what_is_missing(report):
     assert (
         "all_reduce: native, recursive_doubling, ring, null (floor); 2, 3, 4 ranks; 8 B to 4 MiB; measured on" in words
     )
-    assert "242 of 244 cases; 2 missing: 1 failed, 1 not run." in words
+    assert "242 of 244 cases, 1 failed, 1 not run; 1 left out of the plan." in words
     assert "rank 2 was killed" in words
     assert "the job reached its time limit" in words
     assert "needs a power of two" in words
@@ -146,7 +146,7 @@ def test_hundreds_of_missing_cases_are_a_line_for_each_reason(of_rows, make_row,
     monkeypatch.setattr(build_module, "_save", lambda _chart, _out: None)
     missing = [*map(gap, range(300)), gap(300, "rank 2 was killed", status="failed"), gap(301, job="mpi.n2x1")]
     text = build(of_rows(make_row(), missing=missing), tmp_path, "T").read_text()
-    lines = rows_of(text, "302 missing: 301 not run, 1 failed.")
+    lines = rows_of(text, "1 of 303 cases, 1 failed, 301 not run.")
     assert len(lines) == 3
     assert "case300" in lines[0]
     assert "case301" in lines[2]

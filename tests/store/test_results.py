@@ -44,7 +44,7 @@ def test_every_gap_has_its_reason(sweep):
         ("mpi.p3", CASES[0].id): ("not run", "its job left no result"),
         ("mpi.p3", CASES[1].id): ("not run", "its job left no result"),
     }
-    assert [(skip.status, skip.reason) for skip in results.skipped] == [("skipped", "needs a power of two")]
+    assert [(skip.status, skip.reason) for skip in results.skipped] == [("left out", "needs a power of two")]
     assert results.planned == 6
 
 
@@ -125,6 +125,23 @@ def test_a_journal_alone_is_read_and_an_empty_one_passed_over(tmp_path):
     results = read_results([tmp_path])
     assert {gap.status for gap in results.missing} == {"not run"}
     assert results.rows == ()
+
+
+def test_what_lies_beside_a_raw_file_stands_for_it(sweep):
+    journal = journal_path(sweep / "raw" / "mpi.p2.h5")
+    for ending in ("reserve", "told-to-end", "words-launch"):
+        journal.with_suffix(f".{ending}").touch()
+    beside = sorted((sweep / "raw").glob("mpi.p2.h5*"))
+    assert [path.suffix for path in beside] == [".journal", ".reserve", ".told-to-end", ".words-1", ".words-launch"]
+    assert [find([path]) for path in beside] == [[journal]] * 5
+    assert find(beside) == [journal]
+
+
+def test_a_sweep_file_is_told_from_its_results(tmp_path):
+    file = tmp_path / "accept.yaml"
+    file.touch()
+    with pytest.raises(BadInputError, match=r"accept\.yaml' is not valid: results; .* are in results/accept, unless"):
+        find([file])
 
 
 def test_a_path_that_is_not_there_or_holds_nothing_is_refused(tmp_path):

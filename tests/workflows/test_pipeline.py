@@ -56,7 +56,7 @@ def test_every_planned_case_has_a_row(swept):
 def test_status_and_validate_say_that_all_is_there(swept):
     status, valid = inside("status", swept.out), inside("validate", swept.out)
     assert (status.code, valid.code) == (0, 0)
-    assert [f"mpi.p{ranks}: 6 cases done" in status.out for ranks in (1, 2)] == [True, True]
+    assert [f"mpi.p{ranks}: 6 of 6 cases\n" in status.out for ranks in (1, 2)] == [True, True]
     assert valid.out.count("complete, 6 of 6 cases, 1 attempts") == 2
 
 
