@@ -21,6 +21,9 @@ LAST_WORDS_S = 2.0
 LOOK_S = 1.0
 """How often a launch that has to begin is looked at."""
 
+KEPT = 200
+"""Lines of a launch that are remembered of its beginning, and of its end: thousands of ranks have many."""
+
 
 def run(
     command: Sequence[str], seconds: float, into: Path | None = None, begun: Callable[[], bool] | None = None
@@ -33,14 +36,14 @@ def run(
         into: a file for all that it says; None lets it pass to our own output.
         begun: whether it has begun; from then on others watch over it.
     """
-    said: deque[str] = deque(maxlen=200)
+    first, last = list[str](), deque[str](maxlen=KEPT)
     with ExitStack() as stack:
         log = stack.enter_context(into.open("w")) if into else None
         # Not a context: that would close the pipe, which waits for whoever reads from it, and he for its last writer.
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE, text=True, errors="replace"
         )
-        listener = threading.Thread(target=_pass_on, args=(child, log or sys.stderr, said), daemon=True)
+        listener = threading.Thread(target=_pass_on, args=(child, log or sys.stderr, first, last), daemon=True)
         listener.start()
         late = not _in_time(child, seconds, begun)
         if late:
@@ -53,7 +56,7 @@ def run(
     if child.returncode == 0:
         return None
     how = f"did not {'begin' if begun else 'end'} within {seconds:g} s" if late else _ended(child.returncode)
-    told = telling(said)
+    told = telling([*first, *last])
     return f"{how}: {told}" if told else how
 
 
@@ -73,13 +76,13 @@ def _in_time(child: subprocess.Popen[str], seconds: float, begun: Callable[[], b
             return False
 
 
-def _pass_on(child: subprocess.Popen[str], out: IO[str], said: deque[str]) -> None:
-    """Let what a launch says on its stderr pass to ``out``, and remember it."""
+def _pass_on(child: subprocess.Popen[str], out: IO[str], first: list[str], last: deque[str]) -> None:
+    """Let what a launch says on its stderr pass to ``out``, and remember the first lines and the last ones."""
     with child.stderr or nullcontext(()) as lines, suppress(ValueError):  # the file has been closed: it is too late
         for words in lines:
             out.write(words)
             out.flush()
-            said.append(words.strip())
+            (first if len(first) < KEPT else last).append(words.strip())
 
 
 def _ended(code: int) -> str:
@@ -93,17 +96,28 @@ MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)
 WAITED = re.compile(r"Timeout \(.*\)!")
 """What a rank says that has waited too long as MPI started."""
 
+ERROR = re.compile(r"error\b", re.IGNORECASE)
+"""What programs call it; who comes first may be the cause of the rest, as Slurm's PMI is of what MPI says after it."""
+
 
 def telling(said: Sequence[str]) -> str | None:
-    """Return what tells most: no memory, our line, a rank's last words, MPI's start, or the last line but Slurm's.
+    """Return what tells most: no memory, our line, a rank's last words, or how MPI failed.
 
-    To that last one belongs which task Slurm saw end first.
+    That is the first error, where ranks wait or the last line but Slurm's, and which task Slurm saw end first.
     """
     memory = (line for line in said if MEMORY.search(line))
     ours = (line.removeprefix("hpccoll: ") for line in said if line.startswith("hpccoll: "))
-    waited = (f"a rank waited for the others as MPI started: {line}" for line in said if WAITED.match(line))
     ranks = (line for line in said if line.startswith("r") and " | " in line)
-    first = next((line for line in said if line.startswith("srun: error: ")), None)
+    return next(chain(memory, ours, ranks, filter(None, [_of_mpi(said)]), filter(None, reversed(said))), None)
+
+
+def _of_mpi(said: Sequence[str]) -> str:
+    """Return how MPI failed: the first error, and what it came to."""
+    waited = next((line for line in said if WAITED.match(line)), None)
+    before = said[: said.index(waited)] if waited else said
+    error = next((line for line in before if ERROR.search(line) and not line.startswith("srun: ")), None)
+    if waited:
+        return "; ".join(filter(None, (error, f"a rank waited for the others as MPI started: {waited}")))
     others = (line for line in reversed(said) if line and not line.startswith(("srun: ", "slurmstepd")))
-    last = "; ".join(filter(None, (next(others, None), first)))
-    return next(chain(memory, ours, ranks, waited, [last] if last else [], filter(None, reversed(said))), None)
+    ended = next((line for line in said if line.startswith("srun: error: ")), None)
+    return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), ended))))

@@ -203,6 +203,29 @@ def test_memory_that_ran_out_is_told_before_all_else():
     assert child.telling(said[2:]) == "something"
 
 
+PMI = "slurmstepd-n2: error: mpi/pmi2: value not properly terminated in client request"
+UCX = "MPIDI_UCX_comm_addr_exchange(159)...: ucx function returned with failed status(Invalid parameter)"
+SRUN = "srun: error: n1: task 0: Exited with exit code 15"
+
+
+def test_the_first_error_of_a_launch_is_told_before_what_it_came_to():
+    between = ["[n1:693:0] address.c:985 UCX ERROR failed to unpack address", "Abort(72500495) on node 0: Fatal error"]
+    after = [SRUN, "slurmstepd-n1: error: *** STEP 13.1 ON n1 CANCELLED ***", "srun: Force Terminated StepId=13.1"]
+    assert child.telling(["a line", PMI, *between, UCX, *after]) == f"{PMI}; {UCX}; {SRUN}"
+    waited = "Timeout (0:02:30)!"
+    assert child.telling([PMI, waited, "Thread 0x1:"]).startswith(f"{PMI}; a rank waited for the others")
+    assert child.telling([waited, PMI]) == f"a rank waited for the others as MPI started: {waited}"
+    assert child.telling(["cannot load", SRUN]) == f"cannot load; {SRUN}"
+    assert child.telling(["ImportError: no mpi4py", SRUN]) == f"ImportError: no mpi4py; {SRUN}"
+    assert child.telling([PMI, "r1 | stuck"]) == "r1 | stuck"
+
+
+def test_of_a_launch_that_says_much_its_beginning_and_its_end_are_known():
+    much = f"print('first error', *range({3 * child.KEPT}), 'last', sep='\\n', file=sys.stderr)"
+    says = f"import sys; {much}; sys.exit(4)"
+    assert child.run([sys.executable, "-c", says], 60.0) == "ended with exit code 4: first error; last"
+
+
 def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(programs):
     programs("srun", "MPI plugin types are...\n\tpmi2\n\tnone\n")
     programs("waits", err="")
