@@ -16,8 +16,9 @@ from hpccoll.measure.order import Earlier, check_cases, for_the_rest, rounds_lef
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.sitting import Sitting
 from hpccoll.measure.watchdog import watched
-from hpccoll.store.journal import Journal, check_same_job, journal_path, leave_word
+from hpccoll.store.journal import Journal, journal_path, leave_word
 from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Whole
+from hpccoll.store.same import check_same_job
 from hpccoll.transports.nccl_survive import ExcludedError
 
 Show = Callable[[Job, Whole, int, int], None]

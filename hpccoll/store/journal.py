@@ -25,6 +25,7 @@ from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError
 from hpccoll.store.disk import lock_alone, locked, sync
 from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw
+from hpccoll.store.same import check_same_job
 from hpccoll.store.times import Times
 
 _FIRST = b'\n{"job"'
@@ -100,16 +101,6 @@ class Journal:
             self.path.unlink(missing_ok=True)
             forget_words(self.raw_file)
         self._file.close()
-
-
-def check_same_job(raw: Raw, job: Job, raw_file: Path) -> None:
-    """See that what is there was measured for the same job.
-
-    Raises:
-        BadInputError: where it was not; nothing is overwritten.
-    """
-    if raw.job.sha256 != job.sha256:
-        raise BadInputError("--out", str(raw_file), f"a new file: this one holds another job ({raw.job.name})")
 
 
 def append(path: Path, event: dict[str, object]) -> None:

@@ -184,7 +184,7 @@ def test_the_failures_of_a_partial_file_stay_known(out):
 def test_the_journal_of_another_job_is_refused_and_left_alone(out):
     begin(out).close(remove=False)
     before = journal_path(out).read_bytes()
-    with pytest.raises(BadInputError, match="holds another job"):
+    with pytest.raises(BadInputError, match=r"holds another job \(sizes 8 B,16 B,32 B there, 8 B here\)"):
         Journal(out, raws.job(raws.case(8)))
     assert journal_path(out).read_bytes() == before
 
