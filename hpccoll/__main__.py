@@ -1,11 +1,14 @@
 """``hpccoll``, also as ``python -m hpccoll``."""
 
+import signal
 import sys
 
 
 def main() -> None:
     """Run a command; ``run`` by itself, because every rank of a job comes this way and must import little."""
     if sys.argv[1:2] == ["run"]:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback of each rank would tell nothing
         from hpccoll.run import main as run
 
         sys.exit(run(sys.argv[2:]))

@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -38,13 +39,16 @@ def rows(printed):
 
 
 def inside(*arguments):
-    """Run a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
+    """Run a command in this process, which is still to be interrupted as it was."""
+    out, err, interrupted = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGINT)
     with patch.object(sys, "argv", ["hpccoll", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
         try:
             main()
         except SystemExit as end:
             return Said(int(end.code or 0), out.getvalue(), err.getvalue())
+        finally:
+            if signal.getsignal(signal.SIGINT) is not interrupted:  # in the main thread, where alone it is set
+                signal.signal(signal.SIGINT, interrupted)
     raise AssertionError("a command ends with an exit code")
 
 

@@ -49,6 +49,7 @@ class Program:
         self.me = ranks.comm.rank
         self.number = 0  # of this attempt
         self.timed = False  # whether there is any result
+        self.ended_by = 0  # the signal that told a rank to end, and all have
         self.progress = Progress()
         self.sitting: Sitting | None = None
         self.journal: Journal | None = None  # at rank 0, where there is an out
@@ -76,25 +77,24 @@ class Program:
         self.number = earlier.attempts
         with watched(self.progress, self._where, self.job.effort.timeout, self.last_words, self._left_behind):
             try:
-                fine, told = self._measured(shape, left)
+                fine = self._measured(shape, left)
             except ExcludedError:
-                fine, told = False, 0
+                fine = False
         if not self.crew.behind:
-            self.crew.ranks.at_root(lambda: self._end(told))
+            self.crew.ranks.at_root(self._end)
         self.crew.part(self.job.effort.timeout)
-        return fine and earlier.fine and self.timed and not told
+        return fine and earlier.fine and self.timed and not self.ended_by
 
-    def _measured(self, shape: Shape, left: list[tuple[int, Case]]) -> tuple[bool, int]:
-        """Measure what is ``left``; return whether all of it is right, and the signal that has ended it.
+    def _measured(self, shape: Shape, left: list[tuple[int, Case]]) -> bool:
+        """Measure what is ``left``, unless a signal ends it; return whether all of it is right.
 
         Raises:
             ExcludedError: on a rank that the others have left behind.
         """
-        whole, told, job = True, 0, self.job
+        whole, job = True, self.job
         while left:
             self.sitting = self._begun(job)
-            fine, told = self._gone_through(self.sitting, left)
-            whole &= fine
+            whole &= self._gone_through(self.sitting, left)
             if not self.sitting.parted:
                 self.sitting.close()
                 break
@@ -102,7 +102,7 @@ class Program:
             rest = self.crew.shape if self.crew.enough else None
             job = for_the_rest(self.job, shape, rest, earlier)
             left = rounds_left(job, rest, earlier) if rest else []
-        return whole, told
+        return whole
 
     def _begun(self, job: Job) -> Sitting:
         """Begin an attempt."""
@@ -117,15 +117,16 @@ class Program:
             print(f"# attempt {self.number} goes on with {self.crew.shape.words}", flush=True)
         return Sitting(self.crew, job, attempt, found, self.progress)
 
-    def _gone_through(self, sitting: Sitting, left: list[tuple[int, Case]]) -> tuple[bool, int]:
-        """Measure what is ``left`` until somebody is gone; return whether it is right, and the signal that ended it."""
+    def _gone_through(self, sitting: Sitting, left: list[tuple[int, Case]]) -> bool:
+        """Measure what is ``left`` until a signal ends it or somebody is gone; return whether it is right."""
         fine = True
         over: set[str] = set()  # whose other rounds would be skipped or fail, too
         for place, (number, case) in enumerate(left, 1):
             if case.id in over:
                 continue
             if told := self.crew.ranks.largest(self.told()):
-                return fine, told
+                self.ended_by = told
+                break
             outcome = self._recorded(sitting, case, number)
             fine &= outcome.status == "ok" or (outcome.status == "skipped" and number == 1)
             self.timed |= outcome.timed
@@ -135,7 +136,7 @@ class Program:
                 self.show(self.job, next(self.raw.wholes(case.id)), place, len(left))
             if sitting.parted:
                 break
-        return fine, 0
+        return fine
 
     def _attempt(self, found: Found | None) -> Attempt:
         crew = self.crew
@@ -172,10 +173,11 @@ class Program:
         self.raw = self.journal.raw
         return Earlier.of(self.raw)
 
-    def _end(self, told: int) -> None:
+    def _end(self) -> None:
         """Say why something is left, where it is, and write the results."""
-        if told and self.journal:
-            self.journal.end(f"{signal.Signals(told).name} told it to end, as Slurm does before a time limit")
+        if self.ended_by and self.journal:
+            who = ", as Slurm does before a time limit" if self.ended_by == signal.SIGUSR1 else ""
+            self.journal.end(f"{signal.Signals(self.ended_by).name} told it to end{who}")
         if self.journal and not self.crew.whole:
             self.journal.end(*self.crew.reason)
         self._close()
@@ -184,7 +186,9 @@ class Program:
         if self.journal is not None and self.out is not None:
             from hpccoll.store import hdf5
 
-            if self.raw.complete or self.raw.ended or self.raw.failed:
+            # Who interrupts a sweep ends all of it, and a partial file that nobody removes is a result to Snakemake.
+            partial = (self.raw.ended or self.raw.failed) and self.ended_by != signal.SIGINT
+            if self.raw.complete or partial:
                 hdf5.write(self.raw, self.out)
             self.journal.close(remove=self.raw.complete)
 

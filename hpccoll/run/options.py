@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
         help="where buffers lie: cpu, cuda; with --job: on GPUs, taken before MPI starts [cpu]",
     )
     add("-b", "--begin", default="8", help="the smallest size [8]")
-    add("-e", "--end", default="64M", help="the largest size [64M]")
+    add("-e", "--end", default="64M", help="no size is larger [64M]")
     add("-f", "--factor", default="2", help="from one size to the next [2]")
     add("-d", "--dtype", default="float32", help="of the elements; bfloat16 over nccl alone [float32]")
     add("-o", "--op", default="sum", help="the reduction [sum]")

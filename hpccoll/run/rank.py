@@ -6,7 +6,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,11 @@ from hpccoll.run.asked import job_of, sets, shape_of
 from hpccoll.run.options import parser
 from hpccoll.run.room import check_room
 from hpccoll.run.start import connected, end_in_turn, limit, no_limit, rank_here, watched_by_others, world
+from hpccoll.units import format_size
 
 if TYPE_CHECKING:
     from hpccoll.evidence.found import Found
+    from hpccoll.measure.program import Program
     from hpccoll.measure.ranks import Ranks
 
 
@@ -50,12 +53,25 @@ def main(argv: Sequence[str]) -> int:
 class _Told:
     """Remembers the first signal that asks for an end; the round of the case under way is finished before it.
 
-    Slurm sends SIGUSR1 some time before a job's limit, if asked with ``sbatch --signal=USR1@60``.
+    Slurm sends SIGUSR1 some time before a job's limit, if asked with ``sbatch --signal=USR1@60``, and who presses
+    Ctrl-C has the launcher send SIGINT.
     """
 
     def __init__(self) -> None:
         self.signal = 0
         signal.signal(signal.SIGUSR1, self._note)  # before MPI starts: it would end this process
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Take Ctrl-C for such a signal; at other times there is nothing to finish, and it ends this process."""
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._note)
+        try:
+            with watched_by_others():
+                yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _note(self, number: int, _frame: object) -> None:
         self.signal = self.signal or number
@@ -91,7 +107,7 @@ def _measure(arguments: argparse.Namespace) -> int:
             return _probed(ranks, job, told, arguments.probe)
         about = _known(arguments, ranks, job)
         program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about)
-        with watched_by_others():
+        with told.measuring():
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
             finally:
@@ -100,22 +116,31 @@ def _measure(arguments: argparse.Namespace) -> int:
         raise
     except BaseException as error:  # noqa: BLE001  whatever it is, the other ranks must not wait for this one
         if program:
-            what = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
-            program.last_words(f"{what} (case {program.progress.case})")
+            program.last_words(f"{type(error).__name__}: {error} (case {program.progress.case})")
         traceback.print_exc()
         abort(comm)
-    if comm.rank == 0:
-        _say_what_is_left(told, arguments.out if table.empty else None, timed=bool(program and program.timed))
+    if comm.rank == 0 and program:
+        _say_what_is_left(program, nothing=table.empty)
     return code
 
 
-def _say_what_is_left(told: _Told, complete: Path | None, *, timed: bool) -> None:
-    if not (timed or told.signal):
+def _say_what_is_left(program: "Program", *, nothing: bool) -> None:
+    """Say at rank 0 why something is left, or that nothing was."""
+    from hpccoll.store.journal import journal_path
+
+    job, out = program.job, program.out
+    if program.ended_by:
+        kept = "nothing is kept without --out"
+        if out:
+            there = f"{program.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
+            kept = f"{there}; the same command measures what is left"
+        print(f"# told to end by {signal.Signals(program.ended_by).name}: {kept}")
+    elif not program.timed:
         print("# nothing was measured: each case has its reason")
-    elif told.signal:
-        print(f"# told to end by {signal.Signals(told.signal).name}: the same command measures what is left")
-    elif complete:
-        print(f"# {complete} is complete: there is nothing left to measure")
+    elif nothing and out:
+        sizes = [case.bytes for case in job.cases]
+        ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+        print(f"# {out} is complete, {ends}: there is nothing left to measure")
 
 
 def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
@@ -123,7 +148,7 @@ def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
 
     ranks.at_root(lambda: forget(place))  # before NCCL opens its files
     leave_settings(place)
-    with watched_by_others():
+    with told.measuring():
         probe(ranks, job, lambda: told.signal)
     if not ranks.largest(told.signal):
         return 0
