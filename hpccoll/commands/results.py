@@ -89,7 +89,7 @@ def validate(paths: PATHS) -> int:
 
 @family.command(epilog="Example: hpccoll status results/default")
 def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
-    """Show how far a sweep is, how long the rest takes, and what failed."""
+    """Show how far a sweep is, how long it takes, and what failed."""
     from hpccoll.report.lines import measurements, status_lines
     from hpccoll.store.disk import at_work
     from hpccoll.store.results import read_results
