@@ -5,9 +5,17 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import fdtrc
 
+from hpccoll.report.calls import pair
 from hpccoll.report.groups import Point
 from hpccoll.report.rounds import rounds
+
+CHANCE = 0.01
+"""Of noise alone to look as if rounds had something in common."""
+
+TINY = 1e-12
+"""A variance of logarithms below which clocks do not tell; no noise at all must not divide by zero."""
 
 
 def shared(points: Iterable[Point]) -> float | None:
@@ -15,8 +23,8 @@ def shared(points: Iterable[Point]) -> float | None:
 
     A machine that changes from round to round slows all of them; what slows one alone is noise of its own. This is the
     intraclass correlation of a two-way layout, rounds by ways, pooled over the calls (P. E. Shrout and J. L. Fleiss,
-    Intraclass correlations, Psychological Bulletin 86, 1979), where each way has a level of its own. None where no two
-    ways have two rounds in common.
+    Intraclass correlations, Psychological Bulletin 86, 1979), where each way has a level of its own. None where it
+    cannot be told from noise by Fisher's F, as where rounds or ways are few.
 
     Args:
         points: usable ones of a group.
@@ -33,8 +41,10 @@ def shared(points: Iterable[Point]) -> float | None:
     if not of_rest[1]:
         return None
     between, within = of_rounds[0] / of_rounds[1], of_rest[0] / of_rest[1]
-    both = max(0.0, (between - within) * of_rounds[1] / ways)
-    return float(both / (both + within)) if both + within else None
+    if fdtrc(of_rounds[1], of_rest[1], between / max(within, TINY)) > CHANCE:
+        return None
+    both = (between - within) * of_rounds[1] / ways
+    return float(both / (both + within))
 
 
 def _layouts(points: Iterable[Point]) -> Iterator[NDArray[np.float64]]:
@@ -43,8 +53,8 @@ def _layouts(points: Iterable[Point]) -> Iterator[NDArray[np.float64]]:
     for point in points:
         row = point.row
         if not row.floor:
-            taken = {one: took.median for one, took in rounds(point).items()}
-            calls[row.dtype, row.op, row.requested_bytes, row.root, row.ranks, row.nodes, row.run_id].append(taken)
+            call = row.dtype, row.op, row.requested_bytes, row.root, pair(row)
+            calls[*call, row.ranks, row.nodes, row.run_id].append({n: took.median for n, took in rounds(point).items()})
     for ways in calls.values():
         both = sorted(set.intersection(*map(set, ways)))
         if len(ways) > 1 and len(both) > 1:

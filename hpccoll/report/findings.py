@@ -30,6 +30,9 @@ from hpccoll.report.wires import ceiling, format_rate, limit, share, wire_words
 from hpccoll.schedule.promise import AUTO
 from hpccoll.units import format_size
 
+MAINLY = 0.5
+"""The part of the variance between rounds that all have in common, from which on it is said to be the machine's."""
+
 
 class Finding(NamedTuple):
     """A sentence and what it is about."""
@@ -231,8 +234,4 @@ def _in_common(group: Group) -> str:
         return ""
     says = f" All ways to do a call share {100 * part:.0f} % of the variance between rounds"
     why = "it is the machine that changes: others use it, or the host of a virtual one moves its CPUs"
-    return f"{says}: {why}. Ratios are then surer than times." if part >= MOST else f"{says}."
-
-
-MOST = 0.5
-"""Part of the variance between rounds, from which on it is said to be the machine's."""
+    return f"{says}: {why}. Ratios are then surer than times." if part >= MAINLY else f"{says}."
