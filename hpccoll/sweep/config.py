@@ -5,7 +5,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ from hpccoll.evidence.communicator import Settings
 from hpccoll.sweep import words
 from hpccoll.sweep.document import OneOrMore, Section, load
 from hpccoll.sweep.variants import Variants
-from hpccoll.units import parse_size
+from hpccoll.units import format_size, parse_size
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 Count = Annotated[int, Field(ge=1)]
@@ -180,6 +180,12 @@ class Sweep(Section):
 
     def sizes(self) -> list[int]:
         return self.bytes.sizes() if isinstance(self.bytes, SizeRange) else self.bytes
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a reader of the file may take it to ask for, and it does not."""
+        if isinstance(self.bytes, SizeRange) and self.sizes()[-1] != self.bytes.last:
+            last, to = format_size(self.sizes()[-1]), format_size(self.bytes.last)
+            yield f"the largest size is {last}: {to} is not reached by factors of {self.bytes.factor}"
 
     def shapes(self) -> list[Shape]:
         """Return what is launched, the smallest first."""

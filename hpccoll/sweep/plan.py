@@ -69,7 +69,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         resources=requests,
         estimated_s=sum(seconds(job) + (SLURM_S if place.launcher.slurm else 0.0) for job in jobs),
         on_paper=place.on_paper,
-        notes=(*notes, *place.notes(jobs)),
+        notes=(*sweep.notes(), *notes, *place.notes(jobs)),
     )
 
 

@@ -143,6 +143,12 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+def test_a_plan_says_where_the_end_of_the_sizes_is_not_reached(planned):
+    sizes = "algorithms: ring\nranks: 2\nbytes: {from: 1K, to: 1M, factor: "
+    assert planned(sizes + "8}").notes == ("the largest size is 512 KiB: 1 MiB is not reached by factors of 8",)
+    assert not planned(sizes + "4}").notes
+
+
 def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planned, tmp_path):
     jobs = planned(TEXT + "devices: [cpu, cuda]\n").jobs
     count = sum(case.device == "cuda" for job in jobs for case in job.cases)
