@@ -91,9 +91,9 @@ def validate(paths: PATHS) -> int:
 def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
     """Show how far a sweep is, how long it takes, and what failed."""
     from hpccoll.report.lines import measurements, status_lines
-    from hpccoll.store.disk import at_work
     from hpccoll.store.results import read_results
     from hpccoll.store.scheduler import read_scheduled
+    from hpccoll.sweep.drive import at_work
     from hpccoll.sweep.follow import Follower
     from hpccoll.sweep.queue import ALIVE
 

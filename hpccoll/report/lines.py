@@ -10,17 +10,27 @@ from hpccoll.units import format_wait
 
 WHY = 5
 """Reasons that are printed after a sweep, or one more where that is all; the report has all of them."""
+MOST_NAMED = 6
+"""Jobs that are named with a reason."""
 TO_COME = "not run", "partial"
 """What becomes of cases that are not measured, or not in all rounds: of a job that is at work, what it is at."""
 
 
-def _grouped(gaps: Iterable[Missing]) -> Iterator[tuple[Missing, str]]:
-    """Yield one of those that are missing from one job for one reason, and which cases they are in words."""
-    alike: defaultdict[tuple[str, str, str], list[Missing]] = defaultdict(list)
+def _grouped(gaps: Iterable[Missing], *, named: bool = False) -> Iterator[str]:
+    """Yield a line for all that are missing for one reason.
+
+    Args:
+        gaps: cases.
+        named: whether their job has been named already.
+    """
+    alike: defaultdict[tuple[str, str], list[Missing]] = defaultdict(list)
     for gap in gaps:
-        alike[gap.job, gap.status, gap.reason].append(gap)
-    for some in alike.values():
-        yield some[0], some[0].case if len(some) == 1 else f"{len(some)} cases"
+        alike[gap.status, gap.reason].append(gap)
+    for (status, reason), some in alike.items():
+        jobs = list(dict.fromkeys(gap.job for gap in some))
+        where = "" if named else f" in {', '.join(jobs) if len(jobs) <= MOST_NAMED else f'{len(jobs)} jobs'}"
+        cases = some[0].case if len(some) == 1 else f"{len(some)} cases"
+        yield f"  {status}{where}: {cases}: {reason}"
 
 
 def counts(results: Results) -> str:
@@ -51,14 +61,16 @@ def outcome_lines(results: Results) -> Iterator[str]:
     missing = sorted(results.missing, key=lambda gap: gap.status == "not run")
     reasons = list(_grouped((*missing, *results.skipped)))
     shown = reasons if len(reasons) <= WHY + 1 else reasons[:WHY]
-    for gap, cases in shown:
-        yield f"  {gap.status} in {gap.job}: {cases}: {gap.reason}"
+    yield from shown
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
 
 
 def status_lines(results: Results, directory: Path) -> Iterator[str]:
-    """Yield for each job of the sweep into ``directory`` what is done, its Slurm jobs and logs, and what is missing."""
+    """Yield for each job of the sweep into ``directory`` what is done, its Slurm jobs and logs, and what is missing.
+
+    What was left out of the plan comes last.
+    """
     for job in dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)]):
         its = results.of(job)
         at_work = any(one.at_work for one in its.progress)
@@ -67,4 +79,5 @@ def status_lines(results: Results, directory: Path) -> Iterator[str]:
         if (log := directory / "logs" / f"{job}.log").exists():
             yield f"  what its ranks printed: {log}"
         gaps = (gap for gap in its.missing if not (at_work and gap.status in TO_COME))
-        yield from (f"  {gap.status}: {cases}: {gap.reason}" for gap, cases in _grouped((*gaps, *its.skipped)))
+        yield from _grouped((*gaps, *its.skipped), named=True)
+    yield from _grouped(gap for gap in results.skipped if gap.status == LEFT_OUT)

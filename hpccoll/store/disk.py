@@ -5,9 +5,6 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
-LOCK = ".lock"
-"""The file in the directory of a sweep's results that it holds while it is at work."""
-
 
 def lock_alone(file: IO[Any]) -> bool:
     """Lock an open file against other processes, until it is closed; return whether nobody else holds it.
@@ -33,15 +30,6 @@ def locked(file: IO[Any]) -> bool:
         return False
     fcntl.flock(file, fcntl.LOCK_UN)
     return False
-
-
-def at_work(directory: Path) -> bool:
-    """Return whether a sweep holds ``directory`` now."""
-    try:
-        with (directory / LOCK).open() as lock:
-            return locked(lock)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def sync(path: Path) -> None:

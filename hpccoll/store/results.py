@@ -10,7 +10,6 @@ from hpccoll.case import Job
 from hpccoll.errors import BadInputError
 from hpccoll.plan import Plan
 from hpccoll.store import hdf5
-from hpccoll.store.disk import at_work
 from hpccoll.store.journal import begun, journal_path, last_words, read_journal
 from hpccoll.store.raw import Attempt, Outcome, Raw
 from hpccoll.store.rows import LEFT_OUT, Missing, Progress, Results, Row, Run
@@ -104,11 +103,15 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
     seen = {raw.job.sha256 for raw in raws}
     unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in seen]
     words = {name: said for path in paths if path.is_dir() for name, said in _launch_words(path, unstarted)}
-    busy = any(at_work(path) for path in paths)
+    began = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
     gaps = [
         *damaged,
         *(gap for raw in raws for gap in _gaps(raw, became.get(raw.job.name))),
-        *(gap for job in unstarted for gap in _all_missing(job, words.get(job.name), became.get(job.name), busy=busy)),
+        *(
+            gap
+            for job in unstarted
+            for gap in _all_missing(job, words.get(job.name), became.get(job.name), began=job.name in began)
+        ),
     ]
     skips = [Missing(case=s.case, job=s.job, status=LEFT_OUT, reason=s.reason) for p in plans for s in p.skips]
     return Results(
@@ -150,10 +153,9 @@ def _launch_words(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
             yield job.name, "; ".join(said)
 
 
-def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None, *, busy: bool) -> Iterator[Missing]:
-    """Yield the cases of a job that has left nothing; where the sweep is ``busy``, its turn may be to come."""
-    ahead = "its job has not begun to measure" if scheduled else "its job waits for its turn"
-    nothing = ahead if busy else "its job left no result"
+def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None, *, began: bool) -> Iterator[Missing]:
+    """Yield the cases of a job that has left nothing, and may wait for its turn."""
+    nothing = "its job left no result" if began else "its job has not begun"
     reason = _and_slurm(said or nothing, scheduled, known=said is not None)
     for case in job.cases:
         yield Missing(case=case.id, job=job.name, status="not run", reason=reason)

@@ -140,13 +140,13 @@ class Results:
         return len(beside) - sum(beside), sum(beside)
 
     def of(self, job: str) -> "Results":
-        """Return what is there of one job."""
+        """Return what is there of one job, and is not; what was left out is of none."""
         return Results(
             rows=tuple(row for row in self.rows if row.job == job),
             runs=tuple(run for run in self.runs if run.job == job),
             planned=sum(one.cases for one in self.progress if one.job == job),
             missing=tuple(gap for gap in self.missing if gap.job == job),
-            skipped=tuple(gap for gap in self.skipped if gap.job == job),
+            skipped=tuple(gap for gap in self.skipped if gap.job == job and gap.status != LEFT_OUT),
             scheduled=tuple(scheduled for scheduled in self.scheduled if scheduled.job == job),
             progress=tuple(one for one in self.progress if one.job == job),
         )

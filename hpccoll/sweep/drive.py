@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.disk import LOCK, lock_alone
+from hpccoll.store.disk import lock_alone, locked
 from hpccoll.sweep.follow import Follower
 from hpccoll.sweep.locate import workflows
 from hpccoll.sweep.queue import job_prefix
@@ -56,13 +56,22 @@ def alone(out: Path) -> Iterator[None]:
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = (out / LOCK).open("w")
+        lock = (out / ".lock").open("w")
     except OSError as error:
         raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None
     with lock:
         if not lock_alone(lock):
             raise BadInputError("--out", str(out), "another directory: a sweep is at work in this one")
         yield
+
+
+def at_work(out: Path) -> bool:
+    """Return whether a sweep holds ``out`` now."""
+    try:
+        with (out / ".lock").open() as lock:
+            return locked(lock)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:

@@ -9,10 +9,10 @@ from commands import inside
 
 from hpccoll.case import Effort
 from hpccoll.plan import Launcher, Plan, Skip
-from hpccoll.report.lines import WHY, outcome_lines
-from hpccoll.store.disk import LOCK, lock_alone
+from hpccoll.report.lines import MOST_NAMED, WHY, outcome_lines
 from hpccoll.store.journal import Journal
 from hpccoll.store.rows import Missing
+from hpccoll.sweep.drive import alone
 
 CASES = [raws.case(size) for size in (8, 16, 32, 64)]
 FIRST, SECOND = (raws.job(*CASES, name=name, effort=Effort(rounds=3)) for name in ("mpi.p2", "mpi.p3"))
@@ -47,8 +47,7 @@ def ended(out):
 def at_work(out):
     """The same while it is measured."""
     out, _ = out
-    with (out / LOCK).open("w") as lock:
-        assert lock_alone(lock)
+    with alone(out):
         yield out
 
 
@@ -65,12 +64,14 @@ def test_while_a_sweep_is_at_work_status_is_a_line_for_each_job_and_for_each_rea
     assert 2.6 <= float(hours) < 4
     assert 58 <= float(minutes) < 90
     assert skipped == f"  skipped: {CASES[1].id}: too large"
-    assert second == "mpi.p3: 0 of 4 cases, 4 not run; 1 left out of the plan"
-    assert waits == "  not run: 4 cases: its job waits for its turn"
-    assert left_out == "  left out: x: needs a power of two"
+    assert (second, waits) == ("mpi.p3: 0 of 4 cases, 4 not run", "  not run: 4 cases: its job has not begun")
+    assert left_out == "  left out in mpi.p3: x: needs a power of two"
 
 
 def test_once_it_is_not_the_reasons_are_told_each_once_for_all_of_its_cases(ended):
+    log = ended / "logs" / "mpi.p3.log"
+    log.parent.mkdir()
+    log.touch()  # as the workflow does when it starts the job
     said = inside("status", ended)
     assert said.out.splitlines() == [
         "no sweep is at work: 5 of 24 measurements",
@@ -78,9 +79,10 @@ def test_once_it_is_not_the_reasons_are_told_each_once_for_all_of_its_cases(ende
         "  partial: 2 cases: 1 of 3 rounds; the job ended before it",
         f"  not run: {CASES[3].id}: the job ended before it",
         f"  skipped: {CASES[1].id}: too large",
-        "mpi.p3: 0 of 4 cases, 4 not run; 1 left out of the plan",
+        "mpi.p3: 0 of 4 cases, 4 not run",
+        f"  what its ranks printed: {log}",
         "  not run: 4 cases: its job left no result",
-        "  left out: x: needs a power of two",
+        "  left out in mpi.p3: x: needs a power of two",
     ]
 
 
@@ -99,3 +101,10 @@ def test_reasons_are_counted_only_where_that_saves_a_line(of_rows, make_row, mor
     assert counts == f"1 of {WHY + more + 1} cases, {WHY + more} failed"
     assert len(reasons) == WHY + (more > 0)
     assert ("  and more for 2 other reasons, which the report lists" in reasons) == (more == 2)
+
+
+def test_a_reason_of_several_jobs_is_a_line_that_names_them_unless_they_are_too_many(of_rows, make_row):
+    gaps = [Missing(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MOST_NAMED + 1)]
+    few, many = (list(outcome_lines(of_rows(make_row(), missing=gaps[:n])))[1:] for n in (2, MOST_NAMED + 1))
+    assert few == ["  not run in mpi.p0, mpi.p1: 2 cases: no"]
+    assert many == [f"  not run in {MOST_NAMED + 1} jobs: {MOST_NAMED + 1} cases: no"]
