@@ -58,8 +58,8 @@ def sweep(
         typer.echo("\n".join((*head(plan), f"$ {shlex.join(command)}")))
         tally = Tally(plan, out)
         with shown(tally.total) as show:
-            code = drive.drive(command, out, lambda: show(tally.done()), follower)
-            show(tally.done())
+            code = drive.drive(command, out, lambda: show(tally.count()), follower)
+            show(tally.count())
         if code:
             typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)
         try:

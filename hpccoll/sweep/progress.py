@@ -5,49 +5,71 @@ It is read in the journals, and told on stderr.
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from hpccoll.case import Job
 from hpccoll.plan import Plan
 from hpccoll.store.journal import journal_path
 from hpccoll.units import format_wait
 
-Show = Callable[[int], None]
-OUTCOME = b'\n{"outcome"'
+OUTCOME = b'{"outcome"'
 """What the event of an outcome begins with in a journal."""
+SKIPPED = b'"status": "skipped"'
+"""What such an event has where the case has no other rounds."""
+
+
+class Count(NamedTuple):
+    """How many measurements are done: rounds of cases, all of them where a case is skipped; and which took time."""
+
+    done: int
+    timed: int
+
+
+Show = Callable[[Count], None]
 
 
 class Tally:
     """Counts the rounds of cases that have an outcome; reads of journals what is new: the disk is the ranks' too."""
 
     def __init__(self, plan: Plan, out: Path) -> None:
-        self._raw = {out / "raw" / f"{job.name}.h5": job.measurements for job in plan.jobs}
-        self._read = dict.fromkeys(self._raw, (0, 0))  # bytes of the journal, and outcomes in them
+        self._raw = {out / "raw" / f"{job.name}.h5": job for job in plan.jobs}
+        self._read = dict.fromkeys(self._raw, (0, 0, 0))  # bytes of the journal, outcomes in them, and skips of those
 
     @property
     def total(self) -> int:
-        return sum(self._raw.values())
+        return sum(job.measurements for job in self._raw.values())
 
-    def done(self) -> int:
-        return sum(self._done(raw, measurements) for raw, measurements in self._raw.items())
+    def count(self) -> Count:
+        counts = [self._count(raw, job) for raw, job in self._raw.items()]
+        return Count(sum(count.done for count in counts), sum(count.timed for count in counts))
 
-    def _done(self, raw: Path, measurements: int) -> int:
-        place, outcomes = self._read[raw]
+    def _count(self, raw: Path, job: Job) -> Count:
+        place, outcomes, skips = self._read[raw]
+        rounds = job.effort.rounds
         try:
             with journal_path(raw).open("rb") as journal:
                 journal.seek(place)
                 text = journal.read()
         except FileNotFoundError:
-            return measurements if raw.exists() else 0
-        last = max(text.rfind(b"\n"), 0)  # of the last event, which may not be whole yet
-        outcomes += text[:last].count(OUTCOME)
-        self._read[raw] = place + last, outcomes
+            return Count(job.measurements, job.measurements - skips * rounds) if raw.exists() else Count(0, 0)
+        *whole, last = text.split(b"\n")  # the last event may not be whole yet
+        outcomes, skips = _with(whole, outcomes, skips)
+        self._read[raw] = place + len(text) - len(last), outcomes, skips
+        outcomes, skips = _with([last], outcomes, skips)
         # What fewer ranks measured after one had stalled, and what failed and was measured since, is no more than all.
-        return min(outcomes + text[last:].count(OUTCOME), measurements)
+        return Count(min(outcomes + skips * (rounds - 1), job.measurements), outcomes - skips)
+
+
+def _with(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int, int]:
+    """Return how many outcomes, and skips of them, there are with those of more events."""
+    found = [SKIPPED in event for event in events if event.startswith(OUTCOME)]
+    return outcomes + len(found), skips + sum(found)
 
 
 @contextmanager
@@ -67,19 +89,19 @@ def shown(total: int) -> Iterator[Show]:
     pace = Pace(total)
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("measuring", total=total, left="")
-        yield lambda done: progress.update(bar, completed=done, left=pace.words(done, time.monotonic()))
+        yield lambda count: progress.update(bar, completed=count.done, left=pace.words(count, time.monotonic()))
 
 
 def _lines(total: int, console: Console) -> Show:
     begun, last, pace = time.monotonic(), 0, Pace(total)
 
-    def show(done: int) -> None:
+    def show(count: Count) -> None:
         nonlocal last
         now = time.monotonic()
-        tenths, left = 10 * done // max(total, 1), pace.words(done, now)
+        tenths, left = 10 * count.done // max(total, 1), pace.words(count, now)
         if tenths > last:
             last = tenths
-            told = f"{done} of {total} measurements", format_wait(now - begun), left
+            told = f"{count.done} of {total} measurements", format_wait(now - begun), left
             console.out(", ".join(filter(None, told)), highlight=False)
 
     return show
@@ -97,21 +119,21 @@ class Pace:
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._there: int | None = None  # what was done before
-        self._first: tuple[int, float] | None = None  # what was done, and when, as the clock started
+        self._there: int | None = None  # what was timed before
+        self._first: tuple[int, float] | None = None  # what was timed, and when, as the clock started
 
-    def words(self, done: int, now: float) -> str:
-        """Return the time that is left once ``done`` are done; nothing where that is not known, or none is left.
+    def words(self, count: Count, now: float) -> str:
+        """Return the time that is left; nothing where that is not known, or none is left.
 
         Args:
-            done: so many measurements.
+            count: what is done.
             now: in seconds by a clock that does not go back.
         """
         if self._there is None:
-            self._there = done
-        if self._first is None and done > self._there:
-            self._first = done, now
-        if self._first is None or done == self._first[0] or done == self._total:
+            self._there = count.timed
+        if self._first is None and count.timed > self._there:
+            self._first = count.timed, now
+        if self._first is None or count.timed <= self._first[0] or count.done == self._total:
             return ""
-        count, begun = self._first
-        return f"about {format_wait((self._total - done) * (now - begun) / (done - count))} left"
+        timed, begun = self._first
+        return f"about {format_wait((self._total - count.done) * (now - begun) / (count.timed - timed))} left"

@@ -7,7 +7,7 @@ import pytest
 
 from hpccoll.case import Case, Effort, Job
 from hpccoll.plan import Launcher, Plan
-from hpccoll.sweep.progress import Pace, Tally, shown
+from hpccoll.sweep.progress import Count, Pace, Tally, shown
 
 
 @pytest.fixture
@@ -22,6 +22,11 @@ def tally(tmp_path):
     return Tally(plan, tmp_path)
 
 
+def timed(done):
+    """So many measurements that all took time."""
+    return Count(done, done)
+
+
 def write(journal, text):
     with journal.open("ab") as file:
         file.write(text)
@@ -29,29 +34,47 @@ def write(journal, text):
 
 def test_outcomes_are_counted_as_they_come(tally, tmp_path):
     journal = tmp_path / "raw" / "a.h5.journal"
-    assert tally.done() == 0
+    assert tally.count().done == 0
     write(journal, b'\n{"job": {}}\n{"attempt": {}}\n{"start": "x"}\n{"outcome": {"reason": "{\\"outcome\\""}}')
-    assert tally.done() == 1
+    assert tally.count().done == 1
     write(journal, b'\n{"start": "y"}\n{"out')
-    assert tally.done() == 1
+    assert tally.count().done == 1
     write(journal, b'come": 2}\n{"outcome": 3}')
-    assert tally.done() == 3
-    assert tally.done() == 3
+    assert tally.count().done == 3
+    assert tally.count().done == 3
 
 
 def test_a_job_with_a_result_and_no_journal_is_done(tally, tmp_path):
     (tmp_path / "raw" / "a.h5").touch()
     write(tmp_path / "raw" / "b.h5.journal", b'\n{"outcome": 1}')
-    assert tally.done() == 11
+    assert tally.count().done == 11
     (tmp_path / "raw" / "b.h5.journal").unlink()
     (tmp_path / "raw" / "b.h5").touch()
-    assert tally.done() == tally.total == 20
+    assert tally.count().done == tally.total == 20
+
+
+def test_all_rounds_of_a_case_that_is_skipped_are_done_and_take_no_time(tally, tmp_path):
+    journal = tmp_path / "raw" / "a.h5.journal"
+    write(journal, b'\n{"outcome": {"status": "ok", "reason": "\\"status\\": \\"skipped\\""}}')
+    write(journal, b'\n{"outcome": {"status": "skipped"}}\n{"start": "x"}\n{"outcome": {"status": "sk')
+    assert tally.count() == (4, 2)
+    write(journal, b'ipped"}}')
+    assert tally.count() == (5, 1)
+    journal.unlink()
+    (tmp_path / "raw" / "a.h5").touch()
+    assert tally.count() == (10, 8)  # of the last look: nobody reads what is complete again
+
+
+def test_what_was_skipped_has_no_part_in_the_pace():
+    pace = Pace(100)
+    said = [pace.words(Count(*count), now) for *count, now in ((0, 0, 0.0), (10, 10, 5.0), (60, 20, 25.0))]
+    assert said == ["", "", "about 80 s left"]
 
 
 def test_a_log_has_a_line_for_each_tenth(capsys):
     with shown(30) as show:
         for done in (0, 1, 2, 3, 3, 4, 10, 30, 30):
-            show(done)
+            show(timed(done))
     said = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in said] == [
         "3 of 30 measurements",
@@ -62,15 +85,19 @@ def test_a_log_has_a_line_for_each_tenth(capsys):
 
 def test_the_time_that_is_left_is_told_at_the_pace_so_far():
     pace = Pace(100)
-    said = [pace.words(done, now) for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))]
+    said = [pace.words(timed(done), now) for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))]
     assert said == ["", "", "", "", "about 70 s left"]  # the first 10 came after a wait in the queue
-    assert pace.words(40, 1200.0) == "about 20 min left"
-    assert pace.words(100, 1300.0) == ""
+    assert pace.words(timed(40), 1200.0) == "about 20 min left"
+    assert pace.words(timed(100), 1300.0) == ""
 
 
 def test_what_an_earlier_sweep_has_measured_is_no_part_of_the_pace():
     pace = Pace(100)
-    assert [pace.words(done, now) for done, now in ((80, 0.0), (81, 5.0), (91, 25.0))] == ["", "", "about 18 s left"]
+    assert [pace.words(timed(done), now) for done, now in ((80, 0.0), (81, 5.0), (91, 25.0))] == [
+        "",
+        "",
+        "about 18 s left",
+    ]
 
 
 def test_a_log_says_how_long_the_rest_will_take(capsys, monkeypatch):
@@ -78,7 +105,7 @@ def test_a_log_says_how_long_the_rest_will_take(capsys, monkeypatch):
     monkeypatch.setattr("hpccoll.sweep.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
     with shown(30) as show:
         for done in (0, 3, 6, 30):
-            show(done)
+            show(timed(done))
     assert capsys.readouterr().err.splitlines() == [
         "3 of 30 measurements, 20 s",
         "6 of 30 measurements, 30 s, about 80 s left",
@@ -88,7 +115,7 @@ def test_a_log_says_how_long_the_rest_will_take(capsys, monkeypatch):
 
 def test_nothing_to_do_is_no_division_by_zero(capsys):
     with shown(0) as show:
-        show(0)
+        show(timed(0))
     assert capsys.readouterr().err == ""
 
 
@@ -97,7 +124,7 @@ def test_a_terminal_has_a_bar(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     with shown(30) as show:
         for done in (0, 1, 20):
-            show(done)
+            show(timed(done))
     said = capsys.readouterr().err
     assert "20/30" in said
     assert " left" in said
