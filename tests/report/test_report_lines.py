@@ -100,7 +100,9 @@ def test_reasons_are_counted_only_where_that_saves_a_line(of_rows, make_row, mor
     counts, *reasons = outcome_lines(of_rows(make_row(), missing=gaps))
     assert counts == f"1 of {WHY + more + 1} cases, {WHY + more} failed"
     assert len(reasons) == WHY + (more > 0)
-    assert ("  and more for 2 other reasons, which the report lists" in reasons) == (more == 2)
+    assert [line for line in reasons if "and more" in line] == [
+        "  and more for 2 other reasons, which the report lists"
+    ] * (more == 2)
 
 
 def test_a_reason_of_several_jobs_is_a_line_that_names_them_unless_they_are_too_many(of_rows, make_row):
