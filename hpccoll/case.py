@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, no_file
 
 Parameter = int | str
 
@@ -224,6 +224,6 @@ class Job:
         try:
             return cls.from_json(path.read_text())
         except OSError as error:
-            raise BadInputError("--job", str(path), f"a readable file ({error.strerror})") from None
+            raise no_file("--job", path, error) from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInputError("--job", str(path), f"a job file as 'hpccoll plan' writes it ({error})") from None

@@ -66,6 +66,11 @@ class UnusableError(BadInputError):
         return _line(self.key, self)
 
 
+def no_file(key: str, path: object, error: OSError, done: str = "read") -> UnusableError:
+    """Return the complaint that a file or directory cannot be read, or what else was to be ``done``, and why."""
+    return UnusableError(key, f"{str(path)!r} cannot be {done}: {error.strerror}")
+
+
 def _line(said: str, error: BadInputError) -> str:
     """Return what is said, with what would be valid, as one line: what libraries say goes over several at times."""
     return " ".join(f"{said}: {error.expected}".split())

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from hpccoll.errors import BadInputError, UnusableError, together
+from hpccoll.errors import BadInputError, UnusableError, no_file, together
 
 
 def test_the_line_names_the_key_the_value_and_the_valid_choices():
@@ -39,6 +39,11 @@ def test_of_another_key_it_says_the_same_and_keeps_those_beside_it(error):
     made = together(error, BadInputError("seed", "x", "a number")).at("a.yaml: op")
     assert (type(made), str(made)) == (type(error), f"a.yaml: {error}")
     assert [str(other) for other in made.others] == ["seed: 'x' is not valid: a number"]
+
+
+def test_a_file_that_is_not_there_is_told_with_the_words_of_the_system():
+    gone = FileNotFoundError(2, "No such file or directory")
+    assert str(no_file("CONFIG", "a.yaml", gone)) == "CONFIG: 'a.yaml' cannot be read: No such file or directory"
 
 
 def test_it_stays_one_line_whatever_a_library_said():

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.commands.shared import INCOMPLETE, PATHS
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, no_file
 
 family = typer.Typer()
 
@@ -43,7 +43,7 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
     try:
         page = build(results, out, title=stem(paths[0]), paths=paths)
     except OSError as error:
-        raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None
+        raise no_file("--out", out, error, "written") from None
     for line in outcome_lines(results):
         typer.echo(line)
     typer.echo(f"report: {page}{note}")

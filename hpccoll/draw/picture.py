@@ -15,7 +15,7 @@ from hpccoll.draw.spacetime import spacetime
 from hpccoll.draw.story import Story, tell
 from hpccoll.draw.subject import Subject
 from hpccoll.draw.words import cost_words, layout_words
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, no_file
 
 ENDINGS = (".svg", ".png")
 _CLASS = 3.0
@@ -118,4 +118,4 @@ def draw(subject: Subject, path: Path, unit: int | None = None) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise BadInputError("--out", str(path), f"a file that can be written ({error.strerror})") from None
+        raise no_file("--out", path, error, "written") from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, no_file
 from hpccoll.evidence.read import read_logs
 from hpccoll.evidence.records import Record
 from hpccoll.evidence.topology import balance, of_dump
@@ -76,7 +76,7 @@ class Found:
         try:
             return cls.in_logs(path) if path.is_dir() else cls.from_json(json.loads(path.read_text()))
         except OSError as error:
-            raise BadInputError("--evidence", str(path), f"a file or directory to read ({error.strerror})") from None
+            raise no_file("--evidence", path, error) from None
         except (ValueError, TypeError, KeyError) as error:
             raise BadInputError(
                 "--evidence", str(path), f"what a probe found, or a directory of logs ({error})"

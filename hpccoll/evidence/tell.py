@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, no_file
 from hpccoll.evidence import topology
 from hpccoll.evidence.asked import requested_of
 from hpccoll.evidence.launches import Launch, launches
@@ -84,7 +84,7 @@ def _texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
             try:
                 yield str(file), file.read_text(errors="replace")
             except OSError as error:
-                raise BadInputError("log", str(file), f"a file that can be read ({error.strerror})") from None
+                raise no_file("log", file, error) from None
 
 
 def _told(launch: Launch, settings: Mapping[str, str], logs: Iterable[str]) -> Told:

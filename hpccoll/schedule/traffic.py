@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, no_file
 
 PATTERNS: dict[str, Callable[[int], NDArray[np.float64]]] = {
     "uniform": lambda p: np.ones((p, p)),
@@ -34,7 +34,7 @@ def named(traffic: str) -> str:
     try:
         found = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]
     except OSError as error:
-        raise BadInputError("traffic", path, f"a file that can be read ({error.strerror})") from None
+        raise no_file("traffic", path, error) from None
     if digest not in ("", found):
         raise BadInputError("traffic", traffic, f"the file as it was planned; it has changed since (now #{found})")
     return f"{path}#{found}"

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.case import Case, Job
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, no_file
 from hpccoll.store.disk import lock_alone, locked, sync
 from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw
 from hpccoll.store.same import check_same_job
@@ -56,7 +56,7 @@ class Journal:
             self._file = self.path.open("ab+")
             sync(self.path.parent)
         except OSError as error:
-            raise BadInputError("--out", str(raw_file), f"a path that can be written ({error.strerror})") from None
+            raise no_file("--out", raw_file, error, "written") from None
         try:
             if not lock_alone(self._file):
                 raise BadInputError("--out", str(raw_file), "a file that no other process writes")  # noqa: TRY301
@@ -69,7 +69,7 @@ class Journal:
             check_same_job(self.raw, job, raw_file)
         except OSError as error:
             self._file.close()
-            raise BadInputError("--out", str(raw_file), f"a path that can be written ({error.strerror})") from None
+            raise no_file("--out", raw_file, error, "written") from None
         except BaseException:
             self._file.close()
             raise
@@ -197,7 +197,7 @@ def read_journal(path: Path) -> Raw:
                 raw.failures.append(Failure(**event["failure"]))
         raw.failures += last_words(path.with_suffix(""))
     except OSError as error:
-        raise BadInputError("path", str(path), f"a readable file ({error.strerror})") from None
+        raise no_file("path", path, error) from None
     except StopIteration:
         raise BadInputError("path", str(path), "a journal of hpccoll (it is empty)") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 
-from hpccoll.errors import BadInputError, UnusableError, did_you_mean, together
+from hpccoll.errors import BadInputError, UnusableError, did_you_mean, no_file, together
 
 Item = TypeVar("Item")
 
@@ -102,7 +102,7 @@ def load(path: Path, model: type[Document], key: str) -> Document:
     try:
         content: Any = yaml.load(path.read_text(), _Plain)  # noqa: S506  it is a safe one
     except OSError as error:
-        raise BadInputError(key, str(path), f"a YAML file that can be read ({error.strerror})") from None
+        raise no_file(key, path, error) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UnusableError(str(path), f"it is no YAML: {_syntax(error)}") from None
     if not isinstance(content, dict):

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, no_file
 from hpccoll.store.disk import lock_alone, locked
 from hpccoll.sweep.follow import Follower
 from hpccoll.sweep.locate import workflows
@@ -58,7 +58,7 @@ def alone(out: Path) -> Iterator[None]:
         out.mkdir(parents=True, exist_ok=True)
         lock = (out / ".lock").open("w")
     except OSError as error:
-        raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None
+        raise no_file("--out", out, error, "written") from None
     with lock:
         if not lock_alone(lock):
             raise BadInputError("--out", str(out), "another directory: a sweep is at work in this one")

@@ -7,7 +7,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.case import Case, Job, Parameter, Shape
-from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.errors import BadInputError, UnusableError, no_file
 from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.measure.machine import testbed
 from hpccoll.measure.varied import unvaried
@@ -240,4 +240,4 @@ def write_plan(plan: Plan, out: Path) -> None:
             unfinished.write_text(text)
             unfinished.replace(path)
         except OSError as error:
-            raise BadInputError("--out", str(out), f"a directory that can be written ({error.strerror})") from None
+            raise no_file("--out", out, error, "written") from None

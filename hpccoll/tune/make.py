@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hpccoll import __version__
 from hpccoll.choices.table import Choice, Entry, Range, TuneTable, library
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, no_file
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.rows import Results
 from hpccoll.tune.measured import Curves, Measured, measured, side_by_side
@@ -72,7 +72,7 @@ def write(table: TuneTable, out: Path) -> Iterator[str]:
     try:
         out.write_text(json.dumps(table.to_json(), indent=1) + "\n")
     except OSError as error:
-        raise BadInputError("--out", str(out), f"a file that can be written ({error.strerror})") from None
+        raise no_file("--out", out, error, "written") from None
     for entry in table.entries:
         yield entry.setting.words
         for r in entry.ranges:

@@ -177,7 +177,7 @@ def test_a_png_has_two_pixels_for_one_of_the_svg(tmp_path):
 
 
 def test_another_ending_and_a_place_that_is_not_there_are_bad_input(tmp_path):
-    for path, words in ((tmp_path / "ring.jpg", ".svg or .png"), (tmp_path / "no" / "ring.svg", "can be written")):
+    for path, words in ((tmp_path / "ring.jpg", ".svg or .png"), (tmp_path / "no" / "ring.svg", "cannot be written")):
         with pytest.raises(BadInputError, match=words):
             draw(subject("all_reduce-ring", 3), path)
     assert not list(tmp_path.iterdir())

@@ -110,7 +110,7 @@ BAD = {
     "a shape that is none": ([*SMALL, "--shape", "4"], ["--shape", "'4'", "4x2"]),
     "another shape": ([*SMALL, "--shape", "2x1"], ["launch", "1 rank: 1 on", "2 ranks on 2 nodes"]),
     "other hosts": ([*SMALL, "--shape", "1x1", "--hosts", "n7"], ["launch", "1 rank on 1 node", "of n7"]),
-    "an output below a file": ([*SMALL, "--out", "text.json/a.h5"], ["--out", "text.json/a.h5", "can be written"]),
+    "an output below a file": ([*SMALL, "--out", "text.json/a.h5"], ["--out", "text.json/a.h5", "cannot be written"]),
     "an output that is no result": ([*SMALL, "--out", "text.json"], ["text.json"]),
     "an output that is a directory": ([*SMALL, "--out", "."], ["'.'"]),
 }

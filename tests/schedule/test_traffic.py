@@ -102,7 +102,7 @@ def test_what_is_no_weights_is_refused_in_words(weights, text, words):
     ("name", "words"),
     [
         ("tidal", r"choose from uniform, zipf, random, a file \*.csv of weights, a row for each sender"),
-        ("nowhere.csv", r"nowhere.csv.* is not valid: a file that can be read \(No such file"),
+        ("nowhere.csv", r"traffic: .*nowhere.csv.* cannot be read: No such file"),
         ("uniform#12", "choose from uniform"),
     ],
 )

@@ -238,7 +238,7 @@ def test_an_empty_journal_has_not_begun(out):
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(BadInputError, match="a path that can be written"):
+    with pytest.raises(BadInputError, match="cannot be written"):
         Journal(tmp_path / "file" / "F.h5", JOB)
 
 

@@ -184,7 +184,7 @@ def test_plan_writes_what_the_jobs_read(planned, tmp_path):
 def test_an_output_that_cannot_be_written_takes_one_line(command, out, planned, tmp_path, monkeypatch):
     planned()
     monkeypatch.chdir(tmp_path)
-    assert inside(command, "some.yaml", "--out", out).complains_of("--out", out, "can be written")
+    assert inside(command, "some.yaml", "--out", out).complains_of("--out", out, "cannot be written")
 
 
 def test_an_unknown_profile_takes_one_line(planned, tmp_path):

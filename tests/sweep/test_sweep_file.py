@@ -172,7 +172,7 @@ def test_a_sweep_file_that_is_no_text_takes_one_line(tmp_path):
 
 @pytest.mark.parametrize("path", ["nope.yaml", "/"])
 def test_a_sweep_file_that_cannot_be_read_takes_one_line(path):
-    assert inside("plan", path).complains_of("CONFIG", path, "that can be read")
+    assert inside("plan", path).complains_of("CONFIG: ", f"'{path}' cannot be read: ")
     assert inside("sweep", path, "--out", "/proc/nowhere").complains_of("CONFIG", path)
 
 

@@ -178,8 +178,8 @@ def spoil(path: Path, how):
 
 
 def test_a_report_that_cannot_be_written_takes_one_line(swept):
-    assert inside("report", swept.out, "--out", "/proc/nowhere").complains_of("--out", "can be written")
-    assert inside("report", swept.out, "--out", swept.home / "tiny.yaml").complains_of("--out", "can be written")
+    assert inside("report", swept.out, "--out", "/proc/nowhere").complains_of("--out", "cannot be written")
+    assert inside("report", swept.out, "--out", swept.home / "tiny.yaml").complains_of("--out", "cannot be written")
 
 
 def test_an_unknown_format_takes_one_line(swept):
