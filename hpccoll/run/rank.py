@@ -36,6 +36,14 @@ def main(argv: Sequence[str]) -> int:
     A complaint about the input is printed by rank 0 alone; any other exception ends all ranks with its traceback.
     """
     try:
+        code = _ran(argv)
+        return end_in_turn(code) if code and connected() else code
+    finally:
+        no_limit()
+
+
+def _ran(argv: Sequence[str]) -> int:
+    try:
         arguments = parser().parse_args(argv)
         if arguments.probe:
             log_into(arguments.probe)  # before any library reads its variables
@@ -45,9 +53,7 @@ def main(argv: Sequence[str]) -> int:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
         elif not connected():
             time.sleep(FIRST_WORD_S)
-        return end_in_turn() if connected() else 2
-    finally:
-        no_limit()
+        return 2
 
 
 class _Told:

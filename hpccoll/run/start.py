@@ -102,13 +102,17 @@ LAST_END_S = 0.5
 """How long rank 0 leaves the others to end: srun kills who is left when one ends badly, and has a code for that."""
 
 
-def end_in_turn() -> int:
-    """Part from the other ranks, which is done together, and return this one's exit code: rank 0 speaks for all."""
+def end_in_turn(code: int) -> int:
+    """Part from the other ranks, which is done together, and return this one's exit code: rank 0 speaks for all.
+
+    Args:
+        code: of a bad end.
+    """
     sys.modules["mpi4py.MPI"].Finalize()
     if rank_here():
         return 0
     time.sleep(LAST_END_S)
-    return 2
+    return code
 
 
 def connected() -> bool:

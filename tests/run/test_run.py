@@ -235,6 +235,16 @@ def test_where_all_is_skipped_nothing_was_measured_which_ends_with_3_and_is_said
 
 
 @pytest.mark.mpi
+def test_rank_0_alone_ends_badly_for_a_launcher_ends_who_is_left_when_one_does(tmp_path):
+    huge = job("-a", "ring", "-b", "100T", "-e", "100T", "-n", "1", ranks=2)
+    (tmp_path / "job.json").write_text(huge.to_json())
+    rank = '"$0" "$@" > /dev/null; code=$?; echo "$PMI_RANK $code"; exit $code'
+    said = outside("run", "--job", "job.json", launcher=["mpiexec", "-n", "2", "sh", "-c", rank], cwd=tmp_path)
+    assert said.code == 3, said.err
+    assert sorted(said.out.splitlines()) == ["0 3", "1 0"]
+
+
+@pytest.mark.mpi
 def test_a_check_of_one_rank_says_that_it_is_alone_and_one_of_two_that_they_know_of_each_other():
     alone = outside("run", "--check")
     assert (alone.code, alone.err) == (0, "")
