@@ -60,7 +60,11 @@ def _cost(p: int, channels: int = 1, radix: int = 32, depth: int = 1) -> Cost:
     "sharp_emulated",
     cost=_cost,
     needs=[
-        Need("an aggregator for every `radix` (2 or more) workers, and for every `radix` of those, up to one", _enough)
+        Need(
+            "an aggregator for every `radix` (2 or more) workers, and for every `radix` of those, up to one "
+            "(`aggregators` says how many there are)",
+            _enough,
+        )
     ],
     aggregates=True,
     pipelined=True,

@@ -80,7 +80,9 @@ def cost_words(subject: Subject) -> str:
     counts, size = subject.counted()
     rounds = Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size)
     words = _cost(rounds, bytes_too=not subject.collective.token)
-    one_by_one, at_once = (", one slice after the other", ", slices at once") if len(subject.slices) > 1 else ("", "")
+    several = len(subject.slices) > 1
+    one_by_one = ", bytes of slices in turn" if several else ""
+    at_once = ", slices at once" if several else ""
     if subject.declared is None:
         return f"{words} (counted{one_by_one})"
     declared = _cost(subject.declared, bytes_too=not subject.collective.token)

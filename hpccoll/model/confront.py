@@ -84,7 +84,7 @@ def _silent(one: Observation, machine: Machine) -> str | None:
         "what the library does is not known": one.algorithm is None,
         "one rank sends no messages": one.layout.workers == 1,
         "the ports of aggregators are not those of workers, and no ping-pong tells of them": one.layout.aggregators,
-        f"the run has no ping-pong {lacking}": lacking,
+        f"the run has no ping-pong {lacking} (a sweep's 'pairs: all' has all there are)": lacking,
         f"it declares no cost for ranks that are not equally far apart, and {SIMULATED} are the most to simulate": (
             one.layout.ranks > SIMULATED and not (one.cost and one.tier)
         ),

@@ -40,11 +40,12 @@ def cautions(group: Group) -> Iterator[tuple[str, str]]:
         names = ", ".join(sorted({point.series for point in wrong}))
         yield "Wrong", f"{counted(len(wrong), 'row')} with a wrong result, not drawn: {names}."
     if crowded:
-        ranks = " and ".join(map(str, crowded))
-        yield (
-            "Oversubscribed",
-            f"with {ranks} ranks there are more ranks than cores: times include waiting for a core.",
-        )
+        *most, last = map(str, crowded)
+        ranks = f"{', '.join(most)} and {last}" if most else last
+        beside = max(row.aggregators for row in results)
+        also = f" and {counted(beside, 'aggregator')}" if beside else ""
+        says = f"with {ranks} ranks{also} there are more processes than cores: times include waiting for a core."
+        yield "Oversubscribed", says
     if len(group.machines) > 1:
         yield "Several machines", "lines and comparisons are kept apart: " + "; ".join(group.machines) + "."
     if moved := sum(point.moved for point in group.usable):

@@ -50,17 +50,31 @@ def _one_of_each(points: Sequence[Point]) -> list[Point]:
 
 def _lines(group: Group, points: Sequence[Point], sizes: Sequence[int]) -> Iterator[list[str]]:
     """Yield the lines of what did the same work at several sizes, in the order of the largest size."""
-    at = {(point.series, point.row.requested_bytes): point for point in points}
-    fastest = {nbytes: min((p for (_, size), p in at.items() if size == nbytes), key=seconds) for _, nbytes in at}
+    over = _over_the_fastest(points)
     largest = {point.series: point for point in sorted(points, key=lambda point: point.row.requested_bytes)}
-    for point in sorted(largest.values(), key=lambda point: (-point.row.requested_bytes, seconds(point))):
+    for point in sorted(
+        largest.values(), key=lambda p: (-p.row.requested_bytes, over[p.series, p.row.requested_bytes])
+    ):
         crossed = point.row.rack_bytes_predicted
         yield [
             point.series,
             _place(group, point),
-            *(f"{ratio(at[point.series, n], fastest[n]):.2f}x" if (point.series, n) in at else "" for n in sizes),
+            *(f"{over[point.series, n]:.2f}x" if (point.series, n) in over else "" for n in sizes),
             _uncounted(point.row) if crossed is None else f"{crossed / point.row.bytes:.3f} S",
         ]
+
+
+def _over_the_fastest(points: Sequence[Point]) -> dict[tuple[str, int], float]:
+    """Return by series and size the time over the least at the size, side by side: none is below 1."""
+    by_size: dict[int, list[Point]] = defaultdict(list)
+    for point in points:
+        by_size[point.row.requested_bytes].append(point)
+    over: dict[tuple[str, int], float] = {}
+    for nbytes, found in by_size.items():
+        one = min(found, key=seconds)
+        ratios = {point.series: ratio(point, one) for point in found}
+        over |= {(series, nbytes): each / min(ratios.values()) for series, each in ratios.items()}
+    return over
 
 
 def _uncounted(row: Row) -> str:

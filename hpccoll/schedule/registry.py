@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TypeAlias, cast
 
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.schedule.groups import beside_aggregators
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule
@@ -57,7 +57,7 @@ def summed(p: int, *parts: "Algorithm") -> Cost | None:
     )
 
 
-class UnmetError(BadInputError):
+class UnmetError(UnusableError):
     """A layout on which an algorithm cannot run; a planner skips it."""
 
 
@@ -133,7 +133,7 @@ class Algorithm:
             if name not in self.parameters:
                 raise BadInputError(f"parameter of {self.name}", name, self.parameters or "none: it has no parameters")
         if reason := self.unmet(layout, **parameters):
-            raise UnmetError("algorithm", self.name, reason)
+            raise UnmetError("algorithm", reason)
         return self._made(layout, **parameters)
 
     def _made(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:

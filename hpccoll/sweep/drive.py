@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from hpccoll.errors import BadInputError, no_file
+from hpccoll.errors import BadInputError, UnusableError, no_file
 from hpccoll.store.disk import lock_alone, locked
 from hpccoll.sweep.follow import Follower
 from hpccoll.sweep.locate import workflows
@@ -61,7 +61,7 @@ def alone(out: Path) -> Iterator[None]:
         raise no_file("--out", out, error, "written") from None
     with lock:
         if not lock_alone(lock):
-            raise BadInputError("--out", str(out), "another directory: a sweep is at work in this one")
+            raise UnusableError(str(out), "a sweep is at work in it: 'hpccoll status' says how far it is")
         yield
 
 
@@ -159,6 +159,8 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
                 if follower:
                     follower.cancel_all(reason)  # before Snakemake does, which gives no reason
                 _interrupt(child)
+            with suppress(OSError):  # nobody may be there to read it
+                print(f"hpccoll: {reason}: the same command measures what is left", file=sys.stderr, flush=True)
         finally:
             try:
                 if follower:

@@ -24,6 +24,7 @@ class Verdict:
         held_out: the least that the regret may be, as far as rounds tell: noise makes the regret too large.
         apart: whether no launch measured both: then what launches are apart is in the regret.
         unsure: what the regret may be off by, relative, as far as rounds tell.
+        beyond: whether the size lies outside of those that the table was made of.
     """
 
     setting: Setting
@@ -35,6 +36,7 @@ class Verdict:
     held_out: float
     apart: bool = False
     unsure: float = 0.0
+    beyond: bool = False
 
     @property
     def regret(self) -> float:
@@ -88,7 +90,7 @@ class Judgement:
                         {
                             "bytes": v.nbytes, "choice": v.choice.words, "seconds": v.seconds, "best": v.best.words,
                             "best_seconds": v.best_seconds, "regret": v.regret, "held_out": v.held_out,
-                            "unsure": v.unsure, "apart": v.apart,
+                            "unsure": v.unsure, "apart": v.apart, "beyond": v.beyond,
                         }
                         for v in found
                     ],
@@ -114,6 +116,7 @@ class Judgement:
                 unclear = f", but not clearly: noise may put the regret off by {100 * v.unsure:.0f} %"
                 better += unclear if better and not v.told_apart else ""
                 took = f"{v.choice.words}: {format_seconds(v.seconds)}"
+                better += "; beyond the sizes that the table was made of" if v.beyond else ""
                 yield f"{format_size(v.nbytes):>12}  {v.regret:.3f}  {took}{better}"
             yield f"{'mean':>12}  {most:.3f}" + _at_least(most, least)
             if setting in self.fixed:
@@ -145,6 +148,7 @@ def judge(table: TuneTable, results: Results) -> Judgement:
         made = table.conditions(entries[setting])
         if made and found.conditions not in made:
             strange[f"the table was made on {' and '.join(made)}, and these results on {found.conditions}"] = None
+        known = [size for r in entries[setting].ranges for size in r.sizes]
         lacking: dict[Choice, list[int]] = {}
         for size in found.sizes:
             there = {choice: curve[size] for choice, curve in found.curves.items() if size in curve}
@@ -155,7 +159,10 @@ def judge(table: TuneTable, results: Results) -> Judgement:
                 own, least = there[choice], there[best]
                 apart, unsure = not own.beside(least), own.unsure(least) if choice != best else 0.0
                 low = min(max(1.0, held_out(there, choice) or 1.0), took[choice] / took[best])
-                verdicts.append(Verdict(setting, size, choice, took[choice], best, took[best], low, apart, unsure))
+                beyond = not min(known, default=size) <= size <= max(known, default=size)
+                verdicts.append(
+                    Verdict(setting, size, choice, took[choice], best, took[best], low, apart, unsure, beyond)
+                )
             else:
                 lacking.setdefault(choice, []).append(size)
         if alone := _fixed(seconds):

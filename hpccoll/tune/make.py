@@ -5,6 +5,7 @@ log(bytes), and a cut lies where the lines of two choices cross.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll import __version__
-from hpccoll.choices.table import Choice, Entry, Range, TuneTable, library
-from hpccoll.errors import BadInputError, no_file
+from hpccoll.choices.table import Choice, Entry, Range, TuneTable, library, load_table
+from hpccoll.errors import BadInputError, UnusableError, no_file
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.store.rows import Results
 from hpccoll.tune.measured import Curves, Measured, measured, side_by_side
@@ -48,7 +49,10 @@ def make(results: Results) -> TuneTable:
     """
     found = measured(results)
     if not found:
-        raise BadInputError("PATHS", f"{len(results.rows)} rows", "raw files with right results of algorithms")
+        there = Counter("wrong" if row.wrong else row.status for row in results.rows)
+        words = ", ".join(f"{count} {status}" for status, count in there.items()) or "no rows"
+        lack = "no whole and right result of an algorithm, of which a floor and auto are none"
+        raise UnusableError("PATHS", f"{lack}; there are: {words}")
     entries = tuple(Entry(setting=s, runs=m.runs, ranges=ranges(m)) for s, m in found.items())
     used = {run for entry in entries for run in entry.runs}
     runs = [
@@ -67,8 +71,9 @@ def write(table: TuneTable, out: Path) -> Iterator[str]:
     """Write ``table`` to ``out``, and yield it in lines for people.
 
     Raises:
-        BadInputError: where ``out`` cannot be written.
+        BadInputError: where ``out`` cannot be written, or holds something else than a table.
     """
+    _see_that_it_may_go(out)
     try:
         out.write_text(json.dumps(table.to_json(), indent=1) + "\n")
     except OSError as error:
@@ -95,6 +100,16 @@ def cautions(results: Results) -> Iterator[str]:
             f"more (median over sizes; {off[worst]:.0f} % in {worst.words}): either may be the faster. More time for "
             "each case helps, and so does a machine that nobody else uses."
         )
+
+
+def _see_that_it_may_go(out: Path) -> None:
+    """See that what is written over is a table: a raw file would be lost, maybe the very one that this is made of."""
+    if not out.is_file() or not out.stat().st_size:
+        return
+    try:
+        load_table(out, "--out")
+    except BadInputError:
+        raise BadInputError("--out", str(out), "a new file, or a table: it holds something else") from None
 
 
 def ranges(of: Measured) -> tuple[Range, ...]:

@@ -97,7 +97,7 @@ def test_a_cost_that_is_not_what_is_declared_is_said():
 
 
 def test_trees_that_are_at_work_at_once_are_counted_one_after_the_other_which_is_said():
-    words = "4 rounds, 6 S sent, 3 S reduced (counted, one slice after the other), "
+    words = "4 rounds, 6 S sent, 3 S reduced (counted, bytes of slices in turn), "
     words += "4 rounds, 3 S sent, 1.5 S reduced (declared, slices at once)"
     assert f"cost, on the critical path: {words}\n" in describe(ask("double_binary_tree", "all_reduce", 4))
 

@@ -45,7 +45,9 @@ def test_what_was_measured_stands_beside_what_the_model_says(measured):
 def test_as_json_it_has_every_row_and_what_was_fitted(measured):
     run, shared = json.loads(inside("model", measured, "--json").out)
     assert (shared["transport"], shared["links"], len(shared["rows"])) == ("shm", {}, 2 * 3)
-    assert {row["reason"] for row in shared["rows"]} == {"the run has no ping-pong inside a node"}
+    assert {row["reason"] for row in shared["rows"]} == {
+        "the run has no ping-pong inside a node (a sweep's 'pairs: all' has all there are)"
+    }
     assert sorted(run["files"]) == sorted(str(measured / f"{name}.h5") for name in RUNS)
     link = run["links"]["inside a node"]
     assert link["sizes"] == 3

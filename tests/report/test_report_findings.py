@@ -52,7 +52,7 @@ def test_what_weakens_a_result_is_said(make_row, make_run, of_rows):
     words = said(of_rows(*rows, runs=(make_run(), make_run(run_id="run-2", machine="another"))))
     assert words["Wrong"] == "1 row with a wrong result, not drawn: tree."
     assert words["Not converged"].startswith("the interval of 1 of 2 rows")
-    assert words["Oversubscribed"].startswith("with 4 ranks there are more ranks than cores")
+    assert words["Oversubscribed"].startswith("with 4 ranks there are more processes than cores")
     assert "another" in words["Several machines"]
 
 

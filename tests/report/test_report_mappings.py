@@ -81,6 +81,17 @@ def test_a_mapping_that_is_slower_in_most_rounds_only_is_not_said_to_take_as_lon
         assert [said for _, said in mapping_findings(group)] == [says]
 
 
+def test_nothing_takes_less_than_the_fastest_whoever_has_the_least_median(racked, of_rows):
+    rows = [row for row in racked.rows if row.algorithm == "ring" and not row.in_place and row.bytes == LARGE]
+    block, cyclic = (next(row for row in rows if row.mapping == mapping) for mapping in ("block", "cyclic"))
+    several = (
+        of_rounds(replace(block, median_s=2.4), 1.2, 6.0, 2.4),
+        of_rounds(replace(cyclic, median_s=4.0), 1.0, 5.0, 4.0),  # faster in two rounds of three
+    )
+    (group,) = groups(of_rows(*several, runs=racked.runs))
+    assert [line[0:3:2] for line in mapping_table(group)[1]] == [["ring cyclic", "1.00x"], ["ring block", "1.20x"]]
+
+
 def test_where_the_largest_size_has_one_mapping_the_largest_that_has_several_is_told(racked, of_rows):
     rows = [row for row in racked.rows if row.mapping == "block" or row.bytes < LARGE]
     (group,) = groups(of_rows(*rows, runs=racked.runs))

@@ -45,7 +45,7 @@ def test_a_sweep_is_alone_in_its_directory(tmp_path):
     (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
     with drive.alone(tmp_path / "out"):
         said = inside("sweep", tmp_path / "a.yaml", "--out", tmp_path / "out")
-        assert said.complains_of("--out", "a sweep is at work in this one")
+        assert said.complains_of("out", "a sweep is at work in it")
     with drive.alone(tmp_path / "out"):
         pass
 
@@ -96,10 +96,11 @@ def test_what_is_driven_leaves_nothing_running(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_is_passed_on_once_to_all_that_is_driven(tmp_path, number):
+def test_an_interrupt_is_passed_on_once_to_all_that_is_driven_and_what_to_do_is_said(tmp_path, capsys, number):
     count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
     assert drive.drive(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) != 0
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
+    assert capsys.readouterr().err == "hpccoll: the sweep was interrupted: the same command measures what is left\n"
     assert not [pid for pid, _ in drive._marked(tmp_path)]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 

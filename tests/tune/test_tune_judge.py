@@ -41,6 +41,12 @@ def test_a_choice_is_judged_by_its_own_time_over_that_of_the_best_there(made):
     assert "       1 KiB  1.500  recursive_doubling: 3 s; best ring: 2 s" in found.lines()
 
 
+def test_sizes_outside_of_those_that_the_table_was_made_of_are_marked(made):
+    found = judge(made, model([KIB // 2, KIB, SIZES[-1], 2 * SIZES[-1]]))
+    assert [verdict.beyond for verdict in found.verdicts] == [True, False, False, True]
+    assert sum("; beyond the sizes that the table was made of" in line for line in found.lines()) == 2
+
+
 def test_a_regret_is_the_median_of_the_ratios_of_rounds_and_not_the_ratio_of_medians(made):
     mine = measured({"recursive_doubling": {KIB: 1.0}}, drift=(1.2, 6.0, 2.4))
     other = measured({"ring": {KIB: 1.0}}, drift=(1.0, 5.0, 4.0))  # in the same rounds
@@ -128,6 +134,15 @@ def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path)
     assert [size["regret"] for size in json.loads(said.out)["settings"][0]["sizes"]] == [1.0] * 15
 
 
+def test_a_table_replaces_a_table_and_never_what_it_is_made_of(tmp_path):
+    raws, made = tmp_path / "a.h5", tmp_path / "t.json"
+    hdf5.write(raw(outcome(case(KIB), bytes=KIB, times=taking(1e-5))), raws)
+    before = raws.read_bytes()
+    assert inside("tune", raws, "--out", raws).complains_of("--out", "a new file, or a table")
+    assert raws.read_bytes() == before
+    assert [inside("tune", raws, "--out", made).code for _ in range(2)] == [0, 0]
+
+
 def test_a_table_is_made_or_judged_and_where_it_cannot_be_it_takes_one_line(tmp_path):
     hdf5.write(raw(), tmp_path / "a.h5")
     assert inside("tune", tmp_path / "a.h5").complains_of("hpccoll tune: it takes --out, ", "or --judge")
@@ -135,4 +150,4 @@ def test_a_table_is_made_or_judged_and_where_it_cannot_be_it_takes_one_line(tmp_
     both_ways = ["--out", tmp_path / "t.json", "--judge", tmp_path / "t.json"]
     assert inside("tune", tmp_path / "a.h5", *both_ways).complains_of("it takes --out, ", "or --judge")
     assert inside("tune", tmp_path / "a.h5", "--judge", tmp_path / "no.json").complains_of("--judge", "no.json")
-    assert inside("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").complains_of("PATHS", "0 rows")
+    assert inside("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").complains_of("PATHS", "there are: no rows")

@@ -153,7 +153,7 @@ def test_a_floor_a_policy_and_what_is_wrong_or_failed_are_never_taken():
     for name, more in (("null", {}), ("auto", {}), *(("star", how) for how in bad)):
         found = both(measured({"ring": LATE}), measured({name: fast}, **more))
         assert chosen(make(found)) == [(0, "ring")]
-    with pytest.raises(BadInputError, match="PATHS: '1 rows' is not valid: raw files with right results"):
+    with pytest.raises(BadInputError, match=r"PATHS: no whole and right result of an algorithm.*: 1 ok"):
         make(measured({"null": {8: 1e-6}}))
 
 
