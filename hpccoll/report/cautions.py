@@ -35,14 +35,14 @@ def cautions(group: Group) -> Iterator[tuple[str, str]]:
     rows = [point.row for point in group.points]
     results = [row for row in rows if usable(row)]
     wrong = [point for point in group.points if point.row.status == "wrong"]
-    crowded = sorted({row.ranks for row in results if row.oversubscribed})
+    crowded = [row for row in results if row.oversubscribed]
     if wrong:
         names = ", ".join(sorted({point.series for point in wrong}))
         yield "Wrong", f"{counted(len(wrong), 'row')} with a wrong result, not drawn: {names}."
     if crowded:
-        *most, last = map(str, crowded)
+        *most, last = map(str, sorted({row.ranks for row in crowded}))
         ranks = f"{', '.join(most)} and {last}" if most else last
-        beside = max(row.aggregators for row in results)
+        beside = max(row.aggregators for row in crowded)
         also = f" and {counted(beside, 'aggregator')}" if beside else ""
         says = f"with {ranks} ranks{also} there are more processes than cores: times include waiting for a core."
         yield "Oversubscribed", says

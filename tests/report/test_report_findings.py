@@ -56,6 +56,14 @@ def test_what_weakens_a_result_is_said(make_row, make_run, of_rows):
     assert "another" in words["Several machines"]
 
 
+def test_what_crowds_the_cores_is_counted_with_the_aggregators_that_are_among_it(make_row, of_rows):
+    rows = [make_row(ranks=ranks, oversubscribed=True) for ranks in (4, 6, 8)]
+    alone = make_row(ranks=2, oversubscribed=False, aggregators=3)
+    assert said(of_rows(*rows, alone))["Oversubscribed"].startswith("with 4, 6 and 8 ranks there are more processes")
+    beside = make_row("tree", ranks=2, oversubscribed=True, aggregators=1)
+    assert said(of_rows(beside))["Oversubscribed"].startswith("with 2 ranks and 1 aggregator there are more processes")
+
+
 def test_that_nearly_no_row_is_sure_comes_first_with_what_to_do(make_row, of_rows):
     rows = [make_row(nbytes=8 << i, converged=False) for i in range(9)]
     (group,) = groups(of_rows(*rows, make_row(nbytes=4)))
