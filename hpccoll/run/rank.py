@@ -60,7 +60,7 @@ class _Told:
     """Remembers the first signal that asks for an end; the round of the case under way is finished before it.
 
     Slurm sends SIGUSR1 some time before a job's limit, if asked with ``sbatch --signal=USR1@60``, and who presses
-    Ctrl-C has the launcher send SIGINT.
+    Ctrl-C has the launcher send SIGINT (srun with its option -X).
     """
 
     def __init__(self) -> None:

@@ -108,7 +108,7 @@ def test_a_sweep_survives_every_kill(drill):
     status = inside("status", drill.out)
     assert (status.code, status.out.partition(":")[0]) == (3, "a sweep is at work")
     assert "mpi.p2: at work, " in status.out
-    assert outside("sweep", "slow.yaml", cwd=drill.home).complains_of("--out", "a sweep is at work")
+    assert outside("sweep", "slow.yaml", cwd=drill.home).complains_of("results/slow", "a sweep is at work")
     drill.hit(os.kill, drill.ranks()[1], signal.SIGKILL)
     out = drill.ends(sweep, 3)
     assert out.splitlines()[3].startswith("  failed in mpi.p2: all_reduce.")  # which tells more than what was not run
