@@ -31,7 +31,7 @@ def summary(plan: Plan) -> str:
     times = f", {rounds} rounds of each" if rounds > 1 else ""
     skips = f", {_many(len(plan.skips), 'case')} left out" if plan.skips else ""
     jobs = _many(len(plan.jobs), "job")
-    wait = f"about {format_wait(plan.estimated_s)}, more where least iterations take more"
+    wait = f"about {format_wait(plan.estimated_s)}, longer where operations are slow"
     return f"{plan.name}: {_many(cases, 'case')} in {jobs}{times}{skips}; {wait}"
 
 
