@@ -126,7 +126,7 @@ def test_what_a_job_asks_of_slurm_is_a_line_that_a_shell_takes(told):
 @pytest.mark.parametrize(("seconds", "words"), [(1, "1 s"), (119, "119 s"), (2573, "43 min"), (20000, "5.6 h")])
 def test_a_long_time_is_in_the_unit_that_people_plan_with(told, seconds, words):
     lines, _ = told(job(), estimated_s=seconds)
-    assert any(f"; about {words}, more where" in head for head in lines.heads)
+    assert any(f"; about {words}, longer where" in head for head in lines.heads)
 
 
 def test_what_a_variant_of_ones_own_asks_for_is_demanded(told):
