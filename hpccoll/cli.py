@@ -6,7 +6,7 @@ import typer
 
 from hpccoll import __version__
 from hpccoll.commands import choosing, here, results, sweeping
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, one_line
 
 app = typer.Typer(
     name="hpccoll",
@@ -41,7 +41,7 @@ def main() -> int:
         context = getattr(error, "ctx", None)
         command = context.info_name if context and context.parent else None
         where = " ".join(filter(None, ("hpccoll", command, "--help")))
-        said = " ".join(error.format_message().split())
+        said = one_line(error.format_message())
         end = "" if said.endswith((".", "?")) else "."
         typer.echo(f"hpccoll: {said}{end} See '{where}'.", err=True)
         return error.exit_code

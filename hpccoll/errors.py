@@ -2,7 +2,13 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from reprlib import Repr
 from typing import Self
+
+MOST_SHOWN, MOST_OF_A_LINE = 300, 5000
+"""Characters of a key, of a value and of all that a message says."""
+MOST_TO_COMPARE = 100
+"""Characters of a word that is compared with others; how long that takes grows with the square."""
 
 
 def did_you_mean(word: object, known: Iterable[str], likeness: float = 0.7) -> str:
@@ -13,7 +19,9 @@ def did_you_mean(word: object, known: Iterable[str], likeness: float = 0.7) -> s
         known: words.
         likeness: that makes a word near; two letters out of three do not: who says gpu does not mean cpu.
     """
-    near = get_close_matches(word, known, n=1, cutoff=likeness) if isinstance(word, str) else []
+    if not isinstance(word, str) or len(word) > MOST_TO_COMPARE:
+        return ""
+    near = get_close_matches(word, known, n=1, cutoff=likeness)
     return f"did you mean {near[0]}? " if near else ""
 
 
@@ -40,8 +48,8 @@ class BadInputError(ValueError):
         """What else is wrong with the same file, each for a line of its own."""
 
     def __str__(self) -> str:
-        said = f"{self.key} is missing" if self.value is None else f"{self.key}: {self.value!r} is not valid"
-        return _line(said, self)
+        said = "is missing" if self.value is None else f"{shown(self.value)} is not valid"
+        return one_line(f"{abbreviated(self.key)}{' ' if self.value is None else ': '}{said}: {self.expected}")
 
     def at(self, key: str) -> Self:
         """Return the same complaint, with those beside it, of a key that says more of where it is."""
@@ -63,17 +71,47 @@ class UnusableError(BadInputError):
         self.args = (key, why)
 
     def __str__(self) -> str:
-        return _line(self.key, self)
+        return one_line(f"{abbreviated(self.key)}: {self.expected}")
 
 
 def no_file(key: str, path: object, error: OSError, done: str = "read") -> UnusableError:
     """Return the complaint that a file or directory cannot be read, or what else was to be ``done``, and why."""
-    return UnusableError(key, f"{str(path)!r} cannot be {done}: {error.strerror}")
+    return UnusableError(key, f"{shown(str(path))} cannot be {done}: {error.strerror}")
 
 
-def _line(said: str, error: BadInputError) -> str:
-    """Return what is said, with what would be valid, as one line: what libraries say goes over several at times."""
-    return " ".join(f"{said}: {error.expected}".split())
+class _Shown(Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 4, MOST_SHOWN, MOST_SHOWN
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 50
+
+    def repr_int(self, number: int, _level: int) -> str:
+        digits = int(number.bit_length() * 0.30103)
+        return repr(number) if digits < MOST_SHOWN else f"a number of {digits} digits"  # Python does not write them all
+
+
+_shown = _Shown()
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: as Python writes it, a long one without its middle."""
+    return abbreviated(_shown.repr(value))
+
+
+def abbreviated(text: str, most: int = MOST_SHOWN) -> str:
+    """Return a text, a long one without its middle."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}... ({len(text)} characters) ...{text[-most // 4 :]}"
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line that is safe to print, whatever a file or a library put into it.
+
+    Blanks stand for line breaks; control characters, and whatever else does not print, are written as Python does.
+    """
+    words = abbreviated(" ".join(text.split()), MOST_OF_A_LINE)
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words)
 
 
 def together(first: BadInputError, *others: BadInputError) -> BadInputError:

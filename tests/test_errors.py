@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from hpccoll.errors import BadInputError, UnusableError, no_file, together
+from hpccoll.errors import MOST_OF_A_LINE, BadInputError, UnusableError, no_file, together
 
 
 def test_the_line_names_the_key_the_value_and_the_valid_choices():
@@ -55,3 +55,22 @@ def test_it_travels_from_rank_to_rank():
     error = BadInputError("op", "xor", ["sum", "max"])
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
     assert (str(copy), copy.key, copy.value, copy.expected) == (str(error), error.key, error.value, error.expected)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, [10**5000], "x" * 100_000, ["x" * 1000] * 1000, {f"k{i}": [[[[[[i]]]]]] for i in range(10_000)}],
+    ids=["integer", "list", "text", "texts", "nested"],
+)
+def test_a_value_of_any_length_leaves_its_line_readable(value):
+    line = str(BadInputError("k" * 10_000, value, "x" * 100_000))
+    assert len(line) < MOST_OF_A_LINE + 100
+    assert line.startswith("kkk")
+    assert len(str(BadInputError("ranks", value, "at most 8"))) < 500
+
+
+def test_no_control_character_reaches_the_terminal():
+    evil = "\x1b[31m\x07\x00\u202e\x9b\ud800\u2028"
+    for error in (BadInputError(evil, evil, evil), UnusableError(evil, evil), no_file(evil, evil, OSError(2, evil))):
+        assert str(error).isprintable()
+        assert "\\x1b[31m" in str(error)

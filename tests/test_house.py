@@ -12,21 +12,23 @@ PACKAGE = Path(__file__).parents[1] / "hpccoll"
 MAY_IMPORT = {
     "errors.py": "",
     "units.py": "errors",
-    "case.py": "errors",
-    "plan.py": "case errors",
-    "choices": "schedule case errors units",
-    "schedule": "errors numpy ml_dtypes",
-    "evidence": "case errors units",
+    "files.py": "errors units",
+    "case.py": "errors files",
+    "plan.py": "case errors files",
+    "choices": "schedule case errors files units",
+    "schedule": "errors files numpy ml_dtypes",
+    "evidence": "case errors files units",
     "algorithms": "schedule",
     "transports": "schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
-    "store": "schedule plan case errors units numpy h5py",
+    "store": "schedule plan case errors files units numpy h5py",
     "model": "schedule store errors units numpy scipy",
     "report": "evidence store schedule errors units numpy scipy altair vl_convert",
     "draw": "units schedule errors numpy vl_convert",
     "tune": "choices store schedule case errors units numpy",
     "measure": "evidence choices algorithms transports schedule store case errors units numpy mpi4py ml_dtypes pynvml",
     "sweep": (
-        "evidence choices measure schedule store plan case errors units pydantic pydantic_core yaml rich snakemake"
+        "evidence choices measure schedule store plan case errors files units "
+        "pydantic pydantic_core yaml rich snakemake"
     ),
     "run": "evidence choices measure schedule store case errors units mpi4py",
     "commands": "evidence tune choices run sweep report draw measure model store schedule case errors units typer",

@@ -1,0 +1,118 @@
+"""Files that people or programs wrote, read whole: regular ones, of a size that such a file can have, and text."""
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from hpccoll.errors import UnusableError, no_file, shown
+from hpccoll.units import format_size
+
+MIB = 1 << 20
+
+_KINDS = {
+    stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def open_regular(path: Path, key: str) -> BinaryIO:
+    """Open a regular file for reading; of a pipe or a device, opening alone may wait, and reading may never end.
+
+    Args:
+        path: of the file.
+        key: what the file is given by, which begins the message: ``CONFIG``, ``--job``, ``table``.
+
+    Raises:
+        UnusableError: if the file cannot be opened, or is not a regular one.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # the answer to open of a socket
+            raise UnusableError(key, f"{shown(str(path))} is no regular file") from None
+        raise no_file(key, path, error) from None
+    except ValueError:  # NUL, or a surrogate that no file system takes
+        raise UnusableError(key, f"{shown(str(path))} is not the name of a file") from None
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if kind == stat.S_IFREG:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise UnusableError(key, f"{shown(str(path))} is {_KINDS.get(kind, 'something else')}, not a regular file")
+
+
+def read_bytes(path: Path, key: str, most: int) -> bytes:
+    """Return the content of a regular file.
+
+    Args:
+        path: of the file.
+        key: what the file is given by.
+        most: the bytes that a file of this kind can have.
+
+    Raises:
+        UnusableError: if the file cannot be read, is not a regular one, or has more than ``most`` bytes.
+    """
+    with open_regular(path, key) as file:
+        try:
+            content = file.read(most + 1)
+        except OSError as error:
+            raise no_file(key, path, error) from None
+    if len(content) > most:
+        raise UnusableError(key, f"{shown(str(path))} is larger than such a file can be, {format_size(most)}")
+    return content
+
+
+def read_text(path: Path, key: str, most: int, errors: str = "strict") -> str:
+    """Return the text of a regular file in UTF-8.
+
+    Args:
+        path: of the file.
+        key: what the file is given by.
+        most: the bytes that a file of this kind can have.
+        errors: ``strict`` refuses bytes that are not UTF-8, ``replace`` puts a mark in their place.
+
+    Raises:
+        UnusableError: if the file cannot be read, is not a regular one, has more than ``most`` bytes, or is not text.
+    """
+    try:
+        return read_bytes(path, key, most).decode(errors=errors)
+    except UnicodeDecodeError as error:
+        raise UnusableError(key, f"{shown(str(path))} is not text in UTF-8, at byte {error.start}") from None
+
+
+def read_json(path: Path, key: str, most: int) -> Any:
+    """Return what a file of JSON holds.
+
+    Args:
+        path: of the file.
+        key: what the file is given by.
+        most: the bytes that a file of this kind can have.
+
+    Raises:
+        UnusableError: where ``read_text`` does, or the text is not JSON, or not what any program would have written:
+            nested deeply, NaN, integers of thousands of digits.
+    """
+    try:
+        return parse_json(read_text(path, key, most))
+    except UnusableError:
+        raise
+    except ValueError as error:
+        raise UnusableError(key, f"{shown(str(path))} is not JSON: {error}") from None
+
+
+def parse_json(text: str) -> Any:
+    """Return what a text of JSON holds.
+
+    Raises:
+        ValueError: if the text is not JSON (NaN and Infinity are not), or is nested deeply.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a number")
