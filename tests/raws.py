@@ -8,6 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hpccoll.case import Case, Effort, Job
+from hpccoll.schedule import collective
+from hpccoll.schedule.reduction import itemsize
 from hpccoll.store.raw import Attempt, Outcome, Place, Raw
 from hpccoll.store.times import Times
 
@@ -24,7 +26,7 @@ def attempt(number=1, ranks=2, **more):
     places = tuple(Place(host=f"n{me}", node=me, clock=0, pid=100 + me, affinity="0-1") for me in range(ranks))
     about = {
         "run_id": f"run-{number}", "number": number, "kind": "measured", "machine": "2 nodes", "ranks": ranks,
-        "nodes": 2, "ranks_per_node": 1, "mapping": "block", "aggregators": 0, "oversubscribed": False,
+        "nodes": min(2, ranks), "ranks_per_node": 1, "mapping": "block", "aggregators": 0, "oversubscribed": False,
         "places": places, "ports": ("eth0", "rail2"),
         "provenance": {"mpi": {"version": "MPICH 5"}, "hosts": ["n0", "n1"]}, "created": "2026-01-05T10:00:00+00:00",
     }  # fmt: skip
@@ -40,9 +42,16 @@ def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15,
     )
 
 
+def moved(of, workers=2):
+    """The bytes that a case of so many workers moves: whole elements."""
+    family, size = collective(of.collective), itemsize(of.dtype)
+    return family.elements(of.bytes, size, workers) * family.blocks(workers) * size
+
+
 def outcome(of=None, **more):
+    of = of or case()
     about = {
-        "case": of or case(), "status": "ok", "bytes": 1024, "params": {"channels": 1}, "wrong": 0, "converged": True,
+        "case": of, "status": "ok", "bytes": moved(of), "params": {"channels": 1}, "wrong": 0, "converged": True,
         "wire_bytes_predicted": 2048, "wire_bytes_measured": 2300, "wire_sent": (1200.0, 1100.0),
         "workers_sent_predicted": 2048, "workers_received_predicted": 2048,
         "port_sent": ((800.0, 400.0), (1100.0, 0.0)), "port_received": ((1000.0, 100.0), (1200.0, 0.0)),
@@ -87,13 +96,17 @@ params = st.dictionaries(
 )
 
 
+ROUNDS = 9
+"""Rounds of a job of any results."""
+
+
 @st.composite
-def outcomes(draw, of, ranks):
+def outcomes(draw, of, ranks, workers):
     if draw(st.booleans()):
         return skipped(of, draw(words.filter(bool)))
-    one_clock, events, workers = draw(st.booleans()), draw(st.booleans()), draw(st.integers(1, ranks))
+    one_clock, events = draw(st.booleans()), draw(st.booleans())
     parts = []
-    for number in draw(st.lists(st.integers(1, 255), unique=True, min_size=1, max_size=3)):
+    for number in draw(st.lists(st.integers(1, ROUNDS), unique=True, min_size=1, max_size=3)):
         n = draw(st.integers(1, 6))
         limit, first = draw(st.sampled_from([1 << 22, n * 2, 1])), draw(st.integers(0, 2**62))
         how = {"one_clock": one_clock, "first": first, "workers": workers, "number": number, "events": events}
@@ -105,9 +118,10 @@ def outcomes(draw, of, ranks):
     several = st.lists(st.tuples(known, known), min_size=ranks, max_size=ranks)
     ports = draw(st.just([]) | several.filter(lambda nodes: any(value is not None for node in nodes for value in node)))
     counters = st.dictionaries(st.sampled_from(["operations", "tx_dropped"]), st.none() | st.integers(0, 2**63))
+    wrong = draw(st.none() | st.just(0) | st.integers(1, 2**40))
     return Outcome(
-        case=of, status=draw(st.sampled_from(["ok", "wrong"])), reason=draw(some_words),
-        bytes=draw(st.integers(0, 2**40)), params=draw(params), wrong=draw(st.integers(0, 2**40)),
+        case=of, status="wrong" if wrong else "ok", reason=draw(some_words),
+        bytes=moved(of, workers), params=draw(params), wrong=wrong,
         converged=draw(st.booleans()), wire_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
         wire_bytes_measured=draw(st.none() | st.integers(0, 2**50)), wire_sent=wire[0], wire_received=wire[-1],
         workers_sent_predicted=draw(st.none() | st.integers(0, 2**50)), port_sent=tuple(ports), port_received=(),
@@ -130,10 +144,13 @@ def raw_results(draw):
         ranks = draw(st.integers(1, 5))
         done = [left.pop() for _ in range(min(len(left), draw(st.integers(1, 3))))]
         if done:
+            aggregators = draw(st.integers(0, ranks - 1))
             shape = {
                 "ranks_per_node": draw(st.none() | st.integers(1, 8)), "oversubscribed": draw(st.booleans()),
-                "aggregators": draw(st.integers(0, ranks - 1)),
+                "aggregators": aggregators,
                 "evidence": draw(st.none() | st.dictionaries(words, words, max_size=2)),
             }  # fmt: skip
-            attempts.append((attempt(number, ranks, **shape), [draw(outcomes(of, ranks)) for of in done]))
-    return Raw(path=Path("here.h5"), job=job(*cases), attempts=attempts)
+            attempts.append(
+                (attempt(number, ranks, **shape), [draw(outcomes(of, ranks, ranks - aggregators)) for of in done])
+            )
+    return Raw(path=Path("here.h5"), job=job(*cases, effort=Effort(rounds=ROUNDS)), attempts=attempts)

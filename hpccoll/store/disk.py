@@ -1,7 +1,11 @@
-"""Disk: what is written stays written, even if the machine goes down, and has one writer."""
+"""Disk: what is written stays written, even if the machine goes down, has one writer, and follows no planted link."""
 
 import fcntl
+import glob
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,3 +43,51 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def append_bytes(path: Path, data: bytes) -> None:
+    """Append ``data`` in one write to a file of ours, on disk when this returns.
+
+    Raises:
+        OSError: where it cannot be written; a symbolic link in its place is not followed (ELOOP).
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        file.write(data)
+        os.fsync(descriptor)
+
+
+def _create(path: Path) -> int:
+    """Return the descriptor of a file that is new; whatever stands in its place, a link too, is an error."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file in place of any of that name, never through a link that stands there."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(_create(path), "wb") as file:
+        file.write(data)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Yield an empty new file beside ``path`` with an unguessable name.
+
+    It replaces ``path``, on disk, when the block ends well, and is removed when it does not.
+    """
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    os.close(_create(unfinished))
+    try:
+        yield unfinished
+        sync(unfinished)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what writers of ``path`` that were killed have left beside it; only its one writer may call this."""
+    for unfinished in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}"):
+        unfinished.unlink(missing_ok=True)

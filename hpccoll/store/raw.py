@@ -153,6 +153,8 @@ class Raw:
     failures: list[Failure] = field(default_factory=list)
     started: list[str] = field(default_factory=list)  # case ids whose measurement was begun and has not ended, in order
     at_work: bool = False  # somebody is writing it now
+    damage: list[str] = field(default_factory=list)  # what of it could not be read: it is to be measured again
+    notes: list[str] = field(default_factory=list)  # what a reader of its figures has to know of the file
     _places: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _placed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes of each attempt
 

@@ -1,9 +1,12 @@
 """The journal: what a job has done so far survives the process that did it."""
 
+import base64
 import errno
 import json
 import subprocess
 import sys
+import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -80,17 +83,132 @@ def test_wherever_a_crash_cuts_it_short_what_was_whole_is_kept_and_the_next_atte
     begin(out, done=2).close(remove=False)
     whole = journal_path(out).read_bytes()
     events = [at for at in range(len(whole)) if whole[at : at + 1] == b"\n"] + [len(whole)]
-    for cut in [*range(0, len(whole), 97), *(end + step for end in events for step in (-1, 0, 1))]:
+    begun = events[1]  # a journal is created with both lines of its job
+    for cut in [*range(begun, len(whole), 297), *(end + step for end in events[2:] for step in (-1, 0, 1))]:
         journal_path(out).write_bytes(whole[: max(0, cut)])
         journal = Journal(out, JOB)
-        kept = sum(end <= cut for end in events[1:])  # events that end before the cut: the job, the attempt, ...
-        assert len(journal.raw.done) == (kept >= 4) + (kept >= 6)
+        kept = sum(end <= cut for end in events[1:])  # two of the job and of the attempt; a start and an outcome each
+        assert len(journal.raw.done) == (kept >= 6) + (kept >= 8)
+        assert bool(journal.raw.damage) == (cut not in (*events, *(end + 1 for end in events), len(whole) + 1))
         journal.begin(raws.attempt(2))
         journal.record(raws.outcome(CASES[2]))
         journal.close(remove=False)
         read = read_journal(journal_path(out))
-        assert len(read.done) == (kept >= 4) + (kept >= 6) + 1
+        assert len(read.done) == (kept >= 6) + (kept >= 8) + 1
         assert read.attempts[-1][0].number == 2
+
+
+def flipped(content, bit):
+    """Return ``content`` with one bit flipped."""
+    damaged = bytearray(content)
+    damaged[bit // 8] ^= 1 << bit % 8
+    return bytes(damaged)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a journal with two outcomes, and the rows of its cases."""
+    out = tmp_path_factory.mktemp("whole") / "F.h5"
+    begin(out, done=2).close(remove=False)
+    return journal_path(out).read_bytes(), plain_outcomes(read_journal(journal_path(out)))
+
+
+def plain_outcomes(raw):
+    return {outcome.case.id: raws.plain(outcome) for _, outcomes in raw.attempts for outcome in outcomes}
+
+
+@given(place=st.floats(0, 1, exclude_max=True))
+def test_a_flipped_bit_costs_one_line_at_most_which_is_named_and_its_case_is_measured_again(
+    tmp_path_factory, whole, place
+):
+    content, before = whole
+    out = tmp_path_factory.mktemp("flipped") / "F.h5"
+    journal_path(out).write_bytes(flipped(content, int(place * 8 * len(content))))
+    journal = Journal(out, JOB)
+    left = plain_outcomes(journal.raw)
+    lost = before.keys() - left.keys()
+    assert len(lost) <= 1
+    assert left.items() <= before.items()
+    assert journal.raw.damage or not lost
+    assert [line for line in journal.raw.damage if "is damaged" not in line or not line.startswith("line ")] == []
+    journal.begin(raws.attempt(2))
+    for case in CASES:
+        if case.id not in journal.raw.done:
+            journal.record(raws.outcome(case))
+    journal.close(remove=False)
+    assert read_journal(journal_path(out)).complete
+
+
+def test_a_case_whose_outcome_is_damaged_did_not_end_the_job(out):
+    begin(out, done=2).close(remove=False)
+    lines = journal_path(out).read_bytes().split(b"\n")
+    place = next(at for at, line in enumerate(lines) if b'"outcome"' in line)
+    lines[place] = lines[place].replace(b"ok", b"no")
+    journal_path(out).write_bytes(b"\n".join(lines))
+    read = read_journal(journal_path(out))
+    assert read.failure(CASES[0].id) is None
+    (damage,) = read.damage
+    assert f"line {place + 1} (after the start of {CASES[0].id}) is damaged" in damage
+    assert read.done == {CASES[1].id}
+
+
+def test_outcomes_of_an_attempt_whose_lines_are_damaged_are_not_those_of_another(out):
+    begin(out).close(remove=False)
+    journal = Journal(out, JOB)
+    journal.begin(raws.attempt(2))
+    journal.record(raws.outcome(CASES[1]))
+    journal.close(remove=False)
+    content = journal_path(out).read_bytes()
+    journal_path(out).write_bytes(content.replace(b'"run-2"', b'"run-3"'))
+    read = read_journal(journal_path(out))
+    assert read.done == {CASES[0].id}
+    assert len(read.damage) == 3
+
+
+def test_a_journal_without_checksums_is_read_with_a_note_and_gone_on_from_with_checksums(out):
+    journal = begin(out, done=2)
+    journal.close(remove=False)
+    lines = [json.loads(line) for line in journal_path(out).read_bytes().split(b"\n")[1:]]
+    job, _, attempt, _, *events = lines
+    for line in (job, attempt, *events):
+        line.pop("sha256")
+        line.pop("number", None)
+    first = {**job, "attempts": [], "failures": []}
+    old = "".join("\n" + json.dumps(line) for line in (first, attempt, *events)) + '\n{"outcome": {"ca'
+    journal_path(out).write_text(old)
+    read = read_journal(journal_path(out))
+    assert raws.plain(read.attempts) == raws.plain(journal.raw.attempts)
+    assert "without checksums" in read.notes[0]
+    assert len(read.damage) == 1
+    again = Journal(out, JOB)
+    assert raws.plain(again.raw.attempts) == raws.plain(journal.raw.attempts)
+    assert (again.raw.notes, again.raw.damage) == ([], [])
+    again.close(remove=False)
+
+
+@pytest.mark.parametrize("ending", [".journal", ".reserve", ".told-to-end", ".words-0"])
+def test_a_link_that_was_planted_is_not_followed(out, ending):
+    aim = out.with_name("aim")
+    aim.write_text("mine")
+    out.with_name(f"F.h5{ending}").symlink_to(aim)
+    with suppress(BadInputError):
+        journal = Journal(out, JOB)
+        journal.begin(raws.attempt())
+        journal.end("SIGUSR1 told it to")
+        with suppress(OSError):
+            leave_word(out, Failure(case_id=CASES[0].id, rank=0, message="stuck"))
+        journal.close(remove=False)
+    assert aim.read_text() == "mine"
+
+
+def test_what_was_packed_is_not_unpacked_to_more_than_it_can_hold(out):
+    begin(out).close(remove=False)
+    bomb = base64.b64encode(zlib.compress(b"\0" * 10**7, 9)).decode()
+    outcome = json.loads(journal_path(out).read_bytes().split(b"\n")[-2])["outcome"]
+    for shape in ([1 << 40], [1250000], [-1], [1, 1 << 62, 16]):
+        outcome["cpu_s"] = {"dtype": "<f8", "shape": shape, "data": bomb}
+        append(journal_path(out), {"outcome": outcome, "number": 1})
+    assert len(read_journal(journal_path(out)).damage) == 4
 
 
 def test_last_words_after_a_line_that_was_cut_short_are_heard(out):
@@ -135,10 +253,10 @@ def test_on_a_full_disk_the_room_that_was_kept_is_given_to_last_words(out, monke
     reserve = out.with_name("F.h5.reserve")
     assert reserve.stat().st_size >= 4096
 
-    def full(path, event):
+    def full(path, *events):
         if reserve.exists():
             raise OSError(number, "no room")
-        append(path, event)
+        append(path, *events)
 
     monkeypatch.setattr(module, "append", full)
     leave_word(out, Failure(case_id="x", rank=0, message="no room"))
@@ -150,7 +268,7 @@ def test_on_a_full_disk_the_room_that_was_kept_is_given_to_last_words(out, monke
 def test_other_trouble_than_a_full_disk_is_the_callers(out, monkeypatch):
     written = begin(out)
 
-    def broken(_path, _event):
+    def broken(_path, *_events):
         raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(module, "append", broken)

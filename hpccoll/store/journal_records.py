@@ -1,0 +1,199 @@
+"""The records of a journal: the events of a job as JSON, and back.
+
+Those without which others mean nothing, of the job and of an attempt, are written twice.
+"""
+
+import base64
+import dataclasses
+import json
+import math
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.case import Case, Job
+from hpccoll.errors import BadInputError
+from hpccoll.store.plausible import ImplausibleError, OutcomeCheck, check_attempt, check_types
+from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw
+from hpccoll.store.records import Line, has_checksum_lines, read_lines
+from hpccoll.store.times import Times
+
+Record = Mapping[str, Any]
+
+COPIES = 2
+"""How often a record is written without which others mean nothing."""
+
+MOST_PACKED = 1032
+"""Bytes that a byte of deflate can stand for: zlib's Technical Details, "Maximum Compression Factor"."""
+
+_ARRAYS = tuple(field.name for field in dataclasses.fields(Times) if field.name != "rank_stride")
+
+
+def first_records(job: Job, earlier: Raw | None) -> Iterator[Record]:
+    """Yield the records of the job and of what an earlier raw file or journal holds."""
+    yield from [{"job": json.loads(job.to_json())}] * COPIES
+    for attempt, outcomes in earlier.attempts if earlier else ():
+        yield from of_attempt(attempt)
+        yield from (of_outcome(outcome, attempt) for outcome in outcomes)
+    yield from ({"failure": dataclasses.asdict(failure)} for failure in (earlier.failures if earlier else ()))
+
+
+def of_attempt(attempt: Attempt) -> list[Record]:
+    """Return the records of a new attempt."""
+    return [{"attempt": dataclasses.asdict(attempt)}] * COPIES
+
+
+def of_outcome(outcome: Outcome, attempt: Attempt) -> Record:
+    """Return the record of what became of a case in a round of ``attempt``."""
+    return {"outcome": _encode(outcome), "number": attempt.number}
+
+
+def read_records(path: Path, *, at_work: bool) -> Raw:
+    """Read the records of a journal; what is damaged of it is in ``damage``.
+
+    Args:
+        path: of the journal.
+        at_work: whether a process is writing it: its last line may be half there.
+
+    Raises:
+        OSError: where it cannot be read.
+        BadInputError: where it is no journal, or the lines that name its job are damaged.
+    """
+    lines, damage = read_lines(path), []
+    for line in lines:
+        try:
+            reading = _Reading(path, line)
+            break
+        except _UNREADABLE as error:
+            damage.append(_damaged(line, error))
+    else:
+        whole = "a journal of hpccoll whose first lines, which name its job, are whole; move it away to measure it anew"
+        raise BadInputError("path", str(path), f"{whole} ({'; '.join(damage[:2]) or 'it is empty'})")
+    for line in lines:
+        reading.take(line)
+    if at_work and not line.record:
+        reading.damage.pop()
+    raw = reading.raw
+    raw.at_work = at_work
+    raw.damage += damage + reading.damage
+    if not has_checksum_lines(path):
+        raw.notes.append("an earlier version of hpccoll wrote the journal, without checksums")
+    return raw
+
+
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, MemoryError, zlib.error)
+"""What the content of a line raises where it is not what was written."""
+
+
+def _damaged(line: Line, error: BaseException, about: str | None = None) -> str:
+    where = f" ({about})" if about else ""
+    why = error if line.record else "its checksum is wrong, or it is cut short"
+    return f"line {line.number}{where} is damaged: {type(error).__name__ if not str(error) else why}"
+
+
+class _Reading:
+    """A journal as it is read, line by line.
+
+    Args:
+        path: of the journal.
+        first: the line of its job.
+    """
+
+    def __init__(self, path: Path, first: Line) -> None:
+        record = first.record or {}
+        job = Job.from_json(json.dumps(record["job"]))
+        check_types(job)
+        self.raw, self.damage, self._check = Raw(path=path, job=job), list[str](), OutcomeCheck(job)
+        self._under_way: str | None = None
+        """The case that was started last and has no outcome yet."""
+        for attempt in record.get("attempts", ()):  # of journals without checksums
+            self._attempt(attempt)
+            for outcome in attempt["outcomes"]:
+                self._outcome({"outcome": outcome})
+        self.raw.failures += map(to_failure, record.get("failures", ()))
+
+    def take(self, line: Line) -> None:
+        """Take what a line holds, or say what is wrong with it."""
+        takers: Mapping[str, Callable[[Record], None]] = {
+            "job": lambda _: None, "attempt": self._attempt, "start": self._start, "outcome": self._outcome,
+            "failure": lambda record: self.raw.failures.append(to_failure(record["failure"])),
+        }  # fmt: skip
+        record = line.record or {}
+        try:
+            (name,) = takers.keys() & record.keys()
+            takers[name](record)
+        except _UNREADABLE as error:
+            self.damage.append(_damaged(line, error, self._under_way and f"after the start of {self._under_way}"))
+            if self._under_way:
+                self.raw.started.remove(self._under_way)  # its outcome, most likely: it did not end the job
+            self._under_way = None
+
+    def _attempt(self, record: Record) -> None:
+        fields = record["attempt"]
+        places = tuple(Place(**place) for place in fields["places"])
+        attempt = Attempt(**{**fields, "places": places, "ports": tuple(fields.get("ports", ()))})
+        check_attempt(attempt)
+        if not self.raw.attempts or self.raw.attempts[-1][0].number != attempt.number:  # not the second copy
+            self.raw.attempts.append((attempt, []))
+        self._under_way = None
+
+    def _start(self, record: Record) -> None:
+        self._under_way = str(record["start"])
+        self.raw.started.append(self._under_way)
+
+    def _outcome(self, record: Record) -> None:
+        attempt = self.raw.attempts[-1][0]
+        if record.get("number", attempt.number) != attempt.number:
+            raise ImplausibleError(f"so are those of its attempt, {record['number']}")
+        outcome = _decode(record["outcome"])
+        self._check(attempt, outcome)
+        self.raw.record(outcome)
+        self._under_way = None
+
+
+def to_failure(fields: Record) -> Failure:
+    """Return last words.
+
+    Raises:
+        TypeError: where they are none.
+        ImplausibleError: where they hold something else than words.
+    """
+    failure = Failure(**fields)
+    check_types(failure)
+    return failure
+
+
+def _pack(values: NDArray[Any]) -> dict[str, object]:
+    data = base64.b64encode(zlib.compress(np.ascontiguousarray(values).tobytes(), 1)).decode()
+    return {"dtype": values.dtype.str, "shape": values.shape, "data": data}
+
+
+def _unpack(packed: dict[str, Any]) -> NDArray[Any]:
+    """Return an array; memory is taken for as much as was packed, whatever the shape says."""
+    dtype, shape, data = np.dtype(packed["dtype"]), packed["shape"], base64.b64decode(packed["data"])
+    size = dtype.itemsize * math.prod(shape)
+    if dtype.kind not in "iuf" or not 0 <= size <= MOST_PACKED * len(data):
+        raise ImplausibleError(f"{len(data)} bytes hold {shape} of {dtype}")
+    return np.frombuffer(zlib.decompressobj().decompress(data, size + 1), dtype).reshape(shape)
+
+
+def _encode(outcome: Outcome) -> dict[str, object]:
+    fields = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
+    times: dict[str, object] | None = None
+    if outcome.times is not None:
+        times = {name: _pack(getattr(outcome.times, name)) for name in _ARRAYS}
+        times["rank_stride"] = outcome.times.rank_stride
+    return {**fields, "case": dataclasses.asdict(outcome.case), "times": times, "cpu_s": _pack(outcome.cpu_s)}
+
+
+def _decode(fields: dict[str, Any]) -> Outcome:
+    times = fields["times"]
+    if times is not None:
+        arrays = {name: _unpack(times[name]) for name in _ARRAYS if name in times}
+        arrays.setdefault("round", np.ones(len(arrays["max_ns"]), np.uint8))  # journals before 1.3 had one
+        times = Times(rank_stride=times["rank_stride"], **arrays)
+    return Outcome(**{**fields, "case": Case(**fields["case"]), "times": times, "cpu_s": _unpack(fields["cpu_s"])})
