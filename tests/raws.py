@@ -61,9 +61,9 @@ def outcome(of=None, **more):
     return Outcome(**{**about, **more})
 
 
-def of_round(number, of=None, iterations=4, **more):
+def of_round(number, of=None, iterations=4, *, events=False, **more):
     """What became of a case in one of its rounds."""
-    return outcome(of, times=times(iterations, number=number), **more)
+    return outcome(of, times=times(iterations, number=number, events=events), **more)
 
 
 def skipped(of=None, reason="too large"):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hpccoll.commands.shared import PATHS
+from hpccoll.commands.shared import PATHS, say_damaged
 from hpccoll.errors import BadInputError, UnusableError
 
 family = typer.Typer()
@@ -21,10 +21,11 @@ def tune(
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="With --judge: print JSON.")] = False,
-) -> None:
+) -> int:
     """Make a table of what to choose for which size, or judge one.
 
-    It is what the algorithm auto goes by, and judged by other results than it was made of.
+    It is what the algorithm auto goes by, and judged by other results than it was made of. Ends with 3 where a file
+    cannot be read.
     """
     from hpccoll.choices.table import TuneTable, load_table
     from hpccoll.store.results import read_results
@@ -41,24 +42,26 @@ def tune(
         typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement.lines()))
     elif out:
         typer.echo("\n".join((*write(make(results), out), *cautions(results))))
+    return say_damaged(results)
 
 
 @family.command(epilog="Example: hpccoll model results/model")
 def model(
     paths: PATHS, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in SI units.")] = False
-) -> None:
+) -> int:
     """Predict times from a run's ping-pongs, beside those measured.
 
     By alpha, beta and gamma, which are fitted, for every algorithm that declares a cost; with the sizes from which one
-    overtakes another.
+    overtakes another. Ends with 3 where a file cannot be read.
     """
     import hpccoll.measure.catalogue  # noqa: F401  fills the registry
     from hpccoll.model import tell
+    from hpccoll.store.found import read_raws
 
-    models = tell.modelled(paths)
+    found = read_raws(paths)
+    models = tell.modelled(found.raws)
     if as_json:
         typer.echo(json.dumps([tell.as_json(each) for each in models], indent=1))
-        return
-    for each in models:
-        for line in tell.lines(each):
-            typer.echo(line)
+    else:
+        typer.echo("\n".join(line for each in models for line in tell.lines(each)))
+    return say_damaged(found)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hpccoll.commands.shared import INCOMPLETE, PATHS
+from hpccoll.commands.shared import INCOMPLETE, PATHS, say_damaged
 from hpccoll.errors import BadInputError, no_file
 
 family = typer.Typer()
@@ -44,10 +44,11 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
         page = build(results, out, title=stem(paths[0]), paths=paths)
     except OSError as error:
         raise no_file("--out", out, error, "written") from None
+    code = say_damaged(results)
     for line in outcome_lines(results):
         typer.echo(line)
     typer.echo(f"report: {page}{note}")
-    return 0 if results.measured and not results.missing else INCOMPLETE
+    return code if results.measured and not results.missing else INCOMPLETE
 
 
 @family.command(epilog="Example: hpccoll export results/default --format csv > default.csv")
@@ -55,36 +56,38 @@ def export(
     paths: PATHS,
     format_: Annotated[str, typer.Option("--format", help="json, csv or nccl-tests.")] = "json",
     timing: Annotated[str, typer.Option(help="The time of an operation: max or span.")] = "max",
-) -> None:
-    """Print the rows, one a case and attempt, in SI units."""
+) -> int:
+    """Print the rows, one a case and attempt, in SI units. Ends with 3 where a file cannot be read."""
     from hpccoll.report.export import export as write
     from hpccoll.store.results import read_results
 
     if timing not in ("max", "span"):
         raise BadInputError("--timing", timing, ("max", "span"))
-    typer.echo(write(read_results(paths, timing), format_))
+    results = read_results(paths, timing)
+    typer.echo(write(results, format_))
+    return say_damaged(results)
 
 
 @family.command(epilog="Example: hpccoll validate results/default")
 def validate(paths: PATHS) -> int:
-    """See that raw files are whole, and say what they hold."""
+    """See that raw files are whole, and say what they hold. Ends with 3 where one is not."""
     from hpccoll.report.lines import counts
-    from hpccoll.store.results import absent_files, find, read_results
+    from hpccoll.store.found import absent_files, read_raws
+    from hpccoll.store.results import read_results
 
-    found = find(paths)
-    if not found:
+    found = read_raws(paths)
+    if not found.raws and not found.unreadable:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     partial = 0
-    for path in found:
-        results = read_results([path])
-        complete = {run.status for run in results.runs} == {"complete"}
-        partial += not complete
-        state = "complete" if complete else "partial"
-        typer.echo(f"{path}: {state}, {counts(results)}, {len(results.runs)} attempts")
-    absent = sorted(absent_files(paths))
+    for raw in found.raws:
+        results = read_results([raw.path])
+        partial += not raw.complete
+        state = "complete" if raw.complete else "partial"
+        typer.echo(f"{raw.path}: {state}, {counts(results)}, {len(results.runs)} attempts")
+    absent = sorted(absent_files(found))
     for path in absent:
         typer.echo(f"{path}: planned, and not there")
-    return INCOMPLETE if partial or absent else 0
+    return say_damaged(found) or (INCOMPLETE if partial or absent else 0)
 
 
 @family.command(epilog="Example: hpccoll status results/default")
@@ -104,4 +107,5 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
     typer.echo(f"{'a' if busy else 'no'} sweep is at work: {measurements(results.progress)}")
     for line in status_lines(results, directory):
         typer.echo(line)
-    return 0 if results.measured and not results.missing else INCOMPLETE
+    code = say_damaged(results)
+    return code if results.measured and not results.missing else INCOMPLETE

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import starmap
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -15,7 +14,6 @@ from hpccoll.model.fit import LEAST_SIZES, fit
 from hpccoll.model.machine import PLACES, Link, Machine
 from hpccoll.model.observe import Observation, Work, observations
 from hpccoll.store.raw import Raw
-from hpccoll.store.results import find, read_raw
 from hpccoll.units import format_seconds, format_size
 
 
@@ -69,21 +67,21 @@ def _of_one_mapping(work: Work, found: list[Confronted]) -> tuple[Work, list[Con
     return work._replace(mapping=mappings.pop() or ""), bare
 
 
-def modelled(paths: Sequence[Path]) -> list[Modelled]:
-    """Return the model of every run below ``paths``; those that have no ping-pongs to fit to have no links.
+def modelled(raws: Sequence[Raw]) -> list[Modelled]:
+    """Return the model of every run of some raw files; those that have no ping-pongs to fit to have no links.
 
     Raises:
-        BadInputError: for a path that is not there or cannot be read, or where no run has any.
+        BadInputError: where no run has any.
     """
     runs: dict[object, list[Raw]] = defaultdict(list)
-    for raw in map(read_raw, find(paths)):
+    for raw in raws:
         if raw.attempts:
             attempt = raw.attempts[0][0]
             runs[raw.path.parent, attempt.kind, attempt.machine, raw.job.variant].append(raw)
-    found = [one for raws in runs.values() for one in Modelled.of(raws)]
+    found = [one for of_run in runs.values() for one in Modelled.of(of_run)]
     if not any(one.machine.links for one in found):
         told = f"a run that has send_recv of {LEAST_SIZES} sizes or more: see workflows/config/model.yaml"
-        raise BadInputError("path", ", ".join(map(str, paths)), told)
+        raise BadInputError("path", ", ".join(str(raw.path) for raw in raws), told)
     return found
 
 

@@ -1,5 +1,6 @@
 """Raw files: written once, whole, and renamed into place; read by h5py, xarray, h5dump and anything else."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,18 +14,26 @@ import h5py
 from hpccoll import __version__
 from hpccoll.case import Job
 from hpccoll.errors import BadInputError
-from hpccoll.store.disk import sync
+from hpccoll.files import open_regular
+from hpccoll.store.disk import replaced
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
+from hpccoll.store.integrity import check_integrity, seal
+from hpccoll.store.plausible import ImplausibleError, OutcomeCheck, check_attempt, check_types
 from hpccoll.store.raw import Failure, Raw
 from hpccoll.store.schema import SCHEMA, VERSION
 
 _ATTEMPT = "attempt_"
 
+FORMAT = ("v110", "v110")
+"""Of HDF5 1.10, whose metadata have checksums: in older ones a flipped bit can keep the library busy for ever."""
+
+DIGEST_SINCE = 5
+"""The minor version from which on files carry a digest."""
+
 
 def write(raw: Raw, path: Path) -> None:
     """Write ``raw`` to ``path``: complete on disk under another name first, then renamed."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    with h5py.File(unfinished, "w") as file:
+    with replaced(path) as unfinished, h5py.File(unfinished, "w", libver=FORMAT) as file:
         file.attrs.update(
             schema=SCHEMA,
             schema_version=VERSION,
@@ -43,9 +52,7 @@ def write(raw: Raw, path: Path) -> None:
         for attempt, outcomes in raw.attempts:
             if outcomes:
                 write_attempt(file.create_group(f"{_ATTEMPT}{attempt.number}"), attempt, outcomes)
-    sync(unfinished)
-    unfinished.replace(path)
-    sync(path.parent)
+        seal(file)
 
 
 @contextmanager
@@ -55,16 +62,24 @@ def _opened(path: Path) -> Iterator[Any]:
     Raises:
         BadInputError: where it is no HDF5 file, cut short, or of another schema; also for what is found in it.
     """
+    open_regular(path, "path").close()
     try:
         with h5py.File(path, "r") as file:
             _check_schema(file, path)
             yield file
     except BadInputError:
         raise
-    except (OSError, RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
-        # h5py raises any of these where bytes of a file are missing or wrong.
+    except _UNREADABLE as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise BadInputError("path", str(path), f"a whole raw file of hpccoll ({reason.strip()})") from None
+        whole = f"a whole raw file of hpccoll ({reason.strip()}); move it away to measure its job anew"
+        raise BadInputError("path", str(path), whole) from None
+
+
+_UNREADABLE = (
+    OSError, RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, MemoryError,
+    NotImplementedError,
+)  # fmt: skip
+"""What h5py raises where bytes of a file are missing or wrong."""
 
 
 def _check_schema(file: Any, path: Path) -> None:
@@ -87,12 +102,37 @@ def read(path: Path) -> Raw:
     """Read a raw file.
 
     Raises:
-        BadInputError: where it cannot be read.
+        BadInputError: where it cannot be read, or what it holds is not what was written or measured.
     """
     with _opened(path) as file:
-        raw = Raw(path=path, job=Job.from_json(file.attrs["job_json"]))
+        sealed = check_integrity(file, path.stat().st_size)
+        if not sealed and int(file.attrs["schema_version"].split(".")[1]) >= DIGEST_SINCE:
+            raise ImplausibleError("its digest is missing")
+        job_json = str(file.attrs["job_json"])
+        if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
+            raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
+        raw = Raw(path=path, job=Job.from_json(job_json))
         raw.attempts = [read_attempt(group) for name, group in file.items() if name.startswith(_ATTEMPT)]
         words = file["failures"].asstr()[:] if "failures" in file else ()
         raw.failures = [Failure(**json.loads(failure)) for failure in words]
+        _check(raw)
     raw.attempts.sort(key=lambda pair: pair[0].number)
+    if not sealed:
+        raw.notes.append("an earlier version of hpccoll wrote it, without a digest of its content")
     return raw
+
+
+def _check(raw: Raw) -> None:
+    """See that what was read can have been measured.
+
+    Raises:
+        ImplausibleError: says why it cannot.
+    """
+    check_types(raw.job)
+    check_outcome = OutcomeCheck(raw.job)
+    for failure in raw.failures:
+        check_types(failure)
+    for attempt, outcomes in raw.attempts:
+        check_attempt(attempt)
+        for outcome in outcomes:
+            check_outcome(attempt, outcome)

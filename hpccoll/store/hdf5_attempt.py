@@ -21,6 +21,8 @@ _APART = ("places", "ports", "provenance", "evidence")  # fields of an attempt t
 _OF_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in _APART)
 EVIDENCE = "evidence_json"
 """The dataset of an attempt that is there where logs were read."""
+AT_ONCE = 1 << 28
+"""Bytes of a column that are read at once; of a larger one, each case when it is asked for."""
 _PACKED = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
 
 
@@ -130,7 +132,12 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
             columns[column.name] = _absent(column, group)
             continue
         dataset = group[column.name]
-        columns[column.name] = dataset.asstr()[:] if column.dtype == "str" else dataset[:]
+        if dataset.shape != tuple(len(group[dim]) for dim in column.dims):
+            raise ValueError(f"{column.name} has the shape {dataset.shape}")
+        if column.dtype == "str":
+            columns[column.name] = dataset.asstr()[:]
+        else:  # both have rows; those of skipped cases are not even stored
+            columns[column.name] = dataset[:] if dataset.nbytes <= AT_ONCE else dataset
     places = tuple(
         Place(**{field.name: _python(columns[field.name][rank]) for field in fields(Place)})
         for rank in range(len(group["rank"]))
@@ -146,7 +153,8 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
 
 def _absent(column: Column, group: Any) -> NDArray[Any]:
     """Return what stands for a column that a file of an earlier version has not."""
-    return np.full([len(group[dim]) if dim in group else 0 for dim in column.dims], column.absent, _dtype(column))
+    shape = [len(group[dim]) if dim in group else 0 for dim in column.dims]
+    return np.broadcast_to(np.array(column.absent, _dtype(column)), shape)
 
 
 def _python(value: Any) -> Any:

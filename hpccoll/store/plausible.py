@@ -171,8 +171,8 @@ def _of_numbers(outcome: Outcome) -> Iterator[Complaint]:
     } | {f"counter {name}": value for name, value in (outcome.counters or {}).items()}  # fmt: skip
     yield from ((f"{name} is {value}", value is not None and value < 0) for name, value in counts.items())
     for name in ("wire_sent", "wire_received", "port_sent", "port_received", "cpu_s"):
-        strange = [value for value in _flat(getattr(outcome, name)) if not 0 <= value < math.inf]
-        yield f"{name} holds {strange[:1]}", bool(strange)
+        strange = [f"{value:g}" for value in _flat(getattr(outcome, name)) if not 0 <= value < math.inf]
+        yield f"{name} holds {', '.join(strange[:1])}", bool(strange)
 
 
 def _flat(values: Iterable[Any]) -> Iterator[float]:
@@ -187,7 +187,10 @@ def _of_times(times: Times, job: Job, ranks: int, workers: int) -> Iterator[Comp
     """Yield complaints of times; each presumes that those before it do not hold."""
     n, stride = len(times.max_ns), times.rank_stride
     kept = -(-ranks // stride) if stride > 0 else 0
-    yield f"of {kept} ranks it has {n} iterations", not (n and kept)
+    yield (
+        f"times of {kept} ranks, every {stride}th, are kept in {n} iterations",
+        not (n and kept) or stride & (stride - 1) > 0,
+    )
     each = times.min_ns, times.median_ns, times.slowest_rank, times.round
     yield "its times are of different iterations", any(values.shape != (n,) for values in (times.max_ns, *each))
     both = times.start_ns, times.end_ns

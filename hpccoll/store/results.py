@@ -1,6 +1,5 @@
 """Results: the rows, runs and gaps below some paths, from raw files, journals and plans alone."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -8,71 +7,12 @@ from pathlib import Path
 
 from hpccoll.case import Job
 from hpccoll.errors import BadInputError
-from hpccoll.plan import Plan
-from hpccoll.store import hdf5
-from hpccoll.store.journal import begun, journal_path, last_words, read_journal
+from hpccoll.store.found import read_raws
+from hpccoll.store.journal import last_words
 from hpccoll.store.raw import Attempt, Outcome, Raw
 from hpccoll.store.rows import LEFT_OUT, Missing, Progress, Results, Row, Run
 from hpccoll.store.scheduler import Scheduled, read_scheduled
 from hpccoll.store.summary import row, standing
-
-PLAN = "plan.json"
-
-BESIDE = re.compile(r"\.(journal|reserve|told-to-end|words-\w+)$")
-"""How files end that lie beside a raw file."""
-
-
-def find(paths: Iterable[Path]) -> list[Path]:
-    """Return the raw files that the paths are or hold, each once; a journal stands for a file that is not complete.
-
-    What else lies beside a raw file, such as last words, stands for it, and so does its name where there is none yet.
-
-    Raises:
-        BadInputError: for a path that is not there, or is a sweep file.
-    """
-    found: dict[Path, Path] = {}
-    for path in paths:
-        if not path.exists() and not journal_path(path).exists():
-            raise BadInputError("path", str(path), "a raw file or a directory that exists")
-        if path.suffix in (".yaml", ".yml"):
-            told = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
-            raise BadInputError("path", str(path), told)
-        for file in sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]) if path.is_dir() else [path]:
-            best = best_of(file.with_name(BESIDE.sub("", file.name)))
-            if best is not None:
-                found.setdefault(best.resolve(), best)
-    return list(found.values())
-
-
-def best_of(whole: Path) -> Path | None:
-    """Return what to read for the raw file ``whole``: it, or its journal where that holds more, or None for nothing."""
-    journal = journal_path(whole)
-    if not journal.exists() or _complete(whole):
-        return whole
-    return journal if begun(journal) else None
-
-
-def _complete(whole: Path) -> bool:
-    try:
-        return whole.exists() and hdf5.complete(whole)
-    except BadInputError:  # whoever reads it will say what is wrong
-        return True
-
-
-def absent_files(paths: Iterable[Path]) -> set[Path]:
-    """Return the raw files that the plans in ``paths`` name and that have neither come nor begun."""
-    named = {
-        path / "raw" / f"{job.name}.h5"
-        for path in paths
-        if (path / PLAN).is_file()
-        for job in Plan.load(path / PLAN).jobs
-    }
-    return {file for file in named if not file.exists() and not journal_path(file).exists()}
-
-
-def read_raw(path: Path) -> Raw:
-    """Read a raw file or a journal."""
-    return read_journal(path) if path.suffix == ".journal" else hdf5.read(path)
 
 
 def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
@@ -83,29 +23,23 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
         timing: the rule for the time of an operation, ``max`` or ``span``; where there is no span, max.
 
     Raises:
-        BadInputError: for a path that is not there, a file that is named and cannot be read, or where nothing is found.
-            A file in a directory that cannot be read is a gap like others.
+        BadInputError: for a path that is not there, where files are named of which none can be read, or where nothing
+            is found. Another file that cannot be read is a gap like others, and ``damaged`` names it.
     """
     paths = list(paths)
-    raws, damaged = [], []
-    for path in find(paths):
-        try:
-            raws.append(read_raw(path))
-        except BadInputError as error:
-            if path in paths:
-                raise
-            damaged.append(Missing(case=path.name, job=path.stem, status="failed", reason=str(error)))
-    plans = [Plan.load(path / PLAN) for path in paths if (path / PLAN).is_file()]
+    found = read_raws(paths)
+    raws = found.raws
+    plans = list(found.plans.values())
     scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
     became = {job.job: job for job in scheduled}  # the last one of each of ours
-    if not raws and not plans and not damaged:
+    if not raws and not plans and not found.unreadable:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     seen = {raw.job.sha256 for raw in raws}
     unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in seen]
     words = {name: said for path in paths if path.is_dir() for name, said in _launch_words(path, unstarted)}
     began = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
     gaps = [
-        *damaged,
+        *(Missing(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in found.unreadable.items()),
         *(gap for raw in raws for gap in _gaps(raw, became.get(raw.job.name))),
         *(
             gap
@@ -122,6 +56,8 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
         skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
         scheduled=tuple(scheduled),
         progress=(*map(_progress, raws), *(_nothing_of(job) for job in unstarted)),
+        damaged=tuple(found.damaged),
+        notes=tuple(found.notes),
     )
 
 
@@ -176,6 +112,8 @@ def _gaps(raw: Raw, scheduled: Scheduled | None) -> Iterator[Missing]:
     ahead = "its job is at work" if raw.at_work else "the job ended before it"
     if raw.ended and not raw.at_work:
         ahead = f"{ahead}: {raw.ended}"
+    if raw.damage:
+        ahead = f"{ahead}, or a damaged line of its journal held it"
     outcomes = {whole.outcome.case.id: whole.outcome for whole in raw.wholes()}
     for case in raw.job.cases:
         outcome = outcomes.get(case.id)

@@ -131,6 +131,8 @@ class Results:
     skipped: tuple[Missing, ...] = ()  # skipped on purpose, left out of the plan or in the job, each with its reason
     scheduled: tuple[Scheduled, ...] = ()  # Slurm's jobs, the last one of a job last
     progress: tuple[Progress, ...] = ()  # of each file, and of each job that has none
+    damaged: tuple[str, ...] = ()  # files that cannot be read, and lines of journals, each with the reason
+    notes: tuple[str, ...] = ()  # what else a reader has to know of the files: copies, files without a digest
 
     @property
     def done(self) -> tuple[int, int]:

@@ -8,12 +8,13 @@ units without prefixes.
 from dataclasses import dataclass
 
 SCHEMA = "hpccoll-raw"
-VERSION = "1.4"
+VERSION = "1.5"
 """A reader refuses another major version; a minor one only adds.
 
 1.0: the first. 1.1: what crossed the wire, and cases of several numbers of ranks in a file. 1.2: racks.
 1.3: mapping of the ranks of a case, bytes between racks, of each port and of the nodes of workers, and rounds.
 1.4: what was asked of the library, what its logs say, and times by events of the GPU.
+1.5: a digest of the content.
 """
 
 

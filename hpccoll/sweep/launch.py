@@ -14,9 +14,9 @@ from hpccoll.case import Job, Shape
 from hpccoll.errors import BadInputError
 from hpccoll.plan import Launcher, Plan
 from hpccoll.store import hdf5
+from hpccoll.store.found import best_of, read_raw
 from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, leave_word
 from hpccoll.store.raw import Failure, Raw
-from hpccoll.store.results import best_of, read_raw
 from hpccoll.sweep import child, partitions, probe, queue, slurm
 
 

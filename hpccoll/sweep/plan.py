@@ -13,8 +13,8 @@ from hpccoll.measure.machine import testbed
 from hpccoll.measure.varied import unvaried
 from hpccoll.plan import Plan, Skip
 from hpccoll.schedule import Layout
+from hpccoll.store.found import PLAN
 from hpccoll.store.journal import journal_path
-from hpccoll.store.results import PLAN
 from hpccoll.sweep.cases import cases
 from hpccoll.sweep.config import Sweep, load_sweep
 from hpccoll.sweep.estimate import SLURM_S, seconds

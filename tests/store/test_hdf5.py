@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
+from hpccoll.store.integrity import DIGEST, seal
 from hpccoll.store.raw import Raw
 from hpccoll.store.schema import COLUMNS, VERSION
 
@@ -141,6 +142,7 @@ def test_what_a_later_minor_version_adds_is_passed_over(file):
         opened.attrs["schema_version"] = "1.7"
         opened.create_group("summary")["x"] = 1
         opened["attempt_1"]["more"] = np.arange(2)
+        seal(opened)
     assert len(hdf5.read(file).done) == 2
 
 
@@ -149,12 +151,15 @@ def test_what_this_version_adds_is_absent_in_a_file_of_an_earlier_one_and_missed
         for column in COLUMNS:
             if column.since:
                 del opened["attempt_1"][column.name]
+        seal(opened)
     with pytest.raises(BadInputError, match="a whole raw file"):
         hdf5.read(file)
     with h5py.File(file, "r+") as opened:
-        del opened["attempt_1"]["node_number"]
+        del opened["attempt_1"]["node_number"], opened.attrs[DIGEST]
         opened.attrs["schema_version"] = "1.0"
-    ((_, (outcome, _)),) = hdf5.read(file).attempts
+    read = hdf5.read(file)
+    assert "without a digest" in read.notes[0]
+    ((_, (outcome, _)),) = read.attempts
     assert (outcome.wire_sent, outcome.wire_received, outcome.counters) == ((), (), None)
     assert outcome.wire_bytes_measured == raws.outcome().wire_bytes_measured
 
@@ -181,7 +186,7 @@ def kill_at(frame, event, argument):
         step += 1
         if step == int(sys.argv[2]):
             os.kill(os.getpid(), signal.SIGKILL)
-raw = raws.raw(raws.outcome(bytes=77))
+raw = raws.raw(raws.outcome(evidence="new"))
 sys.setprofile(kill_at)
 hdf5.write(raw, Path(sys.argv[1]))
 sys.setprofile(None)
@@ -200,12 +205,12 @@ def test_a_kill_in_the_middle_of_writing_leaves_the_old_file_or_the_new_one(tmp_
     steps = int(write(-1).stdout)
     left = []
     for step in [*range(1, steps, steps // 6), *range(steps - 8, steps + 1, 2)]:
-        hdf5.write(raws.raw(raws.outcome(bytes=1)), path)
+        hdf5.write(raws.raw(raws.outcome(evidence="old")), path)
         assert write(step).returncode == -signal.SIGKILL
         ((_, (outcome,)),) = hdf5.read(path).attempts
-        left.append(outcome.bytes)
-    assert set(left) == {1, 77}
-    assert left == sorted(left)
+        left.append(outcome.evidence)
+    assert set(left) == {"old", "new"}
+    assert left == sorted(left, reverse=True)
 
 
 def test_xarray_reads_named_dimensions_and_units_without_a_warning(file):

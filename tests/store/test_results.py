@@ -1,14 +1,20 @@
 """What is found below some paths: rows, gaps with their reasons, each file once."""
 
+import shutil
+from dataclasses import replace
+
+import h5py
 import pytest
 import raws
 
 from hpccoll.errors import BadInputError
 from hpccoll.plan import Launcher, Plan, Skip
 from hpccoll.store import hdf5
+from hpccoll.store.found import find
+from hpccoll.store.integrity import DIGEST
 from hpccoll.store.journal import Journal, journal_path, leave_word
 from hpccoll.store.raw import Failure, Raw
-from hpccoll.store.results import find, read_results
+from hpccoll.store.results import read_results
 
 SIZES = (8, 16, 32, 64)
 CASES = [raws.case(size) for size in SIZES]
@@ -161,6 +167,67 @@ def test_a_broken_file_below_a_directory_is_a_gap_and_hides_no_other(sweep):
     assert "broken.h5" in gap.reason
     with pytest.raises(BadInputError, match=r"broken\.h5"):
         read_results([sweep / "raw" / "broken.h5"])
+
+
+def test_of_several_files_that_are_named_those_that_cannot_be_read_are_listed(tmp_path):
+    hdf5.write(raws.raw(raws.outcome()), tmp_path / "F.h5")
+    broken = tmp_path / "broken.h5", tmp_path / "another.h5"
+    for path in broken:
+        path.write_text("x")
+    found = read_results([tmp_path / "F.h5", *broken])
+    assert len(found.rows) == 1
+    assert [str(path) in line for path, line in zip(broken, found.damaged, strict=True)] == [True, True]
+    with pytest.raises(BadInputError) as caught:
+        read_results(broken)
+    assert len(caught.value.others) == 1
+
+
+def test_a_plan_that_cannot_be_read_hides_no_result(sweep):
+    before = read_results([sweep]).rows
+    (sweep / "plan.json").write_text("{")
+    found = read_results([sweep])
+    assert found.rows == before
+    assert ["plan.json" in line for line in found.damaged] == [True]
+
+
+def test_a_damaged_line_of_a_journal_is_named_and_its_case_is_not_there(sweep):
+    journal = journal_path(sweep / "raw" / "mpi.p2.h5")
+    content = journal.read_bytes()
+    journal.write_bytes(content.replace(b'"status": "ok"', b'"status": "oK"'))
+    before, found = len(content.split(b"\n")), read_results([sweep])
+    assert before == len(journal.read_bytes().split(b"\n"))
+    assert ["mpi.p2.h5.journal: line 6" in line for line in found.damaged] == [True]
+    (gap,) = (gap for gap in found.missing if gap.case == CASES[0].id and gap.job == "mpi.p2")
+    assert gap.reason == "the job ended before it, or a damaged line of its journal held it"
+
+
+def test_a_copy_of_a_raw_file_counts_once_and_is_named(tmp_path):
+    raw = raws.raw(raws.outcome(CASES[0]), raws.outcome(CASES[1]))
+    hdf5.write(raw, tmp_path / "b.h5")
+    shutil.copy(tmp_path / "b.h5", tmp_path / "a.h5")
+    part = replace(raw, attempts=[(raw.attempts[0][0], raw.attempts[0][1][:1])])
+    hdf5.write(part, tmp_path / "0-part.h5")
+    another = replace(raw, attempts=[(raws.attempt(1, run_id="another"), raw.attempts[0][1])])
+    hdf5.write(another, tmp_path / "c.h5")
+    found = read_results([tmp_path])
+    assert [(row.case_id, row.run_id) for row in found.rows] == [
+        (case.id, run) for case in CASES[:2] for run in ("run-1", "another")
+    ]
+    assert found.planned == 4
+    assert [(f"{name}.h5 is left out" in note, "copy of" in note) for name, note in zip("b0", found.notes, strict=True)]
+    assert sum("a.h5, or of a part" in note for note in found.notes) == 2
+
+
+def test_files_without_a_digest_are_noted_together(tmp_path):
+    for name in ("a", "b"):
+        raw = raws.raw(raws.outcome())
+        raw = replace(raw, attempts=[(raws.attempt(run_id=name), raw.attempts[0][1])])
+        hdf5.write(raw, tmp_path / f"{name}.h5")
+        with h5py.File(tmp_path / f"{name}.h5", "r+") as file:
+            del file.attrs[DIGEST]
+            file.attrs["schema_version"] = "1.4"
+    (note,) = read_results([tmp_path]).notes
+    assert "a.h5 and 1 files more: " in note
 
 
 def test_failures_stay_in_the_finished_file(tmp_path):

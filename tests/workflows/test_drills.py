@@ -12,8 +12,8 @@ import pytest
 from commands import ENVIRONMENT, inside, outside
 
 from hpccoll.errors import BadInputError
+from hpccoll.store.found import read_raw
 from hpccoll.store.journal import read_journal
-from hpccoll.store.results import read_raw
 from hpccoll.sweep.drive import end_leftovers
 
 pytestmark = pytest.mark.sweep

@@ -1,0 +1,140 @@
+"""The files of results below some paths: which there are, what can be read of them, and what cannot."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpccoll.errors import BadInputError, together
+from hpccoll.plan import Plan
+from hpccoll.store import hdf5
+from hpccoll.store.journal import begun, journal_path, read_journal
+from hpccoll.store.raw import Raw
+
+PLAN = "plan.json"
+
+BESIDE = re.compile(r"\.(journal|reserve|told-to-end|words-\w+)$")
+"""How files end that lie beside a raw file."""
+
+
+def find(paths: Iterable[Path]) -> list[Path]:
+    """Return the raw files that the paths are or hold, each once; a journal stands for a file that is not complete.
+
+    What else lies beside a raw file, such as last words, stands for it, and so does its name where there is none yet.
+
+    Raises:
+        BadInputError: for a path that is not there, or is a sweep file.
+    """
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if not path.exists() and not journal_path(path).exists():
+            raise BadInputError("path", str(path), "a raw file or a directory that exists")
+        if path.suffix in (".yaml", ".yml"):
+            told = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
+            raise BadInputError("path", str(path), told)
+        for file in sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]) if path.is_dir() else [path]:
+            best = best_of(file.with_name(BESIDE.sub("", file.name)))
+            if best is not None:
+                found.setdefault(best.resolve(), best)
+    return list(found.values())
+
+
+def best_of(whole: Path) -> Path | None:
+    """Return what to read for the raw file ``whole``: it, or its journal where that holds more, or None for nothing."""
+    journal = journal_path(whole)
+    if not journal.exists() or _complete(whole):
+        return whole
+    return journal if begun(journal) else None
+
+
+def _complete(whole: Path) -> bool:
+    try:
+        return whole.exists() and hdf5.complete(whole)
+    except BadInputError:  # whoever reads it will say what is wrong
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What could be read below some paths, and what could not.
+
+    Args:
+        raws: raw files and journals, each measurement in one of them only.
+        plans: by their paths.
+        unreadable: the complaint of each file that cannot be read.
+        copies: of raw files, with the one that is read in place of each.
+    """
+
+    raws: list[Raw]
+    plans: dict[Path, Plan]
+    unreadable: dict[Path, BadInputError]
+    copies: dict[Path, Path]
+
+    @property
+    def damaged(self) -> Iterator[str]:
+        """Yield what is damaged, in a sentence each: files, and lines of journals."""
+        yield from map(str, self.unreadable.values())
+        for raw in self.raws:
+            yield from (f"{raw.path}: {damage}; what it held is to be measured again" for damage in raw.damage)
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Yield what else is to be known of the files, in a sentence each."""
+        yield from (f"{copy} is left out: it is a copy of {of}, or of a part of it" for copy, of in self.copies.items())
+        alike: defaultdict[str, list[str]] = defaultdict(list)
+        for raw in self.raws:
+            for note in raw.notes:
+                alike[note].append(str(raw.path))
+        for note, (first, *others) in alike.items():
+            yield f"{first}{f' and {len(others)} files more' if others else ''}: {note}"
+
+
+def read_raw(path: Path) -> Raw:
+    """Read a raw file or a journal."""
+    return read_journal(path) if path.suffix == ".journal" else hdf5.read(path)
+
+
+def read_raws(paths: Iterable[Path]) -> Found:
+    """Read the raw files, journals and plans below ``paths``.
+
+    Raises:
+        BadInputError: for a path that is not there, and where files are named of which none can be read.
+    """
+    paths = list(paths)
+    raws, plans, unreadable = [], {}, {}
+    for path in find(paths):
+        try:
+            raws.append(read_raw(path))
+        except BadInputError as error:
+            unreadable[path] = error
+    for path in (path / PLAN for path in paths if (path / PLAN).exists()):
+        try:
+            plans[path] = Plan.load(path)
+        except BadInputError as error:
+            unreadable[path] = error
+    if not raws and unreadable and not any(path.is_dir() for path in paths):
+        raise together(*unreadable.values())
+    copies = _copies(raws)
+    return Found(
+        raws=[raw for raw in raws if raw.path not in copies], plans=plans, unreadable=unreadable, copies=copies
+    )
+
+
+def _copies(raws: Iterable[Raw]) -> dict[Path, Path]:
+    """Return which raw files hold launches that another one also has, and which; the one with the most is kept."""
+    holds: dict[tuple[str, str], Raw] = {}
+    copies = {}
+    for raw in sorted(raws, key=lambda raw: -raw.measurements):
+        launches = [(raw.job.sha256, attempt.run_id) for attempt, _ in raw.attempts]
+        if kept := next((holds[launch] for launch in launches if launch in holds), None):
+            copies[raw.path] = kept.path
+        else:
+            holds |= dict.fromkeys(launches, raw)
+    return copies
+
+
+def absent_files(found: Found) -> set[Path]:
+    """Return the raw files that the plans there name and that have neither come nor begun."""
+    named = {path.parent / "raw" / f"{job.name}.h5" for path, plan in found.plans.items() for job in plan.jobs}
+    return {file for file in named if not file.exists() and not journal_path(file).exists()}

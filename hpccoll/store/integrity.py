@@ -1,0 +1,155 @@
+"""Integrity of a raw file: a digest of all that it holds, and what it may not hold.
+
+The digest is of the content as HDF5 reads it, so that a copy by ``h5repack`` has the same one: names, attributes,
+types, shapes, dimensions and values of every object, in order of their names. HDF5 itself checks packed columns only.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+DIGEST = "content_sha256"
+"""The attribute of the root that holds the digest of all the rest."""
+
+MOST_PACKED = 1100
+"""Bytes that a byte of a compressed chunk can stand for; deflate reaches 1032."""
+
+SMALL = 1 << 16
+"""Bytes of a row that a file may leave out altogether, as it does where they are absent."""
+
+SLAB = 1 << 25
+"""Bytes of a column that are read at once."""
+
+DEPTH = 4
+"""Groups in groups that are looked into; a raw file has one level of them."""
+
+_REFERENCES = ("DIMENSION_LIST", "REFERENCE_LIST")
+"""Attributes by which HDF5 connects datasets and dimensions: they hold places in the file."""
+
+
+class IntegrityError(ValueError):
+    """A file holds what no raw file does, or not what was written."""
+
+
+def seal(file: Any) -> None:
+    """Put the digest of all that an open file holds into it."""
+    file.attrs[DIGEST] = content_sha256(file)
+
+
+def check_integrity(file: Any, size: int) -> bool:
+    """See that an open file holds what was written, and return whether it has a digest, which proves it.
+
+    Nothing is read before it is known to be in this file, and of a size that it can have.
+
+    Args:
+        file: opened by h5py.
+        size: of the file, in bytes.
+
+    Raises:
+        IntegrityError: says what is wrong.
+    """
+    for name, item in _objects(file):
+        if isinstance(item, h5py.Dataset):
+            _check_size(name, item, size)
+    if DIGEST not in file.attrs:
+        return False
+    if file.attrs[DIGEST] != content_sha256(file):
+        raise IntegrityError("its content is not what was written: the digests differ")
+    return True
+
+
+def content_sha256(file: Any) -> str:
+    """Return the digest of all that an open file holds, but for the digest itself, in hexadecimal digits."""
+    digest = hashlib.sha256()
+
+    def add(*values: bytes) -> None:
+        for value in values:
+            digest.update(len(value).to_bytes(8, "little"))
+            digest.update(value)
+
+    for name, item in _objects(file):
+        add(b"object", name.encode())
+        for key in sorted(item.attrs):
+            if key not in _REFERENCES and (name, key) != ("/", DIGEST):
+                add(b"attribute", key.encode(), *_plain(np.asarray(item.attrs[key])))
+        if isinstance(item, h5py.Dataset):
+            scales = [list(axis.keys()) for axis in item.dims]  # scales by their names
+            add(b"dataset", item.dtype.str.encode(), repr((item.shape, scales)).encode())
+            for row in _rows(item):
+                add(*row)
+    return digest.hexdigest()
+
+
+def _objects(group: Any, path: str = "/", depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
+    """Yield a group and what is below it, with their paths.
+
+    Raises:
+        IntegrityError: for a link to another place or file, which may be a pipe that never answers.
+    """
+    yield path, group
+    if not depth:
+        raise IntegrityError(f"{path!r:.200} is a group too deep in others")
+    for name in sorted(group):
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise IntegrityError(f"{name!r:.200} is a link to elsewhere")
+        item = group[name]
+        if isinstance(item, h5py.Group):
+            yield from _objects(item, f"{path}{name}/", depth - 1)
+        else:
+            yield f"{path}{name}", item
+
+
+def _check_size(name: str, item: Any, size: int) -> None:
+    """See that the values of a dataset are in the file.
+
+    Raises:
+        IntegrityError: where they are in another file, or are more than there can be.
+    """
+    if item.is_virtual or item.external:
+        raise IntegrityError(f"{name!r:.200} lies in another file")
+    if item.shape is None:
+        raise IntegrityError(f"{name!r:.200} has no values")
+    stored, row = item.id.get_storage_size(), item.nbytes // max(1, len(item) if item.shape else 1)
+    if stored > size or (item.chunks is None and item.nbytes > stored) or row > MOST_PACKED * size + SMALL:
+        raise IntegrityError(f"{name!r:.200} has {item.nbytes} bytes, and the file {size}")
+
+
+def _rows(item: Any) -> Iterator[tuple[bytes, ...]]:
+    """Yield the values of a dataset; of several dimensions row by row, those rows that are not all absent."""
+    if len(item.shape) < 2:
+        yield _plain(item[()])
+        return
+    absent = np.full(item.shape[1:], item.fillvalue, item.dtype).tobytes()
+    for first, last in _slabs(item):
+        for number, row in enumerate(item[first:last], first):
+            if (content := row.tobytes()) != absent:
+                yield str(number).encode(), content
+
+
+def _slabs(item: Any) -> Iterator[tuple[int, int]]:
+    """Yield the rows that are in the file, those that follow one another together, but never too many at once."""
+    there = {*range(len(item))} if item.chunks is None else set[int]()
+    if item.chunks:
+        item.id.chunk_iter(
+            lambda chunk: there.update(range(chunk.chunk_offset[0], chunk.chunk_offset[0] + item.chunks[0]))
+        )
+    most = max(1, SLAB // max(1, item.nbytes // max(1, len(item))))
+    rows = sorted(row for row in there if row < len(item))
+    for _, run in groupby(enumerate(rows), lambda pair: pair[1] - pair[0]):
+        numbers = [row for _, row in run]
+        for at in range(0, len(numbers), most):
+            yield numbers[at], numbers[min(at + most, len(numbers)) - 1] + 1
+
+
+def _plain(values: NDArray[Any]) -> tuple[bytes, ...]:
+    """Return an array as bytes: its shape and type, and its values or, of text, each of them."""
+    array = np.asarray(values)
+    about = repr((array.shape, array.dtype.kind if array.dtype.kind in "OUS" else array.dtype.str)).encode()
+    if array.dtype.kind not in "OUS":
+        return about, array.tobytes()
+    return about, *(each if isinstance(each, bytes) else str(each).encode() for each in array.ravel().tolist())

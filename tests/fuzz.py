@@ -1,0 +1,132 @@
+"""Flips bits of raw files and journals, and sees what reading makes of them.
+
+``python tests/fuzz.py --seed 1 --flips 500`` flips one bit at a time in each of both. A flip may be harmless: what is
+read is what was written. It may have the file refused in one line. Of a journal it may cost one line, which is named,
+and then the rest is what was written. Anything else is a defect: another figure, another exception, a process that dies
+or does not end.
+
+The suite does fewer of them: tests/test_fuzz.py.
+"""
+
+import argparse
+import os
+import random
+import resource
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import raws
+
+from hpccoll.case import Effort
+from hpccoll.errors import BadInputError
+from hpccoll.store import hdf5
+from hpccoll.store.found import read_raw
+from hpccoll.store.journal import Journal, journal_path
+from hpccoll.store.raw import Failure, Raw
+
+CPU_S = 5
+HARMLESS, REFUSED, NAMED = "harmless", "refused", "one line lost, which is named"
+ALLOWED = {"raw file": {HARMLESS, REFUSED}, "journal": {HARMLESS, REFUSED, NAMED}}
+
+
+def results(path: Path) -> Raw:
+    """Return results that have something of everything: two attempts, rounds, a skipped and a failed case, words."""
+    cases = [raws.case(size) for size in (8, 1024, 1 << 20, 1 << 30)]
+    job = raws.job(*cases, effort=Effort(rounds=2))
+    evidence = {"record": {"nccl": "2.27"}, "why": None, "logs": "x.logs"}
+    first = [raws.of_round(1, case, iterations=20) for case in cases[:3]]
+    second = [raws.of_round(2, cases[0], iterations=30, events=True), raws.skipped(cases[3])]
+    attempts = [(raws.attempt(1), first), (raws.attempt(2, evidence=evidence), second)]
+    failures = [Failure(case_id=cases[2].id, rank=1, message="stuck", attempt=1)]
+    return Raw(path=path, job=job, attempts=attempts, failures=failures)
+
+
+def written(directory: Path) -> dict[str, Path]:
+    """Write the results as a raw file and as a journal, and return where."""
+    raw = results(directory / "whole.h5")
+    hdf5.write(raw, raw.path)
+    Journal(directory / "begun.h5", raw.job, raw).close(remove=False)
+    return {"raw file": raw.path, "journal": journal_path(directory / "begun.h5")}
+
+
+def content(raw: Raw) -> tuple[object, dict[tuple[int, str], object]]:
+    """Return what a file says of its job and attempts, and of each case in each attempt."""
+    outcomes = {(a.number, o.case.id): raws.plain(o) for a, done in raw.attempts for o in done}
+    return raws.plain((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
+
+
+def verdict(path: Path, before: Raw) -> str:
+    """Return what a reader makes of a file, in one word of ours or as the defect that it is."""
+    try:
+        after = read_raw(path)
+    except BadInputError as error:
+        return REFUSED if "\n" not in str(error) else f"more than one line: {error}"
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the defect
+        return f"{type(error).__name__}: {error}"
+    (about, was), (said, now) = content(before), content(after)
+    if (about, was) == (said, now):
+        return HARMLESS
+    lost = [where for where in was if now.get(where) != was[where]]
+    named = bool(after.damage) and all(damage.startswith("line ") for damage in after.damage)
+    if named and now.keys() <= was.keys() and all(now[where] == was[where] for where in now) and len(lost) <= 1:
+        return NAMED
+    return f"other figures: {lost or 'of the job or an attempt'}, {after.damage}"
+
+
+def in_a_process(judge: Callable[[], str]) -> str:
+    """Return what ``judge`` does, or how its process died; it has so many seconds of CPU time."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+        os.write(write, judge().encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return said or f"its process ended with {os.waitstatus_to_exitcode(status)}"
+
+
+def flips(whole: Path, number: int, seed: int) -> Iterator[tuple[int, str]]:
+    """Yield bits and what their flip leads to.
+
+    Args:
+        whole: the file.
+        number: of bits.
+        seed: of their places.
+    """
+    intact = whole.read_bytes()
+    before = read_raw(whole)
+    for bit in random.Random(seed).sample(range(8 * len(intact)), number):  # noqa: S311  places, no secret
+        damaged = bytearray(intact)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path = whole.with_name(f"flipped-{whole.name}")
+        path.write_bytes(damaged)
+        yield bit, in_a_process(lambda path=path: verdict(path, before))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--flips", type=int, default=500)
+    arguments = parser.parse_args()
+    defects = 0
+    with tempfile.TemporaryDirectory() as place:
+        for kind, whole in written(Path(place)).items():
+            counts: Counter[str] = Counter()
+            for bit, said in flips(whole, arguments.flips, arguments.seed):
+                counts[said] += 1
+                if said not in ALLOWED[kind]:
+                    print(f"{kind}, bit {bit}: {said}", flush=True)
+                    defects += 1
+            words = ", ".join(f"{number} {said}" for said, number in counts.most_common() if said in ALLOWED[kind])
+            print(f"{kind} of {whole.stat().st_size} bytes, seed {arguments.seed}: {words}")
+    return int(defects > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

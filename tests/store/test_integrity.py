@@ -1,0 +1,186 @@
+"""A raw file that is not what was written is refused, whatever was done to it, and costs no time and no memory."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+import raws
+from fuzz import written
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.store import hdf5, integrity
+from hpccoll.store.integrity import DIGEST, content_sha256, seal
+from hpccoll.store.schema import COLUMNS
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("whole"))["raw file"]
+
+
+@pytest.fixture
+def file(tmp_path, whole):
+    return shutil.copy(whole, tmp_path / "F.h5")
+
+
+def changed(file, change):
+    """Change an open raw file, which keeps its digest or gets a right one, and return why it is refused."""
+    with h5py.File(file, "r+") as opened:
+        change(opened)
+    with pytest.raises(BadInputError) as caught:
+        hdf5.read(file)
+    return str(caught.value)
+
+
+def test_a_file_says_by_its_digest_that_it_is_whole(file):
+    assert hdf5.read(file).notes == []
+    with h5py.File(file) as opened:
+        assert opened.attrs[DIGEST] == content_sha256(opened)
+
+
+@given(data=st.data())
+def test_every_value_of_every_column_is_in_the_digest(tmp_path_factory, whole, data):
+    file = shutil.copy(whole, tmp_path_factory.mktemp("changed") / "F.h5")
+    column = data.draw(st.sampled_from(COLUMNS))
+    with h5py.File(file, "r+") as opened:
+        dataset = opened[data.draw(st.sampled_from(["attempt_1", "attempt_2"]))][column.name]
+        place = tuple(data.draw(st.integers(0, size - 1)) for size in dataset.shape)
+        value = dataset[place]
+        if column.dtype == "str":
+            dataset[place] = value.decode() + "x"
+        else:
+            dataset[place] = 7 if value != 7 else 5
+    with pytest.raises(BadInputError, match="digests differ"):
+        hdf5.read(file)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file.attrs.update(job="x"),
+        lambda file: file["attempt_1"].attrs.update(machine="x"),
+        lambda file: file["attempt_1/bytes"].attrs.update(units="GB"),
+        lambda file: file.move("attempt_1/min_ns", "attempt_1/another"),
+        lambda file: file["attempt_1/min_ns"].dims[1].detach_scale(file["attempt_1/iteration"]),
+        lambda file: file.create_group("attempt_3"),
+        lambda file: file.__delitem__("failures"),
+        lambda file: file.attrs.__delitem__("created"),
+    ],
+)
+def test_names_attributes_and_dimensions_are_in_the_digest(file, change):
+    assert "digests differ" in changed(file, change)
+
+
+def test_a_file_of_this_version_without_a_digest_is_refused(file):
+    assert "its digest is missing" in changed(file, lambda opened: opened.attrs.__delitem__(DIGEST))
+
+
+def test_a_digest_does_not_depend_on_how_hdf5_lays_the_file_out(file, require):
+    require(shutil.which("h5repack"), "there is no h5repack (Debian: hdf5-tools)")
+    packed = file.with_name("packed.h5")
+    subprocess.run(["h5repack", "-f", "GZIP=1", str(file), str(packed)], check=True)
+    assert packed.read_bytes() != file.read_bytes()
+    assert raws.plain(hdf5.read(packed)) == raws.plain(hdf5.read(file))
+
+
+def test_the_job_is_that_of_its_identity_also_where_the_digest_is_right(file):
+    def change(opened):
+        opened.attrs["job_json"] = json.dumps(json.loads(opened.attrs["job_json"]) | {"seed": 2})
+        seal(opened)
+
+    assert "job_sha256 differs" in changed(file, change)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "why"),
+    [
+        ("bytes", 9216, "9216 bytes were moved of 8"),
+        ("bytes", -1, "None bytes were moved of 8"),
+        ("requested_bytes", 9, "the job has no case"),
+        ("wrong", 8, "ok, and 8 elements are wrong"),
+        ("status", "wrong", "wrong, and none of its elements is"),
+        ("status", "skipped", "skipped, and has times"),
+        ("status", "fine", "the status of a case is 'fine'"),
+        ("max_ns", 1, "in no order"),
+        ("min_ns", -5, "in no order"),
+        ("end_ns", 3, "less than nothing"),
+        ("round", 3, "a round is none of 2"),
+        ("slowest_rank", 2, "a rank that is not there"),
+        ("span_ns", 3, "the span is shorter"),
+        ("iterations", 0, "is ok, and has no times"),
+        ("rank_stride", 3, "every 3th"),
+        ("cpu_s", -1.0, "cpu_s holds -1"),
+        ("wire_sent", np.inf, "wire_sent holds inf"),
+        ("wire_bytes_measured", -7, "wire_bytes_measured is -7"),
+        ("counters", '{"x": -1}', "counter x is -1"),
+        ("counters", "[]", "counters is []"),
+        ("params", "[1]", "params is [1]"),
+    ],
+)
+def test_what_cannot_have_been_measured_is_refused_also_where_the_digest_is_right(file, column, value, why):
+    def change(opened):
+        opened["attempt_1"][column][0] = value
+        seal(opened)
+
+    assert why in changed(file, change)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "why"),
+    [
+        ("provenance_json", "[]", "provenance is []"),
+        ("aggregators", 2, "2 of 2 ranks are aggregators"),
+        ("ranks", 3, "2 places of 3 ranks"),
+        ("number", 0, "the number 0"),
+        ("nodes", 9, "2 ranks ran on 9 nodes"),
+        ("created", "soon", "created at 'soon'"),
+    ],
+)
+def test_an_attempt_that_cannot_have_been_one_is_refused(file, attribute, value, why):
+    def change(opened):
+        opened["attempt_1"].attrs[attribute] = value
+        seal(opened)
+
+    assert why in changed(file, change)
+
+
+def test_a_link_to_elsewhere_is_not_followed(file, tmp_path):
+    os.mkfifo(tmp_path / "pipe.h5")
+    links = {"external": h5py.ExternalLink(tmp_path / "pipe.h5", "/"), "soft": h5py.SoftLink("/failures")}
+    for name, link in links.items():
+        place = shutil.copy(file, tmp_path / f"{name}.h5")
+        assert "is a link to elsewhere" in changed(place, lambda opened, link=link: opened.update({"attempt_9": link}))
+
+
+def test_values_in_another_file_are_not_read(file, tmp_path):
+    def change(opened):
+        opened.create_dataset("x", (8,), "i8", external=[(tmp_path / "other", 0, 64)])
+
+    assert "lies in another file" in changed(file, change)
+
+
+@pytest.mark.parametrize("how", [{}, {"chunks": (1, 1 << 29)}, {"chunks": (3, 1 << 28), "compression": "gzip"}])
+def test_a_dataset_that_is_larger_than_its_file_takes_no_memory(file, how):
+    def change(opened):
+        opened.create_dataset("attempt_1/x", (3, 1 << 29), "i8", **how)
+
+    assert "bytes, and the file" in changed(file, change)
+
+
+def test_a_pipe_is_no_raw_file(tmp_path):
+    os.mkfifo(tmp_path / "F.h5")
+    with pytest.raises(BadInputError, match="not a regular file"):
+        hdf5.read(tmp_path / "F.h5")
+
+
+def test_a_large_column_is_read_case_by_case_and_gives_the_same(file, monkeypatch):
+    before = raws.plain(hdf5.read(file))
+    monkeypatch.setattr("hpccoll.store.hdf5_attempt.AT_ONCE", 1)
+    monkeypatch.setattr(integrity, "SLAB", 1)
+    assert raws.plain(hdf5.read(file)) == before
