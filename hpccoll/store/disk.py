@@ -1,11 +1,13 @@
 """Disk: what is written stays written, even if the machine goes down, has one writer, and follows no planted link."""
 
+import errno
 import fcntl
 import glob
 import os
 import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,7 +76,13 @@ def replaced(path: Path) -> Iterator[Path]:
     """Yield an empty new file beside ``path`` with an unguessable name.
 
     It replaces ``path``, on disk, when the block ends well, and is removed when it does not.
+
+    Raises:
+        OSError: where that cannot be, or a device, a pipe or a directory is there.
     """
+    with suppress(FileNotFoundError):
+        if stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
+            raise FileExistsError(errno.EEXIST, "it is there, and no regular file", str(path))
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     os.close(_create(unfinished))
     try:

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from hpccoll.store.disk import replaced
+
 RECORD = "slurm.json"
 """The file below a sweep's directory; the sweep that submits is its only writer."""
 
@@ -73,6 +75,5 @@ def read_scheduled(directory: Path) -> list[Scheduled]:
 
 def write_scheduled(directory: Path, jobs: Iterable[Scheduled]) -> None:
     """Write the Slurm jobs of a sweep, whole or not at all."""
-    unfinished = directory / f".{RECORD}.tmp"
-    unfinished.write_text(json.dumps([asdict(job) for job in jobs], indent=1))
-    unfinished.replace(directory / RECORD)
+    with replaced(directory / RECORD) as unfinished:
+        unfinished.write_text(json.dumps([asdict(job) for job in jobs], indent=1))

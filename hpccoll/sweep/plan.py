@@ -13,6 +13,7 @@ from hpccoll.measure.machine import testbed
 from hpccoll.measure.varied import unvaried
 from hpccoll.plan import Plan, Skip
 from hpccoll.schedule import Layout
+from hpccoll.store.disk import replaced
 from hpccoll.store.found import PLAN
 from hpccoll.store.journal import journal_path
 from hpccoll.sweep.cases import cases
@@ -236,8 +237,7 @@ def write_plan(plan: Plan, out: Path) -> None:
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = path.with_name(f".{path.name}.tmp")
-            unfinished.write_text(text)
-            unfinished.replace(path)
+            with replaced(path) as unfinished:
+                unfinished.write_text(text)
         except OSError as error:
             raise no_file("--out", out, error, "written") from None

@@ -14,6 +14,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.found import Found
 from hpccoll.evidence.verbose import TOLD_TO_END
 from hpccoll.measure.logged import once
+from hpccoll.store.disk import replaced
 from hpccoll.sweep import child
 
 OUTPUT = "launch.log"
@@ -77,8 +78,6 @@ def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape
     limit_s = patience_s + job.effort.timeout + len(once(job, shape)) * job.effort.seconds
     failed = child.run(command, limit_s, place / OUTPUT)
     found = Found.in_logs(place, failed, job_sha256=job.sha256, allocation=where)
-    file = file_of(out, job, shape)
-    unfinished = file.with_name(f".{file.name}.tmp")
-    unfinished.write_text(json.dumps(found.to_json(), indent=1))
-    unfinished.replace(file)
+    with replaced(file_of(out, job, shape)) as unfinished:
+        unfinished.write_text(json.dumps(found.to_json(), indent=1))
     return found

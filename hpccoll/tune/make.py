@@ -17,6 +17,7 @@ from hpccoll import __version__
 from hpccoll.choices.table import Choice, Entry, Range, TuneTable, library, load_table
 from hpccoll.errors import BadInputError, UnusableError, no_file
 from hpccoll.schedule.promise import NATIVE
+from hpccoll.store.disk import replaced
 from hpccoll.store.rows import Results
 from hpccoll.tune.measured import Curves, Measured, measured, side_by_side
 
@@ -75,7 +76,8 @@ def write(table: TuneTable, out: Path) -> Iterator[str]:
     """
     _see_that_it_may_go(out)
     try:
-        out.write_text(json.dumps(table.to_json(), indent=1) + "\n")
+        with replaced(out.resolve()) as unfinished:
+            unfinished.write_text(json.dumps(table.to_json(), indent=1) + "\n")
     except OSError as error:
         raise no_file("--out", out, error, "written") from None
     for entry in table.entries:
