@@ -171,6 +171,8 @@ class Program:
                 return Earlier.of(earlier)
         self.journal = Journal(self.out, self.job, earlier)
         self.raw = self.journal.raw
+        for damage in self.raw.damage:
+            print(f"# {self.journal.path}: {damage}; what it held is measured again", flush=True)
         return Earlier.of(self.raw)
 
     def _end(self) -> None:

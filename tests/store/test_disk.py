@@ -22,9 +22,14 @@ def test_a_file_is_replaced_as_a_whole_when_the_block_ends_well(tmp_path):
 def test_what_was_not_finished_is_removed_and_the_old_file_stays(tmp_path):
     path = tmp_path / "F"
     path.write_text("old")
-    with pytest.raises(KeyboardInterrupt), replaced(path) as unfinished:
-        unfinished.write_text("half")
-        raise KeyboardInterrupt
+
+    def stop():
+        with replaced(path) as unfinished:
+            unfinished.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stop()
     assert path.read_text() == "old"
     assert [*tmp_path.iterdir()] == [path]
 
