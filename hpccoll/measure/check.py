@@ -1,16 +1,20 @@
-"""The check: fills the buffers before each operation, and compares the result after it."""
+"""The check: fills the buffers before each operation, and compares what it may and may not write after it."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.measure.outside import Guard
 from hpccoll.measure.payload import TURNS, Payload
 from hpccoll.measure.values import Array, bits
 
 Bits = NDArray[np.unsignedinteger]
+
+EXTRA = TURNS - 1
+"""Elements by which the values of a unit are longer than the unit: a turn begins one element after the one before."""
 
 
 class _Blocks(NamedTuple):
@@ -29,49 +33,87 @@ def _blocks(buffer: Array, values: Sequence[Array]) -> Iterator[_Blocks]:
     for length, alike in groupby(values, len):
         units = list(alike)
         rows = bits(np.stack(units) if len(units) > 1 else units[0][np.newaxis])  # one unit, the largest, as it is
-        end = begin + len(rows) * (length - TURNS + 1)
+        end = begin + len(rows) * (length - EXTRA)
         yield _Blocks(bits(buffer[begin:end]).reshape(len(rows), -1), rows)
         begin = end
 
 
+class GuardCheck:
+    """Compares guards in the memory of the host."""
+
+    def __init__(self, guards: Sequence[Guard]) -> None:
+        self._guards = [
+            (bits(np.asarray(guard.memory)), guard.words, np.empty(len(guard.words), bool)) for guard in guards
+        ]
+        self._spoiled = True
+
+    def reset(self) -> None:
+        """Have guards hold their words, where they do not."""
+        if self._spoiled:
+            for memory, words, _ in self._guards:
+                np.copyto(memory, words)
+        self._spoiled = False
+
+    def wrong(self) -> int:
+        """Return how many elements of guards have been written."""
+        total = 0
+        for memory, words, differs in self._guards:
+            np.not_equal(memory, words, differs)
+            total += int(np.count_nonzero(differs))
+        self._spoiled = total > 0
+        return total
+
+
+def misfit(result: Any, expected: int) -> int:
+    """Return how many elements are wrong because the result has another size than is expected: all, or none."""
+    return 0 if len(result) == expected else expected or len(result)
+
+
 class Check:
-    """Fills the buffers and checks the result, bit for bit and without allocating: it runs between timed iterations.
+    """Fills the buffers and checks them, bit for bit and without allocating: it runs between timed iterations.
 
     The contribution is written anew each time, in either placement, as the program that computes it would: whose cache
-    it lies in, and whether it is dirty there, changes the time by up to four.
+    it lies in, and whether it is dirty there, changes the time by up to four. So to have read it after the operation
+    changes nothing for the next one.
     """
 
     def __init__(
-        self, payload: Payload, src: Array, dst: Array, result: Array, *, in_place: bool, turn: int = 0
-    ) -> None:
+        self, payload: Payload, src: Array, dst: Array, result: Array, *, in_place: bool, turn: int = 0,
+        guards: Sequence[Guard] = (),
+    ) -> None:  # fmt: skip
         """Prepare the values of all turns; the first reset begins the one after ``turn``, the same on all ranks.
 
         Args:
             payload: the values.
             src: where the contribution is, unless in place.
             dst: the units of dst that ``payload.filled`` names.
-            result: where the plan leaves what is promised.
+            result: where the result is to be; one of another size than ``payload`` promises is wrong in all elements.
             in_place: whether dst begins with the contribution.
             turn: which of the turns has been.
+            guards: memory that the operation may not write.
         """
-        extra = TURNS - 1
         self.turn = turn
-        self._fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=extra))]
-        if not in_place:
-            self._fills += _blocks(src, payload.source(extra))
-        self._expected = [*_blocks(result, payload.expected(in_place=in_place, extra=extra))]
-        self._differs = [np.empty(blocks.buffer.shape, bool) for blocks in self._expected]
+        self._fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA))]
+        source = [] if in_place else [*_blocks(src, payload.source(EXTRA))]
+        self._fills += source
+        self._misfit = misfit(result, payload.expected_length)
+        values = [] if self._misfit else _blocks(result, payload.expected(in_place=in_place, extra=EXTRA))
+        compared = [*source, *values]
+        room = np.empty(max((blocks.buffer.size for blocks in compared), default=0), bool)  # for each in its turn
+        self._compared = [(blocks, room[: blocks.buffer.size].reshape(blocks.buffer.shape)) for blocks in compared]
+        self._guards = GuardCheck(guards)
 
     def reset(self) -> None:
         """Put the buffers back to what they hold before an operation, the next one."""
         self.turn = (self.turn + 1) % TURNS
+        self._guards.reset()
         for blocks in self._fills:
             np.copyto(blocks.buffer, blocks.now(self.turn))
 
     def wrong(self) -> int:
-        """Return how many elements of the result are wrong."""
-        total = 0
-        for blocks, differs in zip(self._expected, self._differs, strict=True):
+        """Return how many elements are wrong: of the result, of src, and next to the buffers."""
+        total = self._misfit + self._guards.wrong()
+        for blocks, differs in self._compared:
             np.not_equal(blocks.buffer, blocks.now(self.turn), differs)
             total += int(np.count_nonzero(differs))
         return total

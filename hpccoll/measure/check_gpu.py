@@ -4,6 +4,7 @@ Values repeat after PERIOD elements, which is prime. Written 16 bytes after 16 b
 after PERIOD vectors, and a turn that begins one element later begins V^-1 (modulo PERIOD) vectors later: so one table
 of 1 MiB a unit holds all turns, aligned. It stays in L2, and a fill of S bytes moves S bytes, a check S bytes. A unit
 that is short has a row of vectors for each turn instead. What one vector shares with another unit is done by elements.
+Guards are units whose values are the same in all turns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.measure.check import GuardCheck, misfit
+from hpccoll.measure.outside import Guard
 from hpccoll.measure.payload import SHORT, TURNS, Payload
 from hpccoll.measure.values import PERIOD, Array, bits
 
@@ -76,6 +79,12 @@ class Table(NamedTuple):
         places = np.arange(TURNS)[:, np.newaxis] + np.arange(step * each) - head
         return cls(row[places.clip(0, len(row) - 1)].reshape(-1, each), step)
 
+    @classmethod
+    def fixed(cls, words: NDArray[np.unsignedinteger], head: int) -> "Table":
+        """Return the table of what is the same in all turns; ``head`` as above."""
+        each = VECTOR // words.itemsize
+        return cls(np.pad(words, (head, -(head + len(words)) % each)).reshape(-1, each), 0)
+
 
 def table_bytes(elements: float) -> float:
     """Return the most that a table takes, of a unit of so many elements; of units of several lengths, of their mean.
@@ -87,11 +96,16 @@ def table_bytes(elements: float) -> float:
 
 
 class _Segments:
-    """The units of a buffer on a GPU, with the values of all turns."""
+    """Units of buffers on a GPU, with the values of all turns.
 
-    def __init__(self, gpu: Machine) -> None:
+    Args:
+        gpu: whose memory they are.
+        others: whose units are among them.
+    """
+
+    def __init__(self, gpu: Machine, *others: "_Segments") -> None:
         self.gpu = gpu
-        self.rows: list[tuple[int, ...]] = []
+        self.rows: list[tuple[int, ...]] = [row for other in others for row in other.rows]
         self.tables: list[Any] = []
 
     def add(self, buffer: Any, lengths: Sequence[int], values: Sequence[Array]) -> None:
@@ -99,12 +113,20 @@ class _Segments:
         begin = self.gpu.address(buffer) if any(lengths) else 0
         for length, row in zip(lengths, values, strict=True):
             if length:
-                head = begin % VECTOR // row.itemsize
-                table = Table.of(bits(row), length, head)
-                self.tables.append(self.gpu.upload(table.vectors))
-                place, values_at = begin - begin % VECTOR, self.gpu.address(self.tables[-1])
-                self.rows.append((place, head, head + length, values_at, len(table.vectors), table.step))
+                self._add(begin, length, Table.of(bits(row), length, begin % VECTOR // row.itemsize))
                 begin += length * row.itemsize
+
+    def add_guard(self, guard: Guard) -> None:
+        """Add memory that no operation may write."""
+        begin, words = self.gpu.address(guard.memory), guard.words
+        self._add(begin, len(words), Table.fixed(words, begin % VECTOR // words.itemsize))
+
+    def _add(self, begin: int, length: int, table: Table) -> None:
+        """Add a unit of ``length`` elements from the address ``begin`` on."""
+        self.tables.append(self.gpu.upload(table.vectors))
+        head = begin % VECTOR // table.vectors.itemsize
+        place, values_at = begin - begin % VECTOR, self.gpu.address(self.tables[-1])
+        self.rows.append((place, head, head + length, values_at, len(table.vectors), table.step))
 
     def launches(self, itemsize: int) -> Iterator[tuple[tuple[int, int], tuple[int], Any, int]]:
         """Yield grids, blocks and segments: one launch, or none for no units."""
@@ -123,28 +145,37 @@ class GpuCheck:
         payload: the values.
         src: where the contribution is, unless in place.
         dst: the units of dst that ``payload.filled`` names.
-        result: where the plan leaves what is promised.
+        result: where the result is to be; one of another size than ``payload`` promises is wrong in all elements.
         gpu: whose memory they are.
         in_place: whether dst begins with the contribution.
         turn: which of the turns has been.
+        guards: memory that the operation may not write.
     """
 
     def __init__(
-        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: Machine, *, in_place: bool, turn: int = 0
-    ) -> None:
+        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: Machine, *, in_place: bool, turn: int = 0,
+        guards: Sequence[Guard] = (),
+    ) -> None:  # fmt: skip
         extra, me, itemsize = TURNS - 1, payload.me, payload.dtype.itemsize
         told = replace(payload, periodic=True)
         self.turn, self._gpu = turn, gpu
         units, filled = told.promise.target(me, told.units), told.filled(in_place=in_place)
-        fills, expected = _Segments(gpu), _Segments(gpu)
-        fills.add(dst, [told.length("dst", unit) for unit in filled], told.initial(in_place=in_place, extra=extra))
-        lengths = [told.length("dst", unit) for unit in units]
-        expected.add(result, lengths, told.expected(in_place=in_place, extra=extra))
+        kept = _Segments(gpu)  # what an operation leaves as it is
+        for guard in guards:
+            if not guard.on_host:
+                kept.add_guard(guard)
         if not in_place:
             own = told.promise.source(me, told.units)
-            fills.add(src, [told.length("src", unit) for unit in own], told.source(extra))
-        self._kept = fills.tables, expected.tables
-        self._fills, self._checks = [*fills.launches(itemsize)], [*expected.launches(itemsize)]
+            kept.add(src, [told.length("src", unit) for unit in own], told.source(extra))
+        fills, compared = _Segments(gpu, kept), _Segments(gpu, kept)
+        fills.add(dst, [told.length("dst", unit) for unit in filled], told.initial(in_place=in_place, extra=extra))
+        self._misfit = misfit(result, told.expected_length)
+        if not self._misfit:
+            lengths = [told.length("dst", unit) for unit in units]
+            compared.add(result, lengths, told.expected(in_place=in_place, extra=extra))
+        self._kept = kept.tables, fills.tables, compared.tables
+        self._fills, self._checks = [*fills.launches(itemsize)], [*compared.launches(itemsize)]
+        self._guards = GuardCheck([guard for guard in guards if guard.on_host])
         self._fill, self._count = (gpu.kernel(SOURCE, name, itemsize) for name in ("fill", "count_wrong"))
         self._counter = gpu.upload(np.zeros(1, np.uint64))  # never set back: what is added is what is wrong
         self._counted = 0
@@ -152,14 +183,15 @@ class GpuCheck:
     def reset(self) -> None:
         """Put the buffers back to what they hold before an operation, the next one; they do when it returns."""
         self.turn = (self.turn + 1) % TURNS
+        self._guards.reset()
         for grid, block, _, segments in self._fills:
             self._fill(grid, block, (np.uint64(segments), np.uint64(self.turn)))
         self._gpu.synchronize()
 
     def wrong(self) -> int:
-        """Return how many elements of the result are wrong."""
+        """Return how many elements are wrong: of the result, of src, and next to the buffers."""
         for grid, block, _, segments in self._checks:
             counter = np.uint64(self._gpu.address(self._counter))
             self._count(grid, block, (np.uint64(segments), np.uint64(self.turn), counter))
         before, self._counted = self._counted, int(self._gpu.download(self._counter)[0])
-        return self._counted - before
+        return self._misfit + self._guards.wrong() + self._counted - before

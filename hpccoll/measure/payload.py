@@ -108,6 +108,11 @@ class Payload:
         """Return the elements of a unit of src or dst at this rank."""
         return self._length(self.me, unit) if buffer == "src" else self._length(unit, self.me)
 
+    @property
+    def expected_length(self) -> int:
+        """Return the elements of the result at this rank, by the case alone."""
+        return sum(self.length("dst", unit) for unit in self.promise.target(self.me, self.units))
+
     def _told(self, length: int) -> int:
         return PERIOD if self.periodic and length > SHORT else length
 
@@ -151,12 +156,23 @@ class Payload:
             in_place: whether it begins with the contribution.
             name: says a rank of this numbering in words.
         """
-        wrong = np.flatnonzero(bits(dst) != bits(joined(self.expected(in_place=in_place), self.dtype)))
+        right = joined(self.expected(in_place=in_place), self.dtype)
+        if len(dst) != len(right):
+            return f"{name(self.me)}: the plan says that its result has {len(dst)} elements; expected: {len(right)}"
+        wrong = np.flatnonzero(bits(dst) != bits(right))
         if not len(wrong):
             return None
         causes = self._causes(dst, wrong[:: -(-len(wrong) // SAMPLED)], name, in_place=in_place)
         where = f"{len(wrong)} of {len(dst)} elements, from {format_size(int(wrong[0]) * self.dtype.itemsize)} on"
         return f"{name(self.me)}: {where}: {' or '.join(causes[:3]) or 'no single cause explains it'}"
+
+    def diagnose_source(self, src: Array, name: Callable[[int], str] = "rank {}".format) -> str | None:
+        """Return how src differs from the contribution, which no operation out of place may change, or None."""
+        changed = np.flatnonzero(bits(src) != bits(joined(self.source(), self.dtype)))
+        if not len(changed):
+            return None
+        begin = format_size(int(changed[0]) * self.dtype.itemsize)
+        return f"{name(self.me)}: src was overwritten: {len(changed)} of {len(src)} elements, from {begin} on"
 
     def _causes(
         self, dst: Array, at: NDArray[np.intp], name: Callable[[int], str], *, in_place: bool

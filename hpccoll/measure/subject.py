@@ -15,6 +15,7 @@ from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.counted import crossings_of, likeness, slices_of
 from hpccoll.measure.on_gpu import Wait, timed, transport_of
+from hpccoll.measure.outside import guards_of
 from hpccoll.measure.payload import TURNS, Payload
 from hpccoll.measure.values import Array
 from hpccoll.measure.ways import NATIVE_TRANSPORT
@@ -32,10 +33,11 @@ from hpccoll.schedule import (
 from hpccoll.schedule.promise import NATIVE
 from hpccoll.transports.channels import channels_of
 from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.guard import Guarded
 from hpccoll.transports.mpi import CHANNELS, Mpi, Tiered
 from hpccoll.transports.nccl_world import abort_all
 from hpccoll.transports.operation import Operation, Transport
-from hpccoll.transports.vendor import VendorMpi
+from hpccoll.transports.vendor import VendorMpi, result_span
 from hpccoll.units import format_size
 
 TRANSPORTS: dict[str, Callable[[MPI.Intracomm], Transport]] = {"mpi": Mpi, "shm": Tiered, "tiered": Tiered}
@@ -102,6 +104,8 @@ class CaseSubject:
                 larger = f"a larger one: {error.value} channels follow from it ({error.expected})"
                 raise BadInputError("parameter segment", format_size(int(case.params["segment"])), larger) from None
             raise
+        self._result = self._place_of_result()
+        self._guards = [*guards_of(self._guarded(), self.rank)]
         filled = self.payload.filled(in_place=case.in_place)
         self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
         self._timed = by_events = timed(self.plan, gpu)
@@ -114,13 +118,44 @@ class CaseSubject:
             return transport_of(self.case, comm, self.gpu, communicator, native=self.algorithm is None)
         return TRANSPORTS[self.case.transport](comm) if self.algorithm else VendorMpi(comm)
 
+    @property
+    def _calls_mpi(self) -> bool:
+        """Whether this is a collective of the MPI library itself."""
+        return self.algorithm is None and self.case.transport != "nccl"
+
+    def _span_of_result(self) -> slice:
+        """Return where in dst the case promises the result of this rank."""
+        of = self.operation
+        if self._calls_mpi:
+            return result_span(of, self.rank)
+        return of.span("dst", of.promise.target(self.rank, of.whole.units), self.rank)
+
+    def _place_of_result(self) -> Array:
+        """Return what the check compares: that place, whatever the plan says, unless it says another size.
+
+        The check then finds all of it wrong.
+        """
+        promised: Array = self.dst[self._span_of_result()]
+        return promised if len(self.plan.result) == len(promised) else self.plan.result
+
+    def _guarded(self) -> list[Guarded]:
+        """Return the buffers, each with the part of it that the operation may write.
+
+        What is not promised of dst is workspace of a schedule, and of what works in place. Out of place, a library is
+        given no more of dst than the result.
+        """
+        guarded = [*self.transport.guarded]
+        if self.algorithm is None and not self.operation.in_place:
+            guarded[1:2] = [dst.narrowed(self._span_of_result()) for dst in guarded[1:2]]
+        return guarded
+
     def _check(self, filled: Array) -> Check | GpuCheck:
         """Return the check, of the units of dst that are ``filled`` among others."""
         turn, in_place = zlib.crc32(self.case.id.encode()) % TURNS, self.case.in_place
-        buffers = self.payload, self.src, filled, self.plan.result
+        buffers = self.payload, self.src, filled, self._result
         if self.gpu:
-            return GpuCheck(*buffers, self.gpu, in_place=in_place, turn=turn)
-        return Check(*buffers, in_place=in_place, turn=turn)
+            return GpuCheck(*buffers, self.gpu, in_place=in_place, turn=turn, guards=self._guards)
+        return Check(*buffers, in_place=in_place, turn=turn, guards=self._guards)
 
     def waits(self, wait: Wait) -> bool:
         """Have runs wait so for what they queue, and return whether they queue all that they do."""
@@ -155,12 +190,18 @@ class CaseSubject:
         return {**plan, **self.algorithm.parameters, **self.case.params}
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        """Return what is wrong with the buffer as it is now, in words; ``name`` says a rank of its numbering."""
-        result = self.plan.result
-        if self.gpu:
-            result = self.gpu.download(result).view(self.payload.dtype)
-        payload = replace(self.payload, turn=self.check.turn)
-        return payload.diagnose(result, in_place=self.case.in_place, name=name)
+        """Return what is wrong with the buffers as they are now, in words; ``name`` says a rank of its numbering."""
+        payload, in_place = replace(self.payload, turn=self.check.turn), self.case.in_place
+        said = [payload.diagnose(self._on_host(self._result), in_place=in_place, name=name)]
+        if not in_place:
+            said.append(payload.diagnose_source(self._on_host(self.src), name))
+        for guard in self._guards:
+            found = guard.memory if guard.on_host else self._on_host(guard.memory)
+            said.append(guard.diagnose(found, name(self.rank)))
+        return "; ".join(filter(None, said)) or None
+
+    def _on_host(self, array: Array) -> Array:
+        return self.gpu.download(array).view(self.payload.dtype) if self.gpu else array
 
     @cached_property
     def wire_bytes(self) -> int | None:

@@ -17,6 +17,9 @@ from hpccoll.schedule import Reduction
 PERIOD = 65521
 """Elements after which the values repeat: a prime, so that no displacement by whole cache lines below 8 MiB hides."""
 
+GUARDS = 1 << 16
+"""The seed of guards of the first buffer: no payload has it."""
+
 Array = NDArray[np.generic]
 DType = np.dtype[np.generic]
 Positions = NDArray[np.int64]
@@ -85,6 +88,15 @@ def everyone(seed: int, p: int, dtype: DType, reduction: Reduction) -> Array:
     positions = np.arange(PERIOD)
     values = (contribution(seed, origin, positions, p, dtype, reduction.name) for origin in range(p))
     return reduce(reduction.fold, values)
+
+
+def guard_words(number: int, me: int, positions: range, itemsize: int) -> NDArray[np.unsignedinteger]:
+    """Return what guards hold at ``positions`` of buffer ``number`` of a rank: elsewhere they hold something else.
+
+    So what is copied from behind one buffer to behind another is seen.
+    """
+    words: NDArray[np.unsignedinteger] = _hash(GUARDS + number, me, np.asarray(positions)).astype(f"u{itemsize}")
+    return words
 
 
 def bits(values: Array) -> NDArray[np.unsignedinteger]:

@@ -19,9 +19,10 @@ from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout
+from hpccoll.transports.guard import GuardedBuffers
 from hpccoll.transports.mpi_compile import LANES, Compiler
 from hpccoll.transports.mpi_step import CompiledStep, Memory
-from hpccoll.transports.operation import Array, Operation, Plan, aligned_empty, check_agreement
+from hpccoll.transports.operation import Array, HostBuffers, Operation, Plan, check_agreement
 from hpccoll.transports.shared import SharedMemory
 
 PERSISTENT_REQUESTS = 65536
@@ -31,23 +32,18 @@ CHANNELS = "parameter channels"
 """What is complained of where there are more lanes than tags."""
 
 
-class Mpi:
+class Mpi(HostBuffers):
     """Schedules over the point-to-point messages of an MPI library."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
+        super().__init__()
         self.comm = comm
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        return aligned_empty(count, dtype)
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
         return MpiPlan(self.comm, operation, src, dst)
 
-    def close(self) -> None:
-        """There is nothing to free."""
 
-
-class Tiered:
+class Tiered(GuardedBuffers):
     """The same schedules, but inside a node a part is taken from the memory of its sender, where it lies.
 
     What a flat algorithm does inside nodes, and all of what ``hierarchical`` does there, then needs no copy but that
@@ -55,15 +51,19 @@ class Tiered:
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
+        super().__init__()
         self.comm, self.shared = comm, SharedMemory(comm)
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        return self.shared.empty(count, dtype)
+        buffer = self.shared.empty(count, dtype)
+        self.guarded.append(self.shared.guarded(buffer))
+        return buffer
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
         return MpiPlan(self.comm, operation, src, dst, self.shared)
 
     def close(self) -> None:
+        super().close()
         self.shared.close()
 
 

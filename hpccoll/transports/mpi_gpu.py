@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from mpi4py import MPI
 
+from hpccoll.transports.guard import GuardedBuffers, guarded
 from hpccoll.transports.mpi import MpiPlan
 from hpccoll.transports.mpi_step import Call, Memory
 from hpccoll.transports.operation import Array, Operation, Plan, Transport, address
@@ -25,7 +26,7 @@ class Device(Memory, Protocol):
         """Return when all that was queued is done."""
 
 
-class _OnGpu:
+class _OnGpu(GuardedBuffers):
     """Buffers on a GPU.
 
     Args:
@@ -34,13 +35,17 @@ class _OnGpu:
     """
 
     def __init__(self, comm: MPI.Intracomm, gpu: Device) -> None:
+        super().__init__()
         self.comm, self.gpu = comm, gpu
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        return self.gpu.empty(count, dtype)
+        buffer: Array = self.keep(guarded(self.gpu.empty, count, dtype))
+        return buffer
 
-    def close(self) -> None:
-        """There is nothing to free: CuPy does it."""
+    def pinned(self, array: Array) -> Array:
+        """Return an array of the host, of whatever content, that ``array`` is to be copied to and from."""
+        buffer: Array = self.keep(guarded(self.gpu.pinned, len(array), array.dtype, on_host=True))
+        return buffer
 
 
 def _warm(plan: Plan) -> Plan:
@@ -82,7 +87,7 @@ class Staged(_OnGpu):
     """Schedules over messages of the host, which the contribution is copied to first, and the result from last."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
-        host = _pinned(self.gpu, src), _pinned(self.gpu, dst)
+        host = self.pinned(src), self.pinned(dst)
         lanes = map(operation.lane, range(len(operation.schedules)))
         moves = any(step.actions for lane in lanes for step in lane.steps(self.comm.rank))
         return StagedPlan(MpiPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
@@ -92,13 +97,9 @@ class VendorStaged(_OnGpu):
     """The library's own collectives, staged likewise."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
-        host = _pinned(self.gpu, src), _pinned(self.gpu, dst)
+        host = self.pinned(src), self.pinned(dst)
         moves = not operation.collective.token  # a barrier has no buffers
         return StagedPlan(VendorPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
-
-
-def _pinned(gpu: Device, array: Array) -> Array:
-    return gpu.pinned(len(array), array.dtype)
 
 
 class StagedPlan:

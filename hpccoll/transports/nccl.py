@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hpccoll.transports.guard import GuardedBuffers, guarded
 from hpccoll.transports.nccl_compile import NcclCompiler, Stage
 from hpccoll.transports.nccl_stream import Call, Device, Graph
 from hpccoll.transports.operation import Array, Operation, check_agreement
@@ -116,7 +117,7 @@ def compiled(device: Device, compiler: NcclCompiler, stages: Sequence[Stage], sr
     return Queued(device, operation.result(dst, compiler.me), calls, what, buffers.values())
 
 
-class OverNccl:
+class OverNccl(GuardedBuffers):
     """What schedules and NCCL's own calls have in common.
 
     Args:
@@ -129,14 +130,12 @@ class OverNccl:
     def __init__(
         self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "Library | None" = None
     ) -> None:
+        super().__init__()
         self.comm, self.gpu, self.graph, self.library = comm, gpu, graph, library
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        buffer: Array = self.gpu.empty(count, dtype)
+        buffer: Array = self.keep(guarded(self.gpu.empty, count, dtype))
         return buffer
-
-    def close(self) -> None:
-        """There is nothing to free: CuPy's pool has the buffers once nobody names them."""
 
 
 class Nccl(OverNccl):

@@ -12,6 +12,7 @@ import numpy as np
 
 from hpccoll.errors import BadInputError
 from hpccoll.transports.fold import Move
+from hpccoll.transports.guard import guarded
 from hpccoll.transports.nccl import OverNccl, Queued
 from hpccoll.transports.nccl_stream import Call
 from hpccoll.transports.operation import Array, Operation, address
@@ -206,7 +207,11 @@ class NcclVendor(OverNccl):
         self.buffers = buffers
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        return self.buffers.empty(count, dtype) if self.buffers else super().empty(count, dtype)
+        if not self.buffers:
+            return super().empty(count, dtype)
+        # What NCCL allocates is aligned to more than a page, and is known to it from its first byte on.
+        buffer: Array = self.keep(guarded(self.buffers.empty, count, dtype, front=False))
+        return buffer
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Queued:
         """Lay out the call, on all ranks together.
@@ -242,5 +247,6 @@ class NcclVendor(OverNccl):
 
     def close(self) -> None:
         """Have NCCL forget the buffers; they are freed once nobody names them."""
+        super().close()
         if self.buffers:
             self.buffers.close()

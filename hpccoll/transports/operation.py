@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import Collective, Cut, Layout, Part, Promise, Reduction, Schedule, out_of_place
 from hpccoll.schedule.words import Range
+from hpccoll.transports.guard import Guarded, GuardedBuffers, guarded
 
 Array = NDArray[np.generic]
 
@@ -92,7 +93,8 @@ class Plan(Protocol):
     """An operation compiled for one set of buffers.
 
     Args:
-        result: where the result lies: the units of dst that are defined at this rank in the end.
+        result: where the result lies: the units of dst that are defined at this rank in the end. A check compares what
+            the case promises, and holds this against it.
     """
 
     result: Array
@@ -108,7 +110,13 @@ class Plan(Protocol):
 
 
 class Transport(Protocol):
-    """How bytes move."""
+    """How bytes move.
+
+    Args:
+        guarded: the buffers that ``empty`` gave, in that order, and then their copies on the host where it made some.
+    """
+
+    guarded: list[Guarded]
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return a buffer of ``count`` elements from memory that this transport moves well."""
@@ -145,6 +153,14 @@ def aligned_empty(count: int, dtype: np.dtype[np.generic], alignment: int = 4096
     room = np.empty(count * dtype.itemsize + alignment, np.uint8)
     offset = -room.ctypes.data % alignment
     return room[offset : offset + count * dtype.itemsize].view(dtype)
+
+
+class HostBuffers(GuardedBuffers):
+    """The same of transports whose buffers are ordinary memory of the host."""
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        buffer: Array = self.keep(guarded(aligned_empty, count, dtype))
+        return buffer
 
 
 def address(array: Any) -> int:

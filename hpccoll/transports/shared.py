@@ -3,13 +3,16 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, cast
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from hpccoll.errors import BadInputError
+from hpccoll.transports.guard import MARGIN, Guarded, guarded
 from hpccoll.transports.mpi_step import Call
 from hpccoll.transports.operation import Array
 
@@ -41,6 +44,12 @@ class Neighbour:
         return part if sum(map(len, part)) == len(room) else [room]
 
 
+def _aligned(memory: NDArray[np.uint8], count: int, dtype: np.dtype[np.generic]) -> Array:
+    """Return ``count`` elements of ``memory`` from its first page on."""
+    start = -memory.ctypes.data % PAGE
+    return memory[start : start + count * dtype.itemsize].view(dtype)
+
+
 class SharedMemory:
     """The windows of the ranks of one node; made, used and closed on all ranks of ``comm`` together.
 
@@ -56,7 +65,7 @@ class SharedMemory:
         self.node = cast("MPI.Intracomm", comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank))
         self.ranks: list[int] = self.node.allgather(comm.rank)
         self._windows: list[MPI.Win] = []
-        self._buffers: list[tuple[Array, Mapping[int, Array]]] = []
+        self._buffers: list[tuple[Guarded, Mapping[int, Array]]] = []
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return a buffer of this rank, of whatever content, which begins on a page; all ranks ask together.
@@ -65,16 +74,17 @@ class SharedMemory:
             BadInputError: on all ranks, where a node lacks the room.
         """
         counts: list[int] = self.node.allgather(count)
-        self._check_room(sum(counts) * dtype.itemsize)
-        views = {rank: np.empty(0, dtype) for rank in self.ranks}
+        around = PAGE + 2 * MARGIN  # each rank has a segment of its own, which may begin anywhere in a page
+        self._check_room(sum(counts) * dtype.itemsize + len(counts) * around if any(counts) else 0)
+        made = {rank: Guarded(np.empty(0, dtype), 0, 0) for rank in self.ranks}
         if any(counts):  # a window without memory would only cost fences
-            window = self._window(count * dtype.itemsize + PAGE)
+            window = self._window(count * dtype.itemsize + around)
             for place, (rank, length) in enumerate(zip(self.ranks, counts, strict=True)):
                 memory = np.asarray(window.Shared_query(place)[0])
-                start = -memory.ctypes.data % PAGE
-                views[rank] = memory[start : start + length * dtype.itemsize].view(dtype)
-            views[self.comm.rank].view(np.uint8)[::PAGE] = 0  # touched, so that the next one is not promised its room
-        self._buffers.append((views[self.comm.rank], views))
+                made[rank] = guarded(partial(_aligned, memory), length, dtype)
+            made[self.comm.rank].memory.view(np.uint8)[::PAGE] = 0  # touched, so that its room is not given again
+        views: dict[int, Array] = {rank: each.buffer for rank, each in made.items()}
+        self._buffers.append((made[self.comm.rank], views))
         return views[self.comm.rank]
 
     def _window(self, nbytes: int) -> MPI.Win:
@@ -96,7 +106,11 @@ class SharedMemory:
 
     def views(self, own: Array) -> Mapping[int, Array]:
         """Return what the same call of ``empty`` gave each rank of the node, by its rank in ``comm``."""
-        return next(views for array, views in self._buffers if array is own)
+        return next(views for _, views in self._buffers if views[self.comm.rank] is own)
+
+    def guarded(self, own: Array) -> Guarded:
+        """Return what ``empty`` gave this rank, with the memory around it."""
+        return next(made for made, views in self._buffers if views[self.comm.rank] is own)
 
     def exchange(self, offers: Mapping[int, Offers]) -> dict[int, Offers]:
         """Give ranks of the node what is for them, and return what each has for this one; all of them together."""

@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.transports.operation import Array, Operation, Plan, address, aligned_empty
+from hpccoll.transports.operation import Array, HostBuffers, Operation, Plan, address
 
 Call: TypeAlias = Callable[[], object]
 
@@ -18,20 +18,27 @@ Described: TypeAlias = tuple[Array | MPI.buffer, MPI.Datatype]
 _OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
 
 
-class VendorMpi:
+class VendorMpi(HostBuffers):
     """The collectives of an MPI library, at its default settings."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
+        super().__init__()
         self.comm = comm
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        return aligned_empty(count, dtype)
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
         return VendorPlan(self.comm, operation, src, dst)
 
-    def close(self) -> None:
-        """There is nothing to free."""
+
+def result_span(operation: Operation, me: int) -> slice:
+    """Return where in dst a call of MPI leaves the result of rank ``me``.
+
+    It is where a schedule leaves it, but for an in-place reduce-scatter: MPI puts that at the beginning of the buffer,
+    at every rank (MPI 5.0, section 6.10.1).
+    """
+    span = operation.span("dst", operation.promise.target(me, operation.whole.units), me)
+    if operation.in_place and operation.collective.name == "reduce_scatter":
+        return slice(0, span.stop - span.start)
+    return span
 
 
 def memory_of(array: Array) -> Array | MPI.buffer:
@@ -57,7 +64,7 @@ class _Arguments:
         self.op = _OPS[operation.reduction.name]
         self.dst = dst
         self.contribution = operation.contribution(src, dst, comm.rank)
-        self.result = operation.result(dst, comm.rank)
+        self.result = dst[result_span(operation, comm.rank)]
 
     def described(self, buffer: Array) -> Described:
         return memory_of(buffer), self.datatype
@@ -88,7 +95,6 @@ def _all_reduce(a: _Arguments) -> Call:
 
 def _reduce_scatter(a: _Arguments) -> Call:
     if a.operation.in_place:
-        a.result = a.dst[: a.operation.count]  # where MPI leaves it, at every rank
         return partial(a.comm.Reduce_scatter_block, MPI.IN_PLACE, a.described(a.dst), a.op)
     return partial(a.comm.Reduce_scatter_block, a.source, a.target, a.op)
 
