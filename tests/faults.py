@@ -1,16 +1,21 @@
-"""Faults: right results of every kind, and what may be wrong with them, for tests of what checks them."""
+"""Faults: right results of every kind, and what may be wrong with them and around them, for tests of their checks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 
+from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck, Machine
+from hpccoll.measure.outside import guards_of
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.values import bits, joined
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.schedule.cut import GRAIN
+from hpccoll.transports.guard import guarded
+from hpccoll.transports.operation import aligned_empty
 
 RANKS = (2, 3, 4, 8)
 PARTS = 128
@@ -134,6 +139,136 @@ def settings(p: int, dtype: str) -> Iterator[tuple[Setting, list[Fault]]]:
         yield Setting.of(name, "sum", dtype, p), [FAULTS[fault] for fault in ALIKE]
 
 
+SIZES: dict[str, Callable[[int], Iterable[int]]] = {
+    "the plan's result is empty": lambda _: (0,),
+    "the plan's result is too short": lambda length: (1, length // 2, length - 1),
+    "the plan's result is too long": lambda length: (length + 1, 2 * length),
+}
+"""Elements that a plan may say its result has, of so many that the case promises."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write to where nothing may be written: ``values``, from element ``begin`` of src or dst on."""
+
+    buffer: str
+    begin: int
+    values: np.ndarray
+
+
+def _intruders(s: Setting) -> Iterator[np.ndarray]:
+    """Yield what a faulty operation may write in the wrong place: one element, and one grain."""
+    zeros, poison = np.zeros(s.grain, s.right.dtype), np.resize(s.payload.poison(), s.grain)
+    for values in (s.right, joined(s.payload.source(), s.right.dtype), zeros, poison):
+        if len(values):
+            yield from (bits(values[:n]) for n in (1, s.grain))
+
+
+def _lengths(s: Setting) -> dict[str, int]:
+    return {"src": s.contributed, "dst": len(s.right)}
+
+
+def _outside(s: Setting, begin: Callable[[int, int], int]) -> Iterator[Write]:
+    """Yield writes beside src and dst, whose ``begin`` follows from the length of the buffer and of what is written."""
+    for name, length in _lengths(s).items():
+        if length:  # an empty buffer has no memory
+            yield from (Write(name, begin(length, len(values)), values) for values in _intruders(s))
+
+
+def after_the_end(s: Setting) -> Iterator[Write]:
+    yield from _outside(s, lambda length, _: length)
+
+
+def before_the_beginning(s: Setting) -> Iterator[Write]:
+    yield from _outside(s, lambda _, written: -written)
+
+
+def in_src(s: Setting) -> Iterator[Write]:
+    """Write poison, zeros, the result, and one other bit to every part of src."""
+    own = bits(joined(s.payload.source(), s.right.dtype))
+    flipped = own ^ own.dtype.type(1)
+    for begin in range(0, len(own), s.grain):
+        part = slice(begin, begin + s.grain)
+        yield Write("src", begin, flipped[part])
+        yield Write("src", begin, bits(np.resize(s.payload.poison(), s.grain)))
+        yield Write("src", begin, flipped[begin : begin + 1])
+    if len(own):
+        yield Write("src", 0, bits(np.resize(s.right, len(own))))
+
+
+WRITES: dict[str, Callable[[Setting], Iterator[Write]]] = {
+    "written after the end of a buffer": after_the_end,
+    "written before the beginning of a buffer": before_the_beginning,
+    "src overwritten": in_src,
+}
+"""Writes beside a right result."""
+
+
+class Buffers:
+    """src and dst of a right result, between guards, and the check of them.
+
+    Args:
+        setting: the result.
+        gpu: whose memory they are; None for the host.
+    """
+
+    def __init__(self, setting: Setting, gpu: Machine | None = None) -> None:
+        def allocate(count: int, dtype: np.dtype[np.generic]) -> Any:
+            room = aligned_empty(count, dtype)
+            return gpu.upload(room) if gpu else room
+
+        self.setting, self.gpu = setting, gpu
+        dtype = bits(setting.right).dtype
+        self.made = {name: guarded(allocate, length, dtype) for name, length in _lengths(setting).items()}
+        self.check = self.check_of(len(setting.right))
+
+    def check_of(self, length: int) -> Check | GpuCheck:
+        """Return the check of a result of which the plan says that it has ``length`` elements, after the operation."""
+        src, dst = self.made.values()
+        result = dst.memory[dst.start : dst.start + length]
+        # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
+        buffers = replace(self.setting.payload, turn=0), src.buffer, dst.buffer, result
+        guards = [*guards_of([src, dst], self.setting.payload.me)]
+        if self.gpu:
+            check: Check | GpuCheck = GpuCheck(*buffers, self.gpu, in_place=False, guards=guards)
+        else:
+            check = Check(*buffers, in_place=False, guards=guards)
+        check.reset()
+        self.put(Write("dst", 0, bits(self.setting.right)))
+        return check
+
+    def put(self, write: Write) -> np.ndarray:
+        """Write, and return what was there."""
+        made = self.made[write.buffer]
+        at = slice(made.start + write.begin, made.start + write.begin + len(write.values))
+        found = made.memory[at]
+        before = self.gpu.download(found) if self.gpu else found.copy()
+        made.memory[at] = self.gpu.upload(write.values) if self.gpu else write.values
+        return before
+
+    def seen(self, write: Write) -> tuple[bool, float]:
+        """Return whether the check sees a write, and the share of its elements that differ from what was there."""
+        before = self.put(write)
+        wrong = self.check.wrong()
+        self.put(replace(write, values=before))
+        assert wrong == np.count_nonzero(write.values != before)
+        return wrong > 0, wrong / len(before)
+
+    def size_seen(self, length: int) -> tuple[bool, float]:
+        """Return likewise for what the plan says of its result."""
+        wrong = self.check_of(length).wrong()
+        return wrong > 0, wrong / len(self.setting.right)
+
+    def all_seen(self) -> Iterator[tuple[str, tuple[bool, float]]]:
+        """Yield whether each of the faults beside a right result is seen, where the result alone has nothing wrong."""
+        assert self.check.wrong() == 0
+        for fault, lengths in SIZES.items():
+            yield from ((fault, self.size_seen(length)) for length in lengths(len(self.setting.right)))
+        for fault, writes in WRITES.items():
+            yield from ((fault, self.seen(write)) for write in writes(self.setting))
+        assert self.check.wrong() == 0
+
+
 def all_are_seen(setting: Setting, faults: Iterable[Fault], gpu: Machine) -> None:
     """See that the check on a GPU finds a right result right, and of a wrong one every element that is."""
     right = bits(setting.right)
@@ -143,3 +278,4 @@ def all_are_seen(setting: Setting, faults: Iterable[Fault], gpu: Machine) -> Non
     for faulty in (right, *(bits(faulty) for fault in faults for faulty in fault(setting))):
         dst[...] = gpu.upload(faulty)
         assert check.wrong() == np.count_nonzero(faulty != right)
+    assert all(seen for _, (seen, _) in Buffers(setting, gpu).all_seen())

@@ -4,6 +4,7 @@ python tests/measure/detection.py > results/golden/detection.md
 """
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -13,12 +14,13 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from faults import ALIKE, EVERY, FAULTS, FOLDING, MOVING, OPS, PARTS, RANKS, Fault, Setting
+from faults import ALIKE, EVERY, FAULTS, FOLDING, MOVING, OPS, PARTS, RANKS, SIZES, WRITES, Buffers, Fault, Setting
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS
 from hpccoll.measure.values import bits
 from hpccoll.schedule.cut import GRAIN
+from hpccoll.transports.guard import WATCHED
 
 SIZE = f"{PARTS * GRAIN // 1024} KiB"
 
@@ -43,6 +45,17 @@ Where blocks are moved and none is folded, the same faults in blocks of {size}: 
 | --- |{rules} --: |
 """
 
+BESIDE = """
+Where the result is right, and something beside it is not: the share of faults that are seen, the least over p and over
+{folding},
+{moving}.
+What is written outside is one element, and one grain, of the right result, of the contribution, of zeros, and of what
+an unwritten buffer holds.
+
+| fault | {dtypes} | single elements |
+| --- |{rules} --: |
+"""
+
 FOOT = """
 What this means:
 
@@ -56,8 +69,17 @@ What this means:
 - *Left by the last operation*: every operation has other values: a buffer that was not filled again is seen. They come
   again after {turns} operations: what exactly {turns}, {twice}, ... operations before has left is not seen.
 - *Swapped*, *displaced*: single elements may be equal by chance, most often in products, which have few values.
-- Not seen: what is put right before the operation returns; what is written outside the result; in which order
-  contributions were folded, since all orders give the same bits here, on purpose.
+- *The plan's result*: where the result lies, and how long it is, comes from the case. A plan that says another size is
+  wrong in all elements that the case promises.
+- *Written outside*: {watched} bytes before and after src and dst are guards, which hold another word in every element,
+  of every buffer and of every rank; a write that begins further away is not seen. There are guards on the host, in
+  shared windows, on GPUs, and around the copies on the host of the `staged` transport; buffers that NCCL allocates have
+  none before them. What dst has beside the result is workspace: schedules may write it, and so may a library in place.
+  Out of place a library is given the result alone, and the guards of dst lie around that.
+- *src overwritten*: out of place src is compared with the contribution after every operation. Single elements are not
+  seen where what is written is what was there, as a rank's own block in the result of an all-to-all.
+- Not seen: what is put right before the operation returns; what is written to workspace, or far from every buffer; in
+  which order contributions were folded, since all orders give the same bits here, on purpose.
 
 With more ranks a sum of float16 has fewer values (its integers end at 2048), a product gives weight to few ranks at a
 time, and a minimum or maximum to one: a part must be longer for a missing rank to be sure to be seen.
@@ -120,6 +142,29 @@ def moved() -> Iterator[str]:
         yield f"| {fault} | {' | '.join(cells)} | {per_cent(min(element for _, element in found))} |"
 
 
+@cache
+def beside_shares(name: str, dtype: str, p: int) -> dict[str, tuple[float, float]]:
+    """Return the share of faults beside a right result that are seen, and the least of their elements, by fault."""
+    found: dict[str, list[tuple[bool, float]]] = defaultdict(list)
+    for fault, seen in Buffers(Setting.of(name, "sum", dtype, p)).all_seen():
+        found[fault].append(seen)
+    return {
+        fault: (sum(seen for seen, _ in each) / len(each), min(share for _, share in each))
+        for fault, each in found.items()
+    }
+
+
+def beside() -> Iterator[str]:
+    """Yield the rows of the table of faults beside a right result."""
+    names = (*FOLDING, *MOVING)
+    for fault in (*SIZES, *WRITES):
+        of_dtype = [[beside_shares(name, dtype, p) for name in names for p in RANKS] for dtype in EVERY]
+        # Where a rank has no src, nothing is written to it.
+        found = [least(shares[fault] for shares in every if fault in shares) for every in of_dtype]
+        cells = [per_cent(faults) for faults, _ in found]
+        yield f"| {fault} | {' | '.join(cells)} | {per_cent(min(elements for _, elements in found))} |"
+
+
 def page() -> str:
     head = HEAD.format(
         size=SIZE, parts=PARTS, grain=GRAIN, ranks=", ".join(map(str, RANKS)),
@@ -128,8 +173,12 @@ def page() -> str:
     between = MOVED.format(
         size=SIZE, collectives=", ".join(MOVING), dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY)
     )
-    foot = FOOT.format(turns=TURNS, twice=2 * TURNS)
-    return "\n".join([head + "\n".join(matrix()), between + "\n".join(moved()), foot])
+    others = BESIDE.format(
+        folding=", ".join(FOLDING), moving=", ".join(MOVING), dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY)
+    )
+    foot = FOOT.format(turns=TURNS, twice=2 * TURNS, watched=WATCHED)
+    tables = head + "\n".join(matrix()), between + "\n".join(moved()), others + "\n".join(beside())
+    return "\n".join([*tables, foot])
 
 
 if __name__ == "__main__":

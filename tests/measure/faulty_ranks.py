@@ -1,5 +1,6 @@
 """``hpccoll run`` with something wrong on purpose: python faulty_ranks.py FAULT ARGUMENTS OF RUN."""
 
+import ctypes
 import os
 import sys
 import time
@@ -10,6 +11,7 @@ from hpccoll.measure import maker
 from hpccoll.run import main
 from hpccoll.schedule import all_reduce
 from hpccoll.transports.mpi import MpiPlan
+from hpccoll.transports.vendor import VendorPlan
 
 FAULT, *ARGUMENTS = sys.argv[1:]
 CALLS = 12
@@ -43,7 +45,41 @@ def unpaired(layout, me):
         yield from ring.schedule(layout).steps(me)
 
 
+BYTES = 8
+"""That a plan writes where it may not."""
+
+WRITES = {
+    "after-dst": lambda _src, dst: dst.ctypes.data + dst.nbytes,
+    "before-dst": lambda _src, dst: dst.ctypes.data - BYTES,
+    "after-src": lambda src, _dst: src.ctypes.data + src.nbytes,
+    "in-place-of-rank-0": lambda _src, dst: dst.ctypes.data + dst.nbytes // 2 - BYTES,
+    "in-src": lambda src, _dst: src.ctypes.data,
+}
+"""Where it writes."""
+
+
+def spoil(plan):
+    """Have plans of this kind do at rank 1 what FAULT says, and all else as it is to be."""
+    init, run = plan.__init__, plan.run
+
+    def faulty_init(self, comm, operation, src, dst, *more):
+        init(self, comm, operation, src, dst, *more)
+        self.buffers = src, dst, comm.rank
+        if comm.rank == 1:
+            self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(FAULT)]
+
+    def faulty_run(self):
+        run(self)
+        *buffers, rank = self.buffers
+        if rank == 1 and FAULT in WRITES:
+            ctypes.memset(WRITES[FAULT](*buffers), 0x5A, BYTES)
+
+    plan.__init__, plan.run = faulty_init, faulty_run
+
+
 MpiPlan._run_one = run_wrong
+for kind in (MpiPlan, VendorPlan):
+    spoil(kind)
 if FAULT == "no-memory":
     maker.available_memory = lambda: 10_000
 if FAULT == "secrets":

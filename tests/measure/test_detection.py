@@ -10,6 +10,7 @@ from hpccoll.schedule import BFLOAT16, DTYPES
 
 EVERY = (*DTYPES, BFLOAT16)
 HERE = Path(__file__).parent
+BESIDE = "Where the result is right"
 PAGE = HERE.parents[1] / "results" / "golden" / "detection.md"
 
 
@@ -34,10 +35,17 @@ def cells(printed):
 @pytest.fixture(scope="module")
 def moved(printed):
     """The same where blocks are moved, least over p: by fault and dtype, and of single elements."""
-    lines = printed.partition("Where blocks are moved")[2].splitlines()
+    lines = printed.partition("Where blocks are moved")[2].partition(BESIDE)[0].splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")][2:]
     columns = (*EVERY, "single elements")
     return {(fault, of): int(cell) for fault, *cells in rows for of, cell in zip(columns, cells, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def beside(printed):
+    """The shares of faults beside a right result that are seen: by fault and dtype."""
+    rows = [line.strip("| ").split(" | ") for line in printed.partition(BESIDE)[2].splitlines() if line[:2] == "| "][2:]
+    return {(fault, of): int(cell) for fault, *cells in rows for of, cell in zip(EVERY, cells, strict=False)}
 
 
 def test_the_published_matrix_is_current(printed):
@@ -55,3 +63,8 @@ def test_where_blocks_are_moved_nothing_gets_past_the_check_of_a_part_and_little
     assert {share for (_, of), share in moved.items() if of in EVERY} == {100}
     assert min(moved.values()) >= 99
     assert len(moved) == 8 * 7
+
+
+def test_no_other_size_no_write_outside_and_no_change_of_the_source_gets_past_the_check(beside):
+    assert {*beside.values()} == {100}
+    assert len(beside) == 6 * 6

@@ -127,6 +127,36 @@ def test_a_wrong_result_is_recorded_with_what_is_wrong_and_is_no_result(launch):
     assert again.returncode == 3  # it is still wrong
 
 
+SPOILT = {
+    "empty-result": (1024, "the plan says that its result has 0 elements; expected: 1024"),
+    "short-result": (1024, "the plan says that its result has 1023 elements; expected: 1024"),
+    "after-dst": (2, "2 of 128 elements after dst were overwritten"),
+    "before-dst": (2, "2 of 128 elements before dst were overwritten"),
+    "after-src": (2, "2 of 128 elements after src were overwritten"),
+    "in-src": (2, "src was overwritten: 2 of 1024 elements, from 0 B on"),
+}
+"""By the fault of a plan, how many elements are wrong in each iteration, and what the row says."""
+
+
+@pytest.mark.parametrize("fault", SPOILT)
+def test_a_plan_that_has_no_whole_result_or_writes_outside_of_it_is_wrong_and_the_row_says_how(launch, fault):
+    kinds = {"transport": "mpi"}, {"transport": "shm"}, {"algorithm": "native"}
+    ended, out = launch(fault, *(raws.case(4096, **kind) for kind in kinds))
+    assert ended.returncode == 3
+    ((_, outcomes),) = hdf5.read(out).attempts
+    wrong, words = SPOILT[fault]
+    said = ("wrong", 20 * wrong, f"rank 1: {words}")
+    assert [(outcome.status, outcome.wrong, outcome.reason) for outcome in outcomes] == [said] * len(kinds)
+
+
+def test_the_librarys_call_out_of_place_may_not_write_beside_its_part_of_dst(launch):
+    ended, out = launch("in-place-of-rank-0", raws.case(4096, collective="reduce_scatter", algorithm="native"))
+    assert ended.returncode == 3
+    ((_, (outcome,)),) = hdf5.read(out).attempts
+    said = ("wrong", 40, "rank 1: 2 of 128 elements before dst were overwritten")
+    assert (outcome.status, outcome.wrong, outcome.reason) == said
+
+
 def test_a_rank_that_a_mapping_has_renumbered_is_told_by_the_number_that_people_know_too(launch):
     ended, out = launch("none", raws.case(4096, algorithm="short", mapping="block"))
     assert ended.returncode == 3
