@@ -6,10 +6,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hpccoll.measure.check import Check
+from hpccoll.measure.outside import guards_of
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.values import joined
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.transports.guard import guarded
 from hpccoll.transports.operation import Operation
 
 AGGREGATORS = 1
@@ -28,6 +30,7 @@ class Bench:
 
     payload: Payload
     in_place: bool
+    front: bool = True
 
     def __post_init__(self):
         one = self.payload
@@ -35,10 +38,17 @@ class Bench:
             promise=one.promise, layout=Layout.of(one.p, aggregators=AGGREGATORS), schedules=(), count=one.count,
             dtype=one.dtype, reduction=one.reduction, in_place=self.in_place,
         )  # fmt: skip
-        self.src, self.dst = (np.ones(self.operation.elements(name, one.me), one.dtype) for name in ("src", "dst"))
+        self.guarded = [
+            guarded(np.ones, self.operation.elements(name, one.me), one.dtype, front=self.front)
+            for name in ("src", "dst")
+        ]
+        self.src, self.dst = (made.buffer for made in self.guarded)
+        self.guards = [*guards_of(self.guarded, one.me)]
         self.filled = self.operation.span("dst", one.filled(in_place=self.in_place), one.me)
         self.result = self.operation.result(self.dst, one.me)
-        self.check = Check(one, self.src, self.dst[self.filled], self.result, in_place=self.in_place)
+        self.check = Check(
+            one, self.src, self.dst[self.filled], self.result, in_place=self.in_place, guards=self.guards
+        )
         self.check.reset()
         self.right = self.expected()
 
@@ -67,4 +77,4 @@ def benches(draw, names=tuple(COLLECTIVES), least=1, *, workers_only=False, dtyp
         family.name, p, draw(st.integers(0, p - workers_only)), root=root, op=draw(st.sampled_from([*REDUCTIONS])),
         dtype=draw(st.sampled_from(dtypes)), count=draw(st.integers(32, most)), **arguments,
     )  # fmt: skip
-    return Bench(one, family.in_place and draw(st.booleans()))
+    return Bench(one, family.in_place and draw(st.booleans()), front=draw(st.booleans()))

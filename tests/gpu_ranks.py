@@ -63,21 +63,25 @@ def flip_on_host(result):
 
 
 def check(case, layout, gpu, flip=flip_on_host):
-    """Run a case three times, and once more with a wrong element: ``flip`` changes one bit of a result."""
+    """Run a case three times, once more with a wrong element, and once with one in each guard: ``flip`` changes a bit."""
     subject = CaseSubject(MPI.COMM_WORLD, layout, case, gpu=gpu)
-    wrong, said = [], None
-    for turn in range(4):
+    wrong, said = [], []
+    for turn in range(5):
         subject.reset()
         MPI.COMM_WORLD.Barrier()
         subject.run()
         assert (subject.device_ns() > 0) == (case.transport == "nccl")
         if turn == 3 and len(subject.plan.result):
             flip(subject.plan.result)
+        if turn == 4:
+            for guard in subject._guards:
+                (flip_on_host if guard.on_host else flip)(guard.memory)
         wrong.append(subject.wrong())
-        said = subject.diagnose() if wrong[-1] else None
-    checked = len(subject.plan.result) > 0
-    assert wrong == [0, 0, 0, int(checked)], f"{case.id}: {wrong}, {said}"
-    assert not checked or said.startswith(f"rank {MPI.COMM_WORLD.rank}: 1 of "), said
+        said.append(subject.diagnose() if wrong[-1] else None)
+    checked, guards = len(subject.plan.result) > 0, len(subject._guards)
+    assert wrong == [0, 0, 0, int(checked), guards], f"{case.id}: {wrong}, {said}"
+    assert not checked or said[3].startswith(f"rank {MPI.COMM_WORLD.rank}: 1 of "), said
+    assert not guards or said[4].count("overwritten") == guards, said
     subject.close()
 
 

@@ -47,7 +47,7 @@ Where blocks are moved and none is folded, the same faults in blocks of {size}: 
 
 BESIDE = """
 Where the result is right, and something beside it is not: the share of faults that are seen, the least over p and over
-{folding},
+{folding}, and over
 {moving}.
 What is written outside is one element, and one grain, of the right result, of the contribution, of zeros, and of what
 an unwritten buffer holds.
@@ -71,11 +71,12 @@ What this means:
 - *Swapped*, *displaced*: single elements may be equal by chance, most often in products, which have few values.
 - *The plan's result*: where the result lies, and how long it is, comes from the case. A plan that says another size is
   wrong in all elements that the case promises.
-- *Written outside*: {watched} bytes before and after src and dst are guards, which hold another word in every element,
-  of every buffer and of every rank; a write that begins further away is not seen. There are guards on the host, in
-  shared windows, on GPUs, and around the copies on the host of the `staged` transport; buffers that NCCL allocates have
-  none before them. What dst has beside the result is workspace: schedules may write it, and so may a library in place.
-  Out of place a library is given the result alone, and the guards of dst lie around that.
+- *Written outside*: {watched} bytes before and after src and dst are guards. They hold hashes of rank, buffer and
+  position, so that what one buffer's guards hold is wrong in another's; two words of 16 bits may be equal by chance. A
+  write that begins further away is not seen. There are guards on the host, in shared windows, on GPUs, and around the
+  copies on the host of the `staged` transport; buffers that NCCL allocates have none before them. What dst has beside
+  the result is workspace: schedules may write it, and so may a library in place. Out of place a library is given the
+  result alone, and the guards of dst lie around that.
 - *src overwritten*: out of place src is compared with the contribution after every operation. Single elements are not
   seen where what is written is what was there, as a rank's own block in the result of an all-to-all.
 - Not seen: what is put right before the operation returns; what is written to workspace, or far from every buffer; in

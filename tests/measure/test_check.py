@@ -9,10 +9,12 @@ from benches import benches, payload
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS
 from hpccoll.measure.values import bits, joined
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.units import format_size
 
 
 def folded(one, values):
@@ -83,6 +85,50 @@ def test_a_right_result_has_nothing_wrong_and_every_changed_bit_is_seen(bench, d
             raw[element] ^= raw.dtype.type(1 << bit)
             assert bench.check.wrong() == 1
         bench.check.reset()
+
+
+@given(benches(), st.data())
+def test_every_bit_that_changes_beside_the_buffers_is_seen_and_put_right_before_the_next_operation(bench, data):
+    assume(bench.guards)
+    one = data.draw(st.sampled_from(bench.guards))
+    for _ in range(2):
+        np.copyto(bench.result, bench.expected())
+        assert bench.check.wrong() == 0
+        element = data.draw(st.integers(0, len(one.memory) - 1))
+        bits(one.memory)[element] ^= 1
+        assert bench.check.wrong() == 1
+        assert (
+            one.diagnose(one.memory, "rank 7")
+            == f"rank 7: 1 of {len(one.memory)} elements {one.where} were overwritten"
+        )
+        bench.check.reset()
+        assert one.diagnose(one.memory, "rank 7") is None
+
+
+@given(benches(), st.data())
+def test_out_of_place_every_bit_that_changes_in_the_source_is_seen(bench, data):
+    np.copyto(bench.result, bench.right)
+    assume(bench.src.size)
+    element = data.draw(st.integers(0, bench.src.size - 1))
+    bits(bench.src)[element] ^= 1
+    assert bench.check.wrong() == (not bench.in_place)
+    said = replace(bench.payload, turn=bench.check.turn).diagnose_source(bench.src)
+    begin = format_size(element * bench.src.itemsize)
+    words = f"rank {bench.payload.me}: src was overwritten: 1 of {bench.src.size} elements, from {begin} on"
+    assert bench.in_place or said == words
+
+
+@given(benches(), st.data())
+def test_a_result_of_another_size_is_wrong_in_all_its_elements_though_each_of_them_is_right(bench, data):
+    promised = bench.result.size
+    length = data.draw(st.integers(0, bench.dst.size).filter(lambda length: length != promised))
+    dst, claimed = bench.dst[bench.filled], bench.dst[:length]
+    check = Check(bench.payload, bench.src, dst, claimed, in_place=bench.in_place, guards=bench.guards)
+    check.reset()
+    np.copyto(bench.result, bench.expected(turn=check.turn))
+    assert check.wrong() == (promised or length)
+    said = bench.payload.diagnose(claimed, in_place=bench.in_place)
+    assert said.endswith(f"the plan says that its result has {length} elements; expected: {promised}")
 
 
 @given(benches())

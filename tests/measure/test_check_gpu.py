@@ -30,7 +30,8 @@ def beside(bench, gpu):
     """Return a check on the same buffers as that of ``bench``, both about to begin the same turn."""
     dst = bench.dst[bench.filled]
     return GpuCheck(
-        bench.payload, bench.src, dst, bench.result, gpu, in_place=bench.in_place, turn=bench.check.turn
+        bench.payload, bench.src, dst, bench.result, gpu, in_place=bench.in_place, turn=bench.check.turn,
+        guards=bench.guards,
     )  # fmt: skip
 
 
@@ -40,6 +41,8 @@ def alike(bench, gpu, turns, faults):
         bench.check.reset()
         wanted = bits(bench.src).copy(), bits(bench.dst).copy()
         bits(bench.src)[:], bits(bench.dst)[:] = 0, 0
+        for guard in bench.guards:
+            bits(guard.memory)[:] = 0
         outside = np.ones(bench.dst.size, bool)
         outside[bench.filled] = False
         other.reset()
@@ -48,8 +51,10 @@ def alike(bench, gpu, turns, faults):
         assert (own[outside] == 0).all()  # workspace is left as it is
         assert bench.in_place or (bits(bench.src) == wanted[0]).all()
         assert bench.wrong(bench.expected()) == other.wrong() == 0
-        for element in faults(bench.result.size):
-            bits(bench.result)[element] ^= 1
+        places = [bench.result, *(guard.memory for guard in bench.guards), *([] if bench.in_place else [bench.src])]
+        for place in places:
+            for element in faults(place.size):
+                bits(place)[element] ^= 1
         assert bench.check.wrong() == other.wrong()
     return other
 
@@ -82,7 +87,8 @@ def test_every_fault_of_the_matrix_is_seen_as_by_the_check_on_the_host(gpu, dtyp
 def test_values_go_on_beyond_their_period_whatever_the_number_of_threads(gpu, monkeypatch, dtype, blocks):
     monkeypatch.setattr(check_gpu, "BLOCKS", blocks)
     one = payload("all_gather", 2, 1, dtype=dtype, count=2 * PERIOD + 5)  # the second block begins on no vector
-    ends = alike(Bench(one, in_place=False), gpu, 2, lambda size: (0, PERIOD, 2 * PERIOD + 4, 2 * PERIOD + 5, size - 1))
+    places = 0, PERIOD, 2 * PERIOD + 4, 2 * PERIOD + 5, -1
+    ends = alike(Bench(one, in_place=False), gpu, 2, lambda size: {place for place in places if place < size})
     assert all(table.nbytes <= 16 * PERIOD for tables in ends._kept for table in tables)
 
 
@@ -90,8 +96,9 @@ def test_values_go_on_beyond_their_period_whatever_the_number_of_threads(gpu, mo
 @pytest.mark.parametrize("count", [1, 7, 300, SHORT - TURNS + 1, SHORT - TURNS + 2, SHORT, PERIOD, 2 * PERIOD])
 def test_a_table_takes_no_more_memory_than_is_said(gpu, dtype, count):
     made = beside(Bench(payload("all_to_all", 2, 1, dtype=dtype, count=count), in_place=True), gpu)
-    tables = [table.nbytes for tables in made._kept for table in tables]
-    assert len(tables) == 4
+    of_guards, *of_units = made._kept
+    tables = [table.nbytes for tables in of_units for table in tables]
+    assert (len(of_guards), len(tables)) == (4, 4)
     assert 0.05 * table_bytes(count) < max(tables) <= table_bytes(count)
 
 
