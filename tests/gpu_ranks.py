@@ -63,7 +63,7 @@ def flip_on_host(result):
 
 
 def check(case, layout, gpu, flip=flip_on_host):
-    """Run a case three times, once more with a wrong element, and once with one in each guard: ``flip`` changes a bit."""
+    """Run a case three times, once with a wrong element, and once with one in each guard: ``flip`` changes a bit."""
     subject = CaseSubject(MPI.COMM_WORLD, layout, case, gpu=gpu)
     wrong, said = [], []
     for turn in range(5):
