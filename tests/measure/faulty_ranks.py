@@ -67,12 +67,17 @@ def spoil(plan):
         self.buffers = src, dst, comm.rank
         if comm.rank == 1:
             self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(FAULT)]
+            if FAULT == "result-elsewhere":
+                self.result = self.result.copy()
 
     def faulty_run(self):
         run(self)
         *buffers, rank = self.buffers
         if rank == 1 and FAULT in WRITES:
             ctypes.memset(WRITES[FAULT](*buffers), 0x5A, BYTES)
+        if rank == 1 and FAULT == "result-elsewhere":
+            self.result[:] = buffers[1]
+            buffers[1][:] = 0
 
     plan.__init__, plan.run = faulty_init, faulty_run
 

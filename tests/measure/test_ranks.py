@@ -130,6 +130,7 @@ def test_a_wrong_result_is_recorded_with_what_is_wrong_and_is_no_result(launch):
 SPOILT = {
     "empty-result": (1024, "the plan says that its result has 0 elements; expected: 1024"),
     "short-result": (1024, "the plan says that its result has 1023 elements; expected: 1024"),
+    "result-elsewhere": (1024, "1024 of 1024 elements, from 0 B on: no single cause explains it"),
     "after-dst": (2, "2 of 128 elements after dst were overwritten"),
     "before-dst": (2, "2 of 128 elements before dst were overwritten"),
     "after-src": (2, "2 of 128 elements after src were overwritten"),
