@@ -78,6 +78,8 @@ def check(case, layout, gpu, flip=flip_on_host):
                 (flip_on_host if guard.on_host else flip)(guard.memory)
         wrong.append(subject.wrong())
         said.append(subject.diagnose() if wrong[-1] else None)
+    copies = 2 if case.transport == "staged" else 0
+    assert [made.on_host for made in subject.transport.guarded] == [False] * 2 + [True] * copies
     checked, guards = len(subject.plan.result) > 0, len(subject._guards)
     assert wrong == [0, 0, 0, int(checked), guards], f"{case.id}: {wrong}, {said}"
     assert not checked or said[3].startswith(f"rank {MPI.COMM_WORLD.rank}: 1 of "), said

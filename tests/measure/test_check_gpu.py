@@ -102,6 +102,19 @@ def test_a_table_takes_no_more_memory_than_is_said(gpu, dtype, count):
     assert 0.05 * table_bytes(count) < max(tables) <= table_bytes(count)
 
 
+def test_guards_of_copies_on_the_host_are_left_to_the_host(gpu):
+    bench = Bench(payload("all_reduce", 2, 1), in_place=True)
+    bench.guards = [guard._replace(on_host=True) for guard in bench.guards]
+    check = beside(bench, gpu)
+    assert check._kept[0] == []
+    for _ in range(2):
+        check.reset()
+        np.copyto(bench.result, bench.expected(turn=check.turn))
+        assert check.wrong() == 0
+        bits(bench.guards[0].memory)[3] ^= 1
+        assert check.wrong() == 1
+
+
 def test_a_table_of_values_that_are_all_alike_is_one_vector():
     table = Table.of(np.full(PERIOD, 7, np.uint32), 10**9, 3)
     assert (table.vectors.tolist(), table.step) == ([[7, 7, 7, 7]], 0)
