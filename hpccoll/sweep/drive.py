@@ -24,6 +24,10 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a sweep in good order; the last one comes where a connection is lost."""
 INTERRUPT_S = 60.0
 """How long an interrupted Snakemake has for ending its jobs."""
+SILENT_INTERRUPT_S = 5.0
+"""How long it has while Slurm's controller does not answer, so that it can cancel none."""
+SHOW_S = 0.5
+"""Between two looks at what is measured, and at Slurm."""
 LOOK_S = 0.1
 """Between two looks at what a sweep has left running."""
 STARTS = 3
@@ -126,7 +130,8 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
 
     A ``follower`` looks after the jobs where they are Slurm's. Snakemake forgets those whose state it was not told when
     it asked, as from a controller that is busy, and waits for ever; then it is started again, and goes on from the
-    files that are there.
+    files that are there. So it is where the controller was gone for some time, however Snakemake has taken that: what
+    it could not submit or see then has failed for it.
 
     Its output goes to logs/snakemake.log below ``out``. It has a process group of its own: on Ctrl-C or SIGTERM, all
     of it is interrupted, once (Snakemake forgets its Slurm jobs when it is interrupted twice).
@@ -140,25 +145,29 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
         child = _start(command, file, out)
         reason = "the sweep ended without it"
         try:
-            for left in reversed(range(STARTS)):
-                if _watch(child, show, follower) or follower is None:
-                    break
-                _interrupt(child)
+            left = STARTS - 1
+            while (why := _lost(child, show, follower)) and follower:
+                left -= not follower.outage  # of these there are no more than outages of the controller
+                then = "started again" if left >= 0 else "ended"
+                print(f"hpccoll: {why}: it is {then}", file=sys.stderr)
+                _interrupt(child, INTERRUPT_S)
                 child.kill()  # where that was not enough; it knows of no job to end
                 child.wait()
-                then = "started again" if left else "ended"
-                print(f"hpccoll: Snakemake does not see that its jobs have ended: it is {then}", file=sys.stderr)
-                if left:
-                    follower.begin_again()
-                    child = _start(command, file, out)
+                if left < 0:
+                    break
+                follower.begin_again()
+                child = _start(command, file, out)
         except BadInputError as error:  # of Slurm, which does not answer: who is next goes on
             print(f"hpccoll: {error}", file=sys.stderr)
         except KeyboardInterrupt:
             reason = "the sweep was interrupted"
-            with suppress(KeyboardInterrupt, ProcessLookupError):
+            with suppress(KeyboardInterrupt):
+                seconds = INTERRUPT_S
                 if follower:
+                    follower.controller.ask()
                     follower.cancel_all(reason)  # before Snakemake does, which gives no reason
-                _interrupt(child)
+                    seconds = SILENT_INTERRUPT_S if follower.controller.gone else INTERRUPT_S
+                _interrupt(child, seconds)
             with suppress(OSError):  # nobody may be there to read it
                 print(f"hpccoll: {reason}: the same command measures what is left", file=sys.stderr, flush=True)
         finally:
@@ -182,20 +191,29 @@ def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Pop
     )  # fmt: skip
 
 
-def _watch(child: subprocess.Popen[bytes], show: Callable[[], None], follower: Follower | None) -> bool:
-    """Wait for the end of Snakemake, and return whether it came; it does not where its jobs are forgotten."""
-    while not _ended(child, 0.5):
+def _lost(child: subprocess.Popen[bytes], show: Callable[[], None], follower: Follower | None) -> str:
+    """Wait for the end of Snakemake, and return why it has to be started again; nothing where it has not."""
+    while not _ended(child, SHOW_S):
         show()
         if follower:
             follower.look()
             if follower.forgotten:
-                return False
-    return True
+                return "Snakemake does not see that its jobs have ended"
+    if follower is None or not child.returncode:
+        return ""
+    follower.controller.ask()
+    while follower.controller.gone:
+        time.sleep(SHOW_S)
+        show()
+        follower.controller.look()
+    return "Snakemake failed while Slurm's controller did not answer" if follower.outage else ""
 
 
-def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    os.killpg(child.pid, signal.SIGINT)
-    _ended(child, INTERRUPT_S)
+def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
+    """Interrupt Snakemake and what it has started, and wait for its end, for so many ``seconds`` at most."""
+    with suppress(ProcessLookupError):  # it has ended, and was waited for
+        os.killpg(child.pid, signal.SIGINT)
+    _ended(child, seconds)
 
 
 _libc = ctypes.CDLL(None)  # looked up here: between fork and exec little is safe

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.scheduler import Scheduled, read_scheduled, write_scheduled
+from hpccoll.sweep.controller import Controller
 from hpccoll.sweep.queue import ALIVE, ENDING, Queued, cancel, job_prefix, queued, short_of_nodes, show_job
 
 HOPELESS = re.compile(
@@ -30,6 +31,9 @@ LOOKS_S = 180.0
 
 AFTERWARDS_S = 120.0
 """How long Snakemake may take for what follows an end: waiting for files, and submitting where Slurm is busy."""
+
+AFTER_OUTAGE_S = 10.0
+"""How long Snakemake may take for that after an outage of the controller, in which it most likely forgot its jobs."""
 
 
 def _hopeless(job: Queued) -> bool:
@@ -51,6 +55,8 @@ class Follower:
     def __init__(self, out: Path, every_s: float = 30.0, patience_s: float = 60.0) -> None:
         self.out, self.every_s, self.patience_s = out, every_s, patience_s
         self.prefix = job_prefix(out)
+        self.controller = Controller()
+        self._outages = 0  # those before Snakemake was started last
         self._known = {job.id: job for job in read_scheduled(out)}
         self._asked = float("-inf")
         self._waits: dict[str, float] = {}  # since when a job has waited without hope
@@ -59,8 +65,9 @@ class Follower:
         self._idle: float | None = None  # since when they have ended; None before the first
 
     def look(self) -> None:
-        """Ask, unless that was just now; a controller that does not answer is asked again later."""
-        if time.monotonic() - self._asked >= self.every_s:
+        """Ask, unless that was just now; a controller that does not answer is not asked until it does."""
+        self.controller.look()
+        if not self.controller.gone and time.monotonic() - self._asked >= self.every_s:
             self.look_now()
 
     def look_now(self) -> None:
@@ -69,6 +76,11 @@ class Follower:
             self._note(queue)
             self._give_up(queue)
         self._asked = time.monotonic()
+
+    @property
+    def outage(self) -> bool:
+        """Whether the controller has ceased to answer since Snakemake was started."""
+        return self.controller.outages > self._outages
 
     @property
     def forgotten(self) -> bool:
@@ -80,6 +92,8 @@ class Follower:
         """
         if self._busy is None or self._idle is None:
             return False
+        if self.outage:
+            return self._answered - self._idle > AFTER_OUTAGE_S
         looks_s = min(LOOKS_S, 20 + math.sqrt(20 * (self._idle - self._busy)))
         return self._answered - self._idle > looks_s + AFTERWARDS_S
 
@@ -91,6 +105,7 @@ class Follower:
         """
         self.end_all("Snakemake had forgotten it")
         self._busy = self._idle = None
+        self._outages = self.controller.outages
 
     def _note(self, queue: Sequence[Queued]) -> None:
         before = dict(self._known)
@@ -145,11 +160,16 @@ class Follower:
 
     def cancel_all(self, reason: str) -> None:
         """Cancel the jobs that are there now, and wait for none; where Slurm does not answer, whoever is next does."""
+        if self.controller.gone:
+            return
         with suppress(BadInputError):
             self._cancel([job for job in queued(self.prefix) if job.alive and job.state != ENDING], reason)
 
     def end(self, reason: str) -> None:
         """Leave nothing behind, and note how everything ended; where Slurm does not answer, say so."""
+        if self.controller.gone:
+            print("hpccoll: Slurm's controller does not answer: the next sweep cancels the jobs", file=sys.stderr)
+            return
         try:
             self.end_all(reason)
         except BadInputError as error:

@@ -5,7 +5,7 @@ What was measured is in the raw file or its journal, whatever becomes of a launc
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,14 @@ from hpccoll.store.found import best_of, read_raw
 from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, leave_word
 from hpccoll.store.raw import Failure, Raw
 from hpccoll.sweep import child, partitions, probe, queue, slurm
+from hpccoll.sweep.controller import wait_for_controller
+
+LAUNCHES = 3
+"""How often a launch is tried that srun refuses because Slurm's controller does not answer it."""
+OUTAGE_S = 1800.0
+"""How long a job waits for the controller in all; after that it ends, and the sweep starts another."""
+UNREACHED = "Unable to contact slurm controller"
+"""What srun prints then, after some 9 s."""
 
 
 def launch(plan_file: Path, name: str, out: Path) -> bool:
@@ -139,7 +147,7 @@ class Start:
         """
         shape = Shape(min(2, self.job.nodes), 2)
         line = self._line(shape, "--check")
-        said = child.run(self._command(line), self.launcher.patience_s)
+        said = self._run(line, self.launcher.patience_s)
         if said is not None:
             types = ", ".join(slurm.mpi_types())
             raise BadInputError(
@@ -179,7 +187,18 @@ class Start:
         print(f"$ {line}", flush=True)
         before = signs(out)
         # Ranks that wait for one another in MPI have the first word: they know where.
-        return child.run(self._command(line), 1.1 * self.launcher.all_s, begun=lambda: signs(out) != before)
+        return self._run(line, 1.1 * self.launcher.all_s, begun=lambda: signs(out) != before)
+
+    def _run(self, line: str, seconds: float, begun: Callable[[], bool] | None = None) -> str | None:
+        """Run a launch as ``child.run`` does; one that srun refused for want of the controller, again when it answers.
+
+        Ranks that run need no controller: they go on without it.
+        """
+        for left in reversed(range(LAUNCHES)):
+            said = child.run(self._command(line), seconds, begun=begun)
+            if not (left and said and UNREACHED in said and wait_for_controller(OUTAGE_S)):
+                break
+        return said
 
     def _line(self, shape: Shape, *arguments: str) -> str:
         hosts = [*self.hosts[: shape.nodes], *self.helpers[: shape.aggregators]]

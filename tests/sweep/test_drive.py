@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from commands import inside
@@ -139,6 +140,8 @@ class Forgets:
     def __init__(self, times, file):
         self.left, self.file = times, file
         self.ended = ""
+        self.controller = Mock(gone=False)
+        self.outage = False
 
     def look(self):
         pass
@@ -181,6 +184,41 @@ def test_snakemake_that_forgets_again_and_again_is_ended(tmp_path, capsys):
     assert drive.drive(waits, tmp_path, lambda: None, Forgets(100, tmp_path)) == -signal.SIGINT
     assert starts(tmp_path) == drive.STARTS
     assert capsys.readouterr().err.splitlines()[-1].endswith("it is ended")
+
+
+class Outage(Forgets):
+    """A follower whose controller does not answer for a while, in which the first Snakemake fails."""
+
+    def __init__(self):
+        super().__init__(0, Path())
+        self.outage = True
+        self.controller = Mock(gone=True)
+        self.controller.look.side_effect = lambda: setattr(self.controller, "gone", False)
+
+    def begin_again(self):
+        assert not self.controller.gone
+        self.outage = False
+
+
+def test_what_failed_while_slurms_controller_was_gone_is_done_again_when_it_is_back(tmp_path, capsys):
+    fails_once = f"[ -e {tmp_path}/once ] && exit 0; touch {tmp_path}/once; exit 1"
+    assert drive.drive(["sh", "-c", fails_once], tmp_path, lambda: None, Outage()) == 0
+    assert starts(tmp_path) == 2
+    assert "it is started again" in capsys.readouterr().err
+
+
+def test_what_fails_without_an_outage_has_failed(tmp_path):
+    assert drive.drive(["sh", "-c", "exit 1"], tmp_path, lambda: None, Forgets(0, tmp_path)) == 1
+    assert starts(tmp_path) == 1
+
+
+def test_snakemake_that_cannot_cancel_its_jobs_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(drive, "SILENT_INTERRUPT_S", 0.2)
+    monkeypatch.setattr(drive.end_leftovers, "__defaults__", (1.0,))  # seconds of grace
+    follower = Forgets(0, tmp_path)
+    follower.controller.gone, follower.cancel_all = True, lambda _reason: None
+    ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
+    assert drive.drive(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT), follower) == -9
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

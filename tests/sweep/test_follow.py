@@ -203,6 +203,43 @@ def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tm
     assert not follower.forgotten  # the next Snakemake has submitted nothing
 
 
+UP, DOWN = ("Slurmctld(primary) at head is " + state for state in ("UP", "DOWN"))
+
+
+def test_after_an_outage_snakemake_has_little_time_to_notice_an_end(slurm, programs, tmp_path, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    follower = Follower(tmp_path)
+    slurm(("7", "RUNNING", "None"))
+    follower.look_now()
+    for answer in (DOWN, UP):
+        programs("scontrol", answer)
+        now += 20
+        follower.look()
+    slurm(("7", "COMPLETED", "None"))
+    follower.look_now()
+    assert not follower.forgotten  # it has just ended
+    now += 11
+    follower.look_now()
+    assert follower.forgotten
+    follower.begin_again()
+    assert not follower.outage
+
+
+def test_a_controller_that_is_gone_is_asked_for_no_jobs(slurm, programs, tmp_path, monkeypatch, capsys):
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    slurm()
+    follower = Follower(tmp_path)
+    programs("scontrol", DOWN)
+    now += 60
+    follower.look()
+    follower.cancel_all("the sweep was interrupted")
+    follower.end("the sweep was interrupted")
+    assert {*slurm.calls()} == {"scontrol ping"}
+    assert "the next sweep cancels" in capsys.readouterr().err
+
+
 def test_a_scancel_that_fails_is_said_and_stops_nothing(slurm, programs, tmp_path, capsys):
     slurm(("7", "RUNNING", "None"))
     (programs.place / "scancel").unlink()

@@ -240,6 +240,23 @@ def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(progra
         starter.check()
 
 
+@pytest.mark.parametrize(("refused", "launched"), [(1, 2), (5, 3)])  # times
+def test_what_srun_refuses_for_want_of_the_controller_is_launched_again_when_it_answers(
+    programs, tmp_path, refused, launched
+):
+    programs("scontrol", "Slurmctld(primary) at head is UP\n")
+    (programs.place / "bash").symlink_to("/bin/bash")
+    says = "srun: error: Unable to confirm allocation for job 2: Unable to contact slurm controller (connect failure)"
+    calls, srun = tmp_path / "launches", programs.place / "srun"
+    srun.write_text(
+        f"#!/bin/bash\necho x >> {calls}\n(( $(/bin/wc -l < {calls}) > {refused} )) || ! echo '{says}' >&2\n"
+    )
+    srun.chmod(0o755)
+    came = Start(Launcher(command="srun", slurm=True), JOB, ["n1"])._run("srun", 60.0)
+    assert calls.read_text().count("x") == launched
+    assert (came is None) == (launched > refused)
+
+
 def test_ranks_that_never_begin_are_ended_and_said_and_the_next_shape_is_tried(here):
     (here / "does.py").write_text("import time\ntime.sleep(60)\n")
     patient = json.loads((here / "plan.json").read_text())
