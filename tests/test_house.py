@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "hpccoll"
 MAY_IMPORT = {
     "errors.py": "",
     "units.py": "errors",
+    "terminal.py": "",
     "files.py": "errors units",
     "case.py": "errors files",
     "plan.py": "case errors files",
@@ -22,7 +23,7 @@ MAY_IMPORT = {
     "transports": "schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
     "store": "schedule plan case errors files units numpy h5py",
     "model": "schedule store errors units numpy scipy",
-    "report": "evidence store schedule errors units numpy scipy altair vl_convert",
+    "report": "evidence store schedule terminal errors units numpy scipy altair vl_convert",
     "draw": "units schedule errors numpy vl_convert",
     "tune": "choices store schedule case errors units numpy",
     "measure": "evidence choices algorithms transports schedule store case errors units numpy mpi4py ml_dtypes pynvml",
@@ -33,7 +34,7 @@ MAY_IMPORT = {
     "run": "evidence choices measure schedule store case errors units mpi4py",
     "commands": "evidence tune choices run sweep report draw measure model store schedule case errors units typer",
     "cli.py": "commands errors typer",
-    "__main__.py": "cli run",
+    "__main__.py": "cli run terminal",
     "__init__.py": "",
 }
 """For each room: the rooms below it and the libraries that it may name, beside the standard library and itself."""

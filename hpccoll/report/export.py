@@ -1,7 +1,8 @@
 """The rows as text for other programs: JSON, CSV, and the table of nccl-tests.
 
 JSON and CSV carry the fields of ``Row`` in order, unscaled: seconds, bytes, bytes per second. What is absent is null in
-JSON and empty in CSV; a number that is not finite counts as absent.
+JSON and empty in CSV; a number that is not finite counts as absent. In CSV, a quote stands before text that begins as a
+formula does.
 """
 
 import csv
@@ -17,6 +18,7 @@ from hpccoll.report.calls import own_params, pair, root, traffic
 from hpccoll.report.naming import counted
 from hpccoll.schedule import COLLECTIVES, itemsize
 from hpccoll.store.rows import Results, Row
+from hpccoll.terminal import printable
 
 FIELDS = tuple(field.name for field in fields(Row))
 
@@ -57,7 +59,15 @@ def _csv(results: Results) -> str:
     return text.getvalue()
 
 
+FORMULA = ("=", "+", "-", "@", "\t")
+"""How text begins that a spreadsheet computes, beside a carriage return, which is written as one can see it."""
+
+
 def _cell(value: object) -> object:
+    """Return what stands in a cell; before text that a spreadsheet would compute stands a quote, as OWASP asks."""
+    if isinstance(value, str):
+        text = printable(value)
+        return f"'{text}" if text.startswith(FORMULA) else text
     return json.dumps(value) if isinstance(value, bool | Mapping | tuple) else value
 
 

@@ -21,6 +21,7 @@ from hpccoll.report.tables import missing_table, plain_table, provenance, rows_t
 from hpccoll.report.vega import vega
 from hpccoll.report.wires import HEADER_MODEL
 from hpccoll.store.rows import Results
+from hpccoll.terminal import printable
 from hpccoll.units import format_size
 
 
@@ -45,8 +46,9 @@ def page(results: Results, groups: Sequence[Group], charts: Sequence[Drawn], tit
         parts.append(_completeness(results))
         parts += [_section(name, _parts(name, members, charts)) for name, members in collectives.items()]
         parts.append(_rows(groups))
-    parts += [_definitions(), _skipped(results), _scheduled(results), _provenance(results), _scripts(charts)]
-    return "\n".join(filter(None, parts)) + "\n</body>\n</html>\n"
+    parts += [_definitions(), _skipped(results), _scheduled(results), _provenance(results)]
+    written = printable("\n".join(filter(None, parts)))
+    return f"{written}\n{_scripts(charts)}\n</body>\n</html>\n"
 
 
 def _static(name: str) -> str:

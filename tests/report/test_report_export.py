@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.report.export import FORMATS, export
+from hpccoll.report.export import FORMATS, FORMULA, export
 from hpccoll.store.rows import Row
+from hpccoll.terminal import printable
 
 FIELDS = [field.name for field in fields(Row)]
 numbers = st.none() | st.floats()
@@ -56,7 +57,17 @@ def test_csv_gives_back_every_field_and_leaves_out_what_is_absent(make_row, of_r
             )
         assert json.loads(record["params"]) == row.params
         assert json.loads(record["in_place"]) is row.in_place
-        assert record["reason"] == (row.reason or "")
+        reason = printable(row.reason or "")
+        assert record["reason"] == (f"'{reason}" if reason.startswith(FORMULA) else reason)
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_cell_of_text_is_a_formula_and_numbers_stay_numbers(make_row, of_rows, begin):
+    text = f"{begin}cmd|' /C calc'!A0"
+    row = make_row(median_s=-1e-5, **dict.fromkeys(("case_id", "reason", "evidence", "variant", "job", "run_id"), text))
+    head, cells = csv.reader(io.StringIO(export(of_rows(row), "csv"), newline=""))
+    assert [cell for cell in cells if cell.startswith(FORMULA)] == ["-1e-05"]
+    assert dict(zip(head, cells, strict=True))["reason"] == ("" if begin == "\r" else "'") + printable(text)
 
 
 def lines_of(text):

@@ -1,4 +1,5 @@
 import re
+import resource
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -231,3 +232,30 @@ def test_rows_of_one_machine_say_nothing_of_wires(report):
 def test_the_map_of_the_fastest_is_the_first_chart_of_a_page(report):
     text = (report / "index.html").read_text(encoding="utf-8")
     assert re.search(r'<figure id="(.*?)"', text)[1] == "all_reduce-fastest"
+
+
+@pytest.fixture
+def small_files():
+    """Have no file become larger than some bytes, from when it is called on: the disk is full, as root sees it, too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda nbytes: resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
+def test_a_report_that_finds_no_room_leaves_the_earlier_one_as_it_was(results, tmp_path, small_files, share):
+    index = build(results, tmp_path, "the first")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    small_files(int(share * index.stat().st_size))
+    with pytest.raises(OSError, match="File too large"):
+        build(results, tmp_path, "the next")
+    now = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert now.keys() == before.keys()
+    assert b"the first" in now[index]
+    assert all(now[path][-7:] == before[path][-7:] for path in now)  # each has its end
+
+
+def test_what_is_written_may_be_read_by_others(results, tmp_path):
+    (tmp_path / "other").touch()
+    written = {path.stat().st_mode for path in build(results, tmp_path / "r", "x").parent.rglob("*.*")}
+    assert written == {(tmp_path / "other").stat().st_mode}

@@ -1,0 +1,321 @@
+"""The drills by hand: at random times of a sweep's life a part of it is killed or stopped, or its disk takes no more.
+
+    python tests/drills_by_hand.py [--rounds 12] [--seed 1] [DRILL...]
+
+After each the same sweep again has to complete: nothing that was measured is lost or measured twice, nothing of ours is
+left running, exit codes are the documented ones, and no output holds a traceback. Ends with 1 where a round failed. It
+needs root for the file systems that it mounts; slurmd and slurmctld need the testbed, too.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from beds import Bed
+from commands import ENVIRONMENT
+from ground import processes
+
+from hpccoll.errors import BadInputError
+from hpccoll.store import hdf5
+from hpccoll.store.journal import read_journal
+
+SWEEP = """
+algorithms: [ring, native]
+bytes: {{from: 8, to: 64}}
+in_place: false
+{where}
+rounds: 1
+effort: {{warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.25, precision: 0.000001, timeout: 4}}
+"""
+CASES = 8
+MEASURING_S = 4.0
+"""How long that takes, about."""
+SITE = '{"partition": "work", "launcher": "srun --mpi=pmi2", "minutes": 30}'
+LONG_S = 400
+"""How long a sweep may take after whatever was done to it."""
+OURS = "Traceback (most recent call last)"
+
+
+class FailedError(Exception):
+    """A round has failed, and why."""
+
+
+@dataclass
+class Scene:
+    """A sweep in a directory that is a small file system of its own."""
+
+    home: Path
+    bed: Bed | None
+    random: random.Random
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.out = self.home / "results" / "s"
+        (self.home / "s.yaml").write_text(SWEEP.format(where="nodes: [2]" if self.bed else "ranks: 2"))
+        (self.home / "site.yaml").write_text(SITE)
+        slurm = ["--profile", "testbed", "--site", "site.yaml"] if self.bed else []
+        self.command = [sys.executable, "-m", "hpccoll", "sweep", "s.yaml", *slurm]
+
+    def start(self) -> subprocess.Popen[str]:
+        if self.bed:
+            return self.bed.start(*self.command, cwd=self.home)
+        return subprocess.Popen(
+            self.command, cwd=self.home, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def ended(self, sweep: subprocess.Popen[str], codes: set[int]) -> str:
+        """Return what a sweep that ends with one of ``codes`` has printed."""
+        try:
+            out, err = sweep.communicate(timeout=LONG_S)
+        except subprocess.TimeoutExpired:
+            raise FailedError(f"does not end: {self.processes()}") from None
+        if sweep.returncode not in codes or OURS in out + err:
+            raise FailedError(f"ended with {sweep.returncode}\n{out}\n{err}\n{self.logs()}")
+        self.notes.append(str(sweep.returncode))
+        return out + err
+
+    def logs(self) -> str:
+        logs = [self.out / "logs" / "snakemake.log", *self.out.glob("logs/*.log")]
+        return "\n".join(f"{log}: {log.read_text(errors='replace')[-1500:]}" for log in logs if log.exists())
+
+    def processes(self) -> dict[int, dict[str, str]]:
+        """Return the variables and command lines of the processes of sweeps here."""
+        found = processes(f"HPCCOLL_SWEEP={self.out}")
+        # A job's own Snakemake may outlive it: proctrack/linuxproc of the testbed loses sight of it.
+        return {pid: about for pid, about in found.items() if " --mode remote" not in about["command"]}
+
+    def measured(self) -> dict[tuple[str, int], bytes]:
+        """Return the start times of what was measured, by case and attempt."""
+        found: dict[tuple[str, int], bytes] = {}
+        for file in sorted((self.out / "raw").glob("*.h5*")):
+            raw = None
+            with suppress(BadInputError, OSError):
+                raw = (
+                    hdf5.read(file) if file.suffix == ".h5" else read_journal(file) if ".journal" in file.name else None
+                )
+            for attempt, outcomes in raw.attempts if raw else ():
+                found |= {
+                    (o.case.id, attempt.number): o.times.start_ns.tobytes() for o in outcomes if o.times is not None
+                }
+        return found
+
+    def find(self, part: str, sweep: subprocess.Popen[str]) -> int | None:
+        """Return the process that is a part of the sweep, as soon as there is one; None where the sweep has ended.
+
+        What lives only while it measures is hit at a random time of that.
+        """
+        if part == "sweep":
+            return sweep.pid
+        first = True
+        while sweep.poll() is None:
+            pids = [pid for pid, about in self.processes().items() if PARTS[part](about)]
+            if pids and (part == "snakemake" or not first):
+                return self.random.choice(pids)
+            time.sleep(self.random.uniform(0, MEASURING_S) if pids else 0.2)
+            first = not pids
+        return None
+
+
+PARTS: dict[str, Callable[[dict[str, str]], bool]] = {
+    "rank": lambda about: "PMI_RANK" in about and "hpccoll run" in about["command"],
+    "mpiexec": lambda about: "PMI_RANK" not in about and "/bin/mpiexec" in about["command"].partition(" -n ")[0],
+    "snakemake": lambda about: "-m snakemake -s" in about["command"],
+}
+
+
+def killed(part: str) -> Callable[[Scene, subprocess.Popen[str]], None]:
+    def hit(scene: Scene, sweep: subprocess.Popen[str]) -> None:
+        if pid := scene.find(part, sweep):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                scene.notes.append("killed")
+
+    return hit
+
+
+def stopped(part: str) -> Callable[[Scene, subprocess.Popen[str]], None]:
+    """Stop a part; it goes on after seconds, or never does: a watchdog ends the job, or Ctrl-C the sweep."""
+
+    def hit(scene: Scene, sweep: subprocess.Popen[str]) -> None:
+        pid = scene.find(part, sweep)
+        if not pid:
+            return
+        for_ever = scene.random.random() < 0.5 if part == "rank" else scene.random.random() < 0.2
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            scene.notes.append("stopped for ever" if for_ever else "stopped")
+            time.sleep(scene.random.uniform(0.5, 6))
+            if not for_ever:
+                os.kill(pid, signal.SIGCONT)
+            elif part != "rank" and sweep.poll() is None:
+                scene.notes.append("Ctrl-C")
+                os.kill(sweep.pid, signal.SIGINT)
+
+    return hit
+
+
+def full_disk(scene: Scene, sweep: subprocess.Popen[str]) -> None:
+    filler = scene.home / "filler"
+    with filler.open("wb", buffering=0) as file:
+        while sweep.poll() is None:  # what is removed meanwhile is filled again
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            time.sleep(0.05)
+    filler.unlink()
+
+
+def read_only(scene: Scene, sweep: subprocess.Popen[str]) -> None:
+    """No directory takes a new name or loses one; root is bound by nothing less than this attribute."""
+    places = [scene.home, *(place for place in scene.home.rglob("*") if place.is_dir())]
+    subprocess.run(["chattr", "+i", *places], check=False, capture_output=True)  # one may be gone
+    with suppress(subprocess.TimeoutExpired):
+        sweep.wait(LONG_S)
+    subprocess.run(["chattr", "-R", "-i", scene.home], check=False, capture_output=True)
+
+
+def restarted(host: str, service: str, least_s: float, most_s: float) -> Callable[[Scene, subprocess.Popen[str]], None]:
+    """Kill a service of Slurm's, and start it again after some seconds."""
+
+    def hit(scene: Scene, _sweep: subprocess.Popen[str]) -> None:
+        assert scene.bed
+        scene.bed.kill(host, service)
+        away_s = scene.random.uniform(least_s, most_s)
+        scene.notes.append(f"away {away_s:.0f} s")
+        time.sleep(away_s)
+        scene.bed.restart(host, service)
+        until = time.monotonic() + 60
+        while scene.bed.run("sinfo", "--noheader", "--format=%T").out.split() != ["idle"]:
+            if time.monotonic() > until or _sweep.poll() is None:  # a sweep has nodes that are not idle
+                break
+            time.sleep(0.5)
+
+    return hit
+
+
+@dataclass(frozen=True)
+class Drill:
+    """What is done to a sweep, and the exit codes that the sweep may have then."""
+
+    hit: Callable[[Scene, subprocess.Popen[str]], None]
+    codes: frozenset[int] = frozenset({0, 3})
+    slurm: bool = False
+    measuring: bool = False  # whether it is for what lives only while it measures, and chooses its time itself
+
+
+INPUT = frozenset({0, 2, 3})  # 2 where it was so early that the directory could not be had at all
+DRILLS = {
+    "kill-rank": Drill(killed("rank"), measuring=True),
+    "kill-mpiexec": Drill(killed("mpiexec"), measuring=True),
+    "kill-snakemake": Drill(killed("snakemake")),
+    "kill-sweep": Drill(killed("sweep"), frozenset({0, 3, -signal.SIGKILL})),
+    "stop-rank": Drill(stopped("rank"), measuring=True),
+    "stop-mpiexec": Drill(stopped("mpiexec"), measuring=True),
+    "stop-snakemake": Drill(stopped("snakemake")),
+    "full-disk": Drill(full_disk, INPUT),
+    "read-only": Drill(read_only, INPUT),
+    "slurmd": Drill(restarted("n2", "slurmd", 0, 30), slurm=True),
+    "slurmctld": Drill(restarted("head", "slurmctld", 15, 40), frozenset({0, 2}), slurm=True),
+}
+
+
+def held(drill: Drill, scene: Scene, after_s: float) -> None:
+    """Hold one round: hit the sweep ``after_s`` seconds after its start, and see the same sweep complete afterwards.
+
+    Raises:
+        FailedError: with what is wrong.
+    """
+    sweep = scene.start()
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            sweep.wait(0 if drill.measuring else after_s)
+        drill.hit(scene, sweep)
+        scene.ended(sweep, set(drill.codes))
+        kept = scene.measured()
+        scene.notes.append(f"{len(kept)} kept")
+        sweep = scene.start()
+        said = scene.ended(sweep, {0})
+    finally:
+        with suppress(ProcessLookupError):
+            sweep.kill()
+            sweep.communicate()
+    now = scene.measured()
+    if f"{CASES} of {CASES} cases" not in said or len(now) != CASES or len({case for case, _ in now}) != CASES:
+        raise FailedError(f"not complete, or measured twice: {sorted(now)}\n{said}")
+    if not kept.items() <= now.items():
+        raise FailedError(f"lost: {sorted(kept.keys() - now.keys())}")
+    left = scene.processes() or (scene.bed and scene.bed.slurm("squeue", "--noheader"))
+    if left:
+        raise FailedError(f"left: {left}")
+
+
+@contextmanager
+def file_system() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as place:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", place], check=True)
+        try:
+            yield Path(place)
+        finally:
+            subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@contextmanager
+def cluster(name: str) -> Iterator[Bed]:
+    bed = Bed(f"by-hand-{os.getpid()}-{name}")
+    try:
+        bed.up("--nodes", 2, "--rate", "none")
+        yield bed
+    finally:
+        bed.testbed("down")
+
+
+def rounds(name: str, count: int, seed: int) -> int:
+    """Hold a drill so many times, and return how often it passed."""
+    drill, passed, draw = DRILLS[name], 0, random.Random(f"{seed} {name}")  # noqa: S311 - times, not secrets
+    life_s = 0.0
+    for number in range(count + 1):  # the first is left alone, and says how long a sweep lives
+        with file_system() as home, cluster(name) if drill.slurm else nullcontext() as bed:
+            scene = Scene(home, bed, draw)
+            if not number:
+                begun = time.monotonic()
+                scene.ended(scene.start(), {0})
+                life_s = time.monotonic() - begun
+                continue
+            after_s = draw.uniform(0.1, life_s)
+            try:
+                held(drill, scene, after_s)
+            except FailedError as failure:
+                print(f"{name} {number}, after {after_s:.2f} s ({', '.join(scene.notes)}): {failure}", flush=True)
+            else:
+                passed += 1
+                print(f"{name} {number}, after {after_s:.2f} s ({', '.join(scene.notes)}): passed", flush=True)
+    return passed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("drills", nargs="*", metavar="DRILL", help=", ".join(DRILLS))
+    arguments = parser.parse_args()
+    if unknown := set(arguments.drills) - DRILLS.keys():
+        parser.error(f"no such drill: {', '.join(sorted(unknown))}; valid: {', '.join(DRILLS)}")
+    table = {name: rounds(name, arguments.rounds, arguments.seed) for name in arguments.drills or DRILLS}
+    print("\n| drill | times | passed |\n| --- | --- | --- |")
+    for name, passed in table.items():
+        print(f"| {name} | {arguments.rounds} | {passed} |")
+    return int(any(passed < arguments.rounds for passed in table.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
