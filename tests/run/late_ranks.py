@@ -1,17 +1,39 @@
-"""``hpccoll run`` where rank 1 is stuck WHEN it ``starts`` or ``ends``, and is waited for four seconds just then."""
+"""``hpccoll run`` where rank 1 is stuck WHEN it ``starts`` or ``ends``, and is waited for four seconds just then.
+
+On a busy machine these may be over before rank 0 has met its launcher, who waits for rank 1 then: it ends when it is
+alone.
+"""
 
 import os
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 from hpccoll.run import main, start
+
+
+def stuck():
+    """Return when no other rank is left of those that the launcher has started here, rank 0 before this one."""
+    while any(_lives(pid) for pid in Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()):
+        time.sleep(0.1)
+
+
+def _lives(pid):
+    with suppress(OSError):  # it has ended, and was waited for
+        return int(pid) != os.getpid() and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    return False
+
 
 WHEN, *ARGUMENTS = sys.argv[1:]
 mine = os.environ["PMI_RANK"] == "1"
 if WHEN == "starts":
     os.environ[start.START_S] = "4"
-    time.sleep(1000 * mine)
+    if mine:
+        stuck()
+        sys.exit()
 code = main(ARGUMENTS)
 os.environ[start.START_S] = "4"
-time.sleep(1000 * mine)
+if mine:
+    stuck()
 sys.exit(code)
