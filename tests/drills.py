@@ -12,8 +12,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,11 +31,14 @@ ENDS_S = 120
 DRILLS = {}
 
 
-def drill(nodes):
-    """Make a fixture of what a drill on so many nodes returns; it leaves no job and no process behind."""
+def drill(nodes, *, own_bed=False):
+    """Make a fixture of what a drill on so many nodes returns; it leaves no job and no process behind.
+
+    Nodes are those of one testbed for all drills, unless a drill breaks what they share.
+    """
 
     def decorate(function):
-        DRILLS[function.__name__] = function, nodes
+        DRILLS[function.__name__] = function, nodes, own_bed
 
         @pytest.fixture(name=function.__name__, scope="module")
         def outcome(running):
@@ -77,20 +82,29 @@ def disk(tmp_path_factory, new_bed):  # noqa: ARG001 - what new_bed requires, mo
 
 @pytest.fixture(scope="module")
 def grounds(new_bed, wanted, disk, tmp_path_factory, mpiexec):  # noqa: ARG001 - there is an MPI library
-    """Each drill's ground, all on one testbed."""
-    bed, nodes = new_bed("drills"), iter(itertools.count(1))
-    grounds = {}
+    """Each drill's ground, on one testbed for all that need no testbed of their own."""
+    shared = new_bed("drills")
+    beds, grounds = defaultdict(lambda: itertools.count(1)), {}
     for name in wanted:
-        own = [f"n{next(nodes)}" for _ in range(DRILLS[name][1])]
-        grounds[name] = Ground(bed, tmp_path_factory.mktemp(name), name, own, disk)
-    bed.up("--nodes", next(nodes) - 1 or 1, "--rate", "none")
-    orders = [f"create partitionname={ground.name} nodes={','.join(ground.nodes)}" for ground in grounds.values()]
-    if "success" in grounds:  # which is on the partition that the testbed's site file names
-        orders += [f"update partitionname=work nodes={','.join(grounds['success'].nodes)}"]
-    assert bed.run("scontrol", stdin="\n".join(orders)).code == 0
+        _, count, own_bed = DRILLS[name]
+        bed = new_bed(name.replace("_", "-")) if own_bed else shared
+        nodes = [f"n{next(beds[bed])}" for _ in range(count)]
+        partition = "work" if own_bed or name == "success" else name  # it alone outlives slurmctld
+        grounds[name] = Ground(bed, tmp_path_factory.mktemp(name), name, nodes, disk, partition)
+    for bed, numbers in beds.items():
+        bed.up("--nodes", next(numbers) - 1, "--rate", "none")
+        here = [ground for ground in grounds.values() if ground.bed is bed]
+        orders = [
+            f"{'update' if ground.partition == 'work' else 'create'} partitionname={ground.partition} "
+            f"nodes={','.join(ground.nodes)}"
+            for ground in here
+        ]
+        assert bed.run("scontrol", stdin="\n".join(orders)).code == 0
     yield grounds
-    wait(lambda: bed.slurm("squeue", "--noheader") == "", "jobs are left", ENDS_S, every=0.5)  # or cleared away still
-    bed.testbed("down")
+    for bed in beds:
+        none = partial(bed.slurm, "squeue", "--noheader")
+        wait(lambda none=none: none() == "", "jobs are left", ENDS_S, every=0.5)  # or cleared away still
+        bed.testbed("down")
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +164,32 @@ def kill_snakemake(ground):
     for pid in ground.on_head("-m snakemake"):
         with suppress(ProcessLookupError):  # a child that was about to become squeue
             os.kill(pid, signal.SIGKILL)
+
+
+@drill(nodes=2, own_bed=True)
+def no_controller(ground):
+    """Slurm's controller is killed while ranks measure, twice: somebody presses Ctrl-C, and it comes back."""
+    arguments, said = ground.plant(SLOW), {}
+
+    def without_controller():
+        sweep = ground.measuring(*arguments)
+        ground.bed.kill("head", "slurmctld")
+        said["told"] = ground.told(sweep, "does not answer")
+        return sweep
+
+    sweep = without_controller()
+    os.kill(sweep.pid, signal.SIGINT)
+    said["interrupted"] = ground.end(sweep)
+    kept = ground.measured()
+    ground.bed.restart("head", "slurmctld")
+    wait(lambda: ground.bed.run("scontrol", "ping").code == 0, "slurmctld does not come back", every=0.5)
+
+    sweep = without_controller()
+    ground.signal(signal.SIGCONT)
+    wait((ground.out / "raw" / "mpi.n2x1.h5").exists, "ranks do not go on without a controller", every=0.5)
+    ground.bed.restart("head", "slurmctld")
+    said["last"] = ground.end(sweep)
+    return ground, said, kept
 
 
 @drill(nodes=2)

@@ -10,6 +10,8 @@ needs root for the file systems that it mounts; slurmd and slurmctld need the te
 import argparse
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,6 +59,7 @@ class Scene:
     bed: Bed | None
     random: random.Random
     notes: list[str] = field(default_factory=list)
+    hit: bool = False
 
     def __post_init__(self) -> None:
         self.out = self.home / "results" / "s"
@@ -126,19 +129,20 @@ class Scene:
         return None
 
 
-PARTS: dict[str, Callable[[dict[str, str]], bool]] = {
+PARTS: dict[str, Callable[[dict[str, str]], object]] = {
     "rank": lambda about: "PMI_RANK" in about and "hpccoll run" in about["command"],
-    "mpiexec": lambda about: "PMI_RANK" not in about and "/bin/mpiexec" in about["command"].partition(" -n ")[0],
+    "mpiexec": lambda about: "PMI_RANK" not in about and re.match(r"(\S+ )?\S*mpiexec -n ", about["command"]),
     "snakemake": lambda about: "-m snakemake -s" in about["command"],
 }
 
 
 def killed(part: str) -> Callable[[Scene, subprocess.Popen[str]], None]:
     def hit(scene: Scene, sweep: subprocess.Popen[str]) -> None:
-        if pid := scene.find(part, sweep):
-            with suppress(ProcessLookupError):
+        scene.hit = False
+        with suppress(ProcessLookupError):
+            if pid := scene.find(part, sweep):
                 os.kill(pid, signal.SIGKILL)
-                scene.notes.append("killed")
+                scene.hit = True
 
     return hit
 
@@ -148,6 +152,7 @@ def stopped(part: str) -> Callable[[Scene, subprocess.Popen[str]], None]:
 
     def hit(scene: Scene, sweep: subprocess.Popen[str]) -> None:
         pid = scene.find(part, sweep)
+        scene.hit = bool(pid)
         if not pid:
             return
         for_ever = scene.random.random() < 0.5 if part == "rank" else scene.random.random() < 0.2
@@ -239,7 +244,9 @@ def held(drill: Drill, scene: Scene, after_s: float) -> None:
     try:
         with suppress(subprocess.TimeoutExpired):
             sweep.wait(0 if drill.measuring else after_s)
-        drill.hit(scene, sweep)
+        scene.hit = sweep.poll() is None
+        if scene.hit:
+            drill.hit(scene, sweep)
         scene.ended(sweep, set(drill.codes))
         kept = scene.measured()
         scene.notes.append(f"{len(kept)} kept")
@@ -294,6 +301,10 @@ def rounds(name: str, count: int, seed: int) -> int:
             after_s = draw.uniform(0.1, life_s)
             try:
                 held(drill, scene, after_s)
+                while not scene.hit:  # it had ended before: the same sweep again, from its beginning
+                    shutil.rmtree(scene.out)
+                    after_s *= 0.7
+                    held(drill, scene, after_s)
             except FailedError as failure:
                 print(f"{name} {number}, after {after_s:.2f} s ({', '.join(scene.notes)}): {failure}", flush=True)
             else:

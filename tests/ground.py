@@ -75,13 +75,14 @@ def processes(mark):
 
 @dataclass
 class Ground:
-    """Where a drill takes place: a directory, and nodes in a partition of the drill's name."""
+    """Where a drill takes place: a directory, and nodes in a partition."""
 
     bed: object
     home: Path
     name: str
     nodes: list[str]
     disk: Path | None = None
+    partition: str = "work"
     started: list[subprocess.Popen] = field(default_factory=list)
 
     def __post_init__(self):
@@ -94,7 +95,7 @@ class Ground:
 
     def site(self, **keys):
         (self.home / "site.yaml").write_text(
-            json.dumps({"partition": self.name, "launcher": "srun --mpi=pmi2", "minutes": 30, **keys})
+            json.dumps({"partition": self.partition, "launcher": "srun --mpi=pmi2", "minutes": 30, **keys})
         )
         return ["s.yaml", "--profile", "testbed", "--site", "site.yaml"]
 
@@ -115,6 +116,10 @@ class Ground:
         """Let a sweep end by itself."""
         out, err = sweep.communicate(timeout=LONG_S)
         return Said(sweep.returncode, out, err)
+
+    def told(self, sweep, words):
+        """Return the line that holds such words as soon as a sweep prints it on stderr."""
+        return next(line for line in sweep.stderr if words in line)
 
     def measuring(self, *arguments, case=3):
         """Start a sweep, wait until its job on two nodes begins such a case of its own, and stop its ranks in there."""
@@ -201,10 +206,6 @@ class Ground:
         """Return what is said of the sweep, or of another one in this place; one drill at a time may ask."""
         with INSIDE:
             return inside("status", self.home / name if name else self.out)
-
-    @property
-    def partition(self):
-        return "work" if self.name == "success" else self.name
 
     @property
     def page(self):

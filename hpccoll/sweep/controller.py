@@ -14,6 +14,8 @@ ASK_S = 10.0
 """Time between two pings while the controller answers; while it does not, PING_S."""
 SILENT_S = 12.0
 """How long after its last answer the controller counts as silent: a busy one may miss a ping."""
+SETTLES_S = 300.0
+"""How long nodes may count as down after an outage: each has to register again."""
 UP = re.compile(r"\b(is|are)\b.*\bUP\b")
 """A line of ``scontrol ping`` for a controller that answers; one of several, primary and backup, is enough."""
 
@@ -41,6 +43,7 @@ class Controller:
 
     def __init__(self) -> None:
         self._answered = self._asked = time.monotonic()  # when it answered last, and when it was asked last
+        self._back = float("-inf")  # when it answered first after an outage
         self._told = False  # whether it was said to be silent
         self.outages = 0
         """How often it has ceased to answer."""
@@ -49,6 +52,11 @@ class Controller:
     def gone(self) -> bool:
         """Whether it did not answer when it was asked last."""
         return self._answered < self._asked
+
+    @property
+    def settling(self) -> bool:
+        """Whether it is gone, or has been back for so short a time that it may not know of its nodes yet."""
+        return self.gone or self._answered - self._back < SETTLES_S
 
     def look(self) -> None:
         """Ask it where that is due."""
@@ -63,6 +71,7 @@ class Controller:
         wait = format_wait(self._asked - self._answered)
         if up:
             self._answered = self._asked
+            self._back = self._asked if before else self._back
             if self._told:
                 print(f"hpccoll: Slurm's controller answers again, after {wait}: the sweep goes on", file=sys.stderr)
             self._told = False

@@ -142,7 +142,10 @@ class Follower:
         )
 
     def _give_up(self, queue: Sequence[Queued]) -> None:
-        """Cancel the jobs that have waited too long for what only people mend."""
+        """Cancel the jobs that have waited too long for what only people mend; not soon after an outage."""
+        if self.controller.settling:
+            self._waits.clear()
+            return
         now = time.monotonic()
         stuck = {job.id: job for job in queue if job.state == "PENDING" and _hopeless(job)}
         self._waits = {number: self._waits.get(number, now) for number in stuck}

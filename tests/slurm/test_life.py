@@ -192,6 +192,19 @@ def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
     assert len(ground.measured()) == 22
 
 
+def test_a_controller_that_is_killed_is_told_waited_for_and_nothing_is_lost(no_controller):
+    ground, said, kept = no_controller
+    assert "jobs that run go on" in said["told"]
+    assert said["interrupted"].code == 3, said["interrupted"].err
+    assert "the sweep was interrupted: the same command measures what is left" in said["interrupted"].err
+    assert "the next sweep cancels the jobs" in said["interrupted"].err
+    assert said["last"].code == 0, said["last"].err
+    assert "answers again" in said["last"].err
+    now = ground.measured()
+    assert kept.items() <= now.items()
+    assert (len({case for case, _ in now}), len(now)) == (CASES, CASES)
+
+
 def test_a_full_disk_is_told_and_with_space_the_sweep_goes_on(full_disk):
     ground, first, status, kept, second = full_disk
     assert (first.code, status.code) == (3, 3), first.err

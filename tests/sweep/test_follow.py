@@ -226,6 +226,22 @@ def test_after_an_outage_snakemake_has_little_time_to_notice_an_end(slurm, progr
     assert not follower.outage
 
 
+def test_nodes_that_are_down_after_an_outage_are_no_reason_to_give_up_at_once(slurm, programs, tmp_path, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    slurm(("7", "PENDING", "PartitionDown"), facts="PENDING", reason="PartitionDown")
+    follower = Follower(tmp_path, patience_s=60)
+    for answer in [DOWN, *[UP] * 14]:
+        programs("scontrol", answer)
+        now += 20
+        follower.look()
+    assert cancelled(slurm) == []
+    for _ in range(10):
+        now += 20
+        follower.look()
+    assert cancelled(slurm)
+
+
 def test_a_controller_that_is_gone_is_asked_for_no_jobs(slurm, programs, tmp_path, monkeypatch, capsys):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
