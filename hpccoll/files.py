@@ -32,7 +32,7 @@ def open_regular(path: Path, key: str) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:  # the answer to open of a socket
-            raise UnusableError(key, f"{shown(str(path))} is no regular file") from None
+            raise UnusableError(key, f"{shown(str(path))} cannot be read: it is a socket, not a regular file") from None
         raise no_file(key, path, error) from None
     except ValueError:  # NUL, or a surrogate that no file system takes
         raise UnusableError(key, f"{shown(str(path))} is not the name of a file") from None
@@ -40,7 +40,8 @@ def open_regular(path: Path, key: str) -> BinaryIO:
     if kind == stat.S_IFREG:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
-    raise UnusableError(key, f"{shown(str(path))} is {_KINDS.get(kind, 'something else')}, not a regular file")
+    what = _KINDS.get(kind, "something else")
+    raise UnusableError(key, f"{shown(str(path))} cannot be read: it is {what}, not a regular file")
 
 
 def read_bytes(path: Path, key: str, most: int) -> bytes:

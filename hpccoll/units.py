@@ -4,8 +4,9 @@ import re
 from math import floor, isfinite, log10
 
 from hpccoll.errors import BadInputError
+from hpccoll.limits import MOST_BYTES
 
-_SIZE = re.compile(r"(?P<number>\d+)\s*(?P<prefix>[kKmMgGtT]?)(?:i?[bB])?")
+_SIZE = re.compile(r"(?P<number>[0-9]{1,19})\s*(?P<prefix>[kKmMgGtT]?)(?:i?[bB])?")
 _PREFIXES = ("", "K", "M", "G", "T")
 
 
@@ -15,10 +16,14 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
     Raises:
         BadInputError: where ``text`` is no size.
     """
-    match = _SIZE.fullmatch(str(text).strip())
-    if not match:
-        raise BadInputError(key, text, "a number of bytes such as 8, 64K, 4M or 1G (powers of 1024)")
-    prefix: int = 1024 ** _PREFIXES.index(match["prefix"].upper())
+    if isinstance(text, int) and (isinstance(text, bool) or not 0 <= text <= MOST_BYTES):
+        match = None
+    else:
+        match = _SIZE.fullmatch(str(text).strip())
+    prefix: int = 1024 ** _PREFIXES.index(match["prefix"].upper()) if match else 0
+    if not match or int(match["number"]) * prefix > MOST_BYTES:
+        expected = f"a number of bytes such as 8, 64K, 4M or 1G (powers of 1024), at most {format_size(MOST_BYTES)}"
+        raise BadInputError(key, text, expected)
     return int(match["number"]) * prefix
 
 
@@ -29,9 +34,9 @@ def parse_parameter(text: str) -> tuple[str, int | str]:
         BadInputError: where ``text`` is not one of those.
     """
     name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise BadInputError("--param", text, "a name and a value, such as channels=4")
-    return name, int(value) if re.fullmatch(r"-?\d+", value) else value
+    if not (name and equals) or re.fullmatch(r"-?[0-9]{19,}", value):
+        raise BadInputError("--param", text, "a name and a value, such as channels=4, a number of at most 18 digits")
+    return name, int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
 def format_size(nbytes: int) -> str:

@@ -9,6 +9,17 @@ NODES = "".join(f"{node}|{state}|4|worker\n" for node, state in STATES.items())
 CLUSTER = "algorithms: [ring, native]\nbytes: [8, 1K]\nin_place: false\nnodes: [1, 2, 4, 6]\n"
 
 
+def last_of_each_key(text):
+    """Return the text of a sweep file in which later keys replace earlier ones, each with the lines below it."""
+    keys, key = {}, ""
+    for line in text.splitlines(keepends=True):
+        if not line.startswith((" ", "-", "#")):
+            keys.pop(key := line.partition(":")[0], None)
+            keys[key] = ""
+        keys[key] = keys.get(key, "") + line
+    return "".join(keys.values())
+
+
 def begin(job, out):
     """Have a journal of a job there."""
     Journal(out / "raw" / f"{job.name}.h5", job).close(remove=False)

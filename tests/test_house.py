@@ -11,27 +11,30 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
 MAY_IMPORT = {
     "errors.py": "",
-    "units.py": "errors",
+    "limits.py": "errors",
+    "units.py": "errors limits",
     "terminal.py": "",
     "files.py": "errors units",
-    "case.py": "errors files",
-    "plan.py": "case errors files",
-    "choices": "schedule case errors files units",
-    "schedule": "errors files numpy ml_dtypes",
-    "evidence": "case errors files units",
+    "case.py": "errors files limits",
+    "plan.py": "case errors files limits",
+    "choices": "schedule case errors files limits units",
+    "schedule": "errors files limits numpy ml_dtypes",
+    "evidence": "case errors files limits units",
     "algorithms": "schedule",
     "transports": "schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
-    "store": "schedule plan case errors files units numpy h5py",
+    "store": "schedule plan case errors files limits units numpy h5py",
     "model": "schedule store errors units numpy scipy",
     "report": "evidence store schedule terminal errors units numpy scipy altair vl_convert",
     "draw": "units schedule errors numpy vl_convert",
     "tune": "choices store schedule case errors units numpy",
-    "measure": "evidence choices algorithms transports schedule store case errors units numpy mpi4py ml_dtypes pynvml",
+    "measure": (
+        "evidence choices algorithms transports schedule store case errors limits units numpy mpi4py ml_dtypes pynvml"
+    ),
     "sweep": (
-        "evidence choices measure schedule store plan case errors files units "
+        "evidence choices measure schedule store plan case errors files limits units "
         "pydantic pydantic_core yaml rich snakemake"
     ),
-    "run": "evidence choices measure schedule store case errors units mpi4py",
+    "run": "evidence choices measure schedule store case errors files limits units mpi4py",
     "commands": "evidence tune choices run sweep report draw measure model store schedule case errors units typer",
     "cli.py": "commands errors typer",
     "__main__.py": "cli run terminal",

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, combinations, product
+from math import prod
 
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError
@@ -48,6 +49,27 @@ def cases(sweep: Sweep, p: int) -> Iterator[Case]:
                 )  # fmt: skip
                 check_case(case)
                 yield case
+
+
+def count(sweep: Sweep, p: int) -> int:
+    """Return how many cases there are on ``p`` ranks at most, without making any.
+
+    Raises:
+        BadInputError: where ``cases`` does, for a word of the lists.
+    """
+    return sum(
+        len(sweep.devices) * len(sweep.transports) * len(sweep.dtypes) * len(sweep.ops if family.has_op else [None])
+        * len(sweep.sizes()[: 1 if family.token else None]) * len(sweep.in_place) * len(sweep.mapping or [None])
+        * _count_calls(sweep, family, p)
+        * sum(prod(map(len, sweep.params.get(algorithm, {}).values())) for algorithm in algorithms)
+        for name, algorithms in _asked(sweep).items() for family in [collective(name)]
+    )  # fmt: skip
+
+
+def _count_calls(sweep: Sweep, family: Collective, p: int) -> int:
+    if "peer" in family.arguments:
+        return {"ends": 1, "all": p * (p - 1) // 2}[sweep.pairs] if isinstance(sweep.pairs, str) else len(sweep.pairs)
+    return len(sweep.traffic if "traffic" in family.arguments else sweep.roots if family.rooted else [None])
 
 
 def _asked(sweep: Sweep) -> dict[str, list[str]]:

@@ -11,19 +11,31 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, Tag, model_validator
 
-from hpccoll.case import MOST_ROUNDS, Effort, Shape
+from hpccoll.case import Effort, Shape
 from hpccoll.choices.auto import check_table
 from hpccoll.choices.table import load_table
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import Settings
+from hpccoll.limits import (
+    AGGREGATORS,
+    FACTOR,
+    ITERATIONS,
+    PRECISION,
+    RANK,
+    RANKS,
+    ROUNDS,
+    SECONDS,
+    SEED,
+    WARMUP,
+)
 from hpccoll.sweep import words
-from hpccoll.sweep.document import OneOrMore, Section, load
+from hpccoll.sweep.document import OneOrMore, Section, Within, load
 from hpccoll.sweep.variants import Variants
 from hpccoll.units import format_size, parse_size
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
-Count = Annotated[int, Field(ge=1)]
-Rank = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Within(RANKS)]
+Rank = Annotated[int, Within(RANK)]
 
 
 def _pairs(value: object) -> object:
@@ -53,7 +65,7 @@ class SizeRange(Section):
 
     first: Size = Field(alias="from", gt=0, description="the smallest size, such as 8 or 64K (powers of 1024)")
     last: Size = Field(alias="to", description="the largest size; reached if the factor hits it")
-    factor: int = Field(2, ge=2, description="from one size to the next")
+    factor: Annotated[int, Within(FACTOR)] = Field(2, description="from one size to the next")
 
     @model_validator(mode="after")
     def _rises(self) -> "SizeRange":
@@ -77,14 +89,20 @@ Sizes = Annotated[
 class EffortSection(Section):
     """How long each case is measured, in all of its rounds together."""
 
-    warmup: int = Field(default=5, ge=0, description="iterations thrown away, in each round of a case")
-    min_iterations: int = Field(default=10, ge=1, description="timed at least")
-    max_iterations: int = Field(default=1000, ge=1, description="timed at most")
-    seconds: float = Field(default=0.5, gt=0, description="wall time for a case, once it has its least iterations")
-    precision: float = Field(
-        default=0.02, gt=0, lt=1, description="95 % interval of the median, half of it over the median"
+    warmup: Annotated[int, Within(WARMUP)] = Field(
+        default=5, description="iterations thrown away, in each round of a case"
     )
-    timeout: float = Field(default=120.0, gt=0, description="seconds without progress until a rank is said to be stuck")
+    min_iterations: Annotated[int, Within(ITERATIONS)] = Field(default=10, description="timed at least")
+    max_iterations: Annotated[int, Within(ITERATIONS)] = Field(default=1000, description="timed at most")
+    seconds: Annotated[float, Within(SECONDS)] = Field(
+        default=0.5, description="wall time for a case, once it has its least iterations"
+    )
+    precision: Annotated[float, Within(PRECISION)] = Field(
+        default=0.02, description="95 % interval of the median, half of it over the median"
+    )
+    timeout: Annotated[float, Within(SECONDS)] = Field(
+        default=120.0, description="seconds without progress until a rank is said to be stuck"
+    )
 
     @model_validator(mode="after")
     def _least_is_least(self) -> "EffortSection":
@@ -130,8 +148,8 @@ class Sweep(Section):
     traffic: OneOrMore[words.Traffic] = Field(
         ["zipf"], description="unequal blocks of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights"
     )
-    aggregators: int = Field(
-        0, ge=0, description="ranks beside the workers that only aggregate; with 'nodes', each on a host of its own"
+    aggregators: Annotated[int, Within(AGGREGATORS)] = Field(
+        0, description="ranks beside the workers that only aggregate; with 'nodes', each on a host of its own"
     )
     params: words.Params = Field(
         {}, description="parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
@@ -145,10 +163,12 @@ class Sweep(Section):
         "list' knows brings its variables along, and needs none behind it",
     )
     effort: EffortSection = Field(EffortSection(), description="how long each case is measured")
-    rounds: int = Field(
-        3, ge=1, le=MOST_ROUNDS, description="times that all cases are gone through, which share the effort"
+    rounds: Annotated[int, Within(ROUNDS)] = Field(
+        3, description="times that all cases are gone through, which share the effort"
     )
-    seed: int = Field(1, description="of the order of the measurements, which is random, and another in each round")
+    seed: Annotated[int, Within(SEED)] = Field(
+        1, description="of the order of the measurements, which is random, and another in each round"
+    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -163,6 +183,8 @@ class Sweep(Section):
             raise BadInputError("ranks", self.ranks, "one of the two: 'ranks' (on one node) or 'nodes'")
         if self.ranks is not None and "ranks_per_node" in self.model_fields_set:
             raise BadInputError("ranks_per_node", self.ranks_per_node, "a key that goes with 'nodes', not with 'ranks'")
+        if self.nodes and max(self.nodes) * max(self.ranks_per_node) > RANKS.most:
+            raise BadInputError("ranks_per_node", self.ranks_per_node, f"nodes with at most {RANKS.most} ranks in all")
         return self
 
     @property

@@ -4,9 +4,10 @@ Every mistake in its keys, in the types of values and in the words that are look
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, cast, get_args
 
 import yaml
 from pydantic import (
@@ -15,13 +16,17 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationError,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
+from pydantic_core.core_schema import no_info_before_validator_function
 
-from hpccoll.errors import BadInputError, UnusableError, did_you_mean, no_file, together
+from hpccoll.errors import BadInputError, UnusableError, did_you_mean, shown, together
+from hpccoll.files import read_text
+from hpccoll.limits import MOST_OF_A_LIST, SWEEP_BYTES, Above, Whole
 
 Item = TypeVar("Item")
 
@@ -49,6 +54,23 @@ def _setting(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+MOST_OF_A_VARIABLE = 255
+"""Characters of a variable's name."""
+MOST_OF_A_TEXT = 4096
+"""Characters of a variable's value, and of other texts: a launcher, an image, an option."""
+
+
+def _one_printed_line(text: str) -> str:
+    """See that a text can be in the environment of a process, in a command line, and on a terminal.
+
+    Raises:
+        BadInputError: if it cannot.
+    """
+    if len(text) > MOST_OF_A_TEXT or not text.isprintable():
+        raise BadInputError("text", text, f"at most {MOST_OF_A_TEXT} printable characters, in one line")
+    return text
+
+
 def are_variables(values: dict[str, str]) -> dict[str, str]:
     """See that every key can be the name of a variable.
 
@@ -56,13 +78,41 @@ def are_variables(values: dict[str, str]) -> dict[str, str]:
         BadInputError: for one that cannot.
     """
     for name in values:
-        if not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise BadInputError("variable", name, "a name of letters, digits and _")
+        if len(name) > MOST_OF_A_VARIABLE or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            expected = f"a name of at most {MOST_OF_A_VARIABLE} letters (A to Z), digits and _"
+            raise BadInputError("variable", name, expected)
     return values
 
 
-OneOrMore = Annotated[list[Item], BeforeValidator(_list), Field(min_length=1), AfterValidator(_once), _OrOne()]
-Setting = Annotated[str, BeforeValidator(_setting, json_schema_input_type=str | int | float)]
+def _no_truth(value: object) -> object:
+    """YAML reads yes as true, which Python takes for 1."""
+    if isinstance(value, bool):
+        raise ValueError(f"a number: YAML reads yes, no, on, off, true and false as {value!r}")  # noqa: TRY004  pydantic's way
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Bounds of a number, in its type: ``Annotated[int, Within(RANKS)]``."""
+
+    bounds: Whole | Above
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        bounds = self.bounds
+        limits = {"ge": bounds.least} if isinstance(bounds, Whole) else {"gt": 0, "allow_inf_nan": False}
+        bounded = cast("CoreSchema", {**handler(source), **limits, "le": bounds.most})
+        return no_info_before_validator_function(_no_truth, bounded)
+
+
+OneOrMore = Annotated[
+    list[Item],
+    BeforeValidator(_list),
+    Field(min_length=1, max_length=MOST_OF_A_LIST),
+    AfterValidator(_once),
+    _OrOne(),
+]
+Text = Annotated[str, AfterValidator(_one_printed_line)]
+Setting = Annotated[Text, BeforeValidator(_setting, json_schema_input_type=str | int | float)]
 Variables = Annotated[dict[str, Setting], AfterValidator(are_variables)]
 
 
@@ -72,18 +122,57 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+MOST_VALUES = 100_000
+"""Values of a document, where each alias counts as what it stands for; a few lines can stand for billions."""
+
+
 class _Plain(yaml.SafeLoader):
     """Reads no number but a plain whole one, and leaves all else its text.
 
-    To YAML 1.1 a time of 1:30 is 90, 010 is 8, and a version of 1.10 is 1.1; variables would get that.
+    To YAML 1.1 a time of 1:30 is 90, 010 is 8, and a version of 1.10 is 1.1; variables would get that. A key is there
+    once: of two the last one would win without a word.
     """
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None and self._values(node, {}) > MOST_VALUES:
+            raise yaml.composer.ComposerError(None, None, f"more than {MOST_VALUES} values", node.start_mark)
+        return node
+
+    def _values(self, node: yaml.Node, known: dict[int, int]) -> int:
+        """Return how many values a node stands for; ``known`` are those of nodes by their ids, 0 while not yet known.
+
+        Raises:
+            ComposerError: for a node that is inside itself, or a mapping that has a key twice.
+        """
+        if id(node) not in known:
+            known[id(node)] = 0
+            if isinstance(node, yaml.MappingNode):
+                self._see_keys_once(node)
+            below = node.value if isinstance(node, yaml.CollectionNode) else ()
+            inside = (each for one in below for each in (one if isinstance(one, tuple) else (one,)))
+            known[id(node)] = 1 + sum(self._values(each, known) for each in inside)
+        if not known[id(node)]:
+            raise yaml.composer.ComposerError(None, None, "a value that contains itself", node.start_mark)
+        return known[id(node)]
+
+    def _see_keys_once(self, node: yaml.MappingNode) -> None:
+        seen: dict[Hashable, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                word = self.construct_object(key) if key.tag != "tag:yaml.org,2002:merge" else "<<"
+                line = key.start_mark.line + 1
+                if word in seen:
+                    problem = f"the key {shown(word)} is there twice, on line {seen[word]} and on line {line}"
+                    raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
+                seen[word] = line
 
 
 _Plain.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float"))]
+    first: [(tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float", ":timestamp"))]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Plain.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9]*)$"), [*"-+0123456789"])
+_Plain.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9]{0,18})$"), [*"-+0123456789"])
 
 Document = TypeVar("Document", bound=Section)
 
@@ -99,11 +188,12 @@ def load(path: Path, model: type[Document], key: str) -> Document:
     Raises:
         BadInputError: names the file, the key, the value and what would be valid.
     """
+    text = read_text(path, key, SWEEP_BYTES)
     try:
-        content: Any = yaml.load(path.read_text(), _Plain)  # noqa: S506  it is a safe one
-    except OSError as error:
-        raise no_file(key, path, error) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content: Any = yaml.load(text, _Plain)  # noqa: S506  it is a safe one
+    except RecursionError:
+        raise UnusableError(str(path), "it is no YAML that can be read: it is nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:  # an integer with a tag, of thousands of digits
         raise UnusableError(str(path), f"it is no YAML: {_syntax(error)}") from None
     if not isinstance(content, dict):
         raise UnusableError(str(path), f"it is no YAML of keys and values: {', '.join(_names(model))}")
@@ -122,6 +212,9 @@ def _syntax(error: Exception) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {said}"
 
 
+MOST_COMPLAINTS = 20
+"""Lines on one file; who has read so many starts anew."""
+
 _OF_A_KEY = ("extra_forbidden", "missing")
 """Complaints whose place ends with a key of the section, and not with the section."""
 
@@ -135,11 +228,13 @@ _WORDS: Mapping[str, str] = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    "greater_than_equal": "at least {ge:g}",
-    "greater_than": "more than {gt:g}",
-    "less_than_equal": "at most {le:g}",
-    "less_than": "less than {lt:g}",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
     "too_short": "at least {min_length}",
+    "too_long": "at most {max_length}",
+    **dict.fromkeys(("finite_number", "int_parsing_size"), "a number that is not too large"),
     "string_pattern_mismatch": "something of this kind",
 }
 """What would be valid, by pydantic's kinds of complaints and with the numbers that belong to them."""
@@ -150,7 +245,7 @@ def _complaints(path: Path, model: type[Section], error: ValidationError) -> Bad
 
     The first one has the others with it.
     """
-    said = sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
+    said = sorted(error.errors(include_url=False)[:MOST_COMPLAINTS], key=lambda one: one["type"] == "missing")
     misspelt = {one["loc"][:-1] for one in said if one["type"] == "extra_forbidden"}
     told = [one for one in said if one["type"] != "missing" or one["loc"][:-1] not in misspelt]
     ours = [made for one in told for made in _ours(path, model, one)]
@@ -179,6 +274,7 @@ def _ours(path: Path, model: type[Section], first: ErrorDetails) -> Iterator[Bad
 def _expected(said: ErrorDetails, place: list[str], model: type[Section], names: Mapping[str, str]) -> str | list[str]:
     """Return what would be valid at a place, in words or as the choices."""
     kind, about = said["type"], said.get("ctx", {})
+    about = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in about.items()}
     if kind == "extra_forbidden":
         return f"no such key, {did_you_mean(place[-1], names)}choose from {', '.join(names)}"
     if kind == "model_type":

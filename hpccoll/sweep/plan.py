@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hpccoll.case import Case, Job, Parameter, Shape
 from hpccoll.errors import BadInputError, UnusableError, no_file
+from hpccoll.limits import MOST_CASES, MOST_JOBS, MOST_RANK_CASES
 from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.measure.machine import testbed
 from hpccoll.measure.varied import unvaried
@@ -16,7 +17,7 @@ from hpccoll.schedule import Layout
 from hpccoll.store.disk import replaced
 from hpccoll.store.found import PLAN
 from hpccoll.store.journal import journal_path
-from hpccoll.sweep.cases import cases
+from hpccoll.sweep.cases import cases, count
 from hpccoll.sweep.config import Sweep, load_sweep
 from hpccoll.sweep.estimate import SLURM_S, seconds
 from hpccoll.sweep.place import Place, named
@@ -48,6 +49,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
     with named(site):
         notes = tuple(place.surroundings.notes(sweep.environments, sweep.communicators, sweep.transports))
     try:
+        _check_count(sweep)
         kept = _begun(out) if out else []
         jobs, skips = _jobs(sweep, place, kept)
     except BadInputError as error:
@@ -72,6 +74,24 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         on_paper=place.on_paper,
         notes=(*sweep.notes(), *notes, *place.notes(jobs)),
     )
+
+
+def _check_count(sweep: Sweep) -> None:
+    """See that a sweep is not more than can be planned, before it is expanded.
+
+    Raises:
+        BadInputError: if its lists name too many cases, jobs, or cases for so many ranks.
+    """
+    shapes, variants = sweep.shapes(), max(1, len(sweep.variants))
+    counts = {shape: variants * count(sweep, shape.ranks) for shape in shapes}
+    named = {
+        "cases": (sum(counts.values()), MOST_CASES),
+        "jobs": (variants * (len(sweep.ranks_per_node) if sweep.nested else len(shapes)), MOST_JOBS),
+        "cases times ranks": (sum(n * shape.processes for shape, n in counts.items()), MOST_RANK_CASES),
+    }
+    for what, (number, most) in named.items():
+        if number > most:
+            raise UnusableError("lists", f"they name {number} {what}: a sweep has at most {most}")
 
 
 def _place(config: Path, sweep: Sweep, profile: str | None, site: str | None) -> Place:

@@ -11,14 +11,15 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hpccoll.case import Shape
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.environments import check_values
 from hpccoll.evidence.variables import assignment
+from hpccoll.limits import CPUS, GPUS, MEMORY_MB, MINUTES, MOST_OF_A_LIST, SIGNAL_S, START_S
 from hpccoll.plan import Launcher
-from hpccoll.sweep.document import OneOrMore, Section, Setting, Variables, load
+from hpccoll.sweep.document import OneOrMore, Section, Setting, Text, Variables, Within, load
 from hpccoll.sweep.locate import site_files
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
@@ -55,18 +56,25 @@ class Container(Section):
     """An image that ranks run in, with hpccoll installed; Snakemake and srun stay outside."""
 
     runtime: Literal["pyxis", "apptainer"] = Field(description="pyxis (srun --container-image) or apptainer")
-    image: str = Field(description="a file or a reference, as the runtime takes it")
-    mounts: list[str] = Field([], description="SOURCE:TARGET, also where results go")
+    image: Text = Field(description="a file or a reference, as the runtime takes it")
+    mounts: list[Text] = Field([], max_length=MOST_OF_A_LIST, description="SOURCE:TARGET, also where results go")
 
 
-Gpus = Annotated[Setting, Field(pattern=r"^([a-zA-Z][\w.-]*:)?[1-9]\d*$")]
-Feature = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+def _gpus(text: str) -> str:
+    found = re.fullmatch(r"(?:[a-zA-Z][a-zA-Z0-9_.-]*:)?([1-9][0-9]{0,3})", text)
+    if not found or int(found[1]) > GPUS.most:
+        raise BadInputError("gpus_per_node", text, f"GPUs on each node, such as 8 or h100:8, at most {GPUS.most}")
+    return text
+
+
+Gpus = Annotated[Setting, AfterValidator(_gpus)]
+Feature = Annotated[Text, Field(pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$")]
 
 
 class Aggregators(Section):
     """How hosts for aggregators are asked for, beside the nodes that work; each kind has a feature of its own."""
 
-    partition: str = Field(description="one that has both the nodes that work and the hosts for aggregators")
+    partition: Text = Field(description="one that has both the nodes that work and the hosts for aggregators")
     worker: Feature = Field("worker", description="the feature of nodes that work")
     aggregator: Feature = Field("aggregator", description="the feature of hosts for aggregators")
 
@@ -78,29 +86,34 @@ class Aggregators(Section):
 class Site(Section):
     """How Slurm jobs are asked for and ranks are started."""
 
-    partition: str | None = Field(None, description="the partition [the cluster's default]")
-    account: str | None = Field(None, description="whom the time is charged to [your default]")
-    qos: str | None = Field(None, description="the quality of service")
-    constraint: str | None = Field(None, description="features that nodes must have")
-    minutes: int | None = Field(None, ge=1, description="the time limit of a job [from the number of its cases]")
+    partition: Text | None = Field(None, description="the partition [the cluster's default]")
+    account: Text | None = Field(None, description="whom the time is charged to [your default]")
+    qos: Text | None = Field(None, description="the quality of service")
+    constraint: Text | None = Field(None, description="features that nodes must have")
+    minutes: Annotated[int, Within(MINUTES)] | None = Field(
+        None, description="the time limit of a job [from the number of its cases]"
+    )
     exclusive: bool = Field(True, description="whether nobody else may use the nodes of a job")
-    memory_mb: int | None = Field(None, ge=1, description="memory on each node [the partition's default]")
-    cpus_per_task: int | None = Field(None, ge=1, description="CPUs for each rank [Slurm's default]")
+    memory_mb: Annotated[int, Within(MEMORY_MB)] | None = Field(
+        None, description="memory on each node [the partition's default]"
+    )
+    cpus_per_task: Annotated[int, Within(CPUS)] | None = Field(None, description="CPUs for each rank [Slurm's default]")
     gpus_per_node: Gpus | None = Field(
         None,
         description="GPUs on each node, such as 8 or h100:8; every rank sees all of them, on the socket of its own",
     )
-    sbatch: OneOrMore[str] | None = Field(None, description="other options of sbatch, such as --switches=1")
-    signal_s: int = Field(60, ge=1, description="seconds before the time limit at which ranks are told to end")
-    start_s: int | None = Field(
+    sbatch: OneOrMore[Text] | None = Field(None, description="other options of sbatch, such as --switches=1")
+    signal_s: Annotated[int, Within(SIGNAL_S)] = Field(
+        60, description="seconds before the time limit at which ranks are told to end"
+    )
+    start_s: Annotated[int, Within(START_S)] | None = Field(
         None,
-        ge=1,
         description="seconds for two ranks to start, and five times that for all [60, or 900 in a container]",
     )
-    launcher: str = Field(
+    launcher: Text = Field(
         "srun", description="starts ranks, such as srun --mpi=pmix; with {ranks} in it, it is taken as it is"
     )
-    modules: OneOrMore[str] | None = Field(None, description="environment modules to load before ranks start")
+    modules: OneOrMore[Text] | None = Field(None, description="environment modules to load before ranks start")
     environment: Variables = Field({}, description="variables for the ranks")
     network: Literal["rdma", "tcp"] | None = Field(
         None, description="by what nodes should talk; the report says so in red where NCCL used TCP instead of RDMA"

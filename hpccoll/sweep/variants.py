@@ -8,7 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 from hpccoll.errors import BadInputError, together
 from hpccoll.evidence.communicator import overruled
 from hpccoll.evidence.environments import communicator_of, environment_of
-from hpccoll.sweep.document import Section, Setting, are_variables
+from hpccoll.limits import MOST_OF_A_LIST, MOST_OF_A_NAME, NUMBER
+from hpccoll.sweep.document import Section, Setting, Text, Within, are_variables
 
 COMMUNICATOR = "communicator"
 """The key of a variant that is no variable."""
@@ -19,7 +20,7 @@ class VariantSection(Section):
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Setting] = Field(init=False)
-    communicator: dict[str, int | str] = Field(
+    communicator: dict[Text, Annotated[int, Within(NUMBER)] | Text] = Field(
         {}, description="what NCCL's communicators are made with, by nccl4py: {traffic_class: 106, buffers: symmetric}"
     )
 
@@ -37,6 +38,8 @@ def _fill_in(value: object) -> object:
     """Fill in what the table knows of variants; with nothing behind it a name has to be one of those."""
     if not isinstance(value, dict):
         return value
+    if len(value) > MOST_OF_A_LIST:
+        raise BadInputError("variants", len(value), f"at most {MOST_OF_A_LIST} of them")
     filled, strange = dict(value), []
     for name, own in value.items():
         if isinstance(own, dict | None) and isinstance(name, str):
@@ -65,8 +68,9 @@ def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
 
 def _have_names(variants: dict[str, VariantSection]) -> dict[str, VariantSection]:
     for name in variants:
-        if not re.fullmatch(r"[\w-]+", name):
-            raise BadInputError("variants", name, "a name of letters, digits, - and _: it becomes part of file names")
+        if len(name) > MOST_OF_A_NAME or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            expected = f"at most {MOST_OF_A_NAME} letters (A to Z), digits, - and _: it becomes part of file names"
+            raise BadInputError("variants", name, expected)
     return variants
 
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from hpccoll.case import Parameter
 from hpccoll.errors import BadInputError, together
+from hpccoll.limits import NUMBER
 from hpccoll.measure.catalogue import check_algorithm, known_parameters, measurable
 from hpccoll.measure.ways import DEVICES, check_transport
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, traffic
-from hpccoll.sweep.document import OneOrMore
+from hpccoll.sweep.document import OneOrMore, Text, Within
 
 ALL = "all"
 """The word for all collectives, or all that a collective can be measured with."""
@@ -76,11 +76,10 @@ def _strange(params: "Params", collectives: Sequence[str], measured: Collection[
 
 
 Collective = Annotated[str, _known(*COLLECTIVES, ALL)]
-Algorithm = Annotated[str, BeforeValidator(_null, json_schema_input_type=str | None), AfterValidator(_algorithm)]
+Algorithm = Annotated[Text, BeforeValidator(_null, json_schema_input_type=str | None), AfterValidator(_algorithm)]
 Transport = Annotated[str, AfterValidator(_transport)]
 Dtype = Annotated[str, _known(*DTYPES, BFLOAT16)]
 Op = Annotated[str, _known(*REDUCTIONS)]
-Traffic = Annotated[str, AfterValidator(_traffic)]
-Params = Annotated[
-    dict[Annotated[str, BeforeValidator(_null)], dict[str, OneOrMore[Parameter]]], AfterValidator(_params)
-]
+Traffic = Annotated[Text, AfterValidator(_traffic)]
+Value = Annotated[int, Within(NUMBER)] | Text
+Params = Annotated[dict[Annotated[str, BeforeValidator(_null)], dict[str, OneOrMore[Value]]], AfterValidator(_params)]

@@ -61,7 +61,7 @@ def cluster(programs):
 def planned(tmp_path):
     def plan(text=sweeps.TEXT):
         path = tmp_path / "some.yaml"
-        path.write_text(text)
+        path.write_text(sweeps.last_of_each_key(text))
         return make_plan(path)
 
     return plan

@@ -100,7 +100,7 @@ BAD = {
     "an option in two words": ("sbatch: --reservation mine", ["sbatch", "in one word"]),
     "a variable that is a list": ("environment: {A: [1]}", ["environment.A", "one text or number"]),
     "a value that NCCL does not know": ("environment: {NCCL_PROTO: L}", ["environment.NCCL_PROTO", "'L'", "LL, LL128"]),
-    "a variable that is no name": ("environment: {A B: 1}", ["environment", "'A B'", "letters, digits"]),
+    "a variable that is no name": ("environment: {A B: 1}", ["environment", "'A B'", "letters (A to Z), digits"]),
     "no GPU": ("gpus_per_node: 0", ["gpus_per_node", "'0'", "GPUs on each node, such as 8 or h100:8"]),
     "aggregators without a partition": ("aggregators: {}", ["aggregators.partition is missing: one that"]),
     "two features": (

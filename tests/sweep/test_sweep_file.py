@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 import yaml
 from commands import inside
+from planned import last_of_each_key
 from tuned import table
 
 from hpccoll.choices.table import TuneTable
@@ -21,7 +22,7 @@ SCHEMA = Path(__file__).parents[2] / "workflows" / "schemas" / "sweep.schema.jso
 def sweep_file(tmp_path):
     def write(text):
         path = tmp_path / "a.yaml"
-        path.write_text(text)
+        path.write_text(last_of_each_key(text))
         return path
 
     return write
@@ -84,7 +85,7 @@ BAD = {
     "unknown unit in a range": (LEAST + "bytes: {from: 8, to: 4X}", ["bytes.to", "'4X'", "64K"]),
     "a range that falls": (LEAST + "bytes: {from: 64, to: 8}", ["bytes", "'to' must be at least 'from'"]),
     "less than an element": (LEAST + "bytes: 2", ["bytes", "2", "at least one float32, 4 bytes"]),
-    "more than the memory": (LEAST + "bytes: 100T", ["bytes", "100 TiB", "2 ranks need", "at most"]),
+    "more than the memory": (LEAST + "bytes: 16T", ["bytes", "16 TiB", "2 ranks need", "at most"]),
     "no sizes": (LEAST + "bytes: []", ["bytes", "[]", "at least 1: sizes: a list"]),
     "no algorithms": (LEAST + "algorithms: []", ["algorithms", "[]", "at least 1"]),
     "ranks in words": (LEAST + "ranks: two", ["ranks.0", "'two'", "a whole number: numbers of ranks"]),
@@ -97,7 +98,7 @@ BAD = {
     "a placement in words": (LEAST + "in_place: maybe", ["in_place.0", "'maybe'", "true or false"]),
     "a seed in words": (LEAST + "seed: x", ["seed", "'x'", "a whole number"]),
     "another device": (LEAST + "devices: gpu", ["devices.0", "'gpu'", "choose from cpu, cuda"]),
-    "too precise": (LEAST + "effort: {precision: 2}", ["effort.precision", "2", "less than 1: 95 %"]),
+    "too precise": (LEAST + "effort: {precision: 2}", ["effort.precision", "2", "at most 1: 95 %"]),
     "a parameter of lists": (LEAST + "params: {ring: {window: [[1]]}}", ["ring.window.0: [1]", "a whole number"]),
     "a list of variants": (LEAST + "variants: [a, b]", ["variants: ['a', 'b']", "keys and values", "{VARIABLE:"]),
     "variables in a list": (LEAST + "variants: {mine: [A]}", ["variants.mine", "['A']", "keys and values"]),
@@ -127,6 +128,55 @@ BAD = {
     ),
     "a list": ("- 1", ["a.yaml: it is no YAML of keys and values: ", "algorithms"]),
     "nothing": ("", ["a.yaml: it is no YAML of keys and values: ", "algorithms"]),
+    "a number that is a truth": (LEAST + "ranks: [true]", ["ranks.0", "True", "a number: YAML reads yes"]),
+    "rounds of yes": (LEAST + "rounds: yes", ["rounds", "True", "a number: YAML reads yes"]),
+    "a time of no": (LEAST + "effort: {seconds: no}", ["effort.seconds", "False", "a number: YAML reads yes"]),
+    "a size of on": (LEAST + "bytes: [8, on]", ["bytes.1", "True", "a number of bytes"]),
+    "a word of no": (LEAST + "ops: no", ["ops.0", "False", "one text or number; in quotes where YAML reads"]),
+    "too many ranks": (LEAST + "ranks: [1000000]", ["ranks.0", "1000000", "at most 262144"]),
+    "more ranks than nodes can have": (
+        "algorithms: ring\nbytes: 8\nnodes: 1000\nranks_per_node: 1000",
+        ["ranks_per_node", "at most 262144 ranks in all"],
+    ),
+    "too many aggregators": (LEAST + "aggregators: 99999999", ["aggregators", "99999999", "at most 262144"]),
+    "too large a size": (LEAST + "bytes: 17T", ["bytes.0", "'17T'", "at most 16 TiB"]),
+    "too many sizes": (LEAST + f"bytes: [{', '.join(map(str, range(1, 1002)))}]", ["bytes", "at most 1000: sizes"]),
+    "too many iterations": (LEAST + "effort: {min_iterations: 1000001}", ["min_iterations", "at most 1000000"]),
+    "too long": (LEAST + "effort: {seconds: 1e308}", ["effort.seconds", "'1e308'", "at most 604800: wall time"]),
+    "endless": (LEAST + "effort: {seconds: inf}", ["effort.seconds", "'inf'", "a number"]),
+    "no number": (LEAST + "effort: {timeout: nan}", ["effort.timeout", "'nan'", "a number"]),
+    "a seed of 64 bits": (LEAST + "seed: 9223372036854775808", ["seed", "9223372036854775808", "at most"]),
+    "a seed of 5000 digits": (LEAST + f"seed: {'9' * 5000}", ["seed", "9999", "not too large"]),
+    "more cases than a sweep has": (
+        LEAST + "algorithms: all\ncollectives: all\nparams: {ring: {channels: [" + "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
+        + "], window: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], segment: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}}\n"
+        "bytes: {from: 8, to: 8G}", ["lists: they name", "cases", "at most 100000"],
+    ),
+    "all pairs of many": (
+        LEAST + "collectives: send_recv\nalgorithms: all\npairs: all\nranks: 10000", ["lists: they name", "at most"],
+    ),
+    "a NUL in a variable": (LEAST + 'variants: {a: {B: "x\\0y"}}', ["variants.a.B", "'x\\x00y'", "printable"]),
+    "a NUL in the name of a variable": (LEAST + 'variants: {a: {"B\\0C": x}}', ["variants", "B\\x00C", "digits and _"]),
+    "an = in the name of a variable": (LEAST + "variants: {a: {B=C: x}}", ["variants", "'B=C'", "digits and _"]),
+    "a long name of a variant": (LEAST + f"variants: {{{'v' * 260}: {{B: x}}}}", ["variants", "at most 80 letters"]),
+    "a variant that is a path": (LEAST + "variants: {../a: {B: x}}", ["variants", "'../a'", "file names"]),
+    "a variant that looks like another": (LEAST + "variants: {nccl-r\u0456ng: {B: x}}", ["variants", "(A to Z)"]),
+    "an escape sequence": (LEAST + 'ops: "\\e[31m"', ["ops.0", "\\x1b[31m"]),
+    "a key that is there twice": ("algorithms: ring\nbytes: 8\nranks: 2\n'ranks': 4", [
+        "'ranks' is there twice, on line 3 and on line 4",
+    ]),
+    "a key that is there twice below another": (LEAST + "effort: {warmup: 1,\n warmup: 2}", [
+        "'warmup' is there twice, on line 4 and on line 5",
+    ]),
+    "a value of values of values": (
+        "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+        + "".join(f"{chr(b + 1)}: &{chr(b + 1)} [{', '.join([f'*{chr(b)}'] * 9)}]\n" for b in range(97, 106)),
+        ["more than 100000 values"],
+    ),
+    "a value that is inside itself": (LEAST + "ops: &a [*a]", ["contains itself"]),
+    "lists in lists": ("a: " + "[" * 10_000, ["nested too deeply"]),
+    "maps in maps": ("a: " + "{a: " * 10_000, ["nested too deeply"]),
+    "an object of Python": ("a: !!python/object/apply:os.system [ls]", ["could not determine a constructor"]),
     "no YAML": ("a: [1", ["it is no YAML: line 1, column 6: while parsing a flow sequence, expected ',' or ']'"]),
 }  # fmt: skip
 
@@ -134,7 +184,6 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_sweep_file_takes_one_line_with_the_key_the_value_and_the_choices(name, sweep_file):
     text, words = BAD[name]
-    # A key that is there twice is, to YAML, the later one.
     assert inside("plan", sweep_file(text)).complains_of("a.yaml", *words)
 
 
@@ -167,7 +216,7 @@ def test_every_misspelt_word_of_a_sweep_file_has_a_line_of_its_own_whatever_else
 
 def test_a_sweep_file_that_is_no_text_takes_one_line(tmp_path):
     (tmp_path / "a.yaml").write_bytes(b"a: \xff\xfe")
-    assert inside("plan", tmp_path / "a.yaml").complains_of("a.yaml: it is no YAML")
+    assert inside("plan", tmp_path / "a.yaml").complains_of("a.yaml", "not text in UTF-8")
 
 
 @pytest.mark.parametrize("path", ["nope.yaml", "/"])

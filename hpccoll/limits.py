@@ -1,0 +1,122 @@
+"""How large the numbers of sweeps, sites, jobs, tables and command lines can be: more than any machine has use for.
+
+A number without a bound lets a slip of the finger, or a hostile file, take all time and memory of who reads it.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from hpccoll.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Whole numbers, bounds included."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def check(self, key: str, value: object) -> None:
+        """See that ``value`` is one of them; True is not the number 1.
+
+        Raises:
+            BadInputError: names the bounds.
+        """
+        if type(value) is not int or not self.least <= value <= self.most:
+            raise BadInputError(key, value, str(self))
+
+    def read(self, key: str, text: str) -> int:
+        """Return the number that a text says.
+
+        Raises:
+            BadInputError: likewise.
+        """
+        if not (re.fullmatch(r"-?[0-9]{1,19}", text) and self.least <= int(text) <= self.most):
+            raise BadInputError(key, text, str(self))
+        return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Numbers above zero, up to ``most``."""
+
+    most: float
+
+    def __str__(self) -> str:
+        return f"a number above 0, at most {self.most:g}"
+
+    def check(self, key: str, value: object) -> None:
+        """See that ``value`` is one of them.
+
+        Raises:
+            BadInputError: names the bound.
+        """
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= self.most:
+            raise BadInputError(key, value, str(self))
+
+    def read(self, key: str, text: str) -> float:
+        """Return the number that a text says.
+
+        Raises:
+            BadInputError: likewise.
+        """
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not 0 < number <= self.most:
+            raise BadInputError(key, text, str(self))
+        return number
+
+
+RANKS = Whole(1, 1 << 18)
+"""Ranks of a launch, and nodes: the largest machines have 160,000 nodes."""
+RANK = Whole(0, RANKS.most - 1)
+AGGREGATORS = Whole(0, RANKS.most)
+MOST_BYTES = 1 << 44
+"""Of a message size S; for as many ranks, numbers of bytes fit in 64 bits."""
+FACTOR = Whole(2, MOST_BYTES)
+ROUNDS = Whole(1, 255)
+"""Rounds are numbered from 1, in a byte of the raw file."""
+WARMUP = Whole(0, 1_000_000)
+ITERATIONS = Whole(1, 1_000_000)
+"""Timed ones of a case: each rank has room for the times of all of them."""
+SECONDS = Above(7 * 86400.0)
+"""A week: of a case, or without progress."""
+PRECISION = Above(1.0)
+SEED = Whole(0, (1 << 63) - 1)
+PLAN_PARAMETER = Whole(1, 65536)
+"""Channels and their window: each channel has requests of its own in every step."""
+NUMBER = Whole(-(1 << 63), (1 << 63) - 1)
+"""Whatever has no closer bounds: a number of 64 bits."""
+
+MINUTES = Whole(1, 366 * 24 * 60)
+MEMORY_MB = Whole(1, 1 << 30)
+CPUS = Whole(1, 1 << 16)
+GPUS = Whole(1, 1024)
+SIGNAL_S = Whole(1, 65535)
+"""What sbatch --signal takes."""
+START_S = Whole(1, 86400)
+
+MOST_CASES = 100_000
+MOST_JOBS = 1000
+MOST_OF_A_LIST = 1000
+"""Entries of a list in a sweep or site file."""
+MOST_RANK_CASES = 1 << 28
+"""Cases of a sweep times the ranks of each: planning looks at every rank of some cases."""
+MOST_OF_A_NAME = 80
+"""Letters of a name that becomes part of file names, with those of transports, shapes and endings: 255 in all."""
+
+SWEEP_BYTES = 1 << 17
+"""A sweep or site file: the YAML parser takes a second for so much."""
+TABLE_BYTES = 1 << 24
+JOB_BYTES = 1 << 27
+"""A job file, or a plan: a case takes 400 bytes."""
+TRAFFIC_BYTES = 1 << 29
+"""Weights of 4096 x 4096 pairs, 25 digits each."""
+LOG_BYTES = 1 << 30
+"""A log of a library."""
