@@ -76,7 +76,9 @@ class Above:
 RANKS = Whole(1, 1 << 18)
 """Ranks of a launch, and nodes: the largest machines have 160,000 nodes."""
 RANK = Whole(0, RANKS.most - 1)
-AGGREGATORS = Whole(0, RANKS.most)
+ON_A_NODE = Whole(1, 4096)
+"""Ranks on one node."""
+AGGREGATORS = Whole(0, 4096)
 MOST_BYTES = 1 << 44
 """Of a message size S; for as many ranks, numbers of bytes fit in 64 bits."""
 FACTOR = Whole(2, MOST_BYTES)
@@ -106,7 +108,7 @@ MOST_CASES = 100_000
 MOST_JOBS = 1000
 MOST_OF_A_LIST = 1000
 """Entries of a list in a sweep or site file."""
-MOST_RANK_CASES = 1 << 28
+MOST_RANK_CASES = 1 << 27
 """Cases of a sweep times the ranks of each: planning looks at every rank of some cases."""
 MOST_OF_A_NAME = 80
 """Letters of a name that becomes part of file names, with those of transports, shapes and endings: 255 in all."""
@@ -116,7 +118,9 @@ SWEEP_BYTES = 1 << 17
 TABLE_BYTES = 1 << 24
 JOB_BYTES = 1 << 27
 """A job file, or a plan: a case takes 400 bytes."""
-TRAFFIC_BYTES = 1 << 29
-"""Weights of 4096 x 4096 pairs, 25 digits each."""
+MOST_OF_TRAFFIC = 4096
+"""Ranks of unequal blocks: there is a number for every pair, at every rank."""
+TRAFFIC_BYTES = 1 << 27
+"""A file of weights: 7 digits for every pair."""
 LOG_BYTES = 1 << 30
 """A log of a library."""

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.errors import BadInputError, no_file
+from hpccoll.errors import BadInputError
+from hpccoll.files import read_bytes, read_text
+from hpccoll.limits import MOST_OF_TRAFFIC, TRAFFIC_BYTES
 
 PATTERNS: dict[str, Callable[[int], NDArray[np.float64]]] = {
     "uniform": lambda p: np.ones((p, p)),
@@ -31,10 +33,7 @@ def named(traffic: str) -> str:
         return traffic
     if not path.endswith(SUFFIX):
         raise BadInputError("traffic", traffic, [*PATTERNS, f"a file *{SUFFIX} of weights, a row for each sender"])
-    try:
-        found = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]
-    except OSError as error:
-        raise no_file("traffic", path, error) from None
+    found = hashlib.sha256(read_bytes(Path(path), "traffic", TRAFFIC_BYTES)).hexdigest()[:8]
     if digest not in ("", found):
         raise BadInputError("traffic", traffic, f"the file as it was planned; it has changed since (now #{found})")
     return f"{path}#{found}"
@@ -65,15 +64,21 @@ def longest(traffic: str, p: int, count: int) -> int:
 @lru_cache(maxsize=1)  # a file is read once for all sizes
 def _weights(traffic: str, p: int) -> NDArray[np.float64]:
     """Return the weights [from, to], which are 1 on average."""
+    if p > MOST_OF_TRAFFIC:
+        raise BadInputError("ranks", p, f"at most {MOST_OF_TRAFFIC} with blocks of unequal sizes")
     name = named(traffic)
     if name in PATTERNS:
         weights = PATTERNS[name](p)
     else:
         path = name.partition("#")[0]
-        try:
-            weights = np.loadtxt(path, delimiter=",", ndmin=2)
-        except ValueError as error:
-            raise BadInputError("traffic", path, f"numbers with commas between them ({error})") from None
+        text = read_text(Path(path), "traffic", TRAFFIC_BYTES)
+        lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
+        weights = np.empty(0)
+        if len(lines) == p and not any(line.count(",") > p for line in lines):  # else its shape is another one
+            try:
+                weights = np.loadtxt(lines, delimiter=",", ndmin=2)
+            except ValueError as error:
+                raise BadInputError("traffic", path, f"numbers with commas between them ({error})") from None
         if weights.shape != (p, p) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
             raise BadInputError("traffic", path, f"{p} lines of {p} numbers from 0 up, a line for each sending rank")
     relative: NDArray[np.float64] = weights / weights.mean()

@@ -20,6 +20,7 @@ from hpccoll.limits import (
     AGGREGATORS,
     FACTOR,
     ITERATIONS,
+    ON_A_NODE,
     PRECISION,
     RANK,
     RANKS,
@@ -35,6 +36,7 @@ from hpccoll.units import format_size, parse_size
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 Count = Annotated[int, Within(RANKS)]
+OnANode = Annotated[int, Within(ON_A_NODE)]
 Rank = Annotated[int, Within(RANK)]
 
 
@@ -130,9 +132,9 @@ class Sweep(Section):
     ops: OneOrMore[words.Op] = Field(["sum"], description="sum, prod, min, max, avg")
     bytes: Sizes = Field(description="sizes: a list, or {from: 8, to: 4M, factor: 2}")
     in_place: OneOrMore[bool] = Field([False, True], description="whether contribution and result share a buffer")
-    ranks: OneOrMore[Count] | None = Field(None, description="numbers of ranks on one node; each is a job of its own")
+    ranks: OneOrMore[OnANode] | None = Field(None, description="numbers of ranks on one node; each is a job of its own")
     nodes: OneOrMore[Count] | None = Field(None, description="numbers of nodes, instead of 'ranks'")
-    ranks_per_node: OneOrMore[Count] = Field([1], description="with 'nodes': how many ranks on each of them")
+    ranks_per_node: OneOrMore[OnANode] = Field([1], description="with 'nodes': how many ranks on each of them")
     scaling: Literal["nested", "separate"] = Field(
         "nested",
         description="with 'nodes': all on the first nodes of one allocation, or separate ones",

@@ -109,3 +109,20 @@ def test_what_is_no_weights_is_refused_in_words(weights, text, words):
 def test_what_is_no_traffic_is_answered_with_the_choices(name, words):
     with pytest.raises(BadInputError, match=words):
         traffic.named(name)
+
+
+@pytest.mark.parametrize("text", ["", "\n#\n", "1,2\n3,4\n5,6\n", "1,2,3,4\n3,4\n", "1,2\n"])
+def test_a_file_of_another_shape_is_refused(text, weights):
+    with pytest.raises(BadInputError, match="2 lines of 2 numbers"):
+        blocks(weights(text), 2, 8)
+
+
+def test_traffic_of_more_ranks_than_there_is_room_for_pairs_of_is_refused():
+    with pytest.raises(BadInputError, match="ranks: 4097 is not valid: at most 4096"):
+        blocks("zipf", 4097, 8)
+
+
+def test_a_file_that_never_ends_is_refused(tmp_path):
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    with pytest.raises(BadInputError, match="is a device, not a regular file"):
+        traffic.named(str(tmp_path / "zero.csv"))
