@@ -7,12 +7,37 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError, no_file
+from hpccoll.errors import BadInputError
+from hpccoll.files import parse_json, read_text
+from hpccoll.limits import (
+    AGGREGATORS,
+    FILE_NAME,
+    ITERATIONS,
+    JOB_BYTES,
+    MOST_BYTES,
+    MOST_CASES,
+    MOST_NAMES,
+    NAME,
+    PRECISION,
+    RANK,
+    RANKS,
+    ROUNDS,
+    SECONDS,
+    SEED,
+    VALUE,
+    WARMUP,
+    Either,
+    Kind,
+    Text,
+    Truth,
+    Whole,
+    check_fields,
+    check_mapping,
+)
 
 Parameter = int | str
 
-MOST_ROUNDS = 255
-"""Rounds are numbered from 1, in a byte of the raw file."""
+MOST_ROUNDS = ROUNDS.most
 LEAST_ITERATIONS = 6
 """With fewer samples not even their extremes enclose the median with 95 % confidence."""
 
@@ -210,9 +235,29 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        read = json.loads(text)
+        read = parse_json(text)
         cases = tuple(Case(**case) for case in read.pop("cases"))
         return cls(**{**read, "effort": Effort(**read["effort"])}, cases=cases)
+
+    def check(self) -> None:
+        """See that every value is of its kind and within bounds, as it is in what 'hpccoll plan' writes.
+
+        Raises:
+            BadInputError: names the first that is not.
+        """
+        check_fields("", self, _OF_A_JOB)
+        if "/" in self.name or self.name.startswith("."):
+            raise BadInputError("name", self.name, "part of a file name")
+        if not isinstance(self.table, dict | None):
+            raise BadInputError("table", self.table, "a table of 'hpccoll tune'")
+        check_mapping("environment", self.environment, MOST_NAMES, NAME, Text())
+        check_mapping("communicator", self.communicator, MOST_NAMES, NAME, VALUE)
+        check_fields("effort.", self.effort, _OF_AN_EFFORT)
+        if not 0 < len(self.cases) <= MOST_CASES:
+            raise BadInputError("cases", len(self.cases), f"1 to {MOST_CASES} of them")
+        for number, case in enumerate(self.cases):
+            check_fields(f"cases.{number}.", case, _OF_A_CASE)
+            check_mapping(f"cases.{number}.params", case.params, MOST_NAMES, NAME, VALUE)
 
     @classmethod
     def load(cls, path: Path) -> "Job":
@@ -221,9 +266,36 @@ class Job:
         Raises:
             BadInputError: where there is no such file or it is not a job.
         """
+        text = read_text(path, "--job", JOB_BYTES)
         try:
-            return cls.from_json(path.read_text())
-        except OSError as error:
-            raise no_file("--job", path, error) from None
+            job = cls.from_json(text)
+            job.check()
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInputError("--job", str(path), f"a job file as 'hpccoll plan' writes it ({error})") from None
+        return job
+
+
+_OF_A_CASE: Mapping[str, Kind] = {
+    **dict.fromkeys(("collective", "algorithm", "transport", "device", "dtype"), NAME),
+    **dict.fromkeys(("op", "mapping"), Either((NAME, None))),
+    "bytes": Whole(0, MOST_BYTES),
+    "in_place": Truth(),
+    "root": Either((RANK, None)),
+    **dict.fromkeys(("ranks", "nodes"), Either((RANKS, None))),
+}
+_OF_AN_EFFORT: Mapping[str, Kind] = {
+    "warmup": WARMUP,
+    **dict.fromkeys(("min_iterations", "max_iterations"), ITERATIONS),
+    **dict.fromkeys(("seconds", "timeout"), SECONDS),
+    "precision": PRECISION,
+    "rounds": ROUNDS,
+}
+_OF_A_JOB: Mapping[str, Kind] = {
+    "name": FILE_NAME,
+    **dict.fromkeys(("ranks", "nodes"), RANKS),
+    "aggregators": AGGREGATORS,
+    "apart": Truth(),
+    "variant": Either((NAME, None)),
+    "seed": SEED,
+}
+"""The kinds of the values of a job, its effort and its cases; of what is no single value, ``Job.check`` says more."""

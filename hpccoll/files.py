@@ -10,7 +10,8 @@ from typing import Any, BinaryIO, NoReturn
 from hpccoll.errors import UnusableError, no_file, shown
 from hpccoll.units import format_size
 
-MIB = 1 << 20
+MOST_CONTAINERS = 1_000_000
+"""Lists and objects in a text of JSON: each takes 30 times the memory that its brackets take in the text."""
 
 _KINDS = {
     stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
@@ -107,8 +108,10 @@ def parse_json(text: str) -> Any:
     """Return what a text of JSON holds.
 
     Raises:
-        ValueError: if the text is not JSON (NaN and Infinity are not), or is nested deeply.
+        ValueError: if the text is not JSON (NaN and Infinity are not), is nested deeply, or holds too much.
     """
+    if text.count("[") + text.count("{") > MOST_CONTAINERS:
+        raise ValueError(f"it holds more than {MOST_CONTAINERS} lists and objects")
     try:
         return json.loads(text, parse_constant=_no_number)
     except RecursionError:

@@ -5,6 +5,8 @@ A number without a bound lets a slip of the finger, or a hostile file, take all 
 
 import math
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hpccoll.errors import BadInputError
@@ -73,6 +75,88 @@ class Above:
         return number
 
 
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Texts of at most so many characters, all of which print: they reach command lines, file names and terminals."""
+
+    most: int = 4096
+    least: int = 0
+
+    def __str__(self) -> str:
+        return f"a text of {self.least} to {self.most} printable characters, in one line"
+
+    def check(self, key: str, value: object) -> None:
+        """See that ``value`` is one of them.
+
+        Raises:
+            BadInputError: names the bounds.
+        """
+        if not (isinstance(value, str) and self.least <= len(value) <= self.most and value.isprintable()):
+            raise BadInputError(key, value, str(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """True and False."""
+
+    def check(self, key: str, value: object) -> None:
+        """See that ``value`` is one of them.
+
+        Raises:
+            BadInputError: if it is not.
+        """
+        if not isinstance(value, bool):
+            raise BadInputError(key, value, "true or false")
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """What one of several kinds takes."""
+
+    kinds: tuple["Whole | Above | Text | Truth | None", ...]
+
+    def check(self, key: str, value: object) -> None:
+        """See that one of the kinds takes ``value``; None takes nothing but None.
+
+        Raises:
+            BadInputError: with what would be valid, if none does.
+        """
+        for kind in self.kinds:
+            if kind is None and value is None:
+                return
+            if kind is not None:
+                with suppress(BadInputError):
+                    kind.check(key, value)
+                    return
+        raise BadInputError(key, value, " or ".join("nothing" if kind is None else str(kind) for kind in self.kinds))
+
+
+Kind = Whole | Above | Text | Truth | Either
+
+
+def check_mapping(key: str, values: object, most: int, name: Text, kind: Kind) -> None:
+    """See that ``values`` is a mapping of names to values of one kind.
+
+    Raises:
+        BadInputError: names the key, and what is valid there.
+    """
+    if not isinstance(values, Mapping) or len(values) > most:
+        raise BadInputError(key, values, f"at most {most} names, each with a value")
+    for each, value in values.items():
+        name.check(key, each)
+        kind.check(f"{key}.{each}", value)
+
+
+def check_fields(key: str, owner: object, kinds: Mapping[str, Kind]) -> None:
+    """See that attributes of ``owner`` have values of their kinds; ``key`` begins the names in messages.
+
+    Raises:
+        BadInputError: names the first that has not.
+    """
+    for name, kind in kinds.items():
+        kind.check(f"{key}{name}", getattr(owner, name))
+
+
 RANKS = Whole(1, 1 << 18)
 """Ranks of a launch, and nodes: the largest machines have 160,000 nodes."""
 RANK = Whole(0, RANKS.most - 1)
@@ -95,6 +179,13 @@ PLAN_PARAMETER = Whole(1, 65536)
 """Channels and their window: each channel has requests of its own in every step."""
 NUMBER = Whole(-(1 << 63), (1 << 63) - 1)
 """Whatever has no closer bounds: a number of 64 bits."""
+NAME = Text(255, least=1)
+FILE_NAME = Text(200, least=1)
+"""A name that becomes part of file names, with endings."""
+VALUE = Either((NUMBER, Text()))
+"""Of a parameter, or of what communicators are made with."""
+MOST_NAMES = 1000
+"""Variables, or parameters."""
 
 MINUTES = Whole(1, 366 * 24 * 60)
 MEMORY_MB = Whole(1, 1 << 30)
@@ -116,8 +207,8 @@ MOST_OF_A_NAME = 80
 SWEEP_BYTES = 1 << 17
 """A sweep or site file: the YAML parser takes a second for so much."""
 TABLE_BYTES = 1 << 24
-JOB_BYTES = 1 << 27
-"""A job file, or a plan: a case takes 400 bytes."""
+JOB_BYTES = 1 << 25
+"""A job file, or a plan: a case takes 300 bytes."""
 MOST_OF_TRAFFIC = 4096
 """Ranks of unequal blocks: there is a number for every pair, at every rank."""
 TRAFFIC_BYTES = 1 << 27

@@ -7,6 +7,23 @@ from pathlib import Path
 
 from hpccoll.case import Job, Shape
 from hpccoll.errors import BadInputError
+from hpccoll.files import parse_json, read_text
+from hpccoll.limits import (
+    JOB_BYTES,
+    MOST_CASES,
+    MOST_JOBS,
+    MOST_NAMES,
+    NAME,
+    NUMBER,
+    START_S,
+    Above,
+    Either,
+    Kind,
+    Text,
+    Truth,
+    check_fields,
+    check_mapping,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +117,56 @@ class Plan:
         Raises:
             BadInputError: where it is no plan.
         """
+        text = read_text(path, "plan", JOB_BYTES)
         try:
-            read = json.loads(path.read_text())
+            read = parse_json(text)
             read.pop("evidence", None)  # follows from the jobs: 'hpccoll plan --json' says it
             jobs = tuple(Job.from_json(json.dumps(job)) for job in read.pop("jobs"))
             skips = tuple(Skip(**skip) for skip in read.pop("skips"))
             launcher = read.pop("launcher")
             launcher["setup"] = tuple(launcher["setup"])
             notes = tuple(read.pop("notes", ()))
-            return cls(**read, jobs=jobs, skips=skips, launcher=Launcher(**launcher), notes=notes)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            plan = cls(**read, jobs=jobs, skips=skips, launcher=Launcher(**launcher), notes=notes)
+            plan.check()
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInputError("plan", str(path), f"a plan as 'hpccoll plan' writes it ({error})") from None
+        return plan
+
+    def check(self) -> None:
+        """See that every value is of its kind and within bounds, as it is in what 'hpccoll plan' writes.
+
+        Raises:
+            BadInputError: names the first that is not.
+        """
+        check_fields("", self, _OF_A_PLAN)
+        check_fields("launcher.", self.launcher, _OF_A_LAUNCHER)
+        for key, texts in (("launcher.setup", self.launcher.setup), ("notes", self.notes)):
+            for text in texts:
+                Text(1 << 16).check(key, text)
+        if len(self.jobs) > MOST_JOBS or len({job.name for job in self.jobs}) < len(self.jobs):
+            raise BadInputError("jobs", len(self.jobs), f"at most {MOST_JOBS}, each with a name of its own")
+        if len(self.skips) > MOST_CASES:
+            raise BadInputError("skips", len(self.skips), f"at most {MOST_CASES}")
+        for job in self.jobs:
+            job.check()
+        for skip in self.skips:
+            check_fields("skips.", skip, dict.fromkeys(("case", "job", "reason"), Text()))
+        for name, asked in self.resources.items():
+            check_mapping(f"resources.{name}", asked, MOST_NAMES, NAME, Either((NUMBER, Text(1 << 16))))
+
+
+_OF_A_PLAN: Mapping[str, Kind] = {
+    "name": NAME,
+    "profile": NAME,
+    "estimated_s": Above(1e12),
+    "on_paper": Truth(),
+}
+_OF_A_LAUNCHER: Mapping[str, Kind] = {
+    "command": Text(1 << 16),
+    "program": Text(1 << 16),
+    "slurm": Truth(),
+    "patience_s": Above(float(START_S.most)),
+    **dict.fromkeys(("slurm_conf", "aggregator", "network"), Either((Text(), None))),
+    "within": Text(),
+}
+"""The kinds of the values of a plan and its launcher; of what is no single value, ``Plan.check`` says more."""

@@ -6,8 +6,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hpccoll.case import MOST_ROUNDS, Case, Effort, Job, Shape
+from hpccoll.case import Case, Effort, Job, Shape
 from hpccoll.errors import BadInputError
+from hpccoll.limits import AGGREGATORS, FACTOR, ITERATIONS, MOST_CASES, RANK, RANKS, ROUNDS, SECONDS, SEED, WARMUP
 from hpccoll.run.options import ALL, DEFAULT
 from hpccoll.units import format_size, parse_parameter, parse_size
 
@@ -42,8 +43,8 @@ def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
     family = collective(arguments.collective)
     sizes = _sizes(arguments)[:1] if family.token else _sizes(arguments)  # a barrier's size is its own
     op = arguments.op if family.has_op else None
-    root = _whole("-r", arguments.root or "0", 0) if family.rooted or arguments.root else None
-    aggregators = _whole("--aggregators", arguments.aggregators, 0)
+    root = RANK.read("-r", arguments.root or "0") if family.rooted or arguments.root else None
+    aggregators = AGGREGATORS.read("--aggregators", arguments.aggregators)
     if aggregators >= there.ranks:
         raise BadInputError("--aggregators", aggregators, f"at most {there.ranks - 1}: at least one rank works")
     asked = arguments.algorithms
@@ -71,7 +72,7 @@ def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
     return Job(
         name="run", ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
         **sets(arguments),
-        seed=_whole("--seed", arguments.seed, 0), effort=_effort(arguments), table=table, cases=tuple(once.values()),
+        seed=SEED.read("--seed", arguments.seed), effort=_effort(arguments), table=table, cases=tuple(once.values()),
     )  # fmt: skip
 
 
@@ -110,16 +111,17 @@ def sets(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def shape_of(text: str) -> Shape:
-    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)(?:\+(\d+))?", text)
-    if not found:
-        raise BadInputError("--shape", text, "nodes x ranks on each, such as 4x2, or 1x4+1 with an aggregator")
-    nodes, each, aggregators = (int(number or 0) for number in found.groups())
+    found = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?:\+([0-9]{1,6}))?", text)
+    nodes, each, aggregators = (int(number or 0) for number in found.groups()) if found else (0, 0, 0)
+    if not 0 < nodes * each <= RANKS.most:
+        expected = f"nodes x ranks on each, such as 4x2, or 1x4+1 with an aggregator; at most {RANKS.most} ranks"
+        raise BadInputError("--shape", text, expected)
     return Shape(nodes, nodes * each, aggregators)
 
 
 def _sizes(arguments: argparse.Namespace) -> list[int]:
     begin, end = parse_size(arguments.begin, "-b"), parse_size(arguments.end, "-e")
-    factor = _whole("-f", arguments.factor, 2)
+    factor = FACTOR.read("-f", arguments.factor)
     if begin < 1:
         raise BadInputError("-b", arguments.begin, "at least one byte")
     if begin > end:
@@ -131,33 +133,10 @@ def _sizes(arguments: argparse.Namespace) -> list[int]:
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:
-    warmup = _whole("-w", arguments.warmup, 0)
-    most, timeout = seconds("--seconds", arguments.seconds), seconds("--timeout", arguments.timeout)
-    rounds = _whole("--rounds", arguments.rounds, 1)
-    if rounds > MOST_ROUNDS:
-        raise BadInputError("--rounds", rounds, f"at most {MOST_ROUNDS}")
+    warmup = WARMUP.read("-w", arguments.warmup)
+    most, timeout = SECONDS.read("--seconds", arguments.seconds), SECONDS.read("--timeout", arguments.timeout)
+    rounds = ROUNDS.read("--rounds", arguments.rounds)
     if arguments.iterations is None:
         return Effort(warmup=warmup, seconds=most, timeout=timeout, rounds=rounds)
-    n = _whole("-n", arguments.iterations, 1)
+    n = ITERATIONS.read("-n", arguments.iterations)
     return Effort(warmup=warmup, min_iterations=n, max_iterations=n, timeout=timeout, rounds=rounds)
-
-
-def _whole(key: str, text: str, least: int) -> int:
-    if not (text.isdecimal() and int(text) >= least):
-        raise BadInputError(key, text, f"a whole number from {least} up")
-    return int(text)
-
-
-def seconds(key: str, text: str) -> float:
-    """Return a number of seconds.
-
-    Raises:
-        BadInputError: naming ``key``, where it is none.
-    """
-    try:
-        read = float(text)
-    except ValueError:
-        read = 0.0
-    if not 0 < read < float("inf"):
-        raise BadInputError(key, text, "a number of seconds above 0")
-    return read

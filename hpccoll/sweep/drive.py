@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+import yaml
 
 from hpccoll.errors import BadInputError, UnusableError, no_file
 from hpccoll.store.disk import lock_alone, locked
@@ -28,6 +31,8 @@ SILENT_INTERRUPT_S = 5.0
 """How long it has while Slurm's controller does not answer, so that it can cancel none."""
 SHOW_S = 0.5
 """Between two looks at what is measured, and at Slurm."""
+_PLAIN = re.compile(r"(?!(?:true|false|null|nan|inf|infinity)$)[a-z_.][a-z0-9_./+-]*", re.IGNORECASE | re.ASCII)
+"""Names that are text to every reader."""
 LOOK_S = 0.1
 """Between two looks at what a sweep has left running."""
 STARTS = 3
@@ -39,16 +44,45 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
 
     Snakemake's own lock is left out: ours dies with the process that holds it, and is per directory. Slurm jobs are
     named after the directory, by which the next sweep finds those that a killed one left behind.
+
+    Raises:
+        BadInputError: for a name of a file or directory that does not reach the rules as it is.
     """
-    settings = [f"out={out}", f"profile={profile}", *([f"site={site}"] if site else [])]
+    settings = [f"out={_carried('--out', out)}", f"profile={profile}"]
+    settings += [f"site={_carried('--site', Path(site)) if Path(site).exists() else site}"] if site else []
+    if profile != "local" and re.search(r"[%\\]", str(out.resolve())):
+        raise BadInputError("--out", str(out), "a directory without % and \\ in its path: Slurm takes logs elsewhere")
     slurm = [] if profile == "local" else [
         "--slurm-jobname-prefix", job_prefix(out), "--slurm-logdir", str((out / "logs" / "slurm").resolve()),
     ]  # fmt: skip
     return [
         sys.executable, "-m", "snakemake", "-s", str(workflows() / "Snakefile"),
-        "--workflow-profile", str(workflows() / "profiles" / profile), "--configfile", str(config),
+        "--workflow-profile", str(workflows() / "profiles" / profile),
+        "--configfile", _carried("CONFIG", config),
         "--config", *settings, "--nolock", *slurm, "raw", *extra,
     ]  # fmt: skip
+
+
+def _carried(key: str, path: Path) -> str:
+    """Return the path by which the rules of Snakemake find a file: an absolute one, if the name is no plain word.
+
+    Snakemake reads the values of its configuration as numbers and YAML, in a Slurm job once more, and takes braces in
+    the names of files for wildcards.
+
+    Raises:
+        BadInputError: if there is no such path.
+    """
+    if _PLAIN.fullmatch(str(path)):
+        return str(path)
+    text = str(path.absolute())
+    try:
+        read = yaml.load(text, yaml.BaseLoader)  # noqa: S506  it makes texts, lists and maps alone
+    except yaml.YAMLError:  # which Snakemake takes as it is
+        read = text
+    if read != text or not text.isprintable() or re.search("[{}]|['\"]$", text):
+        expected = "a path without braces, control characters, ': ' and ' #', and no quote at its end"
+        raise BadInputError(key, str(path), expected)
+    return text
 
 
 @contextmanager

@@ -4,7 +4,7 @@
 
 checkpoint plan:
     input:
-        CONFIG,
+        sweep_file,
     output:
         update(f"{OUT}/plan.json"),
     log:
@@ -13,7 +13,7 @@ checkpoint plan:
         out=results,
         place=place,
     shell:
-        "hpccoll plan {input:q} {params.place:q} --out {params.out:q} > {log:q} 2>&1"
+        "hpccoll plan {params.place:q} --out={params.out:q} -- {input:q} > {log:q} 2>&1"
 
 
 rule measure:
@@ -36,7 +36,7 @@ rule measure:
         constraint=asked("constraint", None),
         slurm_extra=asked("slurm_extra", ""),
     shell:
-        "hpccoll launch {input.plan:q} {wildcards.job:q} --out {output:q} >> {log:q} 2>&1"
+        "hpccoll launch --out={output:q} -- {input.plan:q} {wildcards.job:q} >> {log:q} 2>&1"
 
 
 rule raw:

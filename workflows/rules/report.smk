@@ -8,4 +8,4 @@ rule report:
     params:
         out=results,
     shell:
-        "hpccoll report {params.out:q} > {log:q} 2>&1 || [ $? -eq 3 ]"
+        "hpccoll report -- {params.out:q} > {log:q} 2>&1 || [ $? -eq 3 ]"
