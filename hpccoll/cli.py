@@ -1,12 +1,13 @@
 """The command line: the families of commands as one program, and how a command ends. Ranks never import this."""
 
+import sys
 from typing import Annotated
 
 import typer
 
 from hpccoll import __version__
 from hpccoll.commands import choosing, here, results, sweeping
-from hpccoll.errors import BadInputError, one_line
+from hpccoll.errors import BadInputError, check_arguments, of_a_name, one_line
 
 app = typer.Typer(
     name="hpccoll",
@@ -32,11 +33,14 @@ def hpccoll(
 def main() -> int:
     """Run the command line and return its exit code; what is wrong with the input takes one line."""
     try:
+        check_arguments(sys.argv)
         return int(app(standalone_mode=False) or 0)
     except BadInputError as error:
-        for each in (error, *error.others):
-            typer.echo(f"hpccoll: {each}", err=True)
-        return 2
+        return _refused(error)
+    except OSError as error:
+        if refused := of_a_name(error):
+            return _refused(refused)
+        raise
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.info_name if context and context.parent else None
@@ -47,3 +51,9 @@ def main() -> int:
         return error.exit_code
     except typer.Abort:
         return 1
+
+
+def _refused(error: BadInputError) -> int:
+    for each in (error, *error.others):
+        typer.echo(f"hpccoll: {each}", err=True)
+    return 2

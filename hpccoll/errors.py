@@ -1,5 +1,7 @@
 """What goes wrong because of what was asked: one line that names the key, the value and the valid choices."""
 
+import errno
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
 from reprlib import Repr
@@ -77,6 +79,31 @@ class UnusableError(BadInputError):
 def no_file(key: str, path: object, error: OSError, done: str = "read") -> UnusableError:
     """Return the complaint that a file or directory cannot be read, or what else was to be ``done``, and why."""
     return UnusableError(key, f"{shown(str(path))} cannot be {done}: {error.strerror}")
+
+
+OF_A_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS)
+"""What is wrong with the name of a file or directory, or with who may use it: whoever gave the name can mend it."""
+
+
+def of_a_name(error: OSError) -> UnusableError | None:
+    """Return the complaint of a name of a file or directory that the system does not take; None of anything else."""
+    if error.errno not in OF_A_NAME or error.filename is None:
+        return None
+    name = error.filename
+    return no_file("path", os.fsdecode(name) if isinstance(name, bytes | str | os.PathLike) else name, error, "used")
+
+
+def check_arguments(arguments: Iterable[str]) -> None:
+    """See that the words of a command line are text: what is not has no place in files of results.
+
+    Raises:
+        BadInputError: for one that is not in UTF-8.
+    """
+    for word in arguments:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise BadInputError("argument", word, "text in UTF-8") from None
 
 
 class _Shown(Repr):

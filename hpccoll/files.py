@@ -4,12 +4,15 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from hpccoll.errors import UnusableError, no_file, shown
 from hpccoll.units import format_size
 
+MOST_OF_A_LINE = 1 << 16
+"""Bytes of a line of a log; a longer one is read in pieces."""
 MOST_CONTAINERS = 1_000_000
 """Lists and objects in a text of JSON: each takes 30 times the memory that its brackets take in the text."""
 
@@ -62,8 +65,12 @@ def read_bytes(path: Path, key: str, most: int) -> bytes:
         except OSError as error:
             raise no_file(key, path, error) from None
     if len(content) > most:
-        raise UnusableError(key, f"{shown(str(path))} is larger than such a file can be, {format_size(most)}")
+        raise _too_large(path, key, most)
     return content
+
+
+def _too_large(path: Path, key: str, most: int) -> UnusableError:
+    return UnusableError(key, f"{shown(str(path))} is larger than such a file can be, {format_size(most)}")
 
 
 def read_text(path: Path, key: str, most: int, errors: str = "strict") -> str:
@@ -82,6 +89,29 @@ def read_text(path: Path, key: str, most: int, errors: str = "strict") -> str:
         return read_bytes(path, key, most).decode(errors=errors)
     except UnicodeDecodeError as error:
         raise UnusableError(key, f"{shown(str(path))} is not text in UTF-8, at byte {error.start}") from None
+
+
+def read_lines(path: Path, key: str, most: int) -> Iterator[str]:
+    """Yield the lines of a regular file that may be large; bytes that are not UTF-8 become marks.
+
+    Args:
+        path: of the file.
+        key: what the file is given by.
+        most: the bytes that a file of this kind can have.
+
+    Raises:
+        UnusableError: if the file cannot be read, is not a regular one, or has more than ``most`` bytes.
+    """
+    with open_regular(path, key) as file:
+        read = 0
+        try:
+            while line := file.readline(MOST_OF_A_LINE):
+                read += len(line)
+                if read > most:
+                    raise _too_large(path, key, most)
+                yield line.decode(errors="replace")
+        except OSError as error:
+            raise no_file(key, path, error) from None
 
 
 def read_json(path: Path, key: str, most: int) -> Any:

@@ -44,12 +44,13 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """Numbers above zero, up to ``most``."""
+    """Numbers above zero, up to ``most``, of a unit."""
 
     most: float
+    unit: str = ""
 
     def __str__(self) -> str:
-        return f"a number above 0, at most {self.most:g}"
+        return f"a number {f'of {self.unit} ' * bool(self.unit)}above 0, at most {self.most:g}"
 
     def check(self, key: str, value: object) -> None:
         """See that ``value`` is one of them.
@@ -171,12 +172,12 @@ ROUNDS = Whole(1, 255)
 WARMUP = Whole(0, 1_000_000)
 ITERATIONS = Whole(1, 1_000_000)
 """Timed ones of a case: each rank has room for the times of all of them."""
-SECONDS = Above(7 * 86400.0)
+SECONDS = Above(7 * 86400.0, "seconds")
 """A week: of a case, or without progress."""
 PRECISION = Above(1.0)
 SEED = Whole(0, (1 << 63) - 1)
-PLAN_PARAMETER = Whole(1, 65536)
-"""Channels and their window: each channel has requests of its own in every step."""
+CHANNELS = Whole(1, 4096)
+"""Channels, and how many of them at once: each has requests of its own in every step."""
 NUMBER = Whole(-(1 << 63), (1 << 63) - 1)
 """Whatever has no closer bounds: a number of 64 bits."""
 NAME = Text(255, least=1)
@@ -213,5 +214,9 @@ MOST_OF_TRAFFIC = 4096
 """Ranks of unequal blocks: there is a number for every pair, at every rank."""
 TRAFFIC_BYTES = 1 << 27
 """A file of weights: 7 digits for every pair."""
-LOG_BYTES = 1 << 30
-"""A log of a library."""
+LOG_BYTES = 1 << 28
+"""A log of a library: a thousand ranks write 100 KB each."""
+HEAD_OF_A_LOG = 1 << 24
+"""Bytes within which a log has a line of its library: no more is read of a file of something else."""
+XML_BYTES = 1 << 24
+"""A dump of NCCL's topology, or a file of its settings."""

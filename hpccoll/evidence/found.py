@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError, no_file
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.read import read_logs
 from hpccoll.evidence.records import Record
 from hpccoll.evidence.topology import balance, of_dump
+from hpccoll.files import read_json, read_text
+from hpccoll.limits import JOB_BYTES, LOG_BYTES, XML_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ class Found:
             about: its ``job_sha256`` and ``allocation``.
         """
         paths = sorted((*place.glob("*.log"), *place.glob("*.conf")))
-        texts = {path.name: path.read_text(errors="replace") for path in paths}
+        texts = {path.name: read_text(path, "--evidence", LOG_BYTES, "replace") for path in paths}
         record = read_logs(texts)
         found = cls(record=record, why=failed, balance=_balance(place), logs=str(place), **about)
         if record.library is None:
@@ -74,9 +76,9 @@ class Found:
             BadInputError: where it is neither.
         """
         try:
-            return cls.in_logs(path) if path.is_dir() else cls.from_json(json.loads(path.read_text()))
-        except OSError as error:
-            raise no_file("--evidence", path, error) from None
+            return cls.in_logs(path) if path.is_dir() else cls.from_json(read_json(path, "--evidence", JOB_BYTES))
+        except UnusableError:
+            raise
         except (ValueError, TypeError, KeyError) as error:
             raise BadInputError(
                 "--evidence", str(path), f"what a probe found, or a directory of logs ({error})"
@@ -86,5 +88,5 @@ class Found:
 def _balance(place: Path) -> str | None:
     """Return what NCCL's dump of the topology says, where there is one that can be read."""
     with suppress(OSError, ValueError):
-        return balance(of_dump((place / "topology.xml").read_text()))
+        return balance(of_dump(read_text(place / "topology.xml", "topology", XML_BYTES)))
     return None

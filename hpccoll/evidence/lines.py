@@ -5,7 +5,7 @@ what stood before it is cut short, which the rules then do not match. Nothing is
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -48,9 +48,14 @@ _HEADS = {
 _HEAD = re.compile("|".join(f"(?P<{origin}>{head})" for origin, head in _HEADS.items()))
 
 
-def messages(text: str) -> Iterator[Message]:
-    """Yield the messages of a log."""
-    for line in text.splitlines():
+def has_header(line: str) -> bool:
+    """Return whether a line has a header of a library."""
+    return _HEAD.search(line) is not None
+
+
+def messages(lines: Iterable[str]) -> Iterator[Message]:
+    """Yield the messages of a log, given by its lines."""
+    for line in lines:
         heads = list(_HEAD.finditer(line))
         before = line[: heads[0].start()] if heads else line
         if before.strip():

@@ -32,7 +32,7 @@ def read_logs(texts: Mapping[str, str]) -> Record:
     """
     settings = {name: text for name, text in texts.items() if name.endswith(SETTINGS)}
     logs = (text for name, text in texts.items() if name not in settings)
-    return record_of((line for text in logs for line in messages(text)), settings)
+    return record_of((line for text in logs for line in messages(text.splitlines())), settings)
 
 
 def record_of(lines: Iterable[Message], settings: Mapping[str, str]) -> Record:

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import BadInputError, no_file
+from hpccoll.errors import BadInputError
 from hpccoll.evidence import topology
 from hpccoll.evidence.asked import requested_of
 from hpccoll.evidence.launches import Launch, launches
-from hpccoll.evidence.lines import messages
+from hpccoll.evidence.lines import has_header, messages
 from hpccoll.evidence.read import SETTINGS, record_of
 from hpccoll.evidence.records import Ran, Record
 from hpccoll.evidence.told import lines_of
 from hpccoll.evidence.verdict import Verdict, network, of_line, red_line
+from hpccoll.files import read_lines, read_text
+from hpccoll.limits import HEAD_OF_A_LOG, LOG_BYTES, XML_BYTES
 
 A_LOG = (
     "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL), of UCC (UCC_COLL_TRACE=info "
@@ -63,28 +65,39 @@ def read_files(paths: Iterable[Path]) -> Read:
         BadInputError: where there is nothing to read, a file cannot be read, or one that is named is nothing of this.
     """
     named = [str(path) for path in paths]
-    texts = dict(_texts(map(Path, named)))
-    if not texts:
+    files = dict.fromkeys(str(file) for path in named for file in _files(Path(path)))
+    if not files:
         raise BadInputError("log", ", ".join(named), "files of a log, or a directory that holds some")
+    texts = {name: _text(name) for name in files if name.endswith((".xml", SETTINGS))}
     dumps = {name: words for name, text in texts.items() if name.endswith(".xml") for words in _dumped(text)}
     settings = {name: text for name, text in texts.items() if name.endswith(SETTINGS)}
-    logs = {name: [*messages(text)] for name, text in texts.items() if not name.endswith((".xml", SETTINGS))}
+    logs = {name: [*messages(_log(name))] for name in files if name not in texts}
     found = launches(logs)
     known = {*dumps, *settings, *(name for launch in found for name in launch)}
-    strange = [name for name in named if name in texts and name not in known]
+    strange = [name for name in named if name in files and name not in known]
     if strange or not (found or dumps):
         raise BadInputError("log", ", ".join(strange or named), A_LOG)
     return Read(tuple(_told(launch, settings, logs) for launch in found), dumps)
 
 
-def _texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    files = (file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path]))
-    for file in files:
-        if not file.is_dir():
-            try:
-                yield str(file), file.read_text(errors="replace")
-            except OSError as error:
-                raise no_file("log", file, error) from None
+def _files(path: Path) -> list[Path]:
+    """Return a file, or those of a directory."""
+    return [file for file in sorted(path.iterdir()) if file.is_file()] if path.is_dir() else [path]
+
+
+def _text(name: str) -> str:
+    return read_text(Path(name), "log", XML_BYTES, errors="replace")
+
+
+def _log(name: str) -> Iterator[str]:
+    """Yield the lines of a log; of a file of something else, which may be large, no more than its head."""
+    read, known = 0, False
+    for line in read_lines(Path(name), "log", LOG_BYTES):
+        read += len(line)
+        known = known or has_header(line)
+        if not known and read > HEAD_OF_A_LOG:
+            return
+        yield line
 
 
 def _told(launch: Launch, settings: Mapping[str, str], logs: Iterable[str]) -> Told:

@@ -6,6 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from hpccoll.errors import UnusableError
+from hpccoll.files import read_text
+from hpccoll.limits import XML_BYTES
+
 LOGGING: Mapping[str, str] = {
     "NCCL_DEBUG": "INFO",
     "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH,TUNING,COLL",
@@ -43,8 +47,9 @@ def forget(place: Path) -> None:
 def leave_settings(place: Path) -> None:
     """Leave this host's files of settings in ``place``: NCCL reads them and does not say so."""
     for word, path in _files_of_settings():
-        with suppress(OSError):
-            settings = [line for line in path.read_text(errors="replace").splitlines() if line.startswith("NCCL_")]
+        with suppress(OSError, UnusableError):
+            text = read_text(path, "NCCL_CONF_FILE", XML_BYTES, "replace")
+            settings = [line for line in text.splitlines() if line.startswith("NCCL_")]
             (place / f"{platform.node()}.{word}.conf").write_text("".join(f"{line}\n" for line in settings))
 
 

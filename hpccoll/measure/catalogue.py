@@ -6,6 +6,7 @@ from itertools import chain
 import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.case import Case, Parameter
 from hpccoll.errors import BadInputError, choices
+from hpccoll.limits import CHANNELS, MOST_BYTES, Whole
 from hpccoll.measure.ways import DEVICES, by_device, going_over, unmet_by_way
 from hpccoll.schedule import (
     BFLOAT16,
@@ -24,7 +25,7 @@ from hpccoll.schedule import (
 from hpccoll.schedule.promise import AUTO, NATIVE, check_parameters
 from hpccoll.units import format_size, parse_size
 
-PLAN_PARAMETERS = ("channels", "window", "segment")
+PLAN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": Whole(1, MOST_BYTES)}
 """Parameters of every scheduled case: the pieces that advance independently, how many of them at once, and, instead of
 how many pieces, how large one is at most: of a unit, or, in a pipeline, of all that it moves."""
 
@@ -88,8 +89,8 @@ def _check_parameters(case: Case) -> None:
             raise BadInputError(f"parameter of {case.algorithm}", name, known or "none: it has no parameters")
         if name == GRAPH and (value not in (0, 1) or (value and case.transport != "nccl")):
             raise BadInputError("parameter graph", value, "0, or over nccl 1: replayed as a CUDA graph")
-        if name in PLAN_PARAMETERS and not (isinstance(value, int) and value > 0):
-            raise BadInputError(f"parameter {name}", value, "a whole number from 1 up")
+        if name in PLAN_PARAMETERS:
+            PLAN_PARAMETERS[name].check(f"parameter {name}", value)
     if case.algorithm in collective(case.collective).algorithms:
         check_parameters(collective(case.collective).algorithm(case.algorithm), own_parameters(case))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpccoll.case import Case, Effort, Job, Shape
 from hpccoll.errors import BadInputError
-from hpccoll.limits import AGGREGATORS, FACTOR, ITERATIONS, MOST_CASES, RANK, RANKS, ROUNDS, SECONDS, SEED, WARMUP
+from hpccoll.limits import AGGREGATORS, FACTOR, ITERATIONS, RANK, RANKS, ROUNDS, SECONDS, SEED, WARMUP
 from hpccoll.run.options import ALL, DEFAULT
 from hpccoll.units import format_size, parse_parameter, parse_size
 

@@ -1,10 +1,11 @@
 """The options of ``hpccoll run``; their letters are those of nccl-tests."""
 
 import argparse
+import os
 import re
 from pathlib import Path
 
-from hpccoll.errors import UnusableError, did_you_mean
+from hpccoll.errors import UnusableError, abbreviated, did_you_mean
 
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
@@ -26,6 +27,17 @@ class _Parser(argparse.ArgumentParser):
         names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
         near = did_you_mean(unknown[1], names).replace("mean ", "mean --") if unknown else ""
         raise UnusableError("hpccoll run", f"{message}: {near}see 'hpccoll run --help'")
+
+
+MOST_OF_A_PATH, MOST_OF_A_FILE_NAME = 4000, 200
+"""Bytes, with room for what is put behind the name of a raw file: 4096 and 255 are the system's."""
+
+
+def _path(text: str) -> Path:
+    path = Path(text)
+    if len(os.fsencode(text)) > MOST_OF_A_PATH or any(len(os.fsencode(p)) > MOST_OF_A_FILE_NAME for p in path.parts):
+        raise argparse.ArgumentTypeError(f"{abbreviated(text)} is too long for the name of a file")
+    return path
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     add("--aggregators", default="0", metavar="A", help="the last A ranks only aggregate (sharp_emulated) [0]")
     add("--mapping", help="number ranks anew, well and badly: block,cyclic [as launched]")
     add("--in-place", action="store_true", help="in place only [both placements]")
-    add("--table", type=Path, metavar="T.json", help="what the algorithm auto chooses by; hpccoll tune makes it")
+    add("--table", type=_path, metavar="T.json", help="what the algorithm auto chooses by; hpccoll tune makes it")
     add("--param", action="append", default=[], metavar="K=V", help="a parameter, such as channels=4")
     add("--variant", metavar="V", help="set the variables of a named variant, such as nccl-ring; see hpccoll list")
     add("--communicator", action="append", default=[], metavar="K=V", help="what NCCL's are made with: max_ctas=4")
@@ -66,13 +78,13 @@ def parser() -> argparse.ArgumentParser:
     add("--timeout", default="120", help="seconds without progress until a rank is stuck [120]")
     add("--rounds", default="1", metavar="R", help="times that all cases are gone through, in another order each [1]")
     add("--seed", default="1", help="of the order of the cases [1]")
-    add("--job", type=Path, help="run a job that 'hpccoll plan' wrote, instead of all the above")
+    add("--job", type=_path, help="run a job that 'hpccoll plan' wrote, instead of all the above")
     add("--shape", metavar="NxK[+A]", help="fail unless K ranks work on each of N nodes [whatever there is]")
     add("--hosts", metavar="A,B", help="with --shape: fail unless the nodes are these")
     add("--exit-zero", action="store_true", help="exit with 0 although results are wrong or missing: the file says it")
     add("--check", action="store_true", help="only see that the ranks know of each other and are where they should be")
-    add("--probe", type=Path, metavar="DIR", help="only run the library's own, untimed, and have it log into DIR")
-    add("--evidence", type=Path, metavar="PATH", help="what such a probe left: DIR, or the file that was made of it")
+    add("--probe", type=_path, metavar="DIR", help="only run the library's own, untimed, and have it log into DIR")
+    add("--evidence", type=_path, metavar="PATH", help="what such a probe left: DIR, or the file that was made of it")
     add("--network", choices=("rdma", "tcp"), help="what nodes should talk by; the report says where it is not so")
-    add("--out", type=Path, metavar="F.h5", help="the raw file; one of the same job is resumed")
+    add("--out", type=_path, metavar="F.h5", help="the raw file; one of the same job is resumed")
     return parse

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.case import Job
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, check_arguments
 from hpccoll.evidence.verbose import TOLD_TO_END, forget, keep_quiet, leave_settings, log_into
 from hpccoll.run.asked import job_of, sets, shape_of
 from hpccoll.run.options import parser
@@ -44,6 +44,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _ran(argv: Sequence[str]) -> int:
     try:
+        check_arguments(argv)
         arguments = parser().parse_args(argv)
         if arguments.probe:
             log_into(arguments.probe)  # before any library reads its variables

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import UnusableError
-from hpccoll.run.asked import seconds
+from hpccoll.limits import SECONDS
 from hpccoll.run.pmi import shorten_values
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def limit() -> None:
 
 
 def _patience() -> float:
-    return seconds(START_S, os.environ.get(START_S, "300"))
+    return SECONDS.read(START_S, os.environ.get(START_S, "300"))
 
 
 no_limit = faulthandler.cancel_dump_traceback_later

@@ -23,7 +23,7 @@ def ran(host, pid):
 
 def found(**logs):
     """Return for each launch its logs, and how many messages of each are of it."""
-    read = {name: [*messages("\n".join(lines))] for name, lines in logs.items()}
+    read = {name: [*messages(lines)] for name, lines in logs.items()}
     return [{name: len(lines) for name, lines in launch.items()} for launch in launches(read)]
 
 
@@ -75,7 +75,7 @@ def test_two_are_of_one_launch_if_and_only_if_communicators_lead_from_one_to_the
     logs = {}
     for log, pid, of in told:
         logs.setdefault(log, []).append(made("n1", pid + 10 * "xyz".index(log), of))
-    read = {name: [*messages("\n".join(lines))] for name, lines in logs.items()}
+    read = {name: [*messages(lines)] for name, lines in logs.items()}
     groups = [{(line.process, line.text) for lines in one.values() for line in lines} for one in launches(read)]
     processes = [{process for process, _ in group} for group in groups]
     ids = [{text.partition("commId ")[2] for _, text in group} for group in groups]

@@ -93,7 +93,7 @@ BAD = {
     "parameters of what is not measured": (LEAST + "params: {rin: {channels: 1}}", ["params: 'rin'", "ring"]),
     "unknown parameter": (LEAST + "params: {ring: {chanels: 1}}", ["params.ring: 'chanels'", "mean channels?"]),
     "no values of a parameter": (LEAST + "params: {ring: {channels: []}}", ["params.ring.channels", "at least 1"]),
-    "no channels": (LEAST + "params: {ring: {channels: 0}}", ["parameter channels", "0", "from 1 up"]),
+    "no channels": (LEAST + "params: {ring: {channels: 0}}", ["parameter channels", "0", "from 1 to 4096"]),
     "parameters of a number": (LEAST + "params: 7", ["params", "7", "keys and values", "{ring: {channels: [1, 4]}}"]),
     "a placement in words": (LEAST + "in_place: maybe", ["in_place.0", "'maybe'", "true or false"]),
     "a seed in words": (LEAST + "seed: x", ["seed", "'x'", "a whole number"]),
