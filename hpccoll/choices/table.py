@@ -4,7 +4,6 @@
 no other file; looking something up needs neither raw files nor a fit.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,24 @@ from typing import Any
 from hpccoll.case import Parameter
 from hpccoll.choices.setting import Setting
 from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.files import read_json
+from hpccoll.limits import (
+    AGGREGATORS,
+    MOST_BYTES,
+    MOST_NAMES,
+    NAME,
+    RANKS,
+    TABLE_BYTES,
+    VALUE,
+    Above,
+    Either,
+    Kind,
+    Text,
+    Truth,
+    Whole,
+    check_fields,
+    check_mapping,
+)
 from hpccoll.schedule.promise import AUTO
 from hpccoll.units import format_size
 
@@ -150,6 +167,30 @@ class TuneTable:
         about = {name: read[name] for name in ("created", "hpccoll_version", "rule", "runs")}
         return cls(**about, entries=entries)
 
+    def check(self) -> None:
+        """See that every value is of its kind and within bounds.
+
+        Raises:
+            BadInputError: names the first that is not.
+        """
+        check_fields("", self, dict.fromkeys(("created", "hpccoll_version", "rule"), Text()))
+        for number, entry in enumerate(self.entries):
+            where = f"entries.{number}."
+            check_fields(f"{where}setting.", entry.setting, _OF_A_SETTING)
+            check_mapping(f"{where}setting.arguments", dict(entry.setting.arguments), MOST_NAMES, NAME, VALUE)
+            for each in entry.ranges:
+                check_fields(f"{where}ranges.", each, _OF_A_RANGE)
+                check_fields(f"{where}ranges.", each.choice, dict.fromkeys(("algorithm", "transport"), NAME))
+                check_mapping(f"{where}ranges.params", dict(each.choice.params), MOST_NAMES, NAME, VALUE)
+                for size in each.sizes:
+                    _SIZE.check(f"{where}ranges.sizes", size)
+            for run_id in entry.runs:
+                NAME.check(f"{where}runs", run_id)
+        for run in self.runs:
+            for name in ("run_id", "machine", "mpi"):
+                said = run.get(name)  # that of an MPI library may go over several lines
+                Either((Text(), None)).check(f"runs.{name}", " ".join(said.split()) if isinstance(said, str) else said)
+
     def to_json(self) -> dict[str, Any]:
         entries = [
             {"setting": e.setting.to_json(), "runs": list(e.runs), "ranges": [r.to_json() for r in e.ranges]}
@@ -179,6 +220,25 @@ class TuneTable:
         raise UnusableError(AUTO, f"no choice for {setting.words}: the table has {there}")
 
 
+_SIZE = Whole(0, MOST_BYTES)
+_OVER = Above(1e9)
+_OF_A_RANGE: Mapping[str, Kind] = {
+    "first": _SIZE,
+    "below": Either((_SIZE, None)),
+    "over_best": _OVER,
+    "over_native": Either((_OVER, None)),
+}
+_OF_A_SETTING: Mapping[str, Kind] = {
+    **dict.fromkeys(("collective", "device", "mapping"), NAME),
+    **dict.fromkeys(("arithmetic", "variant"), Either((NAME, None))),
+    "in_place": Truth(),
+    **dict.fromkeys(("ranks", "nodes", "racks"), RANKS),
+    "ranks_per_node": Either((RANKS, None)),
+    "aggregators": AGGREGATORS,
+}
+"""The kinds of the values of a range and of a setting; of what is no single value, ``TuneTable.check`` says more."""
+
+
 def conditions(machine: object, mpi: object) -> str:
     """Return in words what choices hold on: a machine, and an MPI library in its own words."""
     return f"{machine or 'an unknown machine'} with {mpi or 'an unknown MPI'}"
@@ -190,6 +250,19 @@ def library(provenance: Mapping[str, object]) -> str:
     return str(mpi.get("version", "")) if isinstance(mpi, Mapping) else ""
 
 
+def check_table_of_job(table: Mapping[str, Any] | None) -> None:
+    """See that what a job has as its table is one.
+
+    Raises:
+        BadInputError: if it is not.
+    """
+    try:
+        if table is not None:
+            TuneTable.from_json(table).check()
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise BadInputError("table of the job", type(table).__name__, f"{REMEDY} ({error})") from None
+
+
 def load_table(path: Path, key: str) -> dict[str, Any]:
     """Return the JSON of a table, looked through.
 
@@ -197,16 +270,14 @@ def load_table(path: Path, key: str) -> dict[str, Any]:
         BadInputError: where there is no such file, or it is no table.
     """
     try:
-        read: dict[str, Any] = json.loads(path.read_text())
-        TuneTable.from_json(read)
-    except OSError as error:
-        raise BadInputError(key, str(path), f"{REMEDY} ({error.strerror})") from None
+        read: dict[str, Any] = read_json(path, key, TABLE_BYTES)
+        TuneTable.from_json(read).check()
+    except UnusableError as error:
+        raise UnusableError(key, f"{error.expected}; valid: {REMEDY}") from None
     except KeyError as error:
         raise BadInputError(key, str(path), f"{REMEDY} (it lacks {error})") from None
-    except (TypeError, AttributeError):
+    except (TypeError, AttributeError, OverflowError):
         raise BadInputError(key, str(path), f"{REMEDY} (it is made in another way)") from None
-    except UnicodeDecodeError:
-        raise BadInputError(key, str(path), f"{REMEDY} (it is no text, as a raw file is none)") from None
     except ValueError as error:
         raise BadInputError(key, str(path), f"{REMEDY} ({error})") from None
     return read

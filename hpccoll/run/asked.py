@@ -23,7 +23,10 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
         BadInputError: for sizes and numbers that make no sense, and where a variable of this process wins over what
             NCCL's communicators are to be made with.
     """
+    from hpccoll.choices.table import check_table_of_job
+
     job = Job.load(arguments.job) if arguments.job else _described(arguments, there)
+    check_table_of_job(job.table)
     if job.communicator:
         from hpccoll.evidence.communicator import overruled
 
