@@ -23,68 +23,21 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+import evil
 import yaml
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-
 from planned import last_of_each_key
 from tuned import table
 
 from hpccoll.case import Case, Job
-from hpccoll.sweep.config import EffortSection, Sweep
+from hpccoll.sweep.config import Sweep
 from hpccoll.sweep.locate import site_files, workflows
 from hpccoll.sweep.site import Site
 
-GOLDEN = Path(__file__).parents[1] / "results" / "golden" / "raw-1.0.h5"
+GOLDEN = str(Path(__file__).parents[1] / "results" / "golden" / "raw-1.0.h5")
 MOST_CPU_S, MOST_MIB = 5.0, 500
 LONG_S = 120
 """What takes CPU seconds may take as long: processors may be busy."""
-
-DEEP = 10_000
-EVIL = (
-    "-1", "9" * 5000, '"\\0"', '"\\e[31mred"', '"\\u202e"', '"a\\nb"', "x" * 10_000, "[" * DEEP, "{a: " * DEEP, "[[[1]]]",
-    "&a [*a]", "*nowhere", "!!python/object/apply:os.system [ls]", "!!int x", "- 1\n- 2:", "\tx", "@", "%", "'",
-)  # fmt: skip
-"""What is bad as the value of any key of a sweep or site file."""
-NO_NUMBERS = (
-    "true", "yes", "no", "[on]", "1.5e", "inf", "nan", ".inf", "1e308", "1e999", "0x10", "1:30", "two", "''", "[]",
-    str(1 << 63), str(10**18), "99999999", "1000000000000", "'1 2'",
-)  # fmt: skip
-NO_WORDS = ("true", "no", "rign", "1", "ring native", "['']", "Ring", "rіng")
-"""The last one has a letter that only looks like an i."""
-EVIL_JSON = (
-    "-1", "[[]]", '"\\u0000"', '"\\u001b[31mred"', f'"{"x" * 10_000}"', "1" + "0" * 30, "9" * 5000, "1e308", "1e999", "NaN",
-    '{"a": {"b": 1}}', "[" * DEEP, '{"a":' * DEEP, "-Infinity", '"\\ud800"', "'x'",
-)  # fmt: skip
-NO_FILES = (
-    "zero", "fifo", "directory", "socket", "nowhere", "loop", "x" * 5000, "x" * 256, "bytes", "loop/x", "file/x", "",
-)  # fmt: skip
-"""Names, below the place of an input, of what is no file, or nothing that any command reads."""
-WHOLE = (
-    "", "- 1", "7", "null", "a: [1", "\0", "a\0: 1", "\x1b[2J: 1", "[" * DEEP, "{a: " * DEEP, "? [a]\n: 1", "a: 1\n---\nb: 2",
-    "&a {b: *a}", "{" * DEEP, "<<: 7", "%YAML 9.9\n---\na: 1", "#" * (1 << 18), "a: " + "1, " * (1 << 17),
-    "x0: &x0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
-    + "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10)}]\n" for i in range(1, 20)),
-)  # fmt: skip
-"""Whole files that are no sweep, site, job, plan or table."""
-LEAST = "algorithms: [ring]\nbytes: [8]\nranks: [2]\n"
-NUMBERS = (
-    "9" * 5000,
-    "1e14",
-    "-1",
-    "1.5",
-    "",
-    "x",
-    "0x8",
-    str(1 << 64),
-    "99999999999",
-    "inf",
-    "nan",
-    "1e20",
-    "٣",
-    "1_0",
-)
-"""What is no number of any option."""
+MOST_OF_A_LINE = 6000
 
 
 @dataclass(frozen=True)
@@ -128,73 +81,38 @@ def _shipped(paths: tuple[Path, ...]) -> list[dict[str, object]]:
     return [yaml.safe_load(path.read_text()) for path in paths]
 
 
-def bad_sweep(draw: random.Random) -> str | bytes:
+def bad_sweep(draw: random.Random) -> str:
     """Return a sweep file with a mistake."""
-    good = draw.choice(_shipped(tuple(sorted((workflows() / "config").glob("*.yaml")))))
-    key = draw.choice([*Sweep.model_fields])
-    values = EVIL
-    if key in ("seed", "rounds", "aggregators", "ranks", "roots"):
-        values = (*EVIL, *NO_NUMBERS)
-        good = {name: value for name, value in good.items() if key != "ranks" or "node" not in name}
-    elif key in ("collectives", "algorithms", "devices", "transports", "dtypes", "ops", "mapping"):
-        values = (*EVIL, *NO_WORDS)
     way = draw.randrange(8)
     if way == 0:
-        return draw.choice(WHOLE)
-    if way == 1:
-        return _yaml(good) + draw.choice(
-            ["frob: 1\n", f"{next(iter(good))}: 1\n", "'bytes': 8\n", "effort: {second: 1}\n"]
-        )
-    if way == 2:
-        effort = draw.choice([*EffortSection.model_fields])
-        return _yaml(good, effort=f"{{{effort}: {draw.choice([*EVIL[:-8], *NO_NUMBERS])}}}")
-    if way == 3:
-        bad = ("{'\\0': {A: 1}}", '{a: {"B\\0": 1}}', '{a: {B: "\\0"}}', "{a: {B=C: 1}}", f"{{{'v' * 260}: {{A: 1}}}}",
-               "{../a: {A: 1}}", "{a: {B: [1]}}", "{nccl-rign: }", "{a: {communicator: {max_ctas: 99999999999999999999}}}",
-               '{"a\\e": {A: 1}}', "{а: {A: 1}}", f"{{a: {{{'V' * 300}: 1}}}}", f"{{a: {{B: {'x' * 5000}}}}}")  # fmt: skip
-        return _yaml(good, variants=draw.choice(bad))
-    if way == 4:
-        params = ("{ring: {channels: 0}}", "{ring: {channels: 1000000}}", "{ring: {segment: 99T}}", "{rign: {channels: 1}}",
-                  "{ring: {channels: [true]}}", "{ring: {window: [[1]]}}", f"{{ring: {{channels: {'9' * 5000}}}}}")  # fmt: skip
-        return LEAST + f"params: {draw.choice(params)}\n"
-    if way == 5:
-        sizes = ("{from: 0, to: 8}", "{from: 8, to: 4}", "{from: 8, to: 99999T}", "{from: 8, to: 1G, factor: 1}", "17T", "8Q",
-                 "{from: 8, to: 8, factor: true}", f"[{', '.join(map(str, range(8, 20_000)))}]", "-8", "[]", "{from: yes}")  # fmt: skip
-        return last_of_each_key(LEAST + f"bytes: {draw.choice(sizes)}\n")
-    if way == 6:
-        named = ("table: /dev/zero\nalgorithms: auto", "table: fifo\nalgorithms: auto", "table: bytes\nalgorithms: auto",
-                 "collectives: all_to_all_v\nalgorithms: native\ntraffic: zero.csv",
-                 "collectives: all_to_all_v\nalgorithms: native\ntraffic: /dev/zero",
-                 f"table: {'x' * 5000}\nalgorithms: auto", 'table: "a\\0"\nalgorithms: auto',
-                 "collectives: send_recv\nalgorithms: all\npairs: all\nranks: 4096", "ranks: [1000000]",
-                 f"ranks: [{', '.join(map(str, range(1, 1500)))}]", "nodes: 262144\nranks: 2",
-                 "collectives: all\nalgorithms: all\nbytes: {from: 1, to: 8T}\nranks: 4096\nmapping: [block, cyclic]")  # fmt: skip
-        return last_of_each_key(LEAST + draw.choice(named) + "\n")
+        return draw.choice(evil.FILES)
+    if way < 4:
+        return last_of_each_key(evil.LEAST + draw.choice(evil.SWEEPS) + "\n")
+    good = draw.choice(_shipped(tuple(sorted((workflows() / "config").glob("*.yaml")))))
+    key, values = draw.choice([*Sweep.model_fields]), evil.VALUES
+    if key in ("seed", "rounds", "aggregators", "roots"):
+        values = (*evil.VALUES, *evil.NO_NUMBERS)
+    elif key in ("collectives", "algorithms", "devices", "transports", "dtypes", "ops", "mapping"):
+        values = (*evil.VALUES, *evil.NO_WORDS)
     return _yaml(good, **{key: draw.choice(values)})
 
 
-def bad_site(draw: random.Random) -> str | bytes:
+def bad_site(draw: random.Random) -> str:
     """Return a site file with a mistake."""
     good = draw.choice(_shipped(tuple(site_files())))
-    numbers = ("minutes", "memory_mb", "cpus_per_task", "signal_s", "start_s")
-    key = draw.choice([*Site.model_fields])
-    values = (*EVIL, *NO_NUMBERS) if key in numbers else EVIL
-    way = draw.randrange(5)
+    key, way = draw.choice([*Site.model_fields]), draw.randrange(5)
     if way == 0:
-        return draw.choice(WHOLE)
+        return draw.choice(evil.FILES)
     if way == 1:
-        bad = ("frob: 1\n", "gpus_per_node: 99999\n", "gpus_per_node: h100:0\n", "launcher: 'srun {}'\n",
-               "launcher: 'srun {0.__class__}'\n", "sbatch: --array=1\n", "sbatch: ['-x']\n", "network: ib\n",
-               'environment: {A: "\\0"}\n', "environment: {A=B: 1}\n", "container: {runtime: docker}\n",
-               "container: {runtime: pyxis, image: 1, mounts: 7}\n", "aggregators: {feature: x}\n")  # fmt: skip
-        return last_of_each_key(_yaml(good) + draw.choice(bad))
-    return _yaml(good, **{key: draw.choice(values)})
+        return last_of_each_key(_yaml(good) + draw.choice(evil.SITES) + "\n")
+    number = key in ("minutes", "memory_mb", "cpus_per_task", "signal_s", "start_s")
+    return _yaml(good, **{key: draw.choice((*evil.VALUES, *evil.NO_NUMBERS) if number else evil.VALUES)})
 
 
 def bad_json(draw: random.Random, good: object) -> str:
     """Return JSON of which one value is none that a program of ours would write."""
     if draw.randrange(4) == 0:
-        return draw.choice([*WHOLE, "{}", "[]", "7", '"x"', "null", json.dumps(good)[:-9]])
+        return draw.choice([*evil.FILES, "{}", "[]", '"x"', json.dumps(good)[:-9]])
     mark = "a value that is to be replaced"
     text = json.loads(json.dumps(good))
     inside = text
@@ -203,7 +121,7 @@ def bad_json(draw: random.Random, good: object) -> str:
         deeper = inside[key]
         if not (isinstance(deeper, dict | list) and deeper and draw.randrange(6)):
             inside[key] = mark
-            return json.dumps(text).replace(json.dumps(mark), draw.choice(EVIL_JSON))
+            return json.dumps(text).replace(json.dumps(mark), draw.choice(evil.JSON))
         inside = deeper
 
 
@@ -235,70 +153,58 @@ def planned(draw: random.Random) -> Input:
     command = draw.choice(["plan", "plan", "sweep"])
     ways = {
         "sweep file": lambda: _file(command, "a.yaml", a_yaml=bad_sweep(draw)),
-        "site": lambda: _file("plan", "a.yaml", "--site=b.yaml", a_yaml=LEAST, b_yaml=bad_site(draw)),
-        "file": lambda: _file(command, draw.choice(NO_FILES)),
-        "site file": lambda: _file("plan", "a.yaml", f"--site={draw.choice(NO_FILES)}", a_yaml=LEAST),
+        "site": lambda: _file("plan", "a.yaml", "--site=b.yaml", a_yaml=evil.LEAST, b_yaml=bad_site(draw)),
+        "file": lambda: _file(command, draw.choice(evil.NO_FILES)),
+        "site file": lambda: _file("plan", "a.yaml", f"--site={draw.choice(evil.NO_FILES)}", a_yaml=evil.LEAST),
         "table": lambda: _file(
-            "plan", "a.yaml", a_yaml=last_of_each_key(LEAST + "algorithms: auto\ntable: t.json"),
+            "plan", "a.yaml", a_yaml=last_of_each_key(evil.LEAST + "algorithms: auto\ntable: t.json"),
             t_json=bad_json(draw, _table()),
         ),
-        "option": lambda: _file(command, "a.yaml", draw.choice(_OPTIONS), a_yaml=LEAST),
+        "option": lambda: _file(command, "a.yaml", draw.choice(evil.PLANNING), a_yaml=evil.LEAST),
         "bytes": lambda: _file(command, "a.yaml", a_yaml=draw.randbytes(200) + b"\xff"),
     }  # fmt: skip
     return ways[draw.choice(["sweep file"] * 6 + ["site"] * 3 + [*ways])]()
 
 
-_OPTIONS = (
-    "--profile=locla", "--profile=", "--site=nowhere", "--site=\x1b[31m", "--siet=hgx", "--out=/proc/nowhere/x",
-    "--out=" + "x" * 5000, "--out=file/x", "--out=loop", "--json=1", "--out=a/\udcff", "b.yaml", "--profile=" + "x" * 10_000,
-)  # fmt: skip
-
-
 def run(draw: random.Random) -> Input:
     """Return a bad option or job of ``run``."""
     numbers = ("-b", "-e", "-f", "-n", "-w", "--seconds", "--timeout", "--rounds", "--seed", "--aggregators")
-    number = tuple(n for n in NUMBERS if n not in ("1.5", "1e14", "1e20"))
+    number = tuple(n for n in evil.NUMBERS if n not in ("1.5", "1e14", "1e20"))  # some may be fractions
     words = ("-c", "-t", "-d", "-o", "--device", "--variant", "--mapping", "--network", "--shape", "-a")
-    params = (
-        "channels=0",
-        "channels=99999999",
-        "segment=99T",
-        "chanels=1",
-        "=",
-        "channels=" + "9" * 5000,
-        "channels=1.5",
-    )
+    no_words = ("rign", evil.ESCAPE, "x" * evil.DEEP, "-", "9", evil.ALMOST)
+    params = ("channels=0", "channels=99999999", "segment=99T", "chanels=1", "=", "channels=" + "9" * 5000)
+    outs = ("x" * 5000, "x" * 250, "/proc/a/b", "loop/x")
     ways = {
         "number": lambda: _file("run", draw.choice(numbers), draw.choice(number)),
-        "iterations": lambda: _file("run", draw.choice(["-n", "-w"]), draw.choice(NUMBERS)),
-        "word": lambda: _file("run", draw.choice(words), draw.choice(["rign", "\x1b[31m", "x" * 10_000, "-", "9", "а"])),
+        "iterations": lambda: _file("run", draw.choice(["-n", "-w"]), draw.choice(evil.NUMBERS)),
+        "word": lambda: _file("run", draw.choice(words), draw.choice(no_words)),
         "parameter": lambda: _file("run", "-a", "ring", "--param", draw.choice(params)),
         "option": lambda: _file("run", draw.choice(["--frob", "--iteratons=3", "x", "-z", "--out", "--job", "-\x07"])),
         "job": lambda: _file("run", "--job", "j.json", j_json=bad_json(draw, json.loads(JOB.to_json()))),
-        "file": lambda: _file("run", draw.choice(["--job", "--table", "--evidence"]), draw.choice(NO_FILES)),
-        "out": lambda: _file("run", "-n", "1", "-e", "8", "--out", draw.choice(["x" * 5000, "x" * 250, "/proc/a/b", "loop/x"])),
+        "file": lambda: _file("run", draw.choice(["--job", "--table", "--evidence"]), draw.choice(evil.NO_FILES)),
+        "out": lambda: _file("run", "-n", "1", "-e", "8", "--out", draw.choice(outs)),
     }  # fmt: skip
     return ways[draw.choice([*ways, "job", "job"])]()
 
 
 def read(draw: random.Random) -> Input:
     """Return a bad path or option of a command that reads results."""
-    golden = str(GOLDEN)
+    golden = GOLDEN
     command = draw.choice(["report", "export", "validate", "status", "tune", "model"])
     more = {"tune": ("--out=t.json",)}.get(command, ())
     ways = {
-        "path": lambda: _file(command, draw.choice(NO_FILES), *more),
-        "option": lambda: _file(command, golden, draw.choice(["--frob", "--\x1b[31m", "--" + "x" * 10_000])),
+        "path": lambda: _file(command, draw.choice(evil.NO_FILES), *more),
+        "option": lambda: _file(command, golden, draw.choice(["--frob", "--\x1b[31m", "--" + "x" * evil.DEEP])),
         "none": lambda: _file(command),
         "plan": lambda: _file(command, ".", *more, plan_json=bad_json(draw, PLAN)),
-        "format": lambda: _file("export", golden, f"--format={draw.choice(['xml', '', 'x' * 10_000, '\x1b'])}"),
-        "timing": lambda: _file("export", golden, f"--timing={draw.choice(['min', '', 'x' * 10_000])}"),
+        "format": lambda: _file("export", golden, f"--format={draw.choice(('xml', '', 'x' * evil.DEEP, evil.ESCAPE))}"),
+        "timing": lambda: _file("export", golden, f"--timing={draw.choice(['min', '', 'x' * evil.DEEP])}"),
         "judge": lambda: _file("tune", golden, "--judge=t.json", t_json=bad_json(draw, _table())),
-        "judged": lambda: _file("tune", golden, f"--judge={draw.choice(NO_FILES)}"),
+        "judged": lambda: _file("tune", golden, f"--judge={draw.choice(evil.NO_FILES)}"),
         "both": lambda: _file("tune", golden, *draw.choice([(), ("--out=a", "--judge=b")])),
         "report": lambda: _file("report", golden, f"--out={draw.choice(['x' * 5000, '/proc/a', 'file/x', 'loop'])}"),
         "launch": lambda: _file("launch", "p.json", "mpi.p2", "--out=x.h5", p_json=bad_json(draw, PLAN)),
-        "launched": lambda: _file("launch", draw.choice(NO_FILES), "mpi.p2", "--out=x.h5"),
+        "launched": lambda: _file("launch", draw.choice(evil.NO_FILES), "mpi.p2", "--out=x.h5"),
         "job": lambda: _file("launch", "p.json", draw.choice(["nope", "../x", "x" * 5000]), "--out=x.h5",
                              p_json=json.dumps(PLAN)),
     }  # fmt: skip
@@ -307,20 +213,21 @@ def read(draw: random.Random) -> Input:
 
 def shown(draw: random.Random) -> Input:
     """Return a bad argument of ``show``, ``list``, ``evidence`` or ``doctor``."""
+    params = ("channels=4", "=", "x=" + "9" * 5000)
     outs = ("x.exe", "x", "x" * 5000 + ".svg", "/proc/a/b.svg", "file/x.svg", "loop/x.png")
     ways = {
-        "workers": lambda: _file("show", "ring", "-p", draw.choice([*NUMBERS, "0", "129"])),
+        "workers": lambda: _file("show", "ring", "-p", draw.choice([*evil.NUMBERS, "0", "129"])),
         "number": lambda: _file(
-            "show", "ring", "-p", "4", f"{draw.choice(['--ranks-per-node', '--racks', '--aggregators', '--unit', '-r'])}",
-            draw.choice([*NUMBERS, "99999999"]),
+            "show", "ring", "-p", "4", draw.choice(["--racks", "--aggregators", "--unit", "-r"]),
+            draw.choice([*evil.NUMBERS, "99999999"]),
         ),
-        "word": lambda: _file("show", draw.choice(["rign", "native", "", "\x1b", "x" * 10_000]), "-p", "4"),
-        "parameter": lambda: _file("show", "ring", "-p", "4", "--param", draw.choice(["channels=4", "=", "x=" + "9" * 5000])),
+        "word": lambda: _file("show", draw.choice(["rign", "native", "", "\x1b", "x" * evil.DEEP]), "-p", "4"),
+        "parameter": lambda: _file("show", "ring", "-p", "4", "--param", draw.choice(params)),
         "out": lambda: _file("show", "ring", "-p", "4", "--out", draw.choice(outs)),
         "list": lambda: _file(draw.choice(["list", "doctor"]), draw.choice(["--frob", "x", "--jsno", "\x1b"])),
-        "log": lambda: _file("evidence", draw.choice([*NO_FILES, "a.log"]), a_log=draw.randbytes(9999)),
+        "log": lambda: _file("evidence", draw.choice([*evil.NO_FILES, "a.log"]), a_log=draw.randbytes(9999)),
         "expected": lambda: _file("evidence", "a.log", "--network=ib", a_log="x"),
-        "command": lambda: _file(draw.choice(["sweeep", "", "--frob", "\x1b[31m", "x" * 10_000, "\udcff"])),
+        "command": lambda: _file(draw.choice(["sweeep", "", "--frob", "\x1b[31m", "x" * evil.DEEP, "\udcff"])),
     }  # fmt: skip
     return ways[draw.choice([*ways])]()
 
@@ -344,7 +251,7 @@ def fault(code: int, out: str, err: str) -> str | None:
         return "it said more than a line for each mistake"
     if bad := [line for line in lines if not line.isprintable()]:
         return f"it printed control characters: {bad[0]!r}"
-    if too_long := [line for line in lines if len(line) > 6000]:
+    if too_long := [line for line in lines if len(line) > MOST_OF_A_LINE]:
         return f"it printed a line of {len(too_long[0])} characters"
     return "it printed something else, too" if out else None
 
@@ -416,9 +323,8 @@ def main() -> int:
             words = [word[:80] for word in one.words]
             print(f"{number}: {words} {files}\n  {wrong} ({cost})\n  {said[-1500:]!r}", flush=True)
     dearest, largest = max(cost.cpu_s for cost in costs), max(cost.mib for cost in costs)
-    print(
-        f"seed {asked.seed}: {len(costs) - wrongs} of {len(costs)} refused as they should be, by command {dict(commands)}"
-    )
+    right = f"{len(costs) - wrongs} of {len(costs)} were refused as they should be"
+    print(f"seed {asked.seed}: {right}, of {dict(commands)}")
     print(f"the dearest took {dearest:.2f} CPU seconds, the largest {largest:.0f} MiB")
     return int(wrongs > 0)
 
