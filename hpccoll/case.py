@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,9 @@ class Effort:
     rounds: int = 1
 
     def __post_init__(self) -> None:
+        for field_ in fields(self):
+            if type(value := getattr(self, field_.name)) not in (int, float):
+                raise BadInputError(f"effort.{field_.name}", value, "a number")
         for name, least in (("warmup", 0), ("min_iterations", 1), ("max_iterations", self.min_iterations)):
             if getattr(self, name) < least:
                 raise BadInputError(f"effort.{name}", getattr(self, name), f"at least {least}")

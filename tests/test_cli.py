@@ -121,3 +121,19 @@ def test_list_for_people_names_every_algorithm():
     listed = json.loads(inside("list", "--json").out)["algorithms"]
     said = inside("list").out.partition("any auto (needs a table of hpccoll tune)\n")[0].splitlines()
     assert [" ".join(line.split()[:2]) for line in said] == [f"{row['collective']} {row['name']}" for row in listed]
+
+
+@pytest.mark.parametrize("command", ["report", "export", "validate", "status", "model", "plan", "sweep", "evidence"])
+@pytest.mark.parametrize("path", ["x" * 5000, "x" * 256, "loop", "a/\udcff"])
+def test_a_name_that_the_system_refuses_takes_one_line(command, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    assert inside(command, path).complains_of()
+    assert [*tmp_path.iterdir()] == [tmp_path / "loop"]
+
+
+@pytest.mark.parametrize("words", [["\x1b[31m"], ["plan", "--\x1b[31m"], ["export", "\x1b"], ["run", "--\x1b[31m\x07"]])
+def test_no_control_character_of_the_command_line_is_printed(words):
+    said = inside(*words)
+    assert said.complains_of()
+    assert said.err.rstrip("\n").isprintable()

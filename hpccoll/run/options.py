@@ -35,6 +35,8 @@ MOST_OF_A_PATH, MOST_OF_A_FILE_NAME = 4000, 200
 
 def _path(text: str) -> Path:
     path = Path(text)
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name is that of no file")
     if len(os.fsencode(text)) > MOST_OF_A_PATH or any(len(os.fsencode(p)) > MOST_OF_A_FILE_NAME for p in path.parts):
         raise argparse.ArgumentTypeError(f"{abbreviated(text)} is too long for the name of a file")
     return path

@@ -1,10 +1,13 @@
 """``hpccoll evidence`` on logs of anybody. The texts in logs/ are written after documented shapes, not recorded."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from commands import inside
+
+from hpccoll.evidence import tell
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -200,3 +203,20 @@ def test_a_file_that_is_named_is_a_log_and_of_a_directory_those_that_are_count(t
 def test_what_cannot_be_read_takes_one_line(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert inside("evidence", *arguments).complains_of(*words)
+
+
+def test_what_is_no_file_takes_one_line_and_is_never_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for path, word in (("/dev/zero", "a device"), (tmp_path / "fifo", "a pipe"), ("x" * 5000, "too long")):
+        assert inside("evidence", path).complains_of(word)
+    (tmp_path / "sharp.log").write_bytes((LOGS / "sharp.log").read_bytes())
+    assert inside("evidence", tmp_path).code == 0, "a pipe in a directory is no log of it"
+
+
+def test_of_a_large_file_of_something_else_no_more_than_its_head_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(tell, "HEAD_OF_A_LOG", 1000)
+    text, junk = (LOGS / "sharp.log").read_text(), "nothing of the kind\n" * 100
+    (tmp_path / "late.log").write_text(junk + text)
+    assert inside("evidence", tmp_path / "late.log").complains_of("log", "no line of it begins as theirs do")
+    (tmp_path / "early.log").write_text(text + junk + text)
+    assert inside("evidence", tmp_path / "early.log").code == 0

@@ -10,6 +10,9 @@ from unittest.mock import Mock
 
 import pytest
 from commands import inside
+from hypothesis import given
+from hypothesis import strategies as st
+from snakemake.cli import parse_config
 
 from hpccoll.errors import BadInputError
 from hpccoll.sweep import drive
@@ -225,3 +228,55 @@ def test_snakemake_that_cannot_cancel_its_jobs_is_not_waited_for(tmp_path, monke
 def test_a_lost_connection_ends_a_sweep_in_good_order(tmp_path, number):
     waits = ["sh", "-c", "echo on; exec sleep 1000"]
     assert drive.drive(waits, tmp_path, interrupts(tmp_path, number)) == -signal.SIGINT
+
+
+def config_of(out, site=None, profile="local"):
+    """Return what Snakemake makes of the configuration that it is given, and once more as it gives it to its jobs."""
+    command = drive.snakemake_command(Path("a.yaml"), profile, site, out, [])
+    first = parse_config([word for word in command if word.startswith(("out=", "profile=", "site="))])
+    again = parse_config([f"{key}={value}" for key, value in first.items()])
+    assert first == again
+    return first
+
+
+NAMES = [
+    "results/a", "2026_11", "007", "1e3", "[x]", "a b", "$HOME", "#x", "null", "true", "nan", "~", "-x", "--help", "%",
+    "*", "a:b", "@", "&a", "!b", "|", "`id`", "\N{LATIN SMALL LETTER U WITH DIAERESIS}", "a=b", "x\\y", "0x1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_of_a_directory_reaches_the_rules_as_it_is(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = config_of(Path(name))["out"]
+    assert Path(found).absolute() == tmp_path / name
+    assert not found.startswith(("-", "~"))
+
+
+@pytest.mark.parametrize("name", ["{job}", "{", "'q'", "a\nb", "a: b", "a #b", " a ", "a\x1bb", '"', "\udcff", "a:"])
+def test_a_name_that_does_not_is_refused(name):
+    with pytest.raises(BadInputError, match="--out"):
+        config_of(Path(name))
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(lambda name: "/" not in name))
+def test_a_name_is_refused_or_reaches_the_rules_as_it_is(name):
+    try:
+        found = config_of(Path(name))["out"]
+    except BadInputError:
+        pass
+    else:
+        assert Path(found).absolute() == Path(name).absolute()
+
+
+def test_a_site_file_reaches_the_rules_too_and_the_name_of_a_site_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "2026").write_text("partition: work")
+    assert config_of(Path("a"), "2026", "slurm")["site"] == str(tmp_path / "2026")
+    assert config_of(Path("a"), "hgx", "slurm")["site"] == "hgx"
+
+
+def test_where_slurm_would_put_words_into_the_name_of_logs_it_is_refused():
+    for name in ("a%j", "a\\b"):
+        with pytest.raises(BadInputError, match=r"--out: .* Slurm"):
+            config_of(Path(name), profile="slurm")

@@ -190,3 +190,22 @@ def test_an_output_that_cannot_be_written_takes_one_line(command, out, planned, 
 def test_an_unknown_profile_takes_one_line(planned, tmp_path):
     planned()
     assert inside("plan", tmp_path / "some.yaml", "--profile", "mars").complains_of("--profile", "'mars'", "local")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("estimated_s", "x"), ("skips", [{"case": 1, "job": "a", "reason": "b"}]), ("on_paper", 1), ("profile", 7),
+        ("resources", {"mpi.p2": {"nodes": [1]}}), ("notes", [7]), ("launcher", {"command": 7, "setup": []}),
+    ],
+)  # fmt: skip
+def test_a_plan_whose_value_is_no_value_is_refused(key, value, planned, tmp_path):
+    good = json.loads(planned().to_json())
+    (tmp_path / "plan.json").write_text(json.dumps(good | {key: value}))
+    assert inside("status", tmp_path).complains_of("plan", "plan.json", "hpccoll plan")
+
+
+def test_a_plan_has_each_job_once(planned, tmp_path):
+    good = json.loads(planned().to_json())
+    (tmp_path / "plan.json").write_text(json.dumps(good | {"jobs": good["jobs"] * 2}))
+    assert inside("status", tmp_path).complains_of("plan.json", "a name of its own")

@@ -1,0 +1,62 @@
+"""Kinds of values, and their bounds, which messages name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.limits import RANKS, SEED, Above, Either, Text, Truth, Whole, check_mapping
+
+NUMBER, TIME = Whole(-2, 3), Above(10.0, "seconds")
+ARABIC_SIX = "\N{ARABIC-INDIC DIGIT SIX}"
+ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers())
+
+
+def taken(kind, value):
+    try:
+        kind.check("key", value)
+    except BadInputError:
+        return False
+    return True
+
+
+@given(ANYTHING)
+def test_a_kind_takes_its_own_values_within_bounds_and_no_others(value):
+    whole = type(value) is int and -2 <= value <= 3
+    time = type(value) in (int, float) and 0 < value <= 10
+    assert taken(NUMBER, value) is whole
+    assert taken(TIME, value) is time
+    assert taken(Truth(), value) is isinstance(value, bool)
+    assert taken(Text(5), value) is (isinstance(value, str) and len(value) <= 5 and value.isprintable())
+    assert taken(Either((NUMBER, None)), value) is (value is None or whole)
+
+
+@given(st.integers(-10, 10))
+def test_a_number_is_read_from_its_digits(number):
+    if -2 <= number <= 3:
+        assert NUMBER.read("-n", str(number)) == number
+    else:
+        with pytest.raises(BadInputError, match=r"-n: .* a whole number from -2 to 3"):
+            NUMBER.read("-n", str(number))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1.0", "1e14", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "1_0", " 1", "+1"]
+)
+def test_what_is_no_number_of_digits_is_refused_with_the_bounds(text):
+    for kind in (RANKS, SEED, NUMBER):
+        with pytest.raises(BadInputError, match=f"from {kind.least} to {kind.most}"):
+            kind.read("-n", text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "11", "1e308", "x"])
+def test_what_is_no_time_is_refused_with_the_bound(text):
+    with pytest.raises(BadInputError, match="a number of seconds above 0, at most 10"):
+        TIME.read("--seconds", text)
+
+
+@pytest.mark.parametrize("values", [7, [1], {"": 1}, {"a\0": 1}, {"a": "x"}, {"a": 1, "b": 1, "c": 1}])
+def test_a_mapping_has_so_many_names_each_with_a_value_of_the_kind(values):
+    check_mapping("key", {"a": 1, "b": 2}, 2, Text(9, least=1), NUMBER)
+    with pytest.raises(BadInputError, match="key"):
+        check_mapping("key", values, 2, Text(9, least=1), NUMBER)
