@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from reprlib import Repr
 from typing import Self
 
+from hpccoll.terminal import printable
+
 MOST_SHOWN, MOST_OF_A_LINE = 300, 5000
 """Characters of a key, of a value and of all that a message says."""
 MOST_TO_COMPARE = 100
@@ -135,10 +137,9 @@ def abbreviated(text: str, most: int = MOST_SHOWN) -> str:
 def one_line(text: str) -> str:
     """Return a text as one line that is safe to print, whatever a file or a library put into it.
 
-    Blanks stand for line breaks; control characters, and whatever else does not print, are written as Python does.
+    Blanks stand for line breaks.
     """
-    words = abbreviated(" ".join(text.split()), MOST_OF_A_LINE)
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words)
+    return printable(abbreviated(" ".join(text.split()), MOST_OF_A_LINE))
 
 
 def together(first: BadInputError, *others: BadInputError) -> BadInputError:

@@ -47,16 +47,20 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def no_link(path: str, flags: int) -> int:
+    """Open a file of ours, as an ``opener`` of ``open``: a symbolic link in its place is an error (ELOOP)."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 def append_bytes(path: Path, data: bytes) -> None:
     """Append ``data`` in one write to a file of ours, on disk when this returns.
 
     Raises:
         OSError: where it cannot be written; a symbolic link in its place is not followed (ELOOP).
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
+    with open(path, "ab", buffering=0, opener=no_link) as file:
         file.write(data)
-        os.fsync(descriptor)
+        os.fsync(file.fileno())
 
 
 def _create(path: Path) -> int:

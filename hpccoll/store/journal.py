@@ -19,7 +19,7 @@ from typing import IO
 from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError, no_file
 from hpccoll.files import open_regular
-from hpccoll.store.disk import lock_alone, locked, remove_unfinished, replaced, write_new
+from hpccoll.store.disk import lock_alone, locked, no_link, remove_unfinished, replaced, write_new
 from hpccoll.store.journal_records import first_records, of_attempt, of_outcome, read_records, to_failure
 from hpccoll.store.raw import Attempt, Failure, Outcome, Raw
 from hpccoll.store.records import append, has_checksum_lines, read_lines, to_line
@@ -122,7 +122,7 @@ def _locked_alone(path: Path, raw_file: Path) -> IO[bytes]:
         OSError: where it cannot be opened; a symbolic link in its place is not followed.
         BadInputError: where another process holds it, or has just put another file in its place.
     """
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "rb+")
+    file = os.fdopen(no_link(str(path), os.O_RDWR | os.O_CREAT), "rb+")
     if lock_alone(file) and os.path.samestat(os.fstat(file.fileno()), path.stat()):
         return file
     file.close()

@@ -16,7 +16,7 @@ from typing import IO
 import yaml
 
 from hpccoll.errors import BadInputError, UnusableError, no_file
-from hpccoll.store.disk import lock_alone, locked
+from hpccoll.store.disk import lock_alone, locked, no_link
 from hpccoll.sweep.follow import Follower
 from hpccoll.sweep.locate import workflows
 from hpccoll.sweep.queue import job_prefix
@@ -94,7 +94,7 @@ def alone(out: Path) -> Iterator[None]:
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = (out / ".lock").open("w")
+        lock = open(out / ".lock", "w", opener=no_link)  # noqa: SIM115  it is closed below
     except OSError as error:
         raise no_file("--out", out, error, "written") from None
     with lock:
@@ -172,7 +172,7 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
     """
     log = out / "logs" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+    with open(log, "ab", opener=no_link) as file:
         # A shell that starts us in the background has SIGINT ignored, and what ignores it cannot be interrupted:
         # neither we nor Snakemake, which would inherit it.
         before = {number: signal.signal(number, signal.default_int_handler) for number in ENDS}
