@@ -37,7 +37,7 @@ def main() -> int:
         return int(app(standalone_mode=False) or 0)
     except BadInputError as error:
         return _refused(error)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         if refused := of_a_name(error):
             return _refused(refused)
         raise

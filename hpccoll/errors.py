@@ -87,8 +87,10 @@ OF_A_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno
 """What is wrong with the name of a file or directory, or with who may use it: whoever gave the name can mend it."""
 
 
-def of_a_name(error: OSError) -> UnusableError | None:
+def of_a_name(error: OSError | RuntimeError) -> UnusableError | None:
     """Return the complaint of a name of a file or directory that the system does not take; None of anything else."""
+    if isinstance(error, RuntimeError):  # by which pathlib speaks of a loop of links, before Python 3.13
+        return UnusableError("path", str(error)) if str(error).startswith("Symlink loop") else None
     if error.errno not in OF_A_NAME or error.filename is None:
         return None
     name = error.filename
