@@ -242,20 +242,36 @@ def small_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
-def test_a_report_that_finds_no_room_leaves_the_earlier_one_as_it_was(results, tmp_path, small_files, share):
-    index = build(results, tmp_path, "the first")
+@pytest.fixture
+def few(make_row, of_rows):
+    """Results of three sizes, which are drawn soon."""
+    return of_rows(*(make_row(name, nbytes=n) for name in ("ring", "native") for n in (1024, 4096, 16384)))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.999])
+def test_a_report_that_finds_no_room_leaves_the_earlier_one_as_it_was(few, tmp_path, small_files, share):
+    index = build(few, tmp_path, "the first")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     small_files(int(share * index.stat().st_size))
     with pytest.raises(OSError, match="File too large"):
-        build(results, tmp_path, "the next")
+        build(few, tmp_path, "the next")
     now = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert now.keys() == before.keys()
     assert b"the first" in now[index]
     assert all(now[path][-7:] == before[path][-7:] for path in now)  # each has its end
 
 
-def test_what_is_written_may_be_read_by_others(results, tmp_path):
+@pytest.mark.parametrize("name", ["\x1b]0;x\x07", "\udcff"])
+def test_a_name_that_no_picture_can_hold_is_drawn_as_it_can_be_written(make_row, of_rows, tmp_path, name):
+    rows = [make_row(nbytes=n, variant=variant) for n in (1024, 4096, 16384) for variant in (name, "other")]
+    page = build(of_rows(*rows), tmp_path, name).read_text()
+    shown = ascii(name)[1:-1]
+    assert shown in page
+    assert [picture for picture in tmp_path.rglob("*.svg") if shown in picture.read_text()]
+    assert len([*tmp_path.rglob("*.png")]) == len([*tmp_path.rglob("*.svg")])
+
+
+def test_what_is_written_may_be_read_by_others(few, tmp_path):
     (tmp_path / "other").touch()
-    written = {path.stat().st_mode for path in build(results, tmp_path / "r", "x").parent.rglob("*.*")}
+    written = {path.stat().st_mode for path in build(few, tmp_path / "r", "x").parent.rglob("*.*")}
     assert written == {(tmp_path / "other").stat().st_mode}
