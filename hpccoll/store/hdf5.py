@@ -13,7 +13,7 @@ import h5py
 
 from hpccoll import __version__
 from hpccoll.case import Job
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError, shown
 from hpccoll.files import open_regular
 from hpccoll.store.disk import replaced
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
@@ -71,8 +71,8 @@ def _opened(path: Path) -> Iterator[Any]:
         raise
     except _UNREADABLE as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        whole = f"a whole raw file of hpccoll ({reason.strip()}); move it away to measure its job anew"
-        raise BadInputError("path", str(path), whole) from None
+        whole = f"{shown(str(path))} is no whole raw file of hpccoll: {reason.strip()}"
+        raise UnusableError("path", f"{whole}; to measure its job anew, move it away") from None
 
 
 _UNREADABLE = (

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.case import Case, Job
-from hpccoll.errors import BadInputError
+from hpccoll.errors import UnusableError, shown
 from hpccoll.store.plausible import ImplausibleError, OutcomeCheck, check_attempt, check_types
 from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw
 from hpccoll.store.records import Line, has_checksum_lines, read_lines
@@ -71,8 +71,9 @@ def read_records(path: Path, *, at_work: bool) -> Raw:
         except _UNREADABLE as error:
             damage.append(_damaged(line, error))
     else:
-        whole = "a journal of hpccoll whose first lines, which name its job, are whole; move it away to measure it anew"
-        raise BadInputError("path", str(path), f"{whole} ({'; '.join(damage[:2]) or 'it is empty'})")
+        why = "; ".join(damage[:2]) or "it is empty"
+        remedy = "to measure its job anew, move it away"
+        raise UnusableError("path", f"{shown(str(path))} is no journal of hpccoll that names its job: {why}; {remedy}")
     for line in lines:
         reading.take(line)
     if at_work and not line.record:

@@ -87,7 +87,7 @@ def test_a_file_that_was_cut_short_is_refused_in_one_line(file, keep):
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(BadInputError) as caught:
         hdf5.read(file)
-    assert "a whole raw file of hpccoll" in str(caught.value)
+    assert "no whole raw file of hpccoll" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -152,7 +152,7 @@ def test_what_this_version_adds_is_absent_in_a_file_of_an_earlier_one_and_missed
             if column.since:
                 del opened["attempt_1"][column.name]
         seal(opened)
-    with pytest.raises(BadInputError, match="a whole raw file"):
+    with pytest.raises(BadInputError, match="no whole raw file"):
         hdf5.read(file)
     with h5py.File(file, "r+") as opened:
         del opened["attempt_1"]["node_number"], opened.attrs[DIGEST]
