@@ -99,7 +99,8 @@ def read_raws(paths: Iterable[Path]) -> Found:
     """Read the raw files, journals and plans below ``paths``.
 
     Raises:
-        BadInputError: for a path that is not there, and where files are named of which none can be read.
+        BadInputError: for a path that is not there, where files are named of which none can be read, and where there is
+            nothing but a plan that cannot be read.
     """
     paths = list(paths)
     raws, plans, unreadable = [], {}, {}
@@ -113,7 +114,8 @@ def read_raws(paths: Iterable[Path]) -> Found:
             plans[path] = Plan.load(path)
         except BadInputError as error:
             unreadable[path] = error
-    if not raws and unreadable and not any(path.is_dir() for path in paths):
+    of_directories = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN}
+    if unreadable and not raws and not of_directories:
         raise together(*unreadable.values())
     copies = _copies(raws)
     return Found(
