@@ -81,7 +81,7 @@ class Scene:
         try:
             out, err = sweep.communicate(timeout=LONG_S)
         except subprocess.TimeoutExpired:
-            raise FailedError(f"does not end: {self.processes()}") from None
+            raise FailedError(f"does not end: {self.left()}\n{self.logs()}") from None
         if sweep.returncode not in codes or OURS in out + err:
             raise FailedError(f"ended with {sweep.returncode}\n{out}\n{err}\n{self.logs()}")
         self.notes.append(str(sweep.returncode))
@@ -96,6 +96,10 @@ class Scene:
         found = processes(f"HPCCOLL_SWEEP={self.out}")
         # A job's own Snakemake may outlive it: proctrack/linuxproc of the testbed loses sight of it.
         return {pid: about for pid, about in found.items() if " --mode remote" not in about["command"]}
+
+    def left(self) -> list[str]:
+        """Return the command lines of the processes of sweeps here."""
+        return [f"{about['command']} (process {pid})" for pid, about in self.processes().items()]
 
     def measured(self) -> dict[tuple[str, int], bytes]:
         """Return the start times of what was measured, by case and attempt."""
@@ -261,7 +265,7 @@ def held(drill: Drill, scene: Scene, after_s: float) -> None:
         raise FailedError(f"not complete, or measured twice: {sorted(now)}\n{said}")
     if not kept.items() <= now.items():
         raise FailedError(f"lost: {sorted(kept.keys() - now.keys())}")
-    left = scene.processes() or (scene.bed and scene.bed.slurm("squeue", "--noheader"))
+    left = scene.left() or (scene.bed and scene.bed.slurm("squeue", "--noheader"))
     if left:
         raise FailedError(f"left: {left}")
 

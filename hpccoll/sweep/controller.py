@@ -43,10 +43,11 @@ class Controller:
 
     def __init__(self) -> None:
         self._answered = self._asked = time.monotonic()  # when it answered last, and when it was asked last
-        self._back = float("-inf")  # when it answered first after an outage
         self._told = False  # whether it was said to be silent
         self.outages = 0
         """How often it has ceased to answer."""
+        self.back = float("-inf")
+        """When it answered first after the last outage."""
 
     @property
     def gone(self) -> bool:
@@ -56,7 +57,7 @@ class Controller:
     @property
     def settling(self) -> bool:
         """Whether it is gone, or has been back for so short a time that it may not know of its nodes yet."""
-        return self.gone or self._answered - self._back < SETTLES_S
+        return self.gone or self._answered - self.back < SETTLES_S
 
     def look(self) -> None:
         """Ask it where that is due."""
@@ -71,7 +72,7 @@ class Controller:
         wait = format_wait(self._asked - self._answered)
         if up:
             self._answered = self._asked
-            self._back = self._asked if before else self._back
+            self.back = self._asked if before else self.back
             if self._told:
                 print(f"hpccoll: Slurm's controller answers again, after {wait}: the sweep goes on", file=sys.stderr)
             self._told = False

@@ -63,6 +63,7 @@ class Follower:
         self._begun = self._answered = time.monotonic()
         self._busy: float | None = None  # since when there were jobs of this sweep
         self._idle: float | None = None  # since when they have ended; None before the first
+        self._none: float | None = None  # since when there were none, whether there ever was one or not
 
     def look(self) -> None:
         """Ask, unless that was just now; a controller that does not answer is not asked until it does."""
@@ -90,10 +91,13 @@ class Follower:
         where a question is not answered. It waits 10 s longer from look to look: sqrt(20 t) seconds after t seconds.
         What we do not know either, because Slurm has not answered since, is not forgotten.
         """
+        if (
+            self.outage
+        ):  # in which a controller may lose a job that it has just taken: there is nothing to be seen of it
+            since = None if self._none is None or self.controller.gone else max(self._none, self.controller.back)
+            return since is not None and self._answered - since > AFTER_OUTAGE_S
         if self._busy is None or self._idle is None:
             return False
-        if self.outage:
-            return self._answered - self._idle > AFTER_OUTAGE_S
         looks_s = min(LOOKS_S, 20 + math.sqrt(20 * (self._idle - self._busy)))
         return self._answered - self._idle > looks_s + AFTERWARDS_S
 
@@ -119,7 +123,9 @@ class Follower:
             if job.state in ALIVE and job.id not in there:
                 self._known[job.id] = replace(job, state="GONE")
         now = self._answered = time.monotonic()
-        if any(job.alive for job in queue):
+        alive = any(job.alive for job in queue)
+        self._none = None if alive else now if self._none is None else self._none
+        if alive:
             self._busy, self._idle = self._busy or now, None
         elif self._known != before or self._idle is not None:
             self._busy, self._idle = self._busy or self._begun, self._idle or now

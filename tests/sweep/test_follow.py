@@ -226,6 +226,23 @@ def test_after_an_outage_snakemake_has_little_time_to_notice_an_end(slurm, progr
     assert not follower.outage
 
 
+def test_a_job_that_the_controller_lost_before_anybody_saw_it_is_not_waited_for(slurm, programs, tmp_path, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    slurm()
+    follower = Follower(tmp_path, every_s=5)
+    follower.look_now()
+    for answer, forgotten in ((UP, False), (DOWN, False), (DOWN, False), (UP, False), (UP, True)):
+        programs("scontrol", answer)
+        now += 20
+        follower.look()
+        assert follower.forgotten == forgotten
+    follower.begin_again()
+    now += 1000
+    follower.look()
+    assert not follower.forgotten
+
+
 def test_nodes_that_are_down_after_an_outage_are_no_reason_to_give_up_at_once(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
