@@ -18,6 +18,7 @@ from hpccoll.limits import (
     MOST_CASES,
     MOST_NAMES,
     NAME,
+    OF_A_VARIABLE,
     PRECISION,
     RANK,
     RANKS,
@@ -28,7 +29,6 @@ from hpccoll.limits import (
     WARMUP,
     Either,
     Kind,
-    Text,
     Truth,
     Whole,
     check_fields,
@@ -253,7 +253,7 @@ class Job:
             raise BadInputError("name", self.name, "part of a file name")
         if not isinstance(self.table, dict | None):
             raise BadInputError("table", self.table, "a table of 'hpccoll tune'")
-        check_mapping("environment", self.environment, MOST_NAMES, NAME, Text())
+        check_mapping("environment", self.environment, MOST_NAMES, NAME, OF_A_VARIABLE)
         check_mapping("communicator", self.communicator, MOST_NAMES, NAME, VALUE)
         check_fields("effort.", self.effort, _OF_AN_EFFORT)
         if not 0 < len(self.cases) <= MOST_CASES:

@@ -183,6 +183,8 @@ NUMBER = Whole(-(1 << 63), (1 << 63) - 1)
 NAME = Text(255, least=1)
 FILE_NAME = Text(200, least=1)
 """A name that becomes part of file names, with endings."""
+OF_A_VARIABLE = Text(1 << 16)
+"""The value of a variable of the environment: lists of directories are long; Linux takes twice as much."""
 VALUE = Either((NUMBER, Text()))
 """Of a parameter, or of what communicators are made with."""
 MOST_NAMES = 1000
@@ -208,8 +210,8 @@ MOST_OF_A_NAME = 80
 SWEEP_BYTES = 1 << 17
 """A sweep or site file: the YAML parser takes a second for so much."""
 TABLE_BYTES = 1 << 24
-JOB_BYTES = 1 << 25
-"""A job file, or a plan: a case takes 300 bytes."""
+JOB_BYTES = 1 << 26
+"""A job file, or a plan: a case takes 350 bytes, more with long parameters."""
 MOST_OF_TRAFFIC = 4096
 """Ranks of unequal blocks: there is a number for every pair, at every rank."""
 TRAFFIC_BYTES = 1 << 27

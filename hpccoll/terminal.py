@@ -26,4 +26,6 @@ class PrintableStream:
         self._stream.flush()
 
     def __getattr__(self, name: str) -> object:
+        if name == "buffer":  # by which bytes would come to the terminal as they are
+            raise AttributeError(name)
         return getattr(self._stream, name)

@@ -70,10 +70,10 @@ def verdict(path: Path, before: Raw) -> str:
     if (about, was) == (said, now):
         return HARMLESS
     lost = [where for where in was if now.get(where) != was[where]]
-    named = bool(after.damage) and all(damage.startswith("line ") for damage in after.damage)
+    named = any("line " in damage.words for damage in after.damage) or any("were cut" in note for note in after.notes)
     if named and now.keys() <= was.keys() and all(now[where] == was[where] for where in now) and len(lost) <= 1:
         return NAMED
-    return f"other figures: {lost or 'of the job or an attempt'}, {after.damage}"
+    return f"other figures: {lost or 'of the job or an attempt'}, {after.damage}, {after.notes}"
 
 
 def in_a_process(judge: Callable[[], str]) -> str:

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "transports": "schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
     "store": "schedule plan case errors files limits units numpy h5py",
     "model": "schedule store errors units numpy scipy",
-    "report": "evidence store schedule terminal errors units numpy scipy altair vl_convert",
+    "report": "evidence store schedule terminal errors files units numpy scipy altair vl_convert",
     "draw": "units schedule errors numpy vl_convert",
     "tune": "choices store schedule case errors units numpy",
     "measure": (

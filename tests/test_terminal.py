@@ -4,6 +4,7 @@ import io
 import unicodedata
 from dataclasses import replace
 
+import click
 import pytest
 import raws
 from commands import inside
@@ -16,6 +17,13 @@ from hpccoll.terminal import PrintableStream, printable
 
 HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07\x9b31m\r\u202e"
 """A script, the title of a window, a colour, the start of a line, and a turn of the direction of writing."""
+
+
+def test_bytes_have_no_way_around_it():
+    stream = PrintableStream(io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    click.echo("a\x1b[31m", file=stream, color=True)
+    stream.flush()
+    assert stream._stream.buffer.getvalue() == b"a\\x1b[31m\n"
 
 
 @given(st.text())

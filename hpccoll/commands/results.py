@@ -72,15 +72,15 @@ def export(
 def validate(paths: PATHS) -> int:
     """See that raw files are whole, and say what they hold. Ends with 3 where one is not."""
     from hpccoll.report.lines import counts
-    from hpccoll.store.found import absent_files, read_raws
-    from hpccoll.store.results import read_results
+    from hpccoll.store.found import Found, absent_files, read_raws
+    from hpccoll.store.results import summarise
 
     found = read_raws(paths)
     if not found.raws and not found.unreadable:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     partial = 0
     for raw in found.raws:
-        results = read_results([raw.path])
+        results = summarise(Found(raws=[raw]))
         partial += not raw.complete
         state = "complete" if raw.complete else "partial"
         typer.echo(f"{raw.path}: {state}, {counts(results)}, {len(results.runs)} attempts")

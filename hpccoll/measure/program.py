@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpccoll.case import Case, Job, Shape
-from hpccoll.errors import UnusableError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.found import Found
 from hpccoll.measure import environment
 from hpccoll.measure.crew import Crew
@@ -16,11 +16,13 @@ from hpccoll.measure.order import Earlier, check_cases, for_the_rest, rounds_lef
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.sitting import Sitting
 from hpccoll.measure.watchdog import watched
-from hpccoll.store.journal import Journal, journal_path, leave_word
+from hpccoll.store.journal import Journal, begun, journal_path, leave_word
 from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Whole
 from hpccoll.store.same import check_same_job
 from hpccoll.transports.nccl_survive import ExcludedError
 
+MOST_SAID = 5
+"""Damaged lines of a journal that are named as a job goes on."""
 Show = Callable[[Job, Whole, int, int], None]
 
 
@@ -161,9 +163,8 @@ class Program:
             return Earlier()
         earlier = None
         if self.out.exists():
-            from hpccoll.store import hdf5
-
-            earlier = hdf5.read(self.out)
+            earlier = self._earlier(self.out)
+        if earlier:
             check_same_job(earlier, self.job, self.out)
             if earlier.complete:
                 # Whoever wrote it may have ended before it removed its journal.
@@ -171,9 +172,25 @@ class Program:
                 return Earlier.of(earlier)
         self.journal = Journal(self.out, self.job, earlier)
         self.raw = self.journal.raw
-        for damage in self.raw.damage:
+        for damage in self.raw.lost[:MOST_SAID]:
             print(f"# {self.journal.path}: {damage}; what it held is measured again", flush=True)
         return Earlier.of(self.raw)
+
+    def _earlier(self, out: Path) -> Raw | None:
+        """Return what a raw file holds; None where it is damaged, and its journal has all of it.
+
+        Raises:
+            BadInputError: where it is damaged, and has no journal.
+        """
+        from hpccoll.store import hdf5
+
+        try:
+            return hdf5.read(out)
+        except BadInputError as error:
+            if not (journal_path(out).exists() and begun(journal_path(out))):
+                raise
+            print(f"# {error}; its journal is read in its place", flush=True)
+            return None
 
     def _end(self) -> None:
         """Say why something is left, where it is, and write the results."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from html import escape, unescape
 from pathlib import Path
 
+from hpccoll.files import open_regular
+
 PAGE = "index.html"
 
 _NOTED = re.compile(r'<meta name="hpccoll-inputs" content="([^"]*)">')
@@ -36,13 +38,13 @@ def others(paths: Iterable[Path], out: Path) -> str | None:
     Also where there is no report, or one that does not say it.
     """
     try:
-        with (out / PAGE).open(encoding="utf-8", errors="replace") as page:
-            found = _NOTED.search(page.read(_HEAD))
-    except OSError:
+        with open_regular(out / PAGE, "--out") as page:
+            found = _NOTED.search(page.read(_HEAD).decode(errors="replace"))
+        inputs = [str(name) for name in json.loads(unescape(found[1]))] if found else None
+    except (OSError, ValueError, TypeError):
         return None
-    if found is None:
+    if inputs is None:
         return None
-    inputs = json.loads(unescape(found[1]))
     return None if inputs == _inputs(paths, out) else ", ".join(os.path.relpath(out / name) for name in inputs)
 
 

@@ -48,8 +48,12 @@ def sync(path: Path) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """Open a file of ours, as an ``opener`` of ``open``: a symbolic link in its place is an error (ELOOP)."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    """Open a file of ours, as an ``opener`` of ``open``: a link, a pipe or a device in its place is an error."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileExistsError(errno.EEXIST, "it is there, and no regular file", path)
+    return descriptor
 
 
 def append_bytes(path: Path, data: bytes) -> None:
@@ -59,7 +63,9 @@ def append_bytes(path: Path, data: bytes) -> None:
         OSError: where it cannot be written; a symbolic link in its place is not followed (ELOOP).
     """
     with open(path, "ab", buffering=0, opener=no_link) as file:
-        file.write(data)
+        rest = memoryview(data)
+        while rest:  # on a disk that is nearly full the first part goes, and the next try says why
+            rest = rest[file.write(rest) :]
         os.fsync(file.fileno())
 
 

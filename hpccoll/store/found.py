@@ -2,8 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpccoll.errors import BadInputError, together
@@ -45,14 +45,20 @@ def best_of(whole: Path) -> Path | None:
     journal = journal_path(whole)
     if not journal.exists() or _complete(whole):
         return whole
-    return journal if begun(journal) else None
+    if begun(journal):
+        return journal
+    return whole if whole.exists() else None
 
 
 def _complete(whole: Path) -> bool:
     try:
-        return whole.exists() and hdf5.complete(whole)
-    except BadInputError:  # whoever reads it will say what is wrong
-        return True
+        return whole.exists() and hdf5.read(whole).complete
+    except BadInputError:
+        return False
+
+
+MOST_NAMED = 5
+"""Damaged lines of one journal that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,28 +66,31 @@ class Found:
     """What could be read below some paths, and what could not.
 
     Args:
-        raws: raw files and journals, each measurement in one of them only.
+        raws: raw files and journals, each launch in one of them only.
         plans: by their paths.
         unreadable: the complaint of each file that cannot be read.
-        copies: of raw files, with the one that is read in place of each.
+        remarks: what else is to be known of files, in a sentence each.
     """
 
     raws: list[Raw]
-    plans: dict[Path, Plan]
-    unreadable: dict[Path, BadInputError]
-    copies: dict[Path, Path]
+    plans: dict[Path, Plan] = field(default_factory=dict)
+    unreadable: dict[Path, BadInputError] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def damaged(self) -> Iterator[str]:
         """Yield what is damaged, in a sentence each: files, and lines of journals."""
         yield from map(str, self.unreadable.values())
         for raw in self.raws:
-            yield from (f"{raw.path}: {damage}; what it held is to be measured again" for damage in raw.damage)
+            lost = raw.lost
+            yield from (f"{raw.path}: {each}; what it held is to be measured again" for each in lost[:MOST_NAMED])
+            if more := len(lost[MOST_NAMED:]):
+                yield f"{raw.path}: and {more} lines more are damaged"
 
     @property
     def notes(self) -> Iterator[str]:
         """Yield what else is to be known of the files, in a sentence each."""
-        yield from (f"{copy} is left out: it is a copy of {of}, or of a part of it" for copy, of in self.copies.items())
+        yield from self.remarks
         alike: defaultdict[str, list[str]] = defaultdict(list)
         for raw in self.raws:
             for note in raw.notes:
@@ -117,23 +126,41 @@ def read_raws(paths: Iterable[Path]) -> Found:
     of_directories = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN}
     if unreadable and not raws and not of_directories:
         raise together(*unreadable.values())
-    copies = _copies(raws)
-    return Found(
-        raws=[raw for raw in raws if raw.path not in copies], plans=plans, unreadable=unreadable, copies=copies
-    )
+    distinct, remarks = _distinct(raws)
+    return Found(raws=distinct, plans=plans, unreadable=unreadable, remarks=[*_superseded(raws), *remarks])
 
 
-def _copies(raws: Iterable[Raw]) -> dict[Path, Path]:
-    """Return which raw files hold launches that another one also has, and which; the one with the most is kept."""
-    holds: dict[tuple[str, str], Raw] = {}
-    copies = {}
+def _superseded(raws: Iterable[Raw]) -> Iterator[str]:
+    """Yield that a raw file cannot be read, for which its journal is."""
+    for raw in raws:
+        whole = raw.path.with_suffix("")
+        if raw.path.suffix == ".journal" and whole.exists():
+            try:
+                hdf5.read(whole)
+            except BadInputError as error:
+                yield f"{error}; its journal is read in its place"
+
+
+def _distinct(raws: Sequence[Raw]) -> tuple[list[Raw], list[str]]:
+    """Return raw files without the launches that another one also has, and what was left out.
+
+    Of copies the one with the most measurements is kept.
+    """
+    holds: dict[tuple[str, str], Path] = {}
+    kept: dict[Path, Raw] = {}
+    remarks = []
     for raw in sorted(raws, key=lambda raw: -raw.measurements):
         launches = [(raw.job.sha256, attempt.run_id) for attempt, _ in raw.attempts]
-        if kept := next((holds[launch] for launch in launches if launch in holds), None):
-            copies[raw.path] = kept.path
-        else:
-            holds |= dict.fromkeys(launches, raw)
-    return copies
+        others = {str(holds[launch]): None for launch in launches if launch in holds}
+        own = [pair for pair, launch in zip(raw.attempts, launches, strict=True) if launch not in holds]
+        if others and not own:
+            remarks.append(f"{raw.path} is left out: it is a copy of {', '.join(others)}, or of a part of it")
+            continue
+        if others:
+            remarks.append(f"{raw.path}: launches are left out that {', '.join(others)} also has")
+        kept[raw.path] = replace(raw, attempts=own) if others else raw
+        holds |= dict.fromkeys(launches, raw.path)
+    return [kept[raw.path] for raw in raws if raw.path in kept], remarks
 
 
 def absent_files(found: Found) -> set[Path]:

@@ -32,7 +32,12 @@ DIGEST_SINCE = 5
 
 
 def write(raw: Raw, path: Path) -> None:
-    """Write ``raw`` to ``path``: complete on disk under another name first, then renamed."""
+    """Write ``raw`` to ``path``: complete on disk under another name first, then renamed.
+
+    Raises:
+        ImplausibleError: where that could not be read again; nothing is written.
+    """
+    _check(raw)
     with replaced(path) as unfinished, h5py.File(unfinished, "w", libver=FORMAT) as file:
         file.attrs.update(
             schema=SCHEMA,

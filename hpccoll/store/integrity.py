@@ -114,8 +114,10 @@ def _check_size(name: str, item: Any, size: int) -> None:
         raise IntegrityError(f"{name!r:.200} lies in another file")
     if item.shape is None:
         raise IntegrityError(f"{name!r:.200} has no values")
-    stored, row = item.id.get_storage_size(), item.nbytes // max(1, len(item) if item.shape else 1)
-    if stored > size or (item.chunks is None and item.nbytes > stored) or row > MOST_PACKED * size + SMALL:
+    stored, dims = item.id.get_storage_size(), len(item.shape)
+    most = stored if item.chunks is None else MOST_PACKED * (stored if dims < 2 else size) + SMALL
+    at_once = item.nbytes if item.chunks is None or dims < 2 else item.nbytes // max(1, len(item))
+    if stored > size or at_once > most:
         raise IntegrityError(f"{name!r:.200} has {item.nbytes} bytes, and the file {size}")
 
 

@@ -21,7 +21,7 @@ from hpccoll.errors import BadInputError, no_file
 from hpccoll.files import open_regular
 from hpccoll.store.disk import lock_alone, locked, no_link, remove_unfinished, replaced, write_new
 from hpccoll.store.journal_records import first_records, of_attempt, of_outcome, read_records, to_failure
-from hpccoll.store.raw import Attempt, Failure, Outcome, Raw
+from hpccoll.store.raw import Attempt, Damage, Failure, Outcome, Raw
 from hpccoll.store.records import append, has_checksum_lines, read_lines, to_line
 from hpccoll.store.same import check_same_job
 
@@ -45,6 +45,7 @@ class Journal:
             BadInputError: where it cannot be written, belongs to another job, or is being written by another process.
         """
         self.raw_file, self.path, self._reserve = raw_file, journal_path(raw_file), _reserve_path(raw_file)
+        self._carried: list[Damage] = []  # of a journal of an earlier version, which is written anew
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._opened(job, earlier)
@@ -56,6 +57,7 @@ class Journal:
             remove_unfinished(self.path)
             remove_unfinished(raw_file)
             self.raw = read_journal(self.path, mine=True)
+            self.raw.damage[:0] = self._carried
             check_same_job(self.raw, job, raw_file)
         except OSError as error:
             self._file.close()
@@ -74,6 +76,7 @@ class Journal:
             if not empty:
                 earlier = read_journal(self.path, mine=True)
                 check_same_job(earlier, job, self.raw_file)
+                self._carried = earlier.damage
             return self._created(job, earlier)
 
     def _created(self, job: Job, earlier: Raw | None) -> IO[bytes]:

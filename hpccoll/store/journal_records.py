@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hpccoll.case import Case, Job
 from hpccoll.errors import UnusableError, shown
 from hpccoll.store.plausible import ImplausibleError, OutcomeCheck, check_attempt, check_types
-from hpccoll.store.raw import Attempt, Failure, Outcome, Place, Raw
+from hpccoll.store.raw import Attempt, Damage, Failure, Outcome, Place, Raw
 from hpccoll.store.records import Line, has_checksum_lines, read_lines
 from hpccoll.store.times import Times
 
@@ -40,6 +40,7 @@ def first_records(job: Job, earlier: Raw | None) -> Iterator[Record]:
         yield from of_attempt(attempt)
         yield from (of_outcome(outcome, attempt) for outcome in outcomes)
     yield from ({"failure": dataclasses.asdict(failure)} for failure in (earlier.failures if earlier else ()))
+    yield from ({"start": case_id} for case_id in (earlier.started if earlier else ()))
 
 
 def of_attempt(attempt: Attempt) -> list[Record]:
@@ -69,18 +70,19 @@ def read_records(path: Path, *, at_work: bool) -> Raw:
             reading = _Reading(path, line)
             break
         except _UNREADABLE as error:
-            damage.append(_damaged(line, error))
+            damage.append(Damage(None, _words(line, error)))
     else:
-        why = "; ".join(damage[:2]) or "it is empty"
+        why = "; ".join(each.words for each in damage[:2]) or "it is empty"
         remedy = "to measure its job anew, move it away"
         raise UnusableError("path", f"{shown(str(path))} is no journal of hpccoll that names its job: {why}; {remedy}")
     for line in lines:
         reading.take(line)
-    if at_work and not line.record:
-        reading.damage.pop()
     raw = reading.raw
-    raw.at_work = at_work
-    raw.damage += damage + reading.damage
+    raw.at_work, raw.damage = at_work, damage + raw.damage
+    if at_work and line.cut:
+        reading.cut.pop()
+    if reading.cut:
+        raw.notes.append(f"as by a kill, lines were cut short: {', '.join(map(str, reading.cut[:9]))}")
     if not has_checksum_lines(path):
         raw.notes.append("an earlier version of hpccoll wrote the journal, without checksums")
     return raw
@@ -90,10 +92,10 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, Over
 """What the content of a line raises where it is not what was written."""
 
 
-def _damaged(line: Line, error: BaseException, about: str | None = None) -> str:
-    where = f" ({about})" if about else ""
-    why = error if line.record else "its checksum is wrong, or it is cut short"
-    return f"line {line.number}{where} is damaged: {type(error).__name__ if not str(error) else why}"
+def _words(line: Line, error: BaseException, case_id: str | None = None) -> str:
+    where = f" (after the start of {case_id})" if case_id else ""
+    why = (str(error) or type(error).__name__) if line.record else "its checksum is wrong"
+    return f"line {line.number}{where} is damaged: {why}"
 
 
 class _Reading:
@@ -108,7 +110,9 @@ class _Reading:
         record = first.record or {}
         job = Job.from_json(json.dumps(record["job"]))
         check_types(job)
-        self.raw, self.damage, self._check = Raw(path=path, job=job), list[str](), OutcomeCheck(job)
+        self.raw, self._check = Raw(path=path, job=job), OutcomeCheck(job)
+        self.cut: list[int] = []
+        """The numbers of lines whose end is missing."""
         self._under_way: str | None = None
         """The case that was started last and has no outcome yet."""
         for attempt in record.get("attempts", ()):  # of journals without checksums
@@ -119,6 +123,9 @@ class _Reading:
 
     def take(self, line: Line) -> None:
         """Take what a line holds, or say what is wrong with it."""
+        if line.cut:
+            self.cut.append(line.number)
+            return
         takers: Mapping[str, Callable[[Record], None]] = {
             "job": lambda _: None, "attempt": self._attempt, "start": self._start, "outcome": self._outcome,
             "failure": lambda record: self.raw.failures.append(to_failure(record["failure"])),
@@ -128,7 +135,7 @@ class _Reading:
             (name,) = takers.keys() & record.keys()
             takers[name](record)
         except _UNREADABLE as error:
-            self.damage.append(_damaged(line, error, self._under_way and f"after the start of {self._under_way}"))
+            self.raw.damage.append(Damage(self._under_way, _words(line, error, self._under_way)))
             if self._under_way:
                 self.raw.started.remove(self._under_way)  # its outcome, most likely: it did not end the job
             self._under_way = None

@@ -5,9 +5,8 @@ file with a right digest and a wrong content: they compare values with one anoth
 """
 
 import dataclasses
-import math
 import types
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -22,6 +21,8 @@ from hpccoll.schedule.reduction import itemsize
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.times import Times
 
+Fits = Callable[[Any], bool]
+
 STATUSES = ("ok", "wrong", "skipped", "failed")
 
 
@@ -35,39 +36,52 @@ def check_types(record: Any) -> None:
     Raises:
         ImplausibleError: names the first field that does not.
     """
-    for name, hint in _hints(type(record)).items():  # type: ignore[arg-type]  # a class is hashable
+    for name, word, fits in _checks_of(type(record)):  # type: ignore[arg-type]  # a class is hashable
         value = getattr(record, name)
-        if not _fits(value, hint):
-            raise ImplausibleError(f"{name} is {value!r:.80}, which is no {getattr(hint, '__name__', hint)}")
+        if not fits(value):
+            raise ImplausibleError(f"{name} is {value!r:.80}, which is no {word}")
 
 
 @lru_cache
-def _hints(of: Hashable) -> Mapping[str, Any]:
-    known = get_type_hints(of)
-    return {field.name: known[field.name] for field in dataclasses.fields(of) if field.init}  # type: ignore[arg-type]
+def _checks_of(of: Hashable) -> Sequence[tuple[str, str, Fits]]:
+    """Return the fields of a dataclass, what they are annotated with, and what sees that they hold it."""
+    hints = get_type_hints(of)
+    names = [field.name for field in dataclasses.fields(of) if field.init]  # type: ignore[arg-type]
+    return [(name, getattr(hints[name], "__name__", str(hints[name])), _fits(hints[name])) for name in names]
 
 
-_CONTAINERS: Mapping[Any, tuple[Any, int]] = {tuple: (tuple, 0), Sequence: ((list, tuple), 0), Mapping: (dict, 1)}
-"""What holds values of the annotations tuple[X, ...], Sequence[X] and Mapping[str, X], and the place of X in them."""
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Return whether ``value`` is of a type as it is annotated; of a nested dataclass ``check_types`` says more."""
+def _fits(hint: Any) -> Fits:
+    """Return what says whether a value is of a type as it is annotated; of a dataclass ``check_types`` says more."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint in (Any, object):
-        return True
+    if hint in _PLAIN:
+        return _PLAIN[hint]
     if origin in (Union, types.UnionType):
-        return any(_fits(value, argument) for argument in arguments)
-    if origin in _CONTAINERS:
-        container, place = _CONTAINERS[origin]
-        values = value.values() if isinstance(value, dict) else value
-        return isinstance(value, container) and all(_fits(each, arguments[place]) for each in values)
-    if dataclasses.is_dataclass(hint) and isinstance(value, hint):  # type: ignore[arg-type]  # it is a class
-        check_types(value)
-        return True
-    if hint in (int, float) and isinstance(value, bool):
-        return False
-    return isinstance(value, (int, float) if hint is float else origin or hint)
+        several = [_fits(argument) for argument in arguments]
+        return lambda value: any(fits(value) for fits in several)
+    if origin in (tuple, Sequence):
+        each = _fits(arguments[0])
+        return lambda value: isinstance(value, tuple if origin is tuple else (list, tuple)) and all(map(each, value))
+    if origin is Mapping:
+        each = _fits(arguments[1])
+        return lambda value: isinstance(value, dict) and all(map(each, value.values()))
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return lambda value: isinstance(value, hint) and _is_sound(value)
+    of = origin or hint
+    return lambda value: isinstance(value, of)
+
+
+def _is_sound(record: Any) -> bool:
+    check_types(record)
+    return True
+
+
+_PLAIN: Mapping[Any, Fits] = {
+    Any: lambda _: True,
+    object: lambda _: True,
+    int: lambda value: isinstance(value, int) and not isinstance(value, bool),
+    float: lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+}
+"""What says so of types whose values are none of a class alone: to Python, True is an int."""
 
 
 Complaint = tuple[str, bool]
@@ -171,16 +185,9 @@ def _of_numbers(outcome: Outcome) -> Iterator[Complaint]:
     } | {f"counter {name}": value for name, value in (outcome.counters or {}).items()}  # fmt: skip
     yield from ((f"{name} is {value}", value is not None and value < 0) for name, value in counts.items())
     for name in ("wire_sent", "wire_received", "port_sent", "port_received", "cpu_s"):
-        strange = [f"{value:g}" for value in _flat(getattr(outcome, name)) if not 0 <= value < math.inf]
-        yield f"{name} holds {', '.join(strange[:1])}", bool(strange)
-
-
-def _flat(values: Iterable[Any]) -> Iterator[float]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _flat(value)
-        elif value is not None:
-            yield value
+        values = np.array(getattr(outcome, name), np.float64)  # None becomes nan
+        strange = values[(values < 0) | np.isinf(values)]
+        yield f"{name} holds {', '.join(f'{value:g}' for value in strange[:1])}", bool(strange.size)
 
 
 def _of_times(times: Times, job: Job, ranks: int, workers: int) -> Iterator[Complaint]:

@@ -135,6 +135,18 @@ class Failure:
     attempt: int = 0  # the number of the attempt that it ended; 0 where none began
 
 
+class Damage(NamedTuple):
+    """A line of a journal that cannot be read.
+
+    Args:
+        case_id: of the case that was under way, None where there was none.
+        words: which line it is, and what is wrong with it.
+    """
+
+    case_id: str | None
+    words: str
+
+
 class Whole(NamedTuple):
     """What became of a case in all attempts: in the words of the last one, with the run of each of its rounds."""
 
@@ -153,7 +165,7 @@ class Raw:
     failures: list[Failure] = field(default_factory=list)
     started: list[str] = field(default_factory=list)  # case ids whose measurement was begun and has not ended, in order
     at_work: bool = False  # somebody is writing it now
-    damage: list[str] = field(default_factory=list)  # what of it could not be read: it is to be measured again
+    damage: list["Damage"] = field(default_factory=list)  # lines of a journal that could not be read
     notes: list[str] = field(default_factory=list)  # what a reader of its figures has to know of the file
     _places: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _placed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes of each attempt
@@ -209,6 +221,12 @@ class Raw:
         """The ids of the cases of the job whose every round has an outcome."""
         rounds = self.measured
         return {case.id for case in self.job.cases if len(rounds.get(case.id, ())) == self.job.effort.rounds}
+
+    @property
+    def lost(self) -> list[str]:
+        """What is damaged and has not been measured again since, in a sentence each."""
+        done = self.done
+        return [damage.words for damage in self.damage if damage.case_id is None or damage.case_id not in done]
 
     @property
     def measurements(self) -> int:

@@ -9,13 +9,16 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from hpccoll.store.disk import append_bytes
 
 _BEGIN = b'{"sha256": "'
 _DIGITS = 16
 _BODY = len(_BEGIN) + _DIGITS
+
+MOST_OF_A_LINE = 1 << 28
+"""Bytes: a record has the times of 2^22 samples at most."""
 
 
 class Line(NamedTuple):
@@ -24,10 +27,12 @@ class Line(NamedTuple):
     Args:
         number: of the line, from 1 on; the first line is empty.
         record: what it holds, None where it is damaged.
+        cut: whether it is damaged as by a kill: its end is missing.
     """
 
     number: int
     record: dict[str, Any] | None
+    cut: bool = False
 
 
 def to_line(record: Mapping[str, object]) -> bytes:
@@ -48,9 +53,18 @@ def read_lines(path: Path) -> Iterator[Line]:
     """
     has_checksums = has_checksum_lines(path)
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(_bounded(file), 1):
             for text in _split(line.removesuffix(b"\n")):
-                yield Line(number, _record(text, checked=has_checksums))
+                record = _record(text, checked=has_checksums)
+                yield Line(number, record, cut=record is None and not text.endswith(b"}"))
+
+
+def _bounded(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield lines, of one that is longer than any record only the first part."""
+    while line := file.readline(MOST_OF_A_LINE):
+        yield line
+        while line and len(line) == MOST_OF_A_LINE and not line.endswith(b"\n"):
+            line = file.readline(MOST_OF_A_LINE)
 
 
 def _split(text: bytes) -> Iterator[bytes]:
@@ -58,12 +72,17 @@ def _split(text: bytes) -> Iterator[bytes]:
 
     Quotes within the text of a record are escaped.
     """
-    begin = text.find(_BEGIN, 1)
-    if begin == -1:
-        yield from filter(None, [text])
-        return
-    yield from filter(None, [text[: begin - 1]])
-    yield from _split(text[begin:])
+    begin = 0
+    while (end := text.find(_BEGIN, begin + 1)) != -1:
+        yield from filter(None, [text[begin : end - 1]])
+        begin = end
+    yield from filter(None, [text[begin:]])
+
+
+def names(line: bytes, key: str) -> bool:
+    """Return whether a line, as it is in a file, begins a record with this key; it may be cut short, and damaged."""
+    body = line[_BODY + len(b'", ') :] if line.startswith(_BEGIN) else line[len(b"{") :]
+    return body.startswith(f'"{key}"'.encode())
 
 
 def has_checksum_lines(path: Path) -> bool:
@@ -74,7 +93,7 @@ def has_checksum_lines(path: Path) -> bool:
 
 def _record(text: bytes, *, checked: bool) -> dict[str, Any] | None:
     body = text[_BODY:]
-    if checked and text[:_BODY] != _BEGIN + _digest(body):
+    if checked and not (text.startswith(_BEGIN) and text[:_BODY] == _BEGIN + _digest(body)):
         return None
     try:
         record = json.loads(text)

@@ -1,13 +1,13 @@
 """Results: the rows, runs and gaps below some paths, from raw files, journals and plans alone."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll.case import Job
 from hpccoll.errors import BadInputError
-from hpccoll.store.found import read_raws
+from hpccoll.store.found import Found, read_raws
 from hpccoll.store.journal import last_words
 from hpccoll.store.raw import Attempt, Outcome, Raw
 from hpccoll.store.rows import LEFT_OUT, Missing, Progress, Results, Row, Run
@@ -27,7 +27,15 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
             is found. Another file that cannot be read is a gap like others, and ``damaged`` names it.
     """
     paths = list(paths)
-    found = read_raws(paths)
+    return summarise(read_raws(paths), paths, timing)
+
+
+def summarise(found: Found, paths: Collection[Path] = (), timing: str = "max") -> Results:
+    """Return the results that were found below ``paths``; of none, what launches and Slurm said is not looked for.
+
+    Raises:
+        BadInputError: where nothing was found.
+    """
     raws = found.raws
     plans = list(found.plans.values())
     scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
@@ -112,7 +120,7 @@ def _gaps(raw: Raw, scheduled: Scheduled | None) -> Iterator[Missing]:
     ahead = "its job is at work" if raw.at_work else "the job ended before it"
     if raw.ended and not raw.at_work:
         ahead = f"{ahead}: {raw.ended}"
-    if raw.damage:
+    if raw.lost:
         ahead = f"{ahead}, or a damaged line of its journal held it"
     outcomes = {whole.outcome.case.id: whole.outcome for whole in raw.wholes()}
     for case in raw.job.cases:

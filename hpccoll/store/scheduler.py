@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hpccoll.store.disk import replaced
+from hpccoll.files import read_json
+from hpccoll.limits import JOB_BYTES
+from hpccoll.store.disk import remove_unfinished, replaced
 
 RECORD = "slurm.json"
 """The file below a sweep's directory; the sweep that submits is its only writer."""
@@ -68,12 +70,13 @@ class Scheduled:
 def read_scheduled(directory: Path) -> list[Scheduled]:
     """Return the Slurm jobs of the sweeps into ``directory``, the last one of a job last."""
     try:
-        return [Scheduled(**fields) for fields in json.loads((directory / RECORD).read_text())]
-    except (OSError, ValueError, TypeError):  # it only explains
+        return [Scheduled(**fields) for fields in read_json(directory / RECORD, "Slurm jobs", JOB_BYTES)]
+    except (ValueError, TypeError):  # it only explains
         return []
 
 
 def write_scheduled(directory: Path, jobs: Iterable[Scheduled]) -> None:
     """Write the Slurm jobs of a sweep, whole or not at all."""
+    remove_unfinished(directory / RECORD)
     with replaced(directory / RECORD) as unfinished:
         unfinished.write_text(json.dumps([asdict(job) for job in jobs], indent=1))

@@ -45,7 +45,7 @@ class Controller:
         self._answered = self._asked = time.monotonic()  # when it answered last, and when it was asked last
         self._told = False  # whether it was said to be silent
         self.outages = 0
-        """How often it has ceased to answer."""
+        """How often it was silent for SILENT_S and more; a busy one may miss a ping."""
         self.back = float("-inf")
         """When it answered first after the last outage."""
 
@@ -66,19 +66,18 @@ class Controller:
 
     def ask(self) -> None:
         """Ask it now."""
-        before = self.gone
         up = ping()
         self._asked = time.monotonic()
         wait = format_wait(self._asked - self._answered)
         if up:
             self._answered = self._asked
-            self.back = self._asked if before else self.back
             if self._told:
+                self.back = self._asked
                 print(f"hpccoll: Slurm's controller answers again, after {wait}: the sweep goes on", file=sys.stderr)
             self._told = False
             return
-        self.outages += not before
         if not self._told and self._asked - self._answered >= SILENT_S:
             self._told = True
+            self.outages += 1
             waits = "the sweep waits for it, and jobs that run go on"
             print(f"hpccoll: Slurm's controller does not answer, for {wait} now: {waits}", file=sys.stderr)

@@ -24,6 +24,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails
 from pydantic_core.core_schema import no_info_before_validator_function
 
+from hpccoll import limits
 from hpccoll.errors import BadInputError, UnusableError, did_you_mean, shown, together
 from hpccoll.files import read_text
 from hpccoll.limits import MOST_OF_A_LIST, SWEEP_BYTES, Above, Whole
@@ -57,7 +58,7 @@ def _setting(value: object) -> object:
 MOST_OF_A_VARIABLE = 255
 """Characters of a variable's name."""
 MOST_OF_A_TEXT = 4096
-"""Characters of a variable's value, and of other texts: a launcher, an image, an option."""
+"""Characters of a text: a launcher, an image, an option."""
 
 
 def _one_printed_line(text: str) -> str:
@@ -66,8 +67,17 @@ def _one_printed_line(text: str) -> str:
     Raises:
         BadInputError: if it cannot.
     """
-    if len(text) > MOST_OF_A_TEXT or not text.isprintable():
-        raise BadInputError("text", text, f"at most {MOST_OF_A_TEXT} printable characters, in one line")
+    limits.Text(MOST_OF_A_TEXT).check("text", text)
+    return text
+
+
+def _of_a_variable(text: str) -> str:
+    """See that a text can be the value of a variable.
+
+    Raises:
+        BadInputError: if it cannot.
+    """
+    limits.OF_A_VARIABLE.check("text", text)
     return text
 
 
@@ -112,7 +122,9 @@ OneOrMore = Annotated[
     _OrOne(),
 ]
 Text = Annotated[str, AfterValidator(_one_printed_line)]
-Setting = Annotated[Text, BeforeValidator(_setting, json_schema_input_type=str | int | float)]
+Setting = Annotated[
+    str, BeforeValidator(_setting, json_schema_input_type=str | int | float), AfterValidator(_of_a_variable)
+]
 Variables = Annotated[dict[str, Setting], AfterValidator(are_variables)]
 
 

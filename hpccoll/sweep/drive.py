@@ -16,6 +16,7 @@ from typing import IO
 import yaml
 
 from hpccoll.errors import BadInputError, UnusableError, no_file
+from hpccoll.files import open_regular
 from hpccoll.store.disk import lock_alone, locked, no_link
 from hpccoll.sweep.follow import Follower
 from hpccoll.sweep.locate import workflows
@@ -106,9 +107,9 @@ def alone(out: Path) -> Iterator[None]:
 def at_work(out: Path) -> bool:
     """Return whether a sweep holds ``out`` now."""
     try:
-        with (out / ".lock").open() as lock:
+        with open_regular(out / ".lock", str(out)) as lock:
             return locked(lock)
-    except (FileNotFoundError, NotADirectoryError):
+    except BadInputError:
         return False
 
 

@@ -35,6 +35,9 @@ AFTERWARDS_S = 120.0
 AFTER_OUTAGE_S = 10.0
 """How long Snakemake may take for that after an outage of the controller, in which it most likely forgot its jobs."""
 
+OF_AN_OUTAGE_S = 600.0
+"""For how long after an outage jobs that have ended are taken for forgotten so soon."""
+
 
 def _hopeless(job: Queued) -> bool:
     """Return whether a job waits for what only people mend, rather than for other jobs."""
@@ -91,9 +94,8 @@ class Follower:
         where a question is not answered. It waits 10 s longer from look to look: sqrt(20 t) seconds after t seconds.
         What we do not know either, because Slurm has not answered since, is not forgotten.
         """
-        if (
-            self.outage
-        ):  # in which a controller may lose a job that it has just taken: there is nothing to be seen of it
+        if self.outage and self._answered - self.controller.back < OF_AN_OUTAGE_S:
+            # A controller may lose a job that it has just taken: there is nothing to be seen of it.
             since = None if self._none is None or self.controller.gone else max(self._none, self.controller.back)
             return since is not None and self._answered - since > AFTER_OUTAGE_S
         if self._busy is None or self._idle is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll.case import Job, Shape
-from hpccoll.errors import BadInputError
+from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.plan import Launcher, Plan
 from hpccoll.store import hdf5
 from hpccoll.store.found import best_of, read_raw
@@ -170,7 +170,7 @@ class Start:
         print(f"$ {line}", flush=True)
         try:
             found = probe.ask(self._command(line), self.launcher.patience_s, out, self.job, shape, where)
-        except OSError as error:
+        except (OSError, UnusableError) as error:  # there is no room for logs, or they are larger than logs can be
             print(f"# no evidence: {error}", flush=True)
             return None
         if found.why:

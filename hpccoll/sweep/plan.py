@@ -8,13 +8,13 @@ from pathlib import Path
 
 from hpccoll.case import Case, Job, Parameter, Shape
 from hpccoll.errors import BadInputError, UnusableError, no_file
-from hpccoll.limits import MOST_CASES, MOST_JOBS, MOST_RANK_CASES
+from hpccoll.limits import JOB_BYTES, MOST_CASES, MOST_JOBS, MOST_RANK_CASES
 from hpccoll.measure.catalogue import idle, unmet
 from hpccoll.measure.machine import testbed
 from hpccoll.measure.varied import unvaried
 from hpccoll.plan import Plan, Skip
 from hpccoll.schedule import Layout
-from hpccoll.store.disk import replaced
+from hpccoll.store.disk import remove_unfinished, replaced
 from hpccoll.store.found import PLAN
 from hpccoll.store.journal import journal_path
 from hpccoll.sweep.cases import cases, count
@@ -22,6 +22,7 @@ from hpccoll.sweep.config import Sweep, load_sweep
 from hpccoll.sweep.estimate import SLURM_S, seconds
 from hpccoll.sweep.place import Place, named
 from hpccoll.sweep.site import load_site
+from hpccoll.units import format_size
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 HERE = "profile local is this machine alone"
@@ -251,12 +252,16 @@ def write_plan(plan: Plan, out: Path) -> None:
     """Write the job files and plan.json below ``out``, each at once: whole or not at all.
 
     Raises:
-        BadInputError: where ``out`` cannot be written.
+        BadInputError: where ``out`` cannot be written, or nobody could read a plan that is so large.
     """
     texts = {out / "jobs" / f"{job.name}.json": job.to_json() for job in plan.jobs} | {out / PLAN: plan.to_json()}
+    if (size := max(map(len, texts.values()))) > JOB_BYTES:
+        most = f"a plan has {format_size(JOB_BYTES)} at most"
+        raise UnusableError("sweep", f"its plan has {format_size(size)}, and {most}: ask for fewer cases")
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            remove_unfinished(path)
             with replaced(path) as unfinished:
                 unfinished.write_text(text)
         except OSError as error:

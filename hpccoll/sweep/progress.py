@@ -16,12 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from hpccoll.case import Job
 from hpccoll.plan import Plan
 from hpccoll.store.journal import journal_path
+from hpccoll.store.records import names
 from hpccoll.units import format_wait
 
-OUTCOME = b'{"outcome"'
-"""What the event of an outcome begins with in a journal."""
 SKIPPED = b'"status": "skipped"'
-"""What such an event has where the case has no other rounds."""
+"""What the record of an outcome has where the case has no other rounds."""
 
 
 class Count(NamedTuple):
@@ -68,7 +67,7 @@ class Tally:
 
 def _with(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int, int]:
     """Return how many outcomes, and skips of them, there are with those of more events."""
-    found = [SKIPPED in event for event in events if event.startswith(OUTCOME)]
+    found = [SKIPPED in event for event in events if names(event, "outcome")]
     return outcomes + len(found), skips + sum(found)
 
 

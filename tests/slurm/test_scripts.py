@@ -75,7 +75,7 @@ def test_a_job_that_is_told_to_end_is_resumed_by_the_same_sbatch(testbed, submit
     raw, journal = tmp_path / "mine.h5", tmp_path / "mine.h5.journal"
     slow = ("-a", "ring", "-b", "1M", "-e", "4M", "-n", 40, "--in-place")  # 3 cases of a second or more
     number = submit("allreduce", *slow, HPCCOLL_OUT=str(raw))
-    begun = 'until grep -q "{\\"start\\"" "$0"; do sleep 0.02; done 2> /dev/null; exec scancel --signal=USR1 "$1"'
+    begun = 'until grep -q "\\", \\"start\\"" "$0"; do sleep 0.02; done 2> /dev/null; exec scancel --signal=USR1 "$1"'
     testbed.slurm("bash", "-c", begun, journal, number)
     code, log = end(number)
     assert code == 3, log

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5, integrity
 from hpccoll.store.integrity import DIGEST, content_sha256, seal
+from hpccoll.store.plausible import ImplausibleError
 from hpccoll.store.schema import COLUMNS
 
 
@@ -171,6 +172,19 @@ def test_a_dataset_that_is_larger_than_its_file_takes_no_memory(file, how):
         opened.create_dataset("attempt_1/x", (3, 1 << 29), "i8", **how)
 
     assert "bytes, and the file" in changed(file, change)
+
+
+def test_a_column_of_one_dimension_that_is_larger_than_its_file_takes_no_memory(file):
+    def change(opened):
+        opened.create_dataset("attempt_1/x", (1 << 30,), "u1", chunks=(1 << 20,))
+
+    assert "bytes, and the file" in changed(file, change)
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path):
+    with pytest.raises(ImplausibleError, match="ok, and 7 elements are wrong"):
+        hdf5.write(raws.raw(raws.outcome(wrong=7)), tmp_path / "F.h5")
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_pipe_is_no_raw_file(tmp_path):

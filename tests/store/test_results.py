@@ -1,5 +1,6 @@
 """What is found below some paths: rows, gaps with their reasons, each file once."""
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -221,6 +222,37 @@ def test_a_copy_of_a_raw_file_counts_once_and_is_named(tmp_path):
     left_out = {Path(note.split(" is left out: it is a copy of ")[0]).name for note in found.notes}
     assert left_out == {"b.h5", "0-part.h5"}
     assert sum("a.h5, or of a part" in note for note in found.notes) == 2
+
+
+def test_of_two_files_that_went_on_from_one_no_launch_counts_twice_and_none_is_lost(tmp_path):
+    first = (raws.attempt(1), [raws.outcome(CASES[0])])
+    for name, case in (("a", CASES[1]), ("b", CASES[2])):
+        more = (raws.attempt(2, run_id=f"run-2{name}"), [raws.outcome(case)])
+        hdf5.write(Raw(path=tmp_path, job=raws.job(*CASES[:3]), attempts=[first, more]), tmp_path / f"{name}.h5")
+    found = read_results([tmp_path])
+    assert sorted((row.requested_bytes, row.run_id) for row in found.rows) == [
+        (8, "run-1"), (16, "run-2a"), (32, "run-2b"),
+    ]  # fmt: skip
+    (note,) = found.notes
+    assert "b.h5: launches are left out that" in note
+
+
+def test_a_journal_is_read_where_the_partial_file_that_it_goes_on_from_is_damaged(tmp_path):
+    file = tmp_path / "F.h5"
+    raw = raws.raw(raws.outcome(CASES[0]), more=CASES[1:])
+    hdf5.write(raw, file)
+    Journal(file, raw.job, raw).close(remove=False)
+    for damaged in (file.read_bytes()[:-900], b"x"):
+        file.write_bytes(damaged)
+        found = read_results([tmp_path])
+        assert [row.case_id for row in found.rows] == [CASES[0].id]
+        assert ["its journal is read in its place" in note for note in found.notes] == [True]
+
+
+def test_what_slurm_said_is_never_waited_for(sweep):
+    before = read_results([sweep])
+    os.mkfifo(sweep / "slurm.json")
+    assert read_results([sweep]).rows == before.rows
 
 
 def test_files_without_a_digest_are_noted_together(tmp_path):

@@ -45,6 +45,18 @@ def interrupts(out, number):
     return show
 
 
+def test_a_lock_that_is_a_pipe_or_a_link_is_neither_waited_for_nor_written(tmp_path):
+    (tmp_path / "aim").write_text("mine")
+    for number, plant in enumerate((os.mkfifo, lambda lock: lock.symlink_to(tmp_path / "aim"))):
+        out = tmp_path / f"out{number}"
+        out.mkdir()
+        plant(out / ".lock")
+        assert not drive.at_work(out)
+        with pytest.raises(BadInputError, match="--out"), drive.alone(out):
+            pass
+    assert (tmp_path / "aim").read_text() == "mine"
+
+
 def test_a_sweep_is_alone_in_its_directory(tmp_path):
     (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
     with drive.alone(tmp_path / "out"):

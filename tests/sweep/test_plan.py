@@ -209,3 +209,18 @@ def test_a_plan_has_each_job_once(planned, tmp_path):
     good = json.loads(planned().to_json())
     (tmp_path / "plan.json").write_text(json.dumps(good | {"jobs": good["jobs"] * 2}))
     assert inside("status", tmp_path).complains_of("plan.json", "a name of its own")
+
+
+def test_a_plan_that_could_not_be_read_again_is_not_written(planned, tmp_path, monkeypatch):
+    monkeypatch.setattr("hpccoll.sweep.plan.JOB_BYTES", 1000)
+    with pytest.raises(BadInputError, match="ask for fewer cases"):
+        write_plan(planned(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_killed_writer_of_a_plan_left_is_removed(planned, tmp_path):
+    left = tmp_path / "out" / f".plan.json.{'0' * 16}"
+    left.parent.mkdir()
+    left.touch()
+    write_plan(planned(), tmp_path / "out")
+    assert not left.exists()

@@ -4,9 +4,12 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
+import raws
 
 from hpccoll.case import Case, Effort, Job
 from hpccoll.plan import Launcher, Plan
+from hpccoll.store.journal import Journal
+from hpccoll.store.records import to_line
 from hpccoll.sweep.progress import Count, Pace, Tally, shown
 
 
@@ -27,26 +30,45 @@ def timed(done):
     return Count(done, done)
 
 
-def write(journal, text):
+def write(journal, *lines):
+    """Append records, or bytes as they are."""
     with journal.open("ab") as file:
-        file.write(text)
+        file.writelines(line if isinstance(line, bytes) else to_line(line) for line in lines)
 
 
 def test_outcomes_are_counted_as_they_come(tally, tmp_path):
     journal = tmp_path / "raw" / "a.h5.journal"
     assert tally.count().done == 0
-    write(journal, b'\n{"job": {}}\n{"attempt": {}}\n{"start": "x"}\n{"outcome": {"reason": "{\\"outcome\\""}}')
+    write(journal, {"job": {}}, {"attempt": {}}, {"start": "x"}, {"outcome": {"reason": '{"outcome"'}})
     assert tally.count().done == 1
-    write(journal, b'\n{"start": "y"}\n{"out')
+    half = to_line({"outcome": 2})
+    write(journal, {"start": "y"}, half[:35])
     assert tally.count().done == 1
-    write(journal, b'come": 2}\n{"outcome": 3}')
+    write(journal, half[35:], {"outcome": 3})
     assert tally.count().done == 3
     assert tally.count().done == 3
+
+
+def test_what_a_journal_records_is_counted(tally, tmp_path):
+    raw, job = tmp_path / "raw" / "a.h5", next(iter(tally._raw.values()))
+    journal = Journal(raw, job)
+    journal.begin(raws.attempt())
+    for case in job.cases[:2]:
+        journal.start(case)
+        journal.record(raws.outcome(case))
+    journal.record(raws.skipped(job.cases[2]))
+    assert tally.count() == (4, 2)
+    journal.close(remove=False)
+
+
+def test_a_journal_of_an_earlier_version_is_counted(tally, tmp_path):
+    write(tmp_path / "raw" / "a.h5.journal", b'\n{"job": {}, "attempts": []}\n{"start": "x"}\n{"outcome": {}}')
+    assert tally.count().done == 1
 
 
 def test_a_job_with_a_result_and_no_journal_is_done(tally, tmp_path):
     (tmp_path / "raw" / "a.h5").touch()
-    write(tmp_path / "raw" / "b.h5.journal", b'\n{"outcome": 1}')
+    write(tmp_path / "raw" / "b.h5.journal", {"outcome": 1})
     assert tally.count().done == 11
     (tmp_path / "raw" / "b.h5.journal").unlink()
     (tmp_path / "raw" / "b.h5").touch()
@@ -55,10 +77,10 @@ def test_a_job_with_a_result_and_no_journal_is_done(tally, tmp_path):
 
 def test_all_rounds_of_a_case_that_is_skipped_are_done_and_take_no_time(tally, tmp_path):
     journal = tmp_path / "raw" / "a.h5.journal"
-    write(journal, b'\n{"outcome": {"status": "ok", "reason": "\\"status\\": \\"skipped\\""}}')
-    write(journal, b'\n{"outcome": {"status": "skipped"}}\n{"start": "x"}\n{"outcome": {"status": "sk')
+    write(journal, {"outcome": {"status": "ok", "reason": '"status": "skipped"'}})
+    write(journal, {"outcome": {"status": "skipped"}}, {"start": "x"}, to_line({"outcome": {"status": "skipped"}})[:-6])
     assert tally.count() == (4, 2)
-    write(journal, b'ipped"}}')
+    write(journal, b'ped"}}')
     assert tally.count() == (5, 1)
     journal.unlink()
     (tmp_path / "raw" / "a.h5").touch()
