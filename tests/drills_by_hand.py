@@ -44,6 +44,8 @@ MEASURING_S = 4.0
 SITE = '{"partition": "work", "launcher": "srun --mpi=pmi2", "minutes": 30}'
 LONG_S = 400
 """How long a sweep may take after whatever was done to it."""
+SETTLES_S = 30.0
+"""How long a service may take that has come back until it knows what its jobs and nodes are."""
 OURS = "Traceback (most recent call last)"
 
 
@@ -194,7 +196,11 @@ def read_only(scene: Scene, sweep: subprocess.Popen[str]) -> None:
 
 
 def restarted(host: str, service: str, least_s: float, most_s: float) -> Callable[[Scene, subprocess.Popen[str]], None]:
-    """Kill a service of Slurm's, and start it again after some seconds."""
+    """Kill a service of Slurm's, and start it again after some seconds; then look after nodes, as operators have to.
+
+    A controller that has not written that a job runs starts it again when it is back; the node refuses the second copy,
+    and is drained for it, until somebody resumes it.
+    """
 
     def hit(scene: Scene, _sweep: subprocess.Popen[str]) -> None:
         assert scene.bed
@@ -203,11 +209,14 @@ def restarted(host: str, service: str, least_s: float, most_s: float) -> Callabl
         scene.notes.append(f"away {away_s:.0f} s")
         time.sleep(away_s)
         scene.bed.restart(host, service)
-        until = time.monotonic() + 60
-        while scene.bed.run("sinfo", "--noheader", "--format=%T").out.split() != ["idle"]:
-            if time.monotonic() > until or _sweep.poll() is None:  # a sweep has nodes that are not idle
-                break
-            time.sleep(0.5)
+        until = time.monotonic() + SETTLES_S
+        while time.monotonic() < until:
+            for line in scene.bed.run("sinfo", "--noheader", "--Node", "--format=%N %T").out.splitlines():
+                node, state = line.split()
+                if state.startswith("drain"):
+                    scene.bed.run("scontrol", "update", f"nodename={node}", "state=resume")
+                    scene.notes.append(f"{node} resumed")
+            time.sleep(2)
 
     return hit
 
