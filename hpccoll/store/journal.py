@@ -27,12 +27,12 @@ from hpccoll.store.same import check_same_job
 
 
 def journal_path(raw_file: Path) -> Path:
-    return raw_file.with_name(raw_file.name + ".journal")
+    return raw_file.parent / f"{raw_file.name}.journal"  # also of a directory, which has no name: it is refused later
 
 
 def told_path(raw_file: Path) -> Path:
     """Return the file that says that the last launch was told to end: a script starts nothing more then."""
-    return raw_file.with_name(raw_file.name + ".told-to-end")
+    return raw_file.parent / f"{raw_file.name}.told-to-end"
 
 
 class Journal:
@@ -137,7 +137,7 @@ RESERVE = 16384
 
 
 def _reserve_path(raw_file: Path) -> Path:
-    return raw_file.with_name(raw_file.name + ".reserve")
+    return raw_file.parent / f"{raw_file.name}.reserve"
 
 
 LAUNCHER = -1
