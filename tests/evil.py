@@ -45,7 +45,7 @@ EFFORTS = [f"effort: {{{key}: {value}}}" for key in ("warmup", "min_iterations",
 VARIANTS = (
     "{'\\0': {A: 1}}", '{a: {"B\\0": 1}}', '{a: {B: "\\0"}}', "{a: {B=C: 1}}", f"{{{'v' * 260}: {{A: 1}}}}",
     "{../a: {A: 1}}", "{a: {B: [1]}}", "{nccl-rign: }", "{a: {communicator: {max_ctas: 99999999999999999999}}}",
-    '{"a\\e": {A: 1}}', f"{{{ALMOST}: {{A: 1}}}}", f"{{a: {{{'V' * 300}: 1}}}}", f"{{a: {{B: {'x' * 5000}}}}}",
+    '{"a\\e": {A: 1}}', f"{{{ALMOST}: {{A: 1}}}}", f"{{a: {{{'V' * 300}: 1}}}}", f"{{a: {{B: {'x' * 70_000}}}}}",
 )  # fmt: skip
 PARAMS = (
     "{ring: {channels: 0}}", "{ring: {channels: 1000000}}", "{ring: {segment: 99T}}", "{rign: {channels: 1}}",
