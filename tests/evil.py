@@ -38,7 +38,7 @@ NO_FILES = (
 )  # fmt: skip
 """Names, in the directory of an input, of what no command can read."""
 
-NUMBERS = ("9" * 5000, "1e14", "-1", "1.5", "", "x", "0x8", str(1 << 64), "9" * 14, "inf", "nan", "1e20")
+NUMBERS = ("9" * 5000, "1e14", "-1", "1.5", "", "x", "0x8", str(1 << 64), "9" * 19, "inf", "nan", "1e20")
 """What is bad as a number on the command line."""
 
 EFFORTS = [f"effort: {{{key}: {value}}}" for key in ("warmup", "min_iterations", "timeout") for value in NO_NUMBERS]
