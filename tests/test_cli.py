@@ -3,12 +3,14 @@
 import json
 
 import pytest
+import raws
 from commands import inside
 from typer.main import get_command
 
 from hpccoll import __version__
 from hpccoll.cli import app
 from hpccoll.schedule import COLLECTIVES
+from hpccoll.store import hdf5
 
 COMMANDS = sorted(get_command(app).commands)
 CONTRACT = {"sweep", "plan", "run", "report", "export", "validate", "status", "list", "show", "doctor", "model"}
@@ -67,6 +69,31 @@ def test_what_cannot_be_done_takes_one_line(arguments, words, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     assert inside(*arguments).complains_of(*words)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "."], ["export", "whole.h5", "damaged.h5"], ["validate", "."], ["tune", ".", "--out", "table.json"],
+        ["report", "."],
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_listed_and_the_exit_code_is_3(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hdf5.write(raws.raw(raws.outcome(), raws.outcome(raws.case(8))), tmp_path / "whole.h5")
+    (tmp_path / "damaged.h5").write_bytes((tmp_path / "whole.h5").read_bytes()[:-99])
+    said = inside(*arguments)
+    (line,) = said.err.splitlines()
+    assert (said.code, line.startswith("hpccoll: "), "damaged.h5" in line) == (3, True, True)
+    assert said.out
+
+
+def test_where_no_file_that_is_named_can_be_read_it_is_bad_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.h5", "b.h5"):
+        (tmp_path / name).touch()
+    said = inside("export", "a.h5", "b.h5")
+    assert (said.code, len(said.err.splitlines()), said.out) == (2, 2, "")
 
 
 def test_list_as_json_has_the_shape_of_the_contract():

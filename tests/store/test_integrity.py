@@ -153,7 +153,7 @@ def test_an_attempt_that_cannot_have_been_one_is_refused(file, attribute, value,
 
 def test_a_link_to_elsewhere_is_not_followed(file, tmp_path):
     os.mkfifo(tmp_path / "pipe.h5")
-    links = {"external": h5py.ExternalLink(tmp_path / "pipe.h5", "/"), "soft": h5py.SoftLink("/failures")}
+    links = {"soft": h5py.SoftLink("/failures"), "external": h5py.ExternalLink(tmp_path / "pipe.h5", "/")}
     for name, link in links.items():
         place = shutil.copy(file, tmp_path / f"{name}.h5")
         assert "is a link to elsewhere" in changed(place, lambda opened, link=link: opened.update({"attempt_9": link}))

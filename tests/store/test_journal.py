@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hpccoll.errors import BadInputError
 from hpccoll.store import journal as module
 from hpccoll.store import records
+from hpccoll.store.disk import no_link
 from hpccoll.store.journal import (
     LAUNCHER,
     Journal,
@@ -216,6 +217,22 @@ def test_a_journal_without_checksums_is_read_with_a_note_and_gone_on_from_with_c
     assert (again.raw.notes, again.raw.damage) == ([], read.damage)
     assert again.raw.started == read.started
     again.close(remove=False)
+
+
+def test_a_journal_that_another_process_has_just_replaced_is_not_written(out, monkeypatch):
+    begin(out).close(remove=False)
+    other = out.with_name("other")
+    other.write_bytes(journal_path(out).read_bytes())
+
+    def replaced_meanwhile(path, flags):
+        descriptor = no_link(path, flags)
+        if other.exists():
+            other.replace(path)
+        return descriptor
+
+    monkeypatch.setattr(module, "no_link", replaced_meanwhile)
+    with pytest.raises(BadInputError, match="no other process writes"):
+        Journal(out, JOB)
 
 
 @pytest.mark.parametrize("ending", [".journal", ".reserve", ".told-to-end", ".words-0"])
