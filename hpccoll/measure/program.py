@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,14 +40,16 @@ class Program:
         told: returns the signal that tells this rank to end after the round under way of a case, 0 while there is none.
         found: what a probe found of the library's logs; used at rank 0.
         network: by what nodes should talk, ``rdma`` or ``tcp``, None where nobody has said.
+        limited: a context in which this rank does not wait for the others for ever: no watchdog looks after it there.
     """
 
     def __init__(
         self, ranks: Ranks, job: Job, out: Path | None, show: Show, told: Callable[[], int] = lambda: 0,
         found: Found | None = None, network: str | None = None,
+        limited: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
         self.crew, self.job, self.out, self.show, self.told = Crew(ranks, job.aggregators), job, out, show, told
-        self.found, self.network = found, network
+        self.found, self.network, self.limited = found, network, limited
         self.me = ranks.comm.rank
         self.number = 0  # of this attempt
         self.timed = False  # whether there is any result
@@ -74,7 +76,8 @@ class Program:
         self.timed = earlier.timed
         left = rounds_left(self.job, shape, earlier)
         if not left:
-            self.crew.ranks.at_root(self._close)  # an earlier attempt may have ended just before it wrote the results
+            with self.limited():  # an earlier attempt may have ended just before it wrote the results
+                self.crew.ranks.at_root(self._close)
             return earlier.fine and self.timed
         self.number = earlier.attempts
         with watched(self.progress, self._where, self.job.effort.timeout, self.last_words, self._left_behind):
@@ -83,7 +86,8 @@ class Program:
             except ExcludedError:
                 fine = False
         if not self.crew.behind:
-            self.crew.ranks.at_root(self._end)
+            with self.limited():
+                self.crew.ranks.at_root(self._end)
         self.crew.part(self.job.effort.timeout)
         return fine and earlier.fine and self.timed and not self.ended_by
 

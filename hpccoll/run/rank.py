@@ -17,7 +17,7 @@ from hpccoll.evidence.verbose import TOLD_TO_END, forget, keep_quiet, leave_sett
 from hpccoll.run.asked import job_of, sets, shape_of
 from hpccoll.run.options import parser
 from hpccoll.run.room import check_room
-from hpccoll.run.start import connected, end_in_turn, limit, no_limit, rank_here, watched_by_others, world
+from hpccoll.run.start import connected, end_in_turn, limit, limited, no_limit, rank_here, watched_by_others, world
 from hpccoll.units import format_size
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         if arguments.probe:
             return _probed(ranks, job, told, arguments.probe)
         about = _known(arguments, ranks, job)
-        program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about)
+        program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about, limited=limited)
         with told.measuring():
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3

@@ -46,6 +46,16 @@ no_limit = faulthandler.cancel_dump_traceback_later
 
 
 @contextmanager
+def limited() -> Iterator[None]:
+    """Have the limit for a while in which ranks wait for one another, and no watchdog looks after them."""
+    limit()
+    try:
+        yield
+    finally:
+        no_limit()
+
+
+@contextmanager
 def watched_by_others() -> Iterator[None]:
     """Take the limit away for as long as there is a watchdog."""
     no_limit()

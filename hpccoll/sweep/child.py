@@ -94,7 +94,7 @@ MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)
 
 
 WAITED = re.compile(r"Timeout \(.*\)!")
-"""What a rank says that has waited too long as MPI started."""
+"""What a rank says that has waited too long as MPI started, or as rank 0 wrote the results."""
 
 ERROR = re.compile(r"error\b", re.IGNORECASE)
 """What programs call it; who comes first may be the cause of the rest, as Slurm's PMI is of what MPI says after it."""
@@ -117,7 +117,9 @@ def _of_mpi(said: Sequence[str]) -> str:
     before = said[: said.index(waited)] if waited else said
     error = next((line for line in before if ERROR.search(line) and not line.startswith("srun: ")), None)
     if waited:
-        return "; ".join(filter(None, (error, f"a rank waited for the others as MPI started: {waited}")))
+        return "; ".join(
+            filter(None, (error, f"a rank waited for the others, as MPI started or rank 0 wrote the results: {waited}"))
+        )
     others = (line for line in reversed(said) if line and not line.startswith(("srun: ", "slurmstepd")))
     ended = next((line for line in said if line.startswith("srun: error: ")), None)
     return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), ended))))

@@ -1,4 +1,6 @@
-"""``hpccoll run`` where rank 1 is stuck WHEN it ``starts`` or ``ends``, and is waited for four seconds just then.
+"""``hpccoll run`` where a rank is stuck, and is waited for four seconds just then.
+
+It is rank 1 WHEN it ``starts`` or ``ends``, and rank 0 as it ``writes`` the results.
 
 On a busy machine these may be over before rank 0 has met its launcher, who waits for rank 1 then: it ends when it is
 alone.
@@ -32,6 +34,18 @@ if WHEN == "starts":
     if mine:
         stuck()
         sys.exit()
+if WHEN == "writes":
+    from hpccoll.measure.program import Program
+
+    measured = Program._measured
+
+    def measured_and_late(program, *about):
+        fine = measured(program, *about)
+        os.environ[start.START_S] = "4"
+        return fine
+
+    Program._measured = measured_and_late
+    Program._end = lambda _: stuck()
 code = main(ARGUMENTS)
 os.environ[start.START_S] = "4"
 if mine:

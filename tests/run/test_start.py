@@ -17,9 +17,10 @@ LITTLE = ("-a", "null", "-b", "8", "-e", "8", "-n", "1")
 
 @pytest.fixture(scope="module")
 def late(mpiexec):
-    """What came of two ranks of which one is late as MPI starts, and of two as it ends, which wait at the same time."""
+    """What came of two ranks of which one is late as MPI starts, of two as it ends, and of two as
+    rank 0 writes the results; all wait at the same time."""
     with ThreadPoolExecutor() as pool:
-        launched = {when: pool.submit(mpiexec, 2, LATE, when, *LITTLE) for when in ("starts", "ends")}
+        launched = {when: pool.submit(mpiexec, 2, LATE, when, *LITTLE) for when in ("starts", "ends", "writes")}
     return {when: launch.result() for when, launch in launched.items()}
 
 
@@ -27,8 +28,16 @@ def late(mpiexec):
 def test_a_rank_that_never_comes_ends_the_others_who_say_what_they_wait_in(late):
     ended = late["starts"]
     assert ended.returncode != 0
-    told = "a rank waited for the others as MPI started: Timeout (0:00:04)!"
+    told = "a rank waited for the others, as MPI started or rank 0 wrote the results: Timeout (0:00:04)!"
     assert telling(ended.stderr.splitlines()) == told
+
+
+@pytest.mark.mpi
+def test_the_others_do_not_wait_for_ever_for_rank_0_to_write_the_results(late):
+    ended = late["writes"]
+    assert ended.returncode != 0
+    assert "null" in ended.stdout
+    assert "Timeout (0:00:04)!" in ended.stderr
 
 
 @pytest.mark.mpi
