@@ -93,16 +93,6 @@ def _check_schema(file: Any, path: Path) -> None:
         raise BadInputError("path", str(path), f"schema {SCHEMA} {VERSION}, it has {schema} {version}")
 
 
-def complete(path: Path) -> bool:
-    """Return whether a raw file holds every case of its job.
-
-    Raises:
-        BadInputError: where it cannot be read.
-    """
-    with _opened(path) as file:
-        return bool(file.attrs["status"] == "complete")
-
-
 def read(path: Path) -> Raw:
     """Read a raw file.
 

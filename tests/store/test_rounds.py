@@ -110,7 +110,7 @@ def test_a_file_is_partial_until_every_case_has_every_round(tmp_path):
     raw.attempts[1][1][0].times.round[:] = 2  # the third round is gone
     assert raw.done == {CASES[0].id}
     hdf5.write(raw, tmp_path / "F.h5")
-    assert not hdf5.complete(tmp_path / "F.h5")
+    assert not hdf5.read(tmp_path / "F.h5").complete
     results = read_results([tmp_path])
     (gap,) = results.missing
     assert (gap.case, gap.status, gap.reason) == (CASES[1].id, "partial", "2 of 3 rounds; the job ended before it")
