@@ -23,7 +23,7 @@ def _main() -> None:
         from hpccoll.run import main as run
 
         sys.exit(run(sys.argv[2:]))
-    from hpccoll.cli import main as command
+    from hpccoll.cli.main import main as command
 
     sys.exit(command())
 

@@ -1,6 +1,6 @@
 """Jobs, as command lines of ``hpccoll run`` ask for them."""
 
-from hpccoll.run.asked import job_of
+from hpccoll.run.job_from_args import job_of
 from hpccoll.run.options import parser
 from hpccoll.schedule import Layout
 

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hpccoll.measure.check import Check
-from hpccoll.measure.outside import guards_of
+from hpccoll.measure.guard_check import guards_of
 from hpccoll.measure.payload import Payload
-from hpccoll.measure.values import joined
+from hpccoll.measure.payload_values import joined
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.traffic import PATTERNS
-from hpccoll.transports.guard import guarded
+from hpccoll.transports.guarded_memory import guarded
 from hpccoll.transports.operation import Operation
 
 AGGREGATORS = 1

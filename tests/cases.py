@@ -1,8 +1,8 @@
 """Cases of everything that can be asked for."""
 
-from hpccoll.case import Case
-from hpccoll.measure.catalogue import NATIVE, placements
 from hpccoll.schedule import COLLECTIVES
+from hpccoll.spec.case import Case
+from hpccoll.spec.catalogue import NATIVE, placements
 
 BOTH = (False, True)
 ALL = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)]

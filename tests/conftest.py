@@ -67,3 +67,12 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
         return CompletedProcess(command, launched.returncode, *said)
 
     return mpiexec
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """A sysfs to fill with network ports, on a host whose drivers have no statistics of their own."""
+    from fake_network_ports import FakeHost, network_ports
+
+    monkeypatch.setattr(network_ports, "statistics", lambda _device: {})
+    return FakeHost(tmp_path)

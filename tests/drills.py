@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 from ground import LONG, SLOW, Ground, wait
 
-from hpccoll.sweep.locate import workflows
-from hpccoll.sweep.queue import job_prefix
+from hpccoll.sweep.paths import workflows
+from hpccoll.sweep.slurm.squeue import job_prefix
 
 AT_ONCE = 6
 """Drills that run at the same time: one or two of them keep a core busy, and one that is in a hurry ends sooner."""
@@ -336,7 +336,7 @@ def job_without_a_node(ground):
 FOLLOW = """
 import sys, time
 from pathlib import Path
-from hpccoll.sweep.follow import Follower
+from hpccoll.sweep.slurm.monitor import Follower
 follower, until = Follower(Path(sys.argv[1]), every_s=0.2, patience_s=1.0), time.monotonic() + 120
 while not any(job.state == "CANCELLED" for job in follower._known.values()) and time.monotonic() < until:
     follower.look()

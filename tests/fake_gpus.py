@@ -13,8 +13,8 @@ from random import Random
 
 import numpy as np
 
-from hpccoll.transports.nccl import compiled
-from hpccoll.transports.nccl_compile import Message, NcclCompiler
+from hpccoll.transports.nccl.compile import Message, NcclCompiler
+from hpccoll.transports.nccl.grouped import compiled
 
 
 class DeadlockError(AssertionError):

@@ -9,12 +9,12 @@ import numpy as np
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck, Machine
-from hpccoll.measure.outside import guards_of
+from hpccoll.measure.guard_check import guards_of
 from hpccoll.measure.payload import Payload
-from hpccoll.measure.values import bits, joined
+from hpccoll.measure.payload_values import bits, joined
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.schedule.cut import GRAIN
-from hpccoll.transports.guard import guarded
+from hpccoll.transports.guarded_memory import guarded
 from hpccoll.transports.operation import aligned_empty
 
 RANKS = (2, 3, 4, 8)

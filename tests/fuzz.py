@@ -20,12 +20,12 @@ from pathlib import Path
 
 import raws
 
-from hpccoll.case import Effort
 from hpccoll.errors import BadInputError
+from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
-from hpccoll.store.found import read_raw
 from hpccoll.store.journal import Journal, journal_path
 from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.result_files import read_raw
 
 CPU_S = 5
 HARMLESS, REFUSED, NAMED = "harmless", "refused", "one line lost, which is named"

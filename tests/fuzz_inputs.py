@@ -28,10 +28,10 @@ import yaml
 from planned import last_of_each_key
 from tuned import table
 
-from hpccoll.case import Case, Job
-from hpccoll.sweep.config import Sweep
-from hpccoll.sweep.locate import site_files, workflows
-from hpccoll.sweep.site import Site
+from hpccoll.spec.case import Case, Job
+from hpccoll.sweep.paths import site_files, workflows
+from hpccoll.sweep.site_file import Site
+from hpccoll.sweep.sweep_file import Sweep
 
 GOLDEN = str(Path(__file__).parents[1] / "results" / "golden" / "raw-1.0.h5")
 MOST_CPU_S, MOST_MIB = 5.0, 500

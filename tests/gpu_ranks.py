@@ -13,10 +13,10 @@ from host_gpu import HostGpu
 from mpi4py import MPI
 from queued import QueuedMemory
 
-from hpccoll.case import Case
-from hpccoll.measure.catalogue import placements, transports, unmet
-from hpccoll.measure.subject import CaseSubject
+from hpccoll.measure.prepared_case import CaseSubject
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
+from hpccoll.spec.case import Case
+from hpccoll.spec.catalogue import placements, transports, unmet
 
 
 class Gpu(HostGpu, QueuedMemory):

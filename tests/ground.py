@@ -15,7 +15,7 @@ from commands import Said, inside
 
 from hpccoll.store import hdf5
 from hpccoll.store.journal import read_journal
-from hpccoll.store.records import names
+from hpccoll.store.json_lines import names
 
 LONG_S = 600
 """How long a drill has for what should take a fraction of it: two cores may be busy."""

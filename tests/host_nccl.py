@@ -6,7 +6,7 @@ import numpy as np
 from fake_gpus import do
 from mpi4py import MPI
 
-from hpccoll.transports import nccl_device, nccl_world
+from hpccoll.transports.nccl import communicators, cupy_device
 from hpccoll.transports.operation import aligned_empty
 
 
@@ -51,5 +51,5 @@ class HostDevice:
 
 def install(comm):
     """Have schedules over NCCL go over ``comm``."""
-    nccl_device.CupyDevice = HostDevice
-    nccl_world.world = lambda _comm, _library=None: SimpleNamespace(communicator=comm)
+    cupy_device.CupyDevice = HostDevice
+    communicators.world = lambda _comm, _library=None: SimpleNamespace(communicator=comm)

@@ -14,8 +14,9 @@ import numpy as np
 from fake_gpus import do
 from host_gpu import HostGpu
 
-from hpccoll.measure import gpus
-from hpccoll.transports import gpu, nccl_device, nccl_world
+from hpccoll.measure import gpu_assignment
+from hpccoll.transports import gpu
+from hpccoll.transports.nccl import communicators, cupy_device
 from hpccoll.transports.operation import aligned_empty
 
 GPUS, ABORT_S = 8, 0.5
@@ -179,8 +180,8 @@ def install(room):
 
     gpu.device_count = lambda: GPUS
     gpu.lack = lambda _transport, _dtype="float32": None
-    gpus.take = lambda _number: None
-    gpus.Gpu = lambda number: Gpu(room, number)
-    nccl_device.CupyDevice = Device
-    made = nccl_world.world
-    nccl_world.world = lambda comm, _library=None: made(comm, Library)
+    gpu_assignment.take = lambda _number: None
+    gpu_assignment.Gpu = lambda number: Gpu(room, number)
+    cupy_device.CupyDevice = Device
+    made = communicators.world
+    communicators.world = lambda comm, _library=None: made(comm, Library)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from hpccoll.transports.nccl_config import NO_COLOR
+from hpccoll.transports.nccl.communicator_config import NO_COLOR
 
 ARGUMENTS = {
     "all_reduce": "sendbuff recvbuff count datatype op comm stream",

@@ -2,7 +2,7 @@
 
 import hpccoll.algorithms  # noqa: F401  fills the table
 from hpccoll.model.machine import Link, Machine
-from hpccoll.model.observe import Observation
+from hpccoll.model.observations import Observation
 from hpccoll.schedule import COLLECTIVES, Layout
 
 SIZES = tuple(1 << k for k in range(10, 23))

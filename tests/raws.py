@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from hpccoll.case import Case, Effort, Job
 from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
+from hpccoll.spec.case import Case, Effort, Job
+from hpccoll.store.case_times import Times
 from hpccoll.store.raw import Attempt, Outcome, Place, Raw
-from hpccoll.store.times import Times
 
 
 def case(size=1024, **more):

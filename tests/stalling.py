@@ -9,9 +9,9 @@ from itertools import count
 
 from hpccoll.measure import watchdog
 from hpccoll.measure.check_gpu import GpuCheck
-from hpccoll.measure.on_gpu import Timed
-from hpccoll.measure.patient import Patient
-from hpccoll.transports.nccl_survive import CalledError, listen
+from hpccoll.measure.deadline_sync import Patient
+from hpccoll.measure.gpu_case import Timed
+from hpccoll.transports.nccl.fault_tolerance import CalledError, listen
 
 PLACES = {"run": Timed, "wrong": GpuCheck}
 """Where a rank can stall: in an operation, or in the check of its result."""

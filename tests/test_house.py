@@ -15,34 +15,29 @@ MAY_IMPORT = {
     "limits.py": "errors",
     "units.py": "errors limits",
     "files.py": "errors units",
-    "case.py": "errors files limits",
-    "plan.py": "case errors files limits",
-    "choices": "schedule case errors files limits units",
     "schedule": "errors files limits numpy ml_dtypes",
-    "evidence": "case errors files limits units",
     "algorithms": "schedule",
-    "transports": "schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
-    "store": "schedule plan case errors files limits units numpy h5py",
-    "model": "schedule store errors units numpy scipy",
+    "evidence": "errors files limits units",
+    "host": "numpy mpi4py pynvml",
+    "transports": "host schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
+    "spec": "algorithms schedule evidence host errors files limits units",
+    "store": "spec schedule errors files limits units numpy h5py",
+    "tuning": "store spec schedule errors files limits units numpy",
+    "model": "store schedule errors units numpy scipy",
     "report": "evidence store schedule terminal errors files units numpy scipy altair vl_convert",
-    "draw": "units schedule errors numpy vl_convert",
-    "tune": "choices store schedule case errors units numpy",
-    "measure": (
-        "evidence choices algorithms transports schedule store case errors limits units numpy mpi4py ml_dtypes pynvml"
-    ),
+    "draw": "schedule errors units numpy vl_convert",
+    "measure": ("evidence tuning transports store spec host schedule errors limits units numpy mpi4py ml_dtypes"),
     "sweep": (
-        "evidence choices measure schedule store plan case errors files limits units "
-        "pydantic pydantic_core yaml rich snakemake"
+        "evidence tuning store spec host schedule errors files limits units pydantic pydantic_core yaml rich snakemake"
     ),
-    "run": "evidence choices measure schedule store case errors files limits units mpi4py",
-    "commands": "evidence tune choices run sweep report draw measure model store schedule case errors units typer",
-    "cli.py": "commands errors typer",
+    "run": "evidence tuning measure store spec host schedule errors limits units mpi4py",
+    "cli": "evidence tuning run sweep report draw model store spec schedule errors units typer",
     "__main__.py": "cli run terminal",
     "__init__.py": "",
 }
 """For each room: the rooms below it and the libraries that it may name, beside the standard library and itself."""
 
-LIGHT = ("__main__.py", "run", "measure", "evidence")
+LIGHT = ("__main__.py", "run", "measure", "evidence", "spec", "host")
 """The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""
 
 HEAVY = (
@@ -98,9 +93,22 @@ def test_the_table_itself_only_goes_down():
     assert settled == below.keys()
 
 
-def test_algorithms_and_transports_never_import_each_other_and_only_measure_knows_both():
-    knows_both = [room for room, words in MAY_IMPORT.items() if {"algorithms", "transports"} & set(words.split())]
-    assert knows_both == ["measure"]
+def test_only_the_specification_imports_algorithms_and_only_measuring_imports_transports():
+    importers = {
+        room: [name for name, words in MAY_IMPORT.items() if room in words.split()]
+        for room in ("algorithms", "transports")
+    }
+    assert importers == {"algorithms": ["spec"], "transports": ["measure"]}
+
+
+@pytest.mark.parametrize("room", ["spec", "sweep"])
+def test_planning_imports_nothing_that_measures(room):
+    below, found = set(), {room}
+    while found:
+        below |= found
+        found = {name for each in found for name in MAY_IMPORT.get(each, MAY_IMPORT.get(f"{each}.py", "")).split()}
+        found = {name for name in found - below if {name, f"{name}.py"} & MAY_IMPORT.keys()}
+    assert below.isdisjoint({"measure", "transports"})
 
 
 def test_a_rank_process_imports_nothing_heavy():

@@ -28,7 +28,7 @@ def work(task: Callable[[], object]) -> int:
 
 def compiled(case: Case) -> None:
     """Compile two lanes at rank 0, which is the root where there is one."""
-    from hpccoll.transports.mpi_compile import Compiler  # where there is an MPI
+    from hpccoll.transports.mpi.compile import Compiler  # where there is an MPI
 
     count = 2 * case.promise.p if case.promise.collective.units == "free" else 2
     asked = case.operation(count, channels=2, window=2, in_place=False)

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 from raws import attempt, case, job, outcome
 
-from hpccoll.case import Case, Effort
+from hpccoll.spec.case import Case, Effort
+from hpccoll.store.case_times import Times
+from hpccoll.store.load import _run
 from hpccoll.store.raw import Raw
-from hpccoll.store.results import _run
 from hpccoll.store.rows import Results
-from hpccoll.store.summary import row
-from hpccoll.store.times import Times
-from hpccoll.tune.make import make
+from hpccoll.store.statistics import row
+from hpccoll.tuning.build_table import make
 from hpccoll.units import parse_parameter
 
 KIB, MIB = 1 << 10, 1 << 20

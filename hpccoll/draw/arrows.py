@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import hypot
 
-from hpccoll.draw.grid import Grid
-from hpccoll.draw.holdings import spans
-from hpccoll.draw.looks import Looks
-from hpccoll.draw.marks import Curve, Look, Point, straight
-from hpccoll.draw.story import Message, Story
+from hpccoll.draw.background import Grid
+from hpccoll.draw.buffer_state import spans
+from hpccoll.draw.shapes import Curve, Look, Point, straight
+from hpccoll.draw.style import Looks
+from hpccoll.draw.trace import Message, Story
 
 _LONGEST_LABEL = 8
 _MOST_LABELLED = 18

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from hpccoll.draw.grid import Grid, heads
-from hpccoll.draw.holdings import Holdings
-from hpccoll.draw.marks import CHARACTER, FAINT, INK, PAPER, Box, Mark, Text
+from hpccoll.draw.background import Grid, heads
+from hpccoll.draw.buffer_state import Holdings
+from hpccoll.draw.shapes import CHARACTER, FAINT, INK, PAPER, Box, Mark, Text
 
 _PALE, _DARK, _FULL = (232, 241, 249), (120, 176, 220), "#1f6aa5"
 _SIZE = 10.5

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.draw.story import Message, Story
+from hpccoll.draw.trace import Message, Story
 from hpccoll.schedule import Layout
 
 Pair = tuple[int, int]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.draw.arrows import Arrow
-from hpccoll.draw.grid import Grid
-from hpccoll.draw.marks import PAPER, Bounds, Box, Mark, Text
+from hpccoll.draw.background import Grid
+from hpccoll.draw.shapes import PAPER, Bounds, Box, Mark, Text
 
 _PARTS = (0.5, 0.38, 0.62, 0.28, 0.72, 0.2, 0.8, 0.14, 0.86)
 """Where on an arrow its label may be, the best place first."""

@@ -5,11 +5,11 @@ from dataclasses import replace
 from itertools import chain
 
 from hpccoll.draw.graph import Graph
-from hpccoll.draw.looks import Looks
-from hpccoll.draw.marks import INK, MUTED, Box, Dot, Look, Mark, Point, Text
-from hpccoll.draw.places import RADIUS, Frame, Places, place
+from hpccoll.draw.layout import RADIUS, Frame, Places, place
 from hpccoll.draw.routes import route
-from hpccoll.draw.story import Story
+from hpccoll.draw.shapes import INK, MUTED, Box, Dot, Look, Mark, Point, Text
+from hpccoll.draw.style import Looks
+from hpccoll.draw.trace import Story
 from hpccoll.schedule import Layout
 
 _SHADES = {1: ("#f5f7fa", "#d5dbe3"), 2: ("#fbfaff", "#d9d2ee")}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from hpccoll.draw.marks import PAPER, Bounds, Mark, Text, pixels
+from hpccoll.draw.shapes import PAPER, Bounds, Mark, Text, pixels
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 _GAP = 44.0

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
+from hpccoll.draw.background import Grid
+from hpccoll.draw.buffer_state import follow
 from hpccoll.draw.cells import cell_room, cells, cells_grid
-from hpccoll.draw.grid import Grid
-from hpccoll.draw.holdings import follow
-from hpccoll.draw.looks import FOLDS, REPLACES, Looks
-from hpccoll.draw.marks import CHARACTER, INK, MUTED, Bounds, Look, Mark, Point, Text, straight
 from hpccoll.draw.network import networks
 from hpccoll.draw.page import bounds_of, document, side_by_side, stacked
+from hpccoll.draw.shapes import CHARACTER, INK, MUTED, Bounds, Look, Mark, Point, Text, straight
 from hpccoll.draw.spacetime import spacetime
-from hpccoll.draw.story import Story, tell
-from hpccoll.draw.subject import Subject
+from hpccoll.draw.style import FOLDS, REPLACES, Looks
+from hpccoll.draw.trace import Story, tell
+from hpccoll.draw.view import Subject
 from hpccoll.draw.words import cost_words, layout_words
 from hpccoll.errors import BadInputError, no_file
 

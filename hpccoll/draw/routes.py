@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from hpccoll.draw.marks import INK, Curve, Look, Point
-from hpccoll.draw.places import RADIUS, Places
+from hpccoll.draw.layout import RADIUS, Places
+from hpccoll.draw.shapes import INK, Curve, Look, Point
 
 _BENDS = (0.0, 26.0, -26.0, 40.0, -40.0, 56.0, -56.0, 76.0, -76.0, 100.0, -100.0)
 _INWARDS = (0.0, -10.0, -20.0, -30.0)

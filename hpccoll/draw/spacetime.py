@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from hpccoll.draw.arrows import arrows
-from hpccoll.draw.grid import Grid, ground, heads, homes
+from hpccoll.draw.background import Grid, ground, heads, homes
 from hpccoll.draw.labels import labels
-from hpccoll.draw.looks import Looks
-from hpccoll.draw.marks import Mark
-from hpccoll.draw.story import Story
+from hpccoll.draw.shapes import Mark
+from hpccoll.draw.style import Looks
+from hpccoll.draw.trace import Story
 
 
 def spacetime(stories: Sequence[Story], grid: Grid, looks: Looks) -> list[Mark]:

@@ -1,7 +1,7 @@
 """The table of who holds what, for people who read it in a terminal of 120 columns."""
 
-from hpccoll.draw.holdings import Holdings
-from hpccoll.draw.story import Message, Story
+from hpccoll.draw.buffer_state import Holdings
+from hpccoll.draw.trace import Message, Story
 
 WIDTH = 120
 NOTHING = "."

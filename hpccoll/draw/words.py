@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from hpccoll.draw.deeds import round_lines
-from hpccoll.draw.holdings import follow
-from hpccoll.draw.story import Story, tell
-from hpccoll.draw.subject import Subject
+from hpccoll.draw.actions import round_lines
+from hpccoll.draw.buffer_state import follow
 from hpccoll.draw.table import WIDTH, table_lines
+from hpccoll.draw.trace import Story, tell
+from hpccoll.draw.view import Subject
 from hpccoll.schedule import Cost, Layout
 
 

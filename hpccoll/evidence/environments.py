@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hpccoll.errors import BadInputError, did_you_mean
-from hpccoll.evidence.asked import FUNCTIONS
 from hpccoll.evidence.communicator import check_settings
 from hpccoll.evidence.nccl_names import CHOICES, LISTS, NAMES, PREFIX
+from hpccoll.evidence.requested import FUNCTIONS
 from hpccoll.evidence.variants import EXAMPLES, VARIANTS
 
 SLIP = 0.88

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from hpccoll.evidence.lines import Message
+from hpccoll.evidence.log_lines import Message
 
 Launch: TypeAlias = dict[str, list[Message]]
 """The messages of one launch, by the log that they stand in."""

@@ -9,12 +9,12 @@ which are those of ring or tree whatever runs.
 
 import re
 
-from hpccoll.evidence import nccl_numbers, refusals, tuning_table
-from hpccoll.evidence.asked import FUNCTIONS
+from hpccoll.evidence import nccl_numbers, tuning_table, unavailable
 from hpccoll.evidence.communicator import of_log
-from hpccoll.evidence.lines import Message
-from hpccoll.evidence.notes import Call, Notes, Rule, saying
+from hpccoll.evidence.log_lines import Message
+from hpccoll.evidence.parser_state import Call, Notes, Rule, saying
 from hpccoll.evidence.records import Ran
+from hpccoll.evidence.requested import FUNCTIONS
 
 COLLECTIVES = {**FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
@@ -151,5 +151,5 @@ RULES: tuple[Rule, ...] = (
     *saying("sharp", r"SHARP rank \d+/\d+ initialized on "),
     *nccl_numbers.RULES,
     *tuning_table.RULES,
-    *refusals.RULES,
+    *unavailable.RULES,
 )  # fmt: skip

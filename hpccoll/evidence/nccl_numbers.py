@@ -9,10 +9,10 @@ of NCCL's releases; 2.20 and 2.21 are silent where a tuner plugin has chosen, an
 
 import re
 
-from hpccoll.evidence.asked import FUNCTIONS
-from hpccoll.evidence.lines import Message
-from hpccoll.evidence.notes import Notes, Rule
+from hpccoll.evidence.log_lines import Message
+from hpccoll.evidence.parser_state import Notes, Rule
 from hpccoll.evidence.records import Ran
+from hpccoll.evidence.requested import FUNCTIONS
 
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 """By NCCL_ALGO_*, as ``Ran`` has them."""

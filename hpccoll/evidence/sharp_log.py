@@ -5,9 +5,9 @@ A job is only a promise; a group of two ranks or more with a tree is what reduce
 
 import re
 
-from hpccoll.evidence import refusals
-from hpccoll.evidence.lines import Message
-from hpccoll.evidence.notes import Notes, Rule
+from hpccoll.evidence import unavailable
+from hpccoll.evidence.log_lines import Message
+from hpccoll.evidence.parser_state import Notes, Rule
 
 
 def _group(notes: Notes, match: re.Match[str], message: Message) -> None:
@@ -18,12 +18,12 @@ def _group(notes: Notes, match: re.Match[str], message: Message) -> None:
 
 def _failure(notes: Notes, _match: re.Match[str], message: Message) -> None:
     """Note an error that has no plain reason of ours in its own words."""
-    if message.level == "ERROR" and not refusals.reason(message.text):
+    if message.level == "ERROR" and not unavailable.reason(message.text):
         notes.refuse("sharp", message.text, message.text)
 
 
 RULES: tuple[Rule, ...] = (
     (re.compile(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b"), _group),
-    *refusals.RULES,
+    *unavailable.RULES,
     (re.compile(""), _failure),
 )

@@ -7,10 +7,10 @@ with ``latency us/GB/s`` in each cell. Older releases name algorithm and protoco
 import re
 from dataclasses import dataclass, field
 
-from hpccoll.evidence.asked import ALGORITHMS, FUNCTIONS
-from hpccoll.evidence.lines import Message
-from hpccoll.evidence.notes import Notes, Rule
+from hpccoll.evidence.log_lines import Message
+from hpccoll.evidence.parser_state import Notes, Rule
 from hpccoll.evidence.records import Modelled
+from hpccoll.evidence.requested import ALGORITHMS, FUNCTIONS
 
 _CELL = re.compile(r"\s*(\d{1,12}\.\d{1,9})/\s*(\d{1,12}\.\d{1,9})\s*")
 

@@ -2,9 +2,9 @@
 
 import re
 
-from hpccoll.evidence import refusals
-from hpccoll.evidence.lines import Message
-from hpccoll.evidence.notes import Notes, Rule
+from hpccoll.evidence import unavailable
+from hpccoll.evidence.log_lines import Message
+from hpccoll.evidence.parser_state import Notes, Rule
 from hpccoll.evidence.records import Ran
 
 _COLLECTIVES = {
@@ -82,5 +82,5 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"=+ COLL_SCORE_MAP \(team_id (?P<team>\d{1,18}), size (?P<ranks>\d{1,18})\)"), _size),
     (re.compile(r"(?P<collective>[A-Z]\w+):$"), _map),
     (re.compile(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _score),
-    *refusals.RULES,
+    *unavailable.RULES,
 )

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.evidence.asked import requested_of
 from hpccoll.evidence.communicator import Settings
-from hpccoll.evidence.demands import Demand
+from hpccoll.evidence.expected_evidence import Demand
+from hpccoll.evidence.requested import requested_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

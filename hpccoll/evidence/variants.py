@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from hpccoll.evidence import demands
-from hpccoll.evidence.asked import ALGORITHMS
+from hpccoll.evidence import expected_evidence as expected
 from hpccoll.evidence.communicator import BUFFERS, Settings
-from hpccoll.evidence.demands import Demand
+from hpccoll.evidence.expected_evidence import Demand
+from hpccoll.evidence.requested import ALGORITHMS
 from hpccoll.evidence.variables import OF_A_SITE
 from hpccoll.evidence.variant import Limits, Variant
 
@@ -38,14 +38,14 @@ def _algorithm(name: str, needs: tuple[str, ...] = _ON_GPUS, limits: Limits | No
     word = ALGORITHMS[name.lower()]
     return Variant(
         what=f"NCCL with algorithm {name} and no other", transport="nccl", environment={"NCCL_ALGO": name},
-        demands=demands.ran(word), needs=needs, limits=limits or Limits(),
+        demands=expected.ran(word), needs=needs, limits=limits or Limits(),
     )  # fmt: skip
 
 
 def _protocol(name: str) -> Variant:
     return Variant(
         what=f"NCCL with protocol {name} and no other", transport="nccl", environment={"NCCL_PROTO": name},
-        demands=demands.ran_with(name.upper()), needs=_ON_GPUS,
+        demands=expected.ran_with(name.upper()), needs=_ON_GPUS,
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def _switches(what: str, algorithms: str, control: str, limits: Limits = _COLLNE
     return Variant(
         what=what, transport="nccl", needs=_IN_FABRIC, limits=limits, control=control,
         environment={"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": algorithms, **_SHARP_LOG},
-        demands=demands.switches_by(*named),
+        demands=expected.switches_by(*named),
     )  # fmt: skip
 
 
@@ -78,10 +78,10 @@ def _made_with(
 def _behind_mpi(
     what: str, environment: Mapping[str, str], needs: tuple[str, ...], limits: Limits, control: str | None = None
 ) -> Variant:
-    demand = demands.SHARP_BY_UCC if "ucc" in needs else demands.SHARP_BY_ITS_LINES
+    demand = expected.SHARP_BY_UCC if "ucc" in needs else expected.SHARP_BY_ITS_LINES
     return Variant(
         what=what, transport="mpi", environment={**environment, **_SHARP_LOG},
-        demands=demand if control else demands.NO_SHARP, needs=needs, limits=limits, control=control,
+        demands=demand if control else expected.NO_SHARP, needs=needs, limits=limits, control=control,
     )  # fmt: skip
 
 
@@ -91,11 +91,11 @@ VARIANTS: Mapping[str, Variant] = {
     "nccl-pat": _algorithm("PAT", limits=Limits(collectives=("reduce_scatter", "all_gather"), most_per_node=1)),
     "nccl-nvls": Variant(
         what="NVLink SHARP: the switches inside a node reduce", transport="nccl", environment={"NCCL_ALGO": "NVLS"},
-        demands=demands.NVLS, needs=(*_ON_GPUS, "nvswitch"), limits=_NVLS, control="nccl-nvls-off",
+        demands=expected.NVLS, needs=(*_ON_GPUS, "nvswitch"), limits=_NVLS, control="nccl-nvls-off",
     ),
     "nccl-nvls-off": Variant(
         what="NCCL without NVLink SHARP, the control of nccl-nvls", transport="nccl",
-        environment={"NCCL_NVLS_ENABLE": "0"}, demands=demands.NO_NVLS, needs=_ON_GPUS,
+        environment={"NCCL_NVLS_ENABLE": "0"}, demands=expected.NO_NVLS, needs=_ON_GPUS,
     ),
     "nccl-nvls-tree": _algorithm(
         "NVLSTree", (*_ON_GPUS, "nvswitch"), Limits(collectives=("all_reduce",), least_nodes=2)
@@ -104,28 +104,28 @@ VARIANTS: Mapping[str, Variant] = {
     "nccl-ll128": _protocol("LL128"),
     "nccl-simple": _protocol("Simple"),
     "nccl-gdr": _network(
-        "NCCL with GPUDirect RDMA wherever it can be", {"NCCL_NET_GDR_LEVEL": "SYS"}, demands.DIRECT, "nccl-gdr-off"
+        "NCCL with GPUDirect RDMA wherever it can be", {"NCCL_NET_GDR_LEVEL": "SYS"}, expected.DIRECT, "nccl-gdr-off"
     ),
-    "nccl-gdr-off": _network("NCCL through host memory", {"NCCL_NET_GDR_LEVEL": "LOC"}, demands.NOT_DIRECT),
+    "nccl-gdr-off": _network("NCCL through host memory", {"NCCL_NET_GDR_LEVEL": "LOC"}, expected.NOT_DIRECT),
     "nccl-traffic-class": _network(
         "NCCL in the traffic class 106, DSCP 26 with ECN, which RoCE fabrics often keep without loss",
-        {"NCCL_IB_TC": "106"}, demands.BY_PORTS,
+        {"NCCL_IB_TC": "106"}, expected.BY_PORTS,
     ),
-    "nccl-one-rail": _network("NCCL over one port of one NIC", {"NCCL_IB_HCA": "=mlx5_0:1"}, demands.ONE_RAIL),
-    "nccl-all-rails": _network("NCCL over all NICs of a node", {"NCCL_IB_HCA": "mlx5"}, demands.SEVERAL_RAILS),
-    "nccl-rails-apart": _network("rings and trees stay on their rail", {"NCCL_CROSS_NIC": "0"}, demands.BY_PORTS),
-    "nccl-rails-crossed": _network("rings and trees may change rails", {"NCCL_CROSS_NIC": "1"}, demands.BY_PORTS),
+    "nccl-one-rail": _network("NCCL over one port of one NIC", {"NCCL_IB_HCA": "=mlx5_0:1"}, expected.ONE_RAIL),
+    "nccl-all-rails": _network("NCCL over all NICs of a node", {"NCCL_IB_HCA": "mlx5"}, expected.SEVERAL_RAILS),
+    "nccl-rails-apart": _network("rings and trees stay on their rail", {"NCCL_CROSS_NIC": "0"}, expected.BY_PORTS),
+    "nccl-rails-crossed": _network("rings and trees may change rails", {"NCCL_CROSS_NIC": "1"}, expected.BY_PORTS),
     "nccl-socket": Variant(
         what="NCCL over TCP, where there is RDMA too", transport="nccl", environment={"NCCL_NET": "Socket"},
-        demands=demands.TCP, needs=_ON_GPUS, limits=Limits(least_nodes=2),
+        demands=expected.TCP, needs=_ON_GPUS, limits=Limits(least_nodes=2),
     ),
     "ucx-one-rail": Variant(
         what="UCX with one rail for a large message", transport="mpi", environment={"UCX_MAX_RNDV_RAILS": "1"},
-        demands=demands.BY_PORTS, needs=("infiniband",), limits=Limits(least_nodes=2),
+        demands=expected.BY_PORTS, needs=("infiniband",), limits=Limits(least_nodes=2),
     ),
     "ucx-four-rails": Variant(
         what="UCX with up to four rails for a large message", transport="mpi", environment={"UCX_MAX_RNDV_RAILS": "4"},
-        demands=demands.BY_PORTS, needs=("infiniband",), limits=Limits(least_nodes=2),
+        demands=expected.BY_PORTS, needs=("infiniband",), limits=Limits(least_nodes=2),
     ),
     "nccl-collnet-direct": _switches("SHARP by NCCL, algorithm CollnetDirect", "CollnetDirect", "nccl-sharp-off"),
     "nccl-collnet-chain": _switches("SHARP by NCCL, algorithm CollnetChain", "CollnetChain", "nccl-sharp-off", _CHAIN),
@@ -135,46 +135,47 @@ VARIANTS: Mapping[str, Variant] = {
     "nccl-sharp-nvls": _switches("SHARP by NCCL, NVLS inside nodes and switches between", "NVLS", "nccl-sharp-off"),
     "nccl-sharp-allowed": Variant(
         what="SHARP by NCCL wherever its own tuning picks it", transport="nccl", needs=_IN_FABRIC, limits=_COLLNET,
-        environment={"NCCL_COLLNET_ENABLE": "1", **_SHARP_LOG}, demands=demands.SHARP_BY_NCCL, control="nccl-sharp-off",
+        environment={"NCCL_COLLNET_ENABLE": "1", **_SHARP_LOG}, demands=expected.SHARP_BY_NCCL,
+        control="nccl-sharp-off",
     ),
     "nccl-sharp-off": Variant(
-        what="NCCL without SHARP, the control of nccl-sharp", transport="nccl", demands=demands.NO_SHARP,
+        what="NCCL without SHARP, the control of nccl-sharp", transport="nccl", demands=expected.NO_SHARP,
         environment={"NCCL_COLLNET_ENABLE": "0", "NCCL_SHARP_DISABLE": "1", **_SHARP_LOG}, needs=_ON_GPUS,
         limits=Limits(least_nodes=2),
     ),
     "nccl-symmetric": _made_with(
         "NCCL on symmetric windows: kernels that read and write the memory of all GPUs of one NVLink",
-        {BUFFERS: "symmetric"}, demands.SYMMETRIC, "nccl-symmetric-off", _WINDOWS,
+        {BUFFERS: "symmetric"}, expected.SYMMETRIC, "nccl-symmetric-off", _WINDOWS,
     ),
     "nccl-symmetric-off": _made_with(
         "NCCL on memory of the same kind in no windows, the control of nccl-symmetric",
-        {BUFFERS: "allocated"}, demands.NOT_SYMMETRIC, None,
+        {BUFFERS: "allocated"}, expected.NOT_SYMMETRIC, None,
     ),
     "nccl-collnet-comm": _made_with(
         "SHARP by NCCL wherever its own tuning picks it, allowed to one communicator", {"collnet_enable": 1},
-        demands.SHARP_BY_NCCL, "nccl-collnet-comm-off", _COLLNET, (*_IN_FABRIC, "nccl4py", "nccl-2.27"), _SHARP_LOG,
+        expected.SHARP_BY_NCCL, "nccl-collnet-comm-off", _COLLNET, (*_IN_FABRIC, "nccl4py", "nccl-2.27"), _SHARP_LOG,
     ),
     "nccl-collnet-comm-off": _made_with(
-        "NCCL without SHARP, the control of nccl-collnet-comm", {"collnet_enable": 0}, demands.NO_SHARP, None,
+        "NCCL without SHARP, the control of nccl-collnet-comm", {"collnet_enable": 0}, expected.NO_SHARP, None,
         Limits(least_nodes=2), environment=_SHARP_LOG,
     ),
     "nccl-traffic-class-comm": _made_with(
         "NCCL with a traffic class for one communicator; over InfiniBand it is the service level, 0 to 15",
-        {"traffic_class": 106}, demands.heard("traffic_class"), "nccl-traffic-class-comm-off", Limits(least_nodes=2),
+        {"traffic_class": 106}, expected.heard("traffic_class"), "nccl-traffic-class-comm-off", Limits(least_nodes=2),
         (*_BY_NCCL4PY, "infiniband"),
     ),
     "nccl-traffic-class-comm-off": _made_with(
         "NCCL in the default traffic class, the control of nccl-traffic-class-comm", {"traffic_class": 0},
-        demands.not_heard("traffic_class"), None, Limits(least_nodes=2), (*_BY_NCCL4PY, "infiniband"),
+        expected.not_heard("traffic_class"), None, Limits(least_nodes=2), (*_BY_NCCL4PY, "infiniband"),
     ),
     "nccl-cta-efficiency": _made_with(
         "NCCL with few thread blocks where switches of NVLink do the work, on registered buffers",
-        {"cta_policy": "efficiency", BUFFERS: "registered"}, demands.heard("cta_policy"), "nccl-cta-default",
+        {"cta_policy": "efficiency", BUFFERS: "registered"}, expected.heard("cta_policy"), "nccl-cta-default",
         _REGISTERED, (*_BY_NCCL4PY, "nvswitch"),
     ),
     "nccl-cta-default": _made_with(
         "NCCL on registered buffers with its default policy, the control of nccl-cta-efficiency",
-        {"cta_policy": "default", BUFFERS: "registered"}, demands.not_heard("cta_policy"), None,
+        {"cta_policy": "default", BUFFERS: "registered"}, expected.not_heard("cta_policy"), None,
     ),
     "ucc-sharp": _behind_mpi(
         "SHARP by UCC under Open MPI, one rank per node",

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from hpccoll.evidence.asked import ALGORITHMS, BY_SWITCHES, IN_SWITCHES
-from hpccoll.evidence.demands import SIGNS, names_switches
-from hpccoll.evidence.ports import Ports
+from hpccoll.evidence.expected_evidence import SIGNS, names_switches
+from hpccoll.evidence.port_bytes import Ports
 from hpccoll.evidence.records import Ran, Record
-from hpccoll.evidence.refusals import RANK
+from hpccoll.evidence.requested import ALGORITHMS, BY_SWITCHES, IN_SWITCHES
+from hpccoll.evidence.unavailable import RANK
 from hpccoll.evidence.variants import demanded
 from hpccoll.units import format_size
 

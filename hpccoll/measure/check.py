@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.outside import Guard
-from hpccoll.measure.payload import TURNS, Payload
-from hpccoll.measure.values import Array, bits
+from hpccoll.measure.guard_check import Guard
+from hpccoll.measure.payload import Payload
+from hpccoll.measure.payload_values import Array, bits
+from hpccoll.spec.memory import TURNS
 
 Bits = NDArray[np.unsignedinteger]
 

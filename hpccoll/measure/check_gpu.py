@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.measure.check import GuardCheck, misfit
-from hpccoll.measure.outside import Guard
-from hpccoll.measure.payload import SHORT, TURNS, Payload
-from hpccoll.measure.values import PERIOD, Array, bits
+from hpccoll.measure.guard_check import Guard
+from hpccoll.measure.payload import Payload
+from hpccoll.measure.payload_values import Array, bits
+from hpccoll.spec.memory import PERIOD, TURNS, VECTOR
 
 SOURCE = Path(__file__).with_name("check.cu")
-VECTOR = 16
-"""Bytes that a thread moves at once."""
-
 THREADS = 256
 BLOCKS = 4096
 """The most blocks of a launch, over all segments: some for each multiprocessor, in turns."""
@@ -84,15 +82,6 @@ class Table(NamedTuple):
         """Return the table of what is the same in all turns; ``head`` as above."""
         each = VECTOR // words.itemsize
         return cls(np.pad(words, (head, -(head + len(words)) % each)).reshape(-1, each), 0)
-
-
-def table_bytes(elements: float) -> float:
-    """Return the most that a table takes, of a unit of so many elements; of units of several lengths, of their mean.
-
-    Of a short one it has a row for each turn, of up to 8 bytes an element, of any other PERIOD vectors. The line above
-    the first that reaches the second where units end to be short bounds both, and bends down: a mean is enough.
-    """
-    return min(PERIOD * VECTOR, PERIOD * VECTOR / (SHORT - TURNS) * elements + 2 * TURNS * VECTOR)
 
 
 class _Segments:

@@ -12,15 +12,10 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.values import PERIOD, Array, DType, bits, contribution, everyone, joined
+from hpccoll.measure.payload_values import Array, DType, bits, contribution, everyone, joined
 from hpccoll.schedule import Promise, Reduction, traffic
+from hpccoll.spec.memory import PERIOD, SHORT, TURNS
 from hpccoll.units import format_size
-
-TURNS = 16
-"""Operations after which the values repeat: what any of the last 15 has left in a buffer is no result of this one."""
-
-SHORT = PERIOD // TURNS
-"""Elements up to which a block is told as a whole, also where one period of the values will do."""
 
 SAMPLED = 256
 """The most wrong elements that a cause is sought for."""

@@ -15,11 +15,12 @@ from typing import TypeVar, cast
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.case import Shape
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.measure.environment import boot_id, mpi_library, node_name, rack_name
-from hpccoll.measure.loop import Times
+from hpccoll.host.environment import boot_id, node_name, rack_name
+from hpccoll.host.mpi_library import mpi_library
+from hpccoll.measure.timing_loop import Times
 from hpccoll.schedule import Layout, numbering
+from hpccoll.spec.case import Shape
 from hpccoll.store.raw import Attempt
 
 Answer = TypeVar("Answer")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hpccoll.measure.loop import Progress
+from hpccoll.measure.timing_loop import Progress
 
 GRACE = 2.0
 """Seconds between the words and the end, so that every stuck rank gets to speak."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from hpccoll.model.machine import Link, Machine
-from hpccoll.model.observe import Observation
+from hpccoll.model.observations import Observation
 
 LEAST_SIZES = 3
 """Two sizes always lie on a line."""

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from hpccoll.evidence.asked import FUNCTIONS
 from hpccoll.evidence.records import Record
+from hpccoll.evidence.requested import FUNCTIONS
 from hpccoll.evidence.variants import as_known
 from hpccoll.evidence.verdict import control_fails, red_line
 from hpccoll.report.library import found_in

@@ -9,9 +9,9 @@ import vl_convert
 
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.groups import Group, groups
+from hpccoll.report.output_directory import PAGE, noted
 from hpccoll.report.page import Drawn, page
-from hpccoll.report.place import PAGE, noted
-from hpccoll.store.disk import replaced
+from hpccoll.store.durable_files import replaced
 from hpccoll.store.rows import Results
 from hpccoll.terminal import printable
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hpccoll.evidence.found import Found
+from hpccoll.evidence.probe_result import Found
 from hpccoll.report import calls
 from hpccoll.report.colours import FLOOR_GREY, INK, assigned, colour, shape
 from hpccoll.report.executed import fell_back

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hpccoll.evidence.found import Found
 from hpccoll.evidence.modelled import modelled_s
+from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.records import Record
 from hpccoll.report.wires import SHARED_GPU
 from hpccoll.schedule.promise import NATIVE

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hpccoll.report.groups import Point
-from hpccoll.store.summary import median_ratio
+from hpccoll.store.statistics import median_ratio
 
 
 def seconds(point: Point) -> float:

@@ -1,7 +1,7 @@
 """What a node sent, beside what we count for the schedule."""
 
-from hpccoll.evidence.asked import BY_SWITCHES
-from hpccoll.evidence.ports import Ports
+from hpccoll.evidence.port_bytes import Ports
+from hpccoll.evidence.requested import BY_SWITCHES
 from hpccoll.report.compare import best_placements
 from hpccoll.report.groups import Group, Point
 from hpccoll.report.wires import beside_workers, in_sizes, measured_to_counted, uncounted

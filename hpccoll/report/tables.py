@@ -10,7 +10,7 @@ from hpccoll.report.groups import Group, Point
 from hpccoll.report.library import library_facts
 from hpccoll.report.naming import counted
 from hpccoll.store.rows import Missing, Run
-from hpccoll.store.scheduler import WORDS, Scheduled
+from hpccoll.store.scheduler_log import WORDS, Scheduled
 
 LONG = 40
 """Characters above which the text of a cell may be broken into lines."""

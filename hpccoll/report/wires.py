@@ -9,8 +9,8 @@ from typing import Any
 
 from hpccoll.report.executed import offloaded
 from hpccoll.schedule.promise import NATIVE
+from hpccoll.store.link_bytes import ETHERNET, IPV4, TCP, with_headers
 from hpccoll.store.rows import Row, Run
-from hpccoll.store.wire import ETHERNET, IPV4, TCP, with_headers
 
 TOLERANCE = 0.02
 """How far a calibrated wire may be from what TCP carries of its rate, and a size's calibration from the wire's."""

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpccoll.case import Job
 from hpccoll.errors import BadInputError, check_arguments
-from hpccoll.evidence.verbose import TOLD_TO_END, forget, keep_quiet, leave_settings, log_into
-from hpccoll.run.asked import job_of, sets, shape_of
+from hpccoll.evidence.log_settings import TOLD_TO_END, forget, keep_quiet, leave_settings, log_into
+from hpccoll.run.job_from_args import job_of, sets, shape_of
 from hpccoll.run.options import parser
-from hpccoll.run.room import check_room
+from hpccoll.run.preflight import check_room
 from hpccoll.run.start import connected, end_in_turn, limit, limited, no_limit, rank_here, watched_by_others, world
+from hpccoll.spec.case import Job
 from hpccoll.units import format_size
 
 if TYPE_CHECKING:
-    from hpccoll.evidence.found import Found
-    from hpccoll.measure.program import Program
+    from hpccoll.evidence.probe_result import Found
+    from hpccoll.measure.job_runner import Program
     from hpccoll.measure.ranks import Ranks
 
 
@@ -92,9 +92,9 @@ def _measure(arguments: argparse.Namespace) -> int:
     os.environ.update(sets(arguments)["environment"])  # libraries read them when they start, and MPI starts some
     limit()
     comm = world(arguments.device)  # --help and a misspelt option need no MPI
-    from hpccoll.measure.program import Program
+    from hpccoll.measure.job_runner import Program
+    from hpccoll.measure.printed_table import Table
     from hpccoll.measure.ranks import Ranks, abort, check_launch, check_shape
-    from hpccoll.measure.table import Table
 
     table = Table()
     program: Program | None = None
@@ -151,7 +151,7 @@ def _say_what_is_left(program: "Program", *, nothing: bool) -> None:
 
 
 def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
-    from hpccoll.measure.probe import probe
+    from hpccoll.measure.log_probe import probe
 
     ranks.at_root(lambda: forget(place))  # before NCCL opens its files
     leave_settings(place)
@@ -169,7 +169,7 @@ def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Fo
     Raises:
         BadInputError: on all ranks, where the evidence cannot be read.
     """
-    from hpccoll.evidence.found import Found
+    from hpccoll.evidence.probe_result import Found
 
     if any(case.transport == "nccl" for case in job.cases):
         keep_quiet()

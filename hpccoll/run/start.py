@@ -87,7 +87,7 @@ def world(device: str) -> "MPI.Intracomm":
     if vendor == "MPICH":
         shorten_values()
     if device == "cuda":
-        from hpccoll.measure.gpus import take_early
+        from hpccoll.measure.gpu_assignment import take_early
 
         take_early()
     if not MPI.Is_initialized():

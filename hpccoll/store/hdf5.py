@@ -12,13 +12,13 @@ from typing import Any
 import h5py
 
 from hpccoll import __version__
-from hpccoll.case import Job
 from hpccoll.errors import BadInputError, UnusableError, shown
 from hpccoll.files import open_regular
-from hpccoll.store.disk import replaced
+from hpccoll.spec.case import Job
+from hpccoll.store.durable_files import replaced
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
 from hpccoll.store.integrity import check_integrity, seal
-from hpccoll.store.plausible import ImplausibleError, OutcomeCheck, check_attempt, check_types
+from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
 from hpccoll.store.raw import Failure, Raw
 from hpccoll.store.schema import SCHEMA, VERSION
 

@@ -9,10 +9,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.case import Case
+from hpccoll.spec.case import Case
+from hpccoll.store.case_times import Times
 from hpccoll.store.raw import Attempt, Outcome, Place
 from hpccoll.store.schema import COLUMNS, Column
-from hpccoll.store.times import Times
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
 _PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")

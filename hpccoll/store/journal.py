@@ -16,14 +16,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
-from hpccoll.case import Case, Job
 from hpccoll.errors import BadInputError, no_file
 from hpccoll.files import open_regular
-from hpccoll.store.disk import lock_alone, locked, no_link, remove_unfinished, replaced, write_new
+from hpccoll.spec.case import Case, Job
+from hpccoll.store.durable_files import lock_alone, locked, no_link, remove_unfinished, replaced, write_new
+from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal_records import first_records, of_attempt, of_outcome, read_records, to_failure
+from hpccoll.store.json_lines import append, has_checksum_lines, read_lines, to_line
 from hpccoll.store.raw import Attempt, Damage, Failure, Outcome, Raw
-from hpccoll.store.records import append, has_checksum_lines, read_lines, to_line
-from hpccoll.store.same import check_same_job
 
 
 def journal_path(raw_file: Path) -> Path:

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.case import Case, Job
 from hpccoll.errors import UnusableError, shown
-from hpccoll.store.plausible import ImplausibleError, OutcomeCheck, check_attempt, check_types
+from hpccoll.spec.case import Case, Job
+from hpccoll.store.case_times import Times
+from hpccoll.store.json_lines import Line, has_checksum_lines, read_lines
+from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
 from hpccoll.store.raw import Attempt, Damage, Failure, Outcome, Place, Raw
-from hpccoll.store.records import Line, has_checksum_lines, read_lines
-from hpccoll.store.times import Times
 
 Record = Mapping[str, Any]
 

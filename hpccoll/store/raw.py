@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.case import Case, Job, Parameter
 from hpccoll.schedule import Layout
-from hpccoll.store.times import Times
+from hpccoll.spec.case import Case, Job, Parameter
+from hpccoll.store.case_times import Times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ within a schema version. Seconds and bytes per second, unscaled; what is absent 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.store.scheduler import Scheduled
+from hpccoll.store.scheduler_log import Scheduled
 
 LEFT_OUT = "left out"
 """The status of what was skipped on purpose as the sweep was planned: it is of no job."""

@@ -1,8 +1,7 @@
 """The estimate: how long a job takes, about, on a machine that has nothing else to do."""
 
-from hpccoll.case import Job
-from hpccoll.measure.wire import PASS_S, SETTLE_S
-from hpccoll.sweep import probe
+from hpccoll.spec.case import PASS_S, SETTLE_S, Job
+from hpccoll.sweep import probe_launch
 
 LAUNCH_S = 1.5
 """What starting ranks costs."""
@@ -17,7 +16,7 @@ def seconds(job: Job) -> float:
 
     Between nodes each case has a pass beside its rounds, which counts bytes.
     """
-    launches = len(job.shapes) + sum(probe.wanted(job, shape) for shape in job.shapes)
+    launches = len(job.shapes) + sum(probe_launch.wanted(job, shape) for shape in job.shapes)
     counted = sum(job.shape(case).nodes > 1 for case in job.cases)
     measured = len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
     return LAUNCH_S * launches + measured + counted * (PASS_S + SETTLE_S)

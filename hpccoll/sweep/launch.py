@@ -10,15 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpccoll.case import Job, Shape
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.plan import Launcher, Plan
+from hpccoll.spec.case import Job, Shape
+from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store import hdf5
-from hpccoll.store.found import best_of, read_raw
 from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, leave_word
 from hpccoll.store.raw import Failure, Raw
-from hpccoll.sweep import child, partitions, probe, queue, slurm
-from hpccoll.sweep.controller import wait_for_controller
+from hpccoll.store.result_files import best_of, read_raw
+from hpccoll.sweep import child_process, probe_launch
+from hpccoll.sweep.slurm import partitions, query, squeue
+from hpccoll.sweep.slurm.controller import wait_for_controller
 
 LAUNCHES = 3
 """How often a launch is tried that srun refuses because Slurm's controller does not answer it."""
@@ -46,7 +47,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
     if plan.launcher.slurm_conf:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
-        hosts = queue.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
+        hosts = squeue.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
         helpers = _helpers(job, plan.launcher.aggregator, hosts) if job.apart and plan.launcher.aggregator else ()
         start = Start(plan.launcher, job, [host for host in hosts if host not in helpers], helpers)
         if left and plan.launcher.slurm and job.ranks > 1:
@@ -54,7 +55,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         for shape in left:
             attempts = _attempts(_read(out))
             evidence = start.probe(shape, job_file, out)
-            if probe.told_to_end(out, job, shape):
+            if probe_launch.told_to_end(out, job, shape):
                 _leave(out, f"the probe of {shape.words} was told to end")
                 break  # Slurm does not say it twice
             if said := start.measure(shape, job_file, out, evidence):
@@ -149,7 +150,7 @@ class Start:
         line = self._line(shape, "--check")
         said = self._run(line, self.launcher.patience_s)
         if said is not None:
-            types = ", ".join(slurm.mpi_types())
+            types = ", ".join(query.mpi_types())
             raise BadInputError(
                 "launcher", self.launcher.command.partition(" -N ")[0],
                 f"one by which two ranks find each other: their launch {said}; srun --mpi can be {types}",
@@ -161,15 +162,15 @@ class Start:
         Returns:
             the file of what the logs say; None where they cannot say anything, or there was no room for them.
         """
-        file, where = probe.file_of(out, self.job, shape), probe.allocation(self.hosts)
-        if not probe.wanted(self.job, shape):
+        file, where = probe_launch.file_of(out, self.job, shape), probe_launch.allocation(self.hosts)
+        if not probe_launch.wanted(self.job, shape):
             return None
-        if probe.known(file, self.job, where):
+        if probe_launch.known(file, self.job, where):
             return file
-        line = self._line(shape, "--probe", str(probe.place_of(out, self.job, shape)), "--job", str(job_file))
+        line = self._line(shape, "--probe", str(probe_launch.place_of(out, self.job, shape)), "--job", str(job_file))
         print(f"$ {line}", flush=True)
         try:
-            found = probe.ask(self._command(line), self.launcher.patience_s, out, self.job, shape, where)
+            found = probe_launch.ask(self._command(line), self.launcher.patience_s, out, self.job, shape, where)
         except (OSError, UnusableError) as error:  # there is no room for logs, or they are larger than logs can be
             print(f"# no evidence: {error}", flush=True)
             return None
@@ -195,7 +196,7 @@ class Start:
         Ranks that run need no controller: they go on without it.
         """
         for left in reversed(range(LAUNCHES)):
-            said = child.run(self._command(line), seconds, begun=begun)
+            said = child_process.run(self._command(line), seconds, begun=begun)
             if not (left and said and UNREACHED in said and wait_for_controller(OUTAGE_S)):
                 break
         return said

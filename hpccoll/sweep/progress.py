@@ -13,10 +13,10 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hpccoll.case import Job
-from hpccoll.plan import Plan
+from hpccoll.spec.case import Job
+from hpccoll.spec.plan import Plan
 from hpccoll.store.journal import journal_path
-from hpccoll.store.records import names
+from hpccoll.store.json_lines import names
 from hpccoll.units import format_wait
 
 SKIPPED = b'"status": "skipped"'

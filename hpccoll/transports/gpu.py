@@ -15,7 +15,7 @@ from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.operation import Array, address
 
 if TYPE_CHECKING:
-    from hpccoll.transports.mpi_step import Call  # at run time it would start MPI, before whom a GPU is taken
+    from hpccoll.transports.mpi.step import Call  # at run time it would start MPI, before whom a GPU is taken
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
 

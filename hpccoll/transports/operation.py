@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import Collective, Cut, Layout, Part, Promise, Reduction, Schedule, out_of_place
 from hpccoll.schedule.words import Range
-from hpccoll.transports.guard import Guarded, GuardedBuffers, guarded
+from hpccoll.transports.guarded_memory import Guarded, GuardedBuffers, guarded
 
 Array = NDArray[np.generic]
 

@@ -28,11 +28,11 @@ from typing import Any
 from bounds import bound_s
 from settings import SETTINGS, Ask, Setting, Way
 
-from hpccoll.case import Effort, Job
-from hpccoll.measure.catalogue import NATIVE
+from hpccoll.spec.case import Effort, Job
+from hpccoll.spec.catalogue import NATIVE
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path
-from hpccoll.store.results import read_results
+from hpccoll.store.load import read_results
 from hpccoll.store.rows import Row
 from hpccoll.units import format_size
 

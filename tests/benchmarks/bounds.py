@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.case import Case
-from hpccoll.measure.catalogue import own_parameters, promise_of
 from hpccoll.schedule import Cut, Layout, collective, match, numbering
+from hpccoll.spec.case import Case
+from hpccoll.spec.catalogue import own_parameters, promise_of
 
 
 def bound_s(case: Case, layout: Layout, params: Mapping[str, Any], marker: Mapping[str, Any]) -> float:

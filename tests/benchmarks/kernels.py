@@ -72,16 +72,16 @@ def dispatch(here: Here) -> Iterator[Verdict]:
     from cupy.cuda import nccl
     from mpi4py import MPI
 
-    from hpccoll.measure.on_gpu import Timed
-    from hpccoll.transports import nccl_config, nccl_world
-    from hpccoll.transports.nccl_survive import wait
-    from hpccoll.transports.nccl_vendor import NcclVendor
+    from hpccoll.measure.gpu_case import Timed
+    from hpccoll.transports.nccl import communicator_config, communicators
+    from hpccoll.transports.nccl.fault_tolerance import wait
+    from hpccoll.transports.nccl.vendor import NcclVendor
 
     gpu = here.gpu
     promise, dtype = COLLECTIVES["all_reduce"].promise(1), np.dtype("float32")
     asked = Operation(promise, Layout.of(1), (), 2, dtype, REDUCTIONS["sum"], in_place=True)
     buffer = gpu.empty(2, dtype)
-    communicator = nccl_world.world(MPI.COMM_SELF).communicator
+    communicator = communicators.world(MPI.COMM_SELF).communicator
     address, stream = gpu.address(buffer), gpu.stream
 
     def bare() -> None:
@@ -99,13 +99,13 @@ def dispatch(here: Here) -> Iterator[Verdict]:
             bound = not graph and not timed  # between two events a row has their recording, too
             yield Verdict(what, ratio, "at most 1.10" if bound else "no bound", not bound or ratio <= 1.1)
         plan.close()
-    if not nccl_config.lack(SETTINGS["max_ctas"].since):
-        made = nccl_config.Configured({"max_ctas": 32})
+    if not communicator_config.lack(SETTINGS["max_ctas"].since):
+        made = communicator_config.Configured({"max_ctas": 32})
         plan = NcclVendor(MPI.COMM_SELF.Dup(), gpu, library=made).plan(asked, buffer[:0], buffer)
         ratio = in_turn(lambda: host_seconds(plan.run, 2000), lambda: host_seconds(bare, 2000))
         yield Verdict("8 B all-reduce on one rank, communicator by nccl4py / bare CuPy call", ratio, "no bound", True)
         plan.close()
-    nccl_world.close_all()
+    communicators.close_all()
 
 
 def copy_of(gpu: Gpu, nbytes: int) -> Callable[[], None]:
@@ -116,9 +116,9 @@ def copy_of(gpu: Gpu, nbytes: int) -> Callable[[], None]:
 
 def fold(here: Here) -> Iterator[Verdict]:
     """The fold kernel on 256 MiB, 3 bytes moved for each byte folded, beside a copy, 2 for each byte copied."""
-    from hpccoll.transports.fold import Move
-    from hpccoll.transports.fold_cuda import Folds
-    from hpccoll.transports.pieces import Span
+    from hpccoll.transports.buffer_pieces import Span
+    from hpccoll.transports.nccl.fold import Move
+    from hpccoll.transports.nccl.fold_kernel import Folds
 
     gpu = here.gpu
     copy = copy_of(gpu, LARGE)

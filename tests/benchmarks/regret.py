@@ -17,9 +17,9 @@ from pathlib import Path
 from bench import launcher, measure
 from settings import CHOICES
 
-from hpccoll.store.results import read_results
-from hpccoll.tune.judge import judge
-from hpccoll.tune.make import make
+from hpccoll.store.load import read_results
+from hpccoll.tuning.build_table import make
+from hpccoll.tuning.judge_table import judge
 
 MOST = 1.05
 """Regret, the geometric mean over all sizes and placements."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
-from hpccoll.case import Case
-from hpccoll.measure.catalogue import NATIVE
+from hpccoll.spec.case import Case
+from hpccoll.spec.catalogue import NATIVE
 
 
 @dataclass(frozen=True)

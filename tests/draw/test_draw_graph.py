@@ -8,11 +8,11 @@ from drawings import NAMES, subject, subjects
 
 from hpccoll.draw import ask
 from hpccoll.draw.graph import Graph, Tree
-from hpccoll.draw.looks import Looks
+from hpccoll.draw.layout import RADIUS, place
 from hpccoll.draw.network import networks
-from hpccoll.draw.places import RADIUS, place
 from hpccoll.draw.routes import route
-from hpccoll.draw.story import tell
+from hpccoll.draw.style import Looks
+from hpccoll.draw.trace import tell
 from hpccoll.schedule import Layout, Receive, Reduce, Schedule, Send, Step
 
 

@@ -5,13 +5,13 @@ from drawings import NAMES, subject, subjects
 
 from hpccoll.draw import ask
 from hpccoll.draw.arrows import arrows
+from hpccoll.draw.background import Grid, heads
+from hpccoll.draw.buffer_state import follow
 from hpccoll.draw.cells import cells
-from hpccoll.draw.grid import Grid, heads
-from hpccoll.draw.holdings import follow
 from hpccoll.draw.labels import labels
-from hpccoll.draw.looks import FOLDS, REPLACES, Looks
-from hpccoll.draw.marks import Box, Look, Text
-from hpccoll.draw.story import tell
+from hpccoll.draw.shapes import Box, Look, Text
+from hpccoll.draw.style import FOLDS, REPLACES, Looks
+from hpccoll.draw.trace import tell
 
 
 def drawn(one):

@@ -6,8 +6,8 @@ import pytest
 from drawings import NAMES, subject, subjects
 
 from hpccoll.draw import ask, describe
-from hpccoll.draw.deeds import round_lines
-from hpccoll.draw.story import tell
+from hpccoll.draw.actions import round_lines
+from hpccoll.draw.trace import tell
 from hpccoll.draw.words import layout_words
 from hpccoll.schedule import Copy, Cost, Layout, Receive, Reduce, Schedule, Send, Step, dst, src, tmp
 

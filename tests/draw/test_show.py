@@ -8,7 +8,7 @@ import pytest
 from commands import inside
 
 from hpccoll.algorithms.null import null
-from hpccoll.draw.subject import MOST_WORKERS
+from hpccoll.draw.view import MOST_WORKERS
 from hpccoll.schedule import all_reduce, power_of_two
 
 README = Path(__file__).parents[2] / "README.md"

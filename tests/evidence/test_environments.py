@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.asked import ALGORITHMS, FUNCTIONS, forced
 from hpccoll.evidence.environments import check_values, communicator_of, doubts, environment_of
 from hpccoll.evidence.nccl_names import CHOICES, LISTS, NAMES, PREFIX
+from hpccoll.evidence.requested import ALGORITHMS, FUNCTIONS, forced
 from hpccoll.evidence.variables import OF_A_SITE, VARIABLES
 from hpccoll.evidence.variants import VARIANTS
 

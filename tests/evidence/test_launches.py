@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.evidence.launches import launches
-from hpccoll.evidence.lines import messages
+from hpccoll.evidence.log_lines import messages
 
 NCCL = "{}:{} [0] NCCL INFO {}"
 SHARP = "[{}:0:{} - comm.c:400][x] INFO [group#:0] tree_type:LLT group size:2"

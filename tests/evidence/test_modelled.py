@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.evidence.log_set import read_logs
 from hpccoll.evidence.modelled import modelled_s
-from hpccoll.evidence.read import read_logs
 
 LOG = (Path(__file__).parent / "logs" / "rdma-2.27.log").read_text()
 SIZE = 64 << 20

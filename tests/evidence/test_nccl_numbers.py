@@ -6,8 +6,8 @@ import pytest
 from commands import inside
 
 from hpccoll.evidence import nccl_numbers
-from hpccoll.evidence.asked import ALGORITHMS
-from hpccoll.evidence.read import read_logs
+from hpccoll.evidence.log_set import read_logs
+from hpccoll.evidence.requested import ALGORITHMS
 from hpccoll.evidence.verdict import verdict
 
 LOG = Path(__file__).parent / "logs" / "numbers-2.22.log"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.evidence.asked import ALGORITHMS, forced, requested_of
 from hpccoll.evidence.communicator import SETTINGS, WINNERS
 from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
+from hpccoll.evidence.requested import ALGORITHMS, forced, requested_of
 from hpccoll.evidence.variables import OF_A_FABRIC, OF_A_SITE, VARIABLES
 from hpccoll.evidence.variants import VARIANTS, as_known
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.evidence.read import read_logs
+from hpccoll.evidence.log_set import read_logs
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.evidence.verdict import Verdict, control_fails, red_line, verdict
 

@@ -7,11 +7,12 @@ from gpu_ranks import check
 from mpi4py import MPI
 from nccl_ranks import share_a_gpu
 
-from hpccoll.case import Case
-from hpccoll.measure.catalogue import placements, unmet
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, Layout
-from hpccoll.transports import aware, nccl_world
+from hpccoll.spec.case import Case
+from hpccoll.spec.catalogue import placements, unmet
 from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.mpi import cuda_aware
+from hpccoll.transports.nccl import communicators
 
 SIZES = 10_000, 3 << 20
 """Of short blocks, and of those whose values repeat."""
@@ -41,7 +42,7 @@ if __name__ == "__main__":
     world = MPI.COMM_WORLD
     share_a_gpu()
     gpu, layout = Gpu(0), Layout.of(world.size)
-    takes = world.bcast(aware.verdict(0).aware if world.rank == 0 else None)
+    takes = world.bcast(cuda_aware.verdict(0).aware if world.rank == 0 else None)
     transports = ["staged", "nccl", *(["mpi"] if takes else [])]
     unable = {("all_to_all", "native", "nccl", True)}  # NCCL's users write it with a buffer each
     ran = []
@@ -49,6 +50,6 @@ if __name__ == "__main__":
         if not unmet(case, layout) and (case.collective, case.algorithm, case.transport, case.in_place) not in unable:
             check(case, layout, gpu, flip)
             ran.append(case.transport)
-    nccl_world.close_all()
+    communicators.close_all()
     if world.rank == 0:
         print(len(ran), *sorted({*ran}))

@@ -22,14 +22,13 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
 from hpccoll.measure.ranks import abort
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
-from hpccoll.transports import nccl_config, nccl_world
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.lockstep import lockstep
-from hpccoll.transports.nccl import Nccl
-from hpccoll.transports.nccl_config import Buffers, Configured
-from hpccoll.transports.nccl_device import CupyDevice
-from hpccoll.transports.nccl_survive import StalledError, among, roll_call, wait
-from hpccoll.transports.nccl_vendor import NcclVendor
+from hpccoll.transports.nccl.communicator_config import Buffers, Configured
+from hpccoll.transports.nccl.cupy_device import CupyDevice
+from hpccoll.transports.nccl.fault_tolerance import StalledError, among, roll_call, wait
+from hpccoll.transports.nccl.grouped import Nccl, communicator_config, communicators
+from hpccoll.transports.nccl.vendor import NcclVendor
 from hpccoll.transports.operation import Operation
 
 COMM = MPI.COMM_WORLD
@@ -148,7 +147,7 @@ def nccls_own_calls_take_every_dtype_and_op() -> None:
 
 def communicators_with_settings_and_buffers_that_nccl_knows_do_what_is_promised() -> None:
     """Where there is nccl4py. Windows are left out where NCCL makes none, as between ranks that share a GPU it may."""
-    if reason := next(filter(None, COMM.allgather(nccl_config.lack(SETTINGS[BUFFERS].since))), None):
+    if reason := next(filter(None, COMM.allgather(communicator_config.lack(SETTINGS[BUFFERS].since))), None):
         say(f"left out: {reason}")
         return
     library = Configured(in_numbers({"max_ctas": 2, "traffic_class": 0, "cta_policy": "efficiency"}))
@@ -185,7 +184,7 @@ def drill() -> None:
     """The last rank stalls in front of an all-reduce; the others notice it, and go on without it."""
     last, patience = RANKS - 1, 5.0
     agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"))
-    one = nccl_world.world(COMM)
+    one = communicators.world(COMM)
     array = GPU.empty(1 << 20, np.dtype("float32"))
     address = GPU.address(array)
 
@@ -197,7 +196,7 @@ def drill() -> None:
     COMM.Barrier()
     if last == ME:
         time.sleep(6 * patience)
-        nccl_world.abort_all()
+        communicators.abort_all()
         print(f"rank {ME} woke up", flush=True)
         return
     all_reduce(one.communicator)
@@ -207,11 +206,11 @@ def drill() -> None:
         print(f"rank {ME}: {error}", flush=True)
     else:
         raise AssertionError("an all-reduce without one of its ranks came to an end")
-    nccl_world.abort_all()
+    communicators.abort_all()
     GPU.synchronize()  # the aborted stream has come to its end
     there = roll_call(COMM, patience)
     assert there == [*range(last)], there
-    made = nccl_world.world(among(COMM, there))
+    made = communicators.world(among(COMM, there))
     array[:] = made.comm.rank + 1
     all_reduce(made.communicator)
     GPU.synchronize()
@@ -232,7 +231,7 @@ def main() -> None:
         COMM.Barrier()
         if ME == 0:
             print(f"{check.__name__} {time.monotonic() - started:.1f} s", flush=True)
-    nccl_world.close_all()
+    communicators.close_all()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.payload import TURNS
-from hpccoll.measure.values import PERIOD, bits
+from hpccoll.measure.payload_values import PERIOD, bits
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.transports.gpu import lack
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import raws
 
-from hpccoll.case import Effort
+from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.transports.gpu import lack
 

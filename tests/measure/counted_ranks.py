@@ -7,13 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from hpccoll.measure import environment, ports, ranks, wire
+from hpccoll.host import network_ports
+from hpccoll.measure import port_traffic, provenance, ranks
 from hpccoll.measure.check import Check
 from hpccoll.run import main
 
 EACH = 4137
 sent = 0
-reset, watch = Check.reset, wire.watch
+reset, watch = Check.reset, port_traffic.watch
 
 
 def count(self):
@@ -27,8 +28,10 @@ def told(subject, together, operations, progress, found):
     return watch(subject, together, operations, progress, found)
 
 
-Check.reset, wire.watch = count, told
-environment.boot_id = ranks.boot_id = lambda: str(os.getpid())
-ports.find = lambda _sys=None: (ports.Port("eth0", "netdev", Path("/nowhere")),)
-wire.read = lambda found: {(port.name, name): sent for port in found for name in (ports.SENT, ports.RECEIVED)}
+Check.reset, port_traffic.watch = count, told
+provenance.boot_id = ranks.boot_id = lambda: str(os.getpid())
+network_ports.find = lambda _sys=None: (network_ports.Port("eth0", "netdev", Path("/nowhere")),)
+port_traffic.read = lambda found: {
+    (port.name, name): sent for port in found for name in (network_ports.SENT, network_ports.RECEIVED)
+}
 sys.exit(main(sys.argv[1:]))

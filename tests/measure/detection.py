@@ -18,15 +18,16 @@ from faults import ALIKE, EVERY, FAULTS, FOLDING, MOVING, OPS, PARTS, RANKS, SIZ
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS
-from hpccoll.measure.values import bits
+from hpccoll.measure.payload_values import bits
 from hpccoll.schedule.cut import GRAIN
-from hpccoll.transports.guard import WATCHED
+from hpccoll.transports.guarded_memory import WATCHED
 
 SIZE = f"{PARTS * GRAIN // 1024} KiB"
 
 HEAD = """# What the check of results can and cannot see
 
-Every timed result is compared bit for bit with what it must be (`hpccoll/measure/values.py` says how values are made).
+Every timed result is compared bit for bit with what it must be. How the values are made is described in
+`hpccoll/measure/payload_values.py`.
 Below, a fault is put into a right all-reduce, and a right reduce-scatter, of {size} in {parts} parts of {grain} bytes,
 the grain in which buffers are cut. A cell is the share of parts, in per cent, in which the check sees the fault: the
 least over both and over all ranks that can be at fault, for p = {ranks} ranks (one number where they agree). 100

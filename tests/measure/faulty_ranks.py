@@ -7,11 +7,11 @@ import time
 from itertools import count, islice
 
 from hpccoll.algorithms.ring import ring
-from hpccoll.measure import maker
+from hpccoll.measure import case_factory
 from hpccoll.run import main
 from hpccoll.schedule import all_reduce
-from hpccoll.transports.mpi import MpiPlan
-from hpccoll.transports.vendor import VendorPlan
+from hpccoll.transports.mpi.persistent import MpiPlan
+from hpccoll.transports.mpi.vendor import VendorPlan
 
 FAULT, *ARGUMENTS = sys.argv[1:]
 CALLS = 12
@@ -86,7 +86,7 @@ MpiPlan._run_one = run_wrong
 for kind in (MpiPlan, VendorPlan):
     spoil(kind)
 if FAULT == "no-memory":
-    maker.available_memory = lambda: 10_000
+    case_factory.available_memory = lambda: 10_000
 if FAULT == "secrets":
     secrets = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
     os.environ.update(dict.fromkeys(secrets, "s3cr3t"), OMPI_MCA_btl="self", NCCL_ALGO="Ring")

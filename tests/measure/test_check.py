@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS
-from hpccoll.measure.values import bits, joined
+from hpccoll.measure.payload_values import bits, joined
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.units import format_size

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hpccoll.measure import check_gpu
 from hpccoll.measure.check_gpu import GpuCheck, Table, table_bytes
 from hpccoll.measure.payload import SHORT, TURNS
-from hpccoll.measure.values import PERIOD, bits
+from hpccoll.measure.payload_values import PERIOD, bits
 from hpccoll.schedule import BFLOAT16, DTYPES
 
 EVERY = (*DTYPES, BFLOAT16)

@@ -12,7 +12,7 @@ from ml_dtypes import finfo
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload
-from hpccoll.measure.values import PERIOD, bits, contribution, joined
+from hpccoll.measure.payload_values import PERIOD, bits, contribution, joined
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, all_to_all_v, collective, dtype_of, traffic
 
 EVERY = (*DTYPES, BFLOAT16)

@@ -9,14 +9,14 @@ import pytest
 import raws
 from host_gpu import HostGpu
 
-from hpccoll.case import Effort
 from hpccoll.measure.check_gpu import SOURCE
 from hpccoll.report.alarms import alarms, made_good
 from hpccoll.report.groups import groups
 from hpccoll.report.lines import status_lines
+from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
-from hpccoll.store.results import read_results
+from hpccoll.store.load import read_results
 
 RANKS = Path(__file__).with_name("stalling_ranks.py")
 WARMUP, ITERATIONS = 2, 10

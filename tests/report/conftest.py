@@ -7,8 +7,8 @@ import altair as alt
 import pytest
 from altair.utils.schemapi import validate_jsonschema
 
+from hpccoll.store.link_bytes import with_headers
 from hpccoll.store.rows import Missing, Results, Row, Run
-from hpccoll.store.wire import with_headers
 
 MODELS = {  # alpha in s and beta in s per byte, from p
     "ring": (lambda p: 2 * (p - 1) * 1.8e-6, lambda p: 2 * (p - 1) / p * 2.6e-10),

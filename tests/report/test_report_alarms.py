@@ -6,15 +6,15 @@ import pytest
 import raws
 from commands import inside
 
-from hpccoll.evidence.found import Found
+from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.variants import VARIANTS
-from hpccoll.measure.logged import judged
+from hpccoll.measure.executed_evidence import judged
 from hpccoll.report.alarms import alarms
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.groups import groups
 from hpccoll.store import hdf5
+from hpccoll.store.load import read_results
 from hpccoll.store.raw import Raw
-from hpccoll.store.results import read_results
 
 SIZE = 67108864
 HEAD = "n0:4021:4021 [0] NCCL INFO "

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpccoll.evidence.found import Found
+from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.records import Record
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.executed import fell_back, offloaded

@@ -7,12 +7,12 @@ import pytest
 import raws
 from commands import inside
 
-from hpccoll.case import Effort
-from hpccoll.plan import Launcher, Plan, Skip
 from hpccoll.report.lines import MOST_NAMED, WHY, outcome_lines
+from hpccoll.spec.case import Effort
+from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.store.journal import Journal
 from hpccoll.store.rows import Missing
-from hpccoll.sweep.drive import alone
+from hpccoll.sweep.workflow import alone
 
 CASES = [raws.case(size) for size in (8, 16, 32, 64)]
 FIRST, SECOND = (raws.job(*CASES, name=name, effort=Effort(rounds=3)) for name in ("mpi.p2", "mpi.p3"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpccoll.evidence.found import Found
+from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.records import Modelled, Ran, Record
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.findings import findings

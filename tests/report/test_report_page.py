@@ -9,7 +9,7 @@ from hpccoll.report import build as build_module
 from hpccoll.report.build import build
 from hpccoll.report.charts import FIGURES
 from hpccoll.store.rows import Missing, Results
-from hpccoll.store.scheduler import Scheduled
+from hpccoll.store.scheduler_log import Scheduled
 
 EVIL = "</script><script>alert('x')</script> & \"quoted\" <b>"
 

@@ -35,7 +35,7 @@ if WHEN == "starts":
         stuck()
         sys.exit()
 if WHEN == "writes":
-    from hpccoll.measure.program import Program
+    from hpccoll.measure.job_runner import Program
 
     measured = Program._measured
 

@@ -11,8 +11,8 @@ import pytest
 import raws
 from commands import ENVIRONMENT, inside
 
-from hpccoll.case import Effort
 from hpccoll.errors import BadInputError
+from hpccoll.spec.case import Effort
 from hpccoll.store.journal import journal_path, read_journal
 
 LONG_S = 240

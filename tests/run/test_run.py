@@ -9,9 +9,9 @@ import pytest
 from asked import job
 from commands import inside, outside, rows
 
-from hpccoll.case import Job
-from hpccoll.measure.catalogue import algorithms_of, placements
-from hpccoll.store.results import read_results
+from hpccoll.spec.case import Job
+from hpccoll.spec.catalogue import algorithms_of, placements
+from hpccoll.store.load import read_results
 
 
 @pytest.mark.mpi

@@ -9,7 +9,7 @@ import pytest
 
 from hpccoll.errors import BadInputError
 from hpccoll.run import start
-from hpccoll.sweep.child import telling
+from hpccoll.sweep.child_process import telling
 
 LATE = Path(__file__).with_name("late_ranks.py")
 LITTLE = ("-a", "null", "-b", "8", "-e", "8", "-n", "1")

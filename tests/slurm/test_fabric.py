@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.store import hdf5
-from hpccoll.store.results import read_results
+from hpccoll.store.load import read_results
 
 pytestmark = pytest.mark.slurm
 
@@ -146,7 +146,7 @@ def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
 
 
 def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flow):
-    read = "from hpccoll.measure.ports import *; print({p: v for (p, n), v in read(find()).items() if n == SENT})"
+    read = "from hpccoll.host.network_ports import *; print({p: v for (p, n), v in read(find()).items() if n == SENT})"
 
     def sent():
         return eval(fabric.slurm("srun", "--nodelist=n1", sys.executable, "-c", read))  # noqa: S307 - our own words

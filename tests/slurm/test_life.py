@@ -11,9 +11,9 @@ from drills import *  # noqa: F403 - fixtures: what came of each drill
 from ground import CASES
 
 from hpccoll.store import hdf5
-from hpccoll.store.results import read_results
-from hpccoll.store.scheduler import read_scheduled
-from hpccoll.store.wire import with_headers
+from hpccoll.store.link_bytes import with_headers
+from hpccoll.store.load import read_results
+from hpccoll.store.scheduler_log import read_scheduled
 
 pytestmark = [pytest.mark.slurm, pytest.mark.sweep]
 

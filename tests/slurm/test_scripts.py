@@ -8,7 +8,7 @@ import pytest
 
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.store.journal import told_path
-from hpccoll.store.results import read_results
+from hpccoll.store.load import read_results
 
 pytestmark = pytest.mark.slurm
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5, integrity
 from hpccoll.store.integrity import DIGEST, content_sha256, seal
-from hpccoll.store.plausible import ImplausibleError
+from hpccoll.store.plausibility import ImplausibleError
 from hpccoll.store.schema import COLUMNS
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
 from hpccoll.store import journal as module
-from hpccoll.store import records
-from hpccoll.store.disk import no_link
+from hpccoll.store import json_lines
+from hpccoll.store.durable_files import no_link
 from hpccoll.store.journal import (
     LAUNCHER,
     Journal,
@@ -177,11 +177,11 @@ def test_a_line_of_many_records_or_of_any_length_is_one_damaged_line_each(out, m
     begin(out).close(remove=False)
     with journal_path(out).open("ab") as file:
         file.write(b"\n" + b'{"sha256": "x' * 3000 + b"\n" + b"\0" * 100_000 + b"}")
-    monkeypatch.setattr(records, "MOST_OF_A_LINE", 50_000)
+    monkeypatch.setattr(json_lines, "MOST_OF_A_LINE", 50_000)
     read = read_journal(journal_path(out))
     assert len(read.done) == 1
     assert len(read.damage) + len(read.notes) > 0
-    assert [line.number for line in records.read_lines(journal_path(out))][-1] == 10
+    assert [line.number for line in json_lines.read_lines(journal_path(out))][-1] == 10
 
 
 def test_outcomes_of_an_attempt_whose_lines_are_damaged_are_not_those_of_another(out):

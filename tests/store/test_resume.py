@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import raws
 
-from hpccoll.case import Effort
+from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
-from hpccoll.store.results import read_results
+from hpccoll.store.load import read_results
 
 RANKS = Path(__file__).with_name("dying_ranks.py")
 pytestmark = pytest.mark.mpi

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import raws
 
-from hpccoll.case import Case, Effort
+from hpccoll.spec.case import Case, Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
+from hpccoll.store.load import read_results
 from hpccoll.store.raw import COUNTED, Outcome, Raw
-from hpccoll.store.results import read_results
-from hpccoll.store.summary import Round, across, row
+from hpccoll.store.statistics import Round, across, row
 
 CASES = (raws.case(1024), raws.case(2048))
 JOB = raws.job(*CASES, effort=Effort(rounds=3))

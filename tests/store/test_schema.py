@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from hpccoll.store.case_times import Times
 from hpccoll.store.raw import Outcome, Place
 from hpccoll.store.schema import COLUMNS, VERSION
-from hpccoll.store.times import Times
 
 README = Path(__file__).parents[2] / "results" / "README.md"
 TABLE = re.compile(r"(?<=<!-- columns -->\n).*(?=<!-- /columns -->)", re.DOTALL)

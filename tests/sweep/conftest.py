@@ -6,7 +6,7 @@ import planned as sweeps
 import pytest
 import recorded
 
-from hpccoll.sweep.plan import make_plan
+from hpccoll.sweep.planner import make_plan
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.measure import machine
+from hpccoll.host import machine
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import mpi
 from hpccoll.sweep.doctor.machine import LIBRARY, Finding, Machine

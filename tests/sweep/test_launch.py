@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import raws
 
-from hpccoll.case import Shape
 from hpccoll.errors import BadInputError
-from hpccoll.plan import Launcher, Plan
+from hpccoll.spec.case import Shape
+from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, last_words, leave_word
 from hpccoll.store.raw import Failure, Raw
-from hpccoll.sweep import child
+from hpccoll.sweep import child_process
 from hpccoll.sweep.launch import Start, launch, signs
 
 CASES = tuple(raws.case(8, ranks=n, nodes=n) for n in (1, 2, 4))
@@ -96,7 +96,7 @@ def test_the_words_of_an_earlier_launch_are_forgotten_and_those_of_ranks_are_not
 
 
 def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the_job(here, monkeypatch):
-    monkeypatch.setattr(child, "LAST_WORDS_S", 0.1)
+    monkeypatch.setattr(child_process, "LAST_WORDS_S", 0.1)
     (here / "does.py").write_text(LEAVES.format(here=str(here)))
     try:
         start(here)
@@ -122,7 +122,7 @@ import sys
 sys.path.append({tests!r})
 from pathlib import Path
 import raws
-from hpccoll.plan import Plan
+from hpccoll.spec.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
 job = Plan.load(Path({here!r}) / "plan.json").jobs[0]
@@ -199,8 +199,8 @@ def test_memory_that_ran_out_is_told_before_all_else():
         "srun: error: n2: task 1: Out Of Memory",
         "hpccoll: something",
     ]
-    assert child.telling(said) == said[0]
-    assert child.telling(said[2:]) == "something"
+    assert child_process.telling(said) == said[0]
+    assert child_process.telling(said[2:]) == "something"
 
 
 PMI = "slurmstepd-n2: error: mpi/pmi2: value not properly terminated in client request"
@@ -211,22 +211,22 @@ SRUN = "srun: error: n1: task 0: Exited with exit code 15"
 def test_the_first_error_of_a_launch_is_told_before_what_it_came_to():
     between = ["[n1:693:0] address.c:985 UCX ERROR failed to unpack address", "Abort(72500495) on node 0: Fatal error"]
     after = [SRUN, "slurmstepd-n1: error: *** STEP 13.1 ON n1 CANCELLED ***", "srun: Force Terminated StepId=13.1"]
-    assert child.telling(["a line", PMI, *between, UCX, *after]) == f"{PMI}; {UCX}; {SRUN}"
+    assert child_process.telling(["a line", PMI, *between, UCX, *after]) == f"{PMI}; {UCX}; {SRUN}"
     waited = "Timeout (0:02:30)!"
-    assert child.telling([PMI, waited, "Thread 0x1:"]).startswith(f"{PMI}; a rank waited for the others")
+    assert child_process.telling([PMI, waited, "Thread 0x1:"]).startswith(f"{PMI}; a rank waited for the others")
     assert (
-        child.telling([waited, PMI])
+        child_process.telling([waited, PMI])
         == f"a rank waited for the others, as MPI started or rank 0 wrote the results: {waited}"
     )
-    assert child.telling(["cannot load", SRUN]) == f"cannot load; {SRUN}"
-    assert child.telling(["ImportError: no mpi4py", SRUN]) == f"ImportError: no mpi4py; {SRUN}"
-    assert child.telling([PMI, "r1 | stuck"]) == "r1 | stuck"
+    assert child_process.telling(["cannot load", SRUN]) == f"cannot load; {SRUN}"
+    assert child_process.telling(["ImportError: no mpi4py", SRUN]) == f"ImportError: no mpi4py; {SRUN}"
+    assert child_process.telling([PMI, "r1 | stuck"]) == "r1 | stuck"
 
 
 def test_of_a_launch_that_says_much_its_beginning_and_its_end_are_known():
-    much = f"print('first error', *range({3 * child.KEPT}), 'last', sep='\\n', file=sys.stderr)"
+    much = f"print('first error', *range({3 * child_process.KEPT}), 'last', sep='\\n', file=sys.stderr)"
     says = f"import sys; {much}; sys.exit(4)"
-    assert child.run([sys.executable, "-c", says], 60.0) == "ended with exit code 4: first error; last"
+    assert child_process.run([sys.executable, "-c", says], 60.0) == "ended with exit code 4: first error; last"
 
 
 def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(programs):
@@ -272,9 +272,9 @@ def test_ranks_that_never_begin_are_ended_and_said_and_the_next_shape_is_tried(h
 
 
 def test_ranks_that_have_begun_have_all_the_time_that_their_cases_take(monkeypatch):
-    monkeypatch.setattr(child, "LOOK_S", 0.01)
-    assert child.run(["sleep", "0.5"], 0.1, begun=lambda: True) is None
-    assert child.run(["sleep", "60"], 0.1, begun=lambda: False) == "did not begin within 0.1 s"
+    monkeypatch.setattr(child_process, "LOOK_S", 0.01)
+    assert child_process.run(["sleep", "0.5"], 0.1, begun=lambda: True) is None
+    assert child_process.run(["sleep", "60"], 0.1, begun=lambda: False) == "did not begin within 0.1 s"
 
 
 def test_a_journal_that_grows_is_a_sign_of_ranks_that_have_begun(here):

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import raws
 
-from hpccoll.case import Case, Effort, Job
-from hpccoll.plan import Launcher, Plan
+from hpccoll.spec.case import Case, Effort, Job
+from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store.journal import Journal
-from hpccoll.store.records import to_line
+from hpccoll.store.json_lines import to_line
 from hpccoll.sweep.progress import Count, Pace, Tally, shown
 
 

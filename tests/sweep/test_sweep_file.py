@@ -10,9 +10,9 @@ from commands import inside
 from planned import last_of_each_key
 from tuned import table
 
-from hpccoll.choices.table import TuneTable
-from hpccoll.sweep.config import json_schema, load_sweep
-from hpccoll.sweep.locate import workflows
+from hpccoll.sweep.paths import workflows
+from hpccoll.sweep.sweep_file import json_schema, load_sweep
+from hpccoll.tuning.table import TuneTable
 
 LEAST = "algorithms: ring\nbytes: 8\nranks: 2\n"
 SCHEMA = Path(__file__).parents[2] / "workflows" / "schemas" / "sweep.schema.json"
@@ -305,7 +305,7 @@ def test_a_variant_that_would_be_another_or_is_misspelt_is_refused_where_it_stan
 
 
 def test_the_json_schema_is_current():
-    assert SCHEMA.read_text() == json_schema(), f"run: python -m hpccoll.sweep.config > {SCHEMA}"
+    assert SCHEMA.read_text() == json_schema(), f"run: python -m hpccoll.sweep.sweep_file > {SCHEMA}"
 
 
 @pytest.mark.parametrize("path", sorted((workflows() / "config").glob("*.yaml")), ids=lambda path: path.name)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.case import Case, Effort, Job
 from hpccoll.errors import BadInputError
-from hpccoll.measure.catalogue import NATIVE, known_parameters, placements, transports, unmet
-from hpccoll.measure.ways import TRANSPORTS, of_device
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.spec.case import Case, Effort, Job
+from hpccoll.spec.catalogue import NATIVE, known_parameters, placements, transports, unmet
+from hpccoll.spec.transport_table import TRANSPORTS, of_device
 from hpccoll.store import hdf5
 
 PAIRS = Path(__file__).with_name("paired_ranks.py")

@@ -12,10 +12,10 @@ import pytest
 from commands import ENVIRONMENT, inside, outside
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.found import read_raw
 from hpccoll.store.journal import read_journal
-from hpccoll.store.records import names
-from hpccoll.sweep.drive import end_leftovers
+from hpccoll.store.json_lines import names
+from hpccoll.store.result_files import read_raw
+from hpccoll.sweep.workflow import end_leftovers
 
 pytestmark = pytest.mark.sweep
 

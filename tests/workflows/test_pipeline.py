@@ -11,7 +11,7 @@ from commands import ENVIRONMENT, inside, outside
 
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
-from hpccoll.sweep.locate import workflows
+from hpccoll.sweep.paths import workflows
 
 pytestmark = pytest.mark.sweep
 

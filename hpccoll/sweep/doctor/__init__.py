@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from hpccoll.measure.equipment import ROOT
+from hpccoll.host.hardware import ROOT
 from hpccoll.sweep.doctor import cluster, gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import Finding, Machine
 

@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
-from hpccoll.measure.machine import available_memory, cpu_model, testbed
-from hpccoll.sweep import slurm
+from hpccoll.host.machine import available_memory, cpu_model, testbed
 from hpccoll.sweep.doctor.machine import Finding, Machine
-from hpccoll.sweep.partitions import partition
+from hpccoll.sweep.slurm import query
+from hpccoll.sweep.slurm.partitions import partition
 
 LEAST_AGE_S = 300
 """The least MinJobAge with which squeue shows Snakemake the end of every job: it looks every 180 s at the latest."""
@@ -69,7 +69,7 @@ def partitions(machine: Machine) -> Iterator[Finding]:
     if not machine.settings:
         return
     try:
-        names = dict.fromkeys(slurm.ask("sinfo", "-h", "-o", "%P").split())
+        names = dict.fromkeys(query.ask("sinfo", "-h", "-o", "%P").split())
         partitions = {name: partition(name.rstrip("*")) for name in names}
     except BadInputError as error:
         yield Finding("partitions", str(error), mark="WRONG")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from hpccoll.errors import BadInputError
-from hpccoll.measure.equipment import ROOT
-from hpccoll.sweep import slurm
+from hpccoll.host.hardware import ROOT
+from hpccoll.sweep.slurm import query
 
 LIBRARY = "import json; from mpi4py import MPI; print(json.dumps([MPI.get_vendor()[0], MPI.Get_library_version()]))"
 
@@ -87,10 +87,10 @@ class Machine:
     def controller(self) -> dict[str, str] | str:
         """The settings of Slurm's controller, or why it does not tell them."""
         try:
-            return slurm.configuration()
+            return query.configuration()
         except BadInputError as error:
             said = error.expected.rpartition("scontrol: ")[2]  # its last words
-            return re.sub(f"^(a request that Slurm grants|{slurm.NO_ANSWER}):? ", "", said)
+            return re.sub(f"^(a request that Slurm grants|{query.NO_ANSWER}):? ", "", said)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -99,11 +99,11 @@ class Machine:
 
     @cached_property
     def accounting(self) -> bool:
-        return slurm.accounting()
+        return query.accounting()
 
     @cached_property
     def mpi_types(self) -> list[str]:
-        return slurm.mpi_types()
+        return query.mpi_types()
 
     @property
     def mpi_type(self) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
 from hpccoll.sweep.doctor.machine import Finding, Machine, Mark
-from hpccoll.sweep.locate import mpiexec
+from hpccoll.sweep.paths import mpiexec
 
 HELLO = r"import os; from mpi4py import MPI; os.write(1, b'ranks %d\n' % MPI.COMM_WORLD.size)"  # in one piece
 

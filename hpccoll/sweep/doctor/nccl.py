@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hpccoll.measure import equipment
-from hpccoll.measure.equipment import Port
+from hpccoll.host import hardware
+from hpccoll.host.hardware import Port
 from hpccoll.sweep.doctor.machine import Finding, Machine
 
 VERSION = """
@@ -16,12 +16,12 @@ print("%d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.val
 
 
 def _needed(machine: Machine) -> bool:
-    return equipment.devices(machine.root) > 0
+    return hardware.devices(machine.root) > 0
 
 
 def library(machine: Machine) -> Iterator[Finding]:
     """See which NCCL CuPy loads, and which one that hides; also without a GPU, as on a login node."""
-    found = equipment.nccl_libraries(machine.root)
+    found = hardware.nccl_libraries(machine.root)
     if not found:
         remedy = "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, as CuPy is)"
         yield Finding("NCCL", "not found: cases over nccl will be skipped", remedy, "none")
@@ -33,7 +33,7 @@ def library(machine: Machine) -> Iterator[Finding]:
         yield Finding("NCCL", f"{taken} cannot be loaded ({why})", mark="WRONG" if _needed(machine) else "warn")
         return
     said = f"{child.stdout.strip()}, {taken}"
-    if equipment.of_a_wheel(taken) and others:
+    if hardware.of_a_wheel(taken) and others:
         remedy = f"to measure the site's, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={others[0]}"
         yield Finding("NCCL", f"{said}; this wheel hides {', '.join(map(str, others))}", remedy, "warn")
     else:
@@ -53,9 +53,9 @@ def plugins(machine: Machine) -> Iterator[Finding]:
     """See which plugins NCCL would load, and whether the network needs one that is not there."""
     if not _needed(machine):
         return
-    found = equipment.nccl_plugins(machine.root)
+    found = hardware.nccl_plugins(machine.root)
     kinds = {kind for _, kind in found}
-    ports = [port for port in equipment.rdma_ports(machine.root) if port.active]
+    ports = [port for port in hardware.rdma_ports(machine.root) if port.active]
     told = "; ".join(f"{kind or 'of another kind'}: {path}" for path, kind in found)
     remedy = _plugin_remedy(ports, kinds)
     if found:
@@ -85,7 +85,7 @@ def settings(machine: Machine) -> Iterator[Finding]:
     """See what the environment and files set for every run, the files unseen."""
     if not _needed(machine):
         return
-    found = equipment.nccl_settings(machine.root)
+    found = hardware.nccl_settings(machine.root)
     places: dict[str, list[str]] = {}
     for place, name, value in found:
         places.setdefault(place, []).append(f"{name}={value}")

@@ -6,15 +6,15 @@ import shutil
 from collections.abc import Iterator
 from itertools import groupby
 
-from hpccoll.measure import equipment
-from hpccoll.measure.equipment import Port
+from hpccoll.host import hardware
+from hpccoll.host.hardware import Port
 from hpccoll.sweep.doctor.machine import Finding, Machine
 from hpccoll.units import format_size
 
 
 def adapters(machine: Machine) -> Iterator[Finding]:
     """See which ports of adapters are in use, and how fast they are."""
-    ports = equipment.rdma_ports(machine.root)
+    ports = hardware.rdma_ports(machine.root)
     if not ports:
         look = "; nodes may have some: srun hpccoll doctor looks there" if machine.settings else ""
         remedy = f"where there is one, a container is started with /sys and /dev/infiniband of its host{look}"
@@ -38,7 +38,7 @@ def _words(port: Port) -> str:
 def verbs(machine: Machine) -> Iterator[Finding]:
     """See that adapters can be opened: sysfs shows them in a container, too, that was started without their devices."""
     place = machine.root / "dev/infiniband"
-    if equipment.rdma_ports(machine.root) and not any(place.glob("uverbs*")):
+    if hardware.rdma_ports(machine.root) and not any(place.glob("uverbs*")):
         remedy = "a container starts with --device=/dev/infiniband; else the admin loads ib_uverbs"
         yield Finding("RDMA devices", f"none in {place}: nothing can use the adapters from here", remedy, "warn")
 
@@ -52,7 +52,7 @@ LEAST_SHARED = 1 << 30
 
 def limits(machine: Machine) -> Iterator[Finding]:
     """See that buffers can be locked, and that there is shared memory, where RDMA or GPUs want them."""
-    if not (equipment.rdma_ports(machine.root) or equipment.devices(machine.root)):
+    if not (hardware.rdma_ports(machine.root) or hardware.devices(machine.root)):
         return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and locked < LEAST_LOCKED:
@@ -74,16 +74,16 @@ DMA_BUF = (5, 12)
 
 def direct(machine: Machine) -> Iterator[Finding]:
     """See that adapters can reach the memory of GPUs by themselves: GPUDirect RDMA. EFA's driver sees to it alone."""
-    ports = [port for port in equipment.rdma_ports(machine.root) if port.driver != "efa"]
-    driver = equipment.driver(machine.root)
-    if not (ports and driver and equipment.devices(machine.root)):
+    ports = [port for port in hardware.rdma_ports(machine.root) if port.driver != "efa"]
+    driver = hardware.driver(machine.root)
+    if not (ports and driver and hardware.devices(machine.root)):
         return
-    kernel = tuple(map(int, re.findall(r"\d+", equipment.kernel(machine.root))[:2]))
-    if loaded := next((name for name in PEER if equipment.module_loaded(name, machine.root)), None):
+    kernel = tuple(map(int, re.findall(r"\d+", hardware.kernel(machine.root))[:2]))
+    if loaded := next((name for name in PEER if hardware.module_loaded(name, machine.root)), None):
         yield Finding("GPUDirect RDMA", f"{loaded} is loaded")
     elif driver.open_modules and kernel >= DMA_BUF:
         yield Finding(
-            "GPUDirect RDMA", f"by DMA-BUF: open kernel modules of the driver, Linux {equipment.kernel(machine.root)}"
+            "GPUDirect RDMA", f"by DMA-BUF: open kernel modules of the driver, Linux {hardware.kernel(machine.root)}"
         )
     else:
         remedy = "the admin says 'modprobe nvidia-peermem', or installs the open kernel modules"

@@ -1,0 +1,59 @@
+"""The command line: the families of commands as one program, and how a command ends. Ranks never import this."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hpccoll import __version__
+from hpccoll.cli import info, results, sweeps, tuning
+from hpccoll.errors import BadInputError, check_arguments, of_a_name, one_line
+
+app = typer.Typer(
+    name="hpccoll",
+    help="How fast a cluster's collectives are, why, and what to do about it.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for commands in (sweeps, results, tuning, info):
+    app.add_typer(commands.family)
+
+
+@app.callback(invoke_without_command=True)
+def hpccoll(
+    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    if version:
+        typer.echo(__version__)
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> int:
+    """Run the command line and return its exit code; what is wrong with the input takes one line."""
+    try:
+        check_arguments(sys.argv)
+        return int(app(standalone_mode=False) or 0)
+    except BadInputError as error:
+        return _refused(error)
+    except (OSError, RuntimeError) as error:
+        if refused := of_a_name(error):
+            return _refused(refused)
+        raise
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.info_name if context and context.parent else None
+        where = " ".join(filter(None, ("hpccoll", command, "--help")))
+        said = one_line(error.format_message())
+        end = "" if said.endswith((".", "?")) else "."
+        typer.echo(f"hpccoll: {said}{end} See '{where}'.", err=True)
+        return error.exit_code
+    except typer.Abort:
+        return 1
+
+
+def _refused(error: BadInputError) -> int:
+    for each in (error, *error.others):
+        typer.echo(f"hpccoll: {each}", err=True)
+    return 2

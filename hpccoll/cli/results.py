@@ -1,0 +1,111 @@
+"""Commands that read results: what raw files and directories of sweeps hold."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpccoll.cli.common import INCOMPLETE, PATHS, say_damaged
+from hpccoll.errors import BadInputError, no_file
+
+family = typer.Typer()
+
+
+@family.command(epilog="Example: hpccoll report results/default")
+def report(
+    paths: PATHS,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where the report goes [DIR/report, or FILE.report beside FILE.h5, of the first of PATHS]."),
+    ] = None,
+) -> int:
+    """Write a report of raw files.
+
+    Curves, tables, what is missing, provenance: one HTML file that opens offline.
+    """
+    from hpccoll.report.output_directory import default_place, others
+
+    place = out or default_place(paths)
+    lost = others(paths, place)
+    if lost and out is None:
+        raise BadInputError("--out", str(place), f"a place of its own for this one: there is the report of {lost}")
+    where = "" if out or paths[0].is_dir() else "; --out DIR puts it elsewhere"
+    return write_report(paths, place, f"{where}, in place of that of {lost}" if lost else where)
+
+
+def write_report(paths: list[Path], out: Path, note: str = "") -> int:
+    from hpccoll.report.build import build
+    from hpccoll.report.lines import outcome_lines
+    from hpccoll.report.output_directory import stem
+    from hpccoll.store.load import read_results
+
+    results = read_results(paths)
+    try:
+        page = build(results, out, title=stem(paths[0]), paths=paths)
+    except OSError as error:
+        raise no_file("--out", out, error, "written") from None
+    code = say_damaged(results)
+    for line in outcome_lines(results):
+        typer.echo(line)
+    typer.echo(f"report: {page}{note}")
+    return code if results.measured and not results.missing else INCOMPLETE
+
+
+@family.command(epilog="Example: hpccoll export results/default --format csv > default.csv")
+def export(
+    paths: PATHS,
+    format_: Annotated[str, typer.Option("--format", help="json, csv or nccl-tests.")] = "json",
+    timing: Annotated[str, typer.Option(help="The time of an operation: max or span.")] = "max",
+) -> int:
+    """Print the rows, one a case and attempt, in SI units. Ends with 3 where a file cannot be read."""
+    from hpccoll.report.export import export as write
+    from hpccoll.store.load import read_results
+
+    if timing not in ("max", "span"):
+        raise BadInputError("--timing", timing, ("max", "span"))
+    results = read_results(paths, timing)
+    typer.echo(write(results, format_))
+    return say_damaged(results)
+
+
+@family.command(epilog="Example: hpccoll validate results/default")
+def validate(paths: PATHS) -> int:
+    """See that raw files are whole, and say what they hold. Ends with 3 where one is not."""
+    from hpccoll.report.lines import counts
+    from hpccoll.store.load import summarise
+    from hpccoll.store.result_files import Found, absent_files, read_raws
+
+    found = read_raws(paths)
+    if not found.raws and not found.unreadable:
+        raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
+    partial = 0
+    for raw in found.raws:
+        results = summarise(Found(raws=[raw]))
+        partial += not raw.complete
+        state = "complete" if raw.complete else "partial"
+        typer.echo(f"{raw.path}: {state}, {counts(results)}, {len(results.runs)} attempts")
+    absent = sorted(absent_files(found))
+    for path in absent:
+        typer.echo(f"{path}: planned, and not there")
+    return say_damaged(found) or (INCOMPLETE if partial or absent else 0)
+
+
+@family.command(epilog="Example: hpccoll status results/default")
+def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
+    """Show how far a sweep is, how long it takes, and what failed."""
+    from hpccoll.report.lines import measurements, status_lines
+    from hpccoll.store.load import read_results
+    from hpccoll.store.scheduler_log import read_scheduled
+    from hpccoll.sweep.slurm.monitor import Follower
+    from hpccoll.sweep.slurm.squeue import ALIVE
+    from hpccoll.sweep.workflow import at_work
+
+    busy = at_work(directory)
+    if not busy and any(job.state in ALIVE for job in read_scheduled(directory)):
+        Follower(directory).look_now()  # the sweep that looked last is gone
+    results = read_results([directory])
+    typer.echo(f"{'a' if busy else 'no'} sweep is at work: {measurements(results.progress)}")
+    for line in status_lines(results, directory):
+        typer.echo(line)
+    code = say_damaged(results)
+    return code if results.measured and not results.missing else INCOMPLETE

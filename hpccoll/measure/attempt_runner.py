@@ -1,0 +1,182 @@
+"""The sitting: cases measured one after the other by ranks that stay the same, until one of them is left behind."""
+
+import gc
+from operator import itemgetter
+
+import numpy as np
+from mpi4py import MPI
+
+from hpccoll.evidence.probe_result import Found
+from hpccoll.host import network_ports
+from hpccoll.measure import port_traffic
+from hpccoll.measure.case_factory import Maker, Unmade
+from hpccoll.measure.deadline_sync import Patient
+from hpccoll.measure.executed_evidence import in_full, judged
+from hpccoll.measure.prepared_case import CaseSubject
+from hpccoll.measure.rank_group import Crew
+from hpccoll.measure.ranks import Ranks, names
+from hpccoll.measure.timing_loop import Progress, Samples, Together, measure
+from hpccoll.spec.case import Case, Job
+from hpccoll.spec.probe_cases import requested
+from hpccoll.store.case_times import Times
+from hpccoll.store.raw import Attempt, Outcome
+from hpccoll.transports.nccl.fault_tolerance import StalledError
+
+SPEAKERS = 8
+"""The most ranks that say in a row's reason what is wrong with their result."""
+
+
+class Sitting:
+    """The ranks of an attempt and what they measure with; made, used and closed on all of them together.
+
+    Args:
+        crew: the ranks.
+        job: whose cases are measured.
+        attempt: that it is.
+        found: what a probe of these ranks found of the library's logs; used at rank 0.
+        progress: told where this rank is.
+    """
+
+    def __init__(self, crew: Crew, job: Job, attempt: Attempt, found: Found | None, progress: Progress) -> None:
+        self.crew, self.job, self.attempt, self.found, self.progress = crew, job, attempt, found, progress
+        self._sit_down()
+        self.parted = False
+        """Whether a rank was left behind, with which this comes to its end."""
+        self._subject: CaseSubject | None = None
+        self._counted: set[str] = set()  # the cases whose bytes were: another round would tell the same
+
+    def _sit_down(self) -> None:
+        """Take the ranks of the crew: what knows of their communicator is made with it."""
+        self.ranks = self.crew.ranks
+        self.comm = self.ranks.comm
+        self.maker = Maker(self.ranks, self.job, self.attempt, self.crew.gpus)
+        self.patient = Patient(self.ranks, self.job.effort.timeout) if _can_part(self.ranks, self.job) else None
+
+    def outcome(self, case: Case, number: int) -> Outcome:
+        """Measure round ``number`` of ``case``.
+
+        Raises:
+            ExcludedError: where this rank has stalled, and the others have gone on.
+        """
+        self.progress.enter("compiling")
+        subject = self.maker.make(case)
+        if isinstance(subject, Unmade):
+            reason = in_full(subject.reason, self.found, self.job, case)
+            return Outcome(case=case, status=subject.status, reason=reason, requested=requested(self.job, case))
+        self._subject = subject
+        patient = self.patient if self.patient and subject.waits(self.patient.wait) else None
+        try:
+            outcome = self._measured(case, number, subject, patient or self.ranks)
+        except StalledError as error:
+            if patient is None:
+                raise
+            return self._failed(case, subject, error, patient)
+        subject.close()
+        self._subject = None
+        return outcome
+
+    def _measured(self, case: Case, number: int, subject: CaseSubject, together: Together) -> Outcome:
+        samples = measure(subject, together, self.job.effort.of_a_round, self.progress)
+        self.progress.enter("collecting the outcome")
+        return self._collect(case, number, subject, samples, together)
+
+    def where(self) -> str:
+        """Return how far the operation under way has come."""
+        return self._subject.where() if self._subject else "no plan yet"
+
+    def left_behind(self) -> bool:
+        """Return whether the others have gone on without this rank; from any thread."""
+        return self.patient is not None and self.patient.left_behind()
+
+    def close(self) -> None:
+        self.maker.close()
+        patient, self.patient = self.patient, None  # the watchdog looks at it, too
+        if patient:
+            patient.close()
+
+    def _failed(self, case: Case, subject: CaseSubject, error: StalledError, patient: Patient) -> Outcome:
+        """Have NCCL end what it does, find out who is there, and go on with them."""
+        gc.enable()  # the loop has left it off
+        where = subject.where()
+        self.progress.enter("calling the other ranks, for one has stalled")
+        subject.abort()
+        self._subject = None
+        self.crew.gpus.mine.synchronize()  # a rank whose GPU does not even come to this end is the one that is missing
+        stall = self.crew.call(patient, type(error)(f"{error} ({where})"), self.attempt.number, case)
+        self.parted = bool(stall.gone)
+        if not self.parted:
+            self._sit_down()
+        return Outcome(case=case, status="failed", reason=stall.words, requested=requested(self.job, case))
+
+    def _collect(self, case: Case, number: int, subject: CaseSubject, samples: Samples, together: Together) -> Outcome:
+        wrong = self.comm.allreduce(samples.wrong)
+        said = self.comm.allgather(subject.diagnose(names(self.attempt, case.mapping)) if samples.wrong else None)
+        cpu_s = self.comm.gather(samples.cpu_s)
+        # After the diagnosis, for it changes the buffers.
+        traffic = None if case.id in self._counted else self._traffic(subject, samples, together)
+        self._counted.add(case.id)
+        if self.comm.rank != 0:
+            return Outcome(case=case, status="wrong" if wrong else "ok")
+        reasons = [words for words in said if words] or ["in an iteration before the last one"]
+        if len(reasons) > SPEAKERS:
+            reasons[SPEAKERS:] = [f"and {len(reasons) - SPEAKERS} ranks more"]
+        sent = traffic.sent if traffic else None
+        judgement = judged(
+            self.job, case, self.found, subject.evidence(sent),  # of auto the choice says what ran
+            nbytes=subject.bytes, workers=subject.layout.workers,
+            port_bytes=None if sent is None else sent / subject.layout.nodes,
+        )  # fmt: skip
+        return Outcome(
+            case=case,
+            status="wrong" if wrong else "ok",
+            reason="; ".join(reasons) if wrong else None,
+            bytes=subject.bytes,
+            params=subject.params,
+            wrong=wrong if subject.checked else None,
+            converged=samples.converged,
+            wire_bytes_predicted=subject.wire_bytes,
+            rack_bytes_predicted=subject.rack_bytes,
+            wire_bytes_measured=traffic.sent if traffic else None,
+            workers_sent_predicted=subject.worker_bytes("source"),
+            workers_received_predicted=subject.worker_bytes("target"),
+            wire_sent=traffic.each(network_ports.SENT) if traffic else (),
+            wire_received=traffic.each(network_ports.RECEIVED) if traffic else (),
+            port_sent=traffic.by_port(network_ports.SENT, self.attempt.ports) if traffic else (),
+            port_received=traffic.by_port(network_ports.RECEIVED, self.attempt.ports) if traffic else (),
+            counters=traffic.counters if traffic else None,
+            requested=judgement.requested,
+            executed=judgement.executed,
+            evidence=judgement.evidence,
+            floor=subject.floor,
+            times=Times.of(
+                samples.start_ns,
+                samples.end_ns,
+                one_clock=len({place.clock for place in self.attempt.places}) == 1,
+                workers=self.attempt.ranks - self.attempt.aggregators,
+                round_number=number,
+                device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
+            ),
+            cpu_s=np.array(cpu_s),
+        )
+
+    def _traffic(self, subject: CaseSubject, samples: Samples, together: Together) -> port_traffic.Traffic | None:
+        """Return, at rank 0, what crossed between nodes, counted at the first rank of each; None where there is one."""
+        nodes = [place.node for place in self.attempt.places]
+        if len(set(nodes)) == 1:
+            return None
+        me = self.comm.rank
+        operations = self.ranks.agree(port_traffic.operations(samples) if me == 0 else 0)
+        reads = nodes.index(nodes[me]) == me
+        moved = port_traffic.watch(subject, together, operations, self.progress, network_ports.find() if reads else ())
+        everyone = self.comm.gather((nodes[me], moved) if reads else None)
+        if everyone is None:
+            return None
+        return port_traffic.Traffic(
+            operations, tuple(moved for _, moved in sorted(filter(None, everyone), key=itemgetter(0)))
+        )
+
+
+def _can_part(ranks: Ranks, job: Job) -> bool:
+    """Return whether ranks can part from one that stalls: over NCCL, where the watchdog may ask MPI, too."""
+    over_nccl = any(case.transport == "nccl" for case in job.cases)
+    return over_nccl and ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE

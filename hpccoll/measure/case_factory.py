@@ -1,0 +1,102 @@
+"""The maker: a case made ready to run on the ranks of an attempt, or the reason why it cannot."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.communicator import least_version
+from hpccoll.host.machine import available_memory
+from hpccoll.measure.gpu_assignment import Gpus
+from hpccoll.measure.nccl_warmup import unless_refused
+from hpccoll.measure.prepared_case import CaseSubject
+from hpccoll.measure.ranks import Numbered, Ranks
+from hpccoll.spec.case import Case, Job
+from hpccoll.spec.catalogue import check_case, idle, unmet
+from hpccoll.spec.memory import check_memory
+from hpccoll.spec.variant_skips import unvaried
+from hpccoll.store.raw import Attempt
+from hpccoll.transports.nccl import communicator_config
+from hpccoll.transports.nccl.communicators import NcclFailedError, close_all
+from hpccoll.tuning.auto import concrete
+from hpccoll.tuning.table import TuneTable, conditions, library
+
+
+@dataclass(frozen=True, slots=True)
+class Unmade:
+    """Why there is nothing to measure: the reason, and the status of the case, skipped or failed."""
+
+    reason: str
+    status: str = "skipped"
+
+
+class Maker:
+    """Makes the subjects of the cases of a job; made, used and closed on all ranks together.
+
+    Args:
+        ranks: the ranks.
+        job: whose cases they are.
+        attempt: where they run.
+        gpus: of the ranks.
+    """
+
+    def __init__(self, ranks: Ranks, job: Job, attempt: Attempt, gpus: Gpus) -> None:
+        self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
+        self._numbered = Numbered(ranks.comm, ranks.layout(job.aggregators))
+        self._table = None if job.table is None else TuneTable.from_json(job.table)
+
+    def make(self, case: Case) -> CaseSubject | Unmade:
+        """Return ``case`` with its plan and buffers, or why there is none; the same on all ranks.
+
+        What cannot be is skipped. Where NCCL fails the case has failed: another launch may have it.
+        """
+        comm, layout = self._numbered.by(case.mapping)
+        try:
+            here = conditions(self.attempt.machine, library(self.attempt.provenance))
+            made, chosen = concrete(case, self.attempt.layout, self._table, self.job.variant, here)
+            check_case(made)
+            on_gpu = made.device == "cuda"
+            reason = unmet(made, layout) or self._unvaried(case) or idle(case, self.attempt.layout)
+            reason = reason or (self.gpus.lack(made.transport, made.dtype) if on_gpu else None)
+            reason = reason or self._unconfigured(made) or self._too_large(made)
+            if reason:
+                return Unmade(reason)
+            mine = self.gpus.mine if on_gpu else None
+            about = self.gpus.assumed(made), self.job.communicator
+            make = partial(CaseSubject, comm, layout, made, chosen, mine, *about)
+            subject = unless_refused(make, comm) if made.transport == "nccl" else make()
+        except BadInputError as error:  # on all ranks: it depends on the case and the layout only
+            return Unmade(str(error))
+        except NcclFailedError as error:
+            return Unmade(str(error), "failed")
+        return Unmade(subject) if isinstance(subject, str) else subject
+
+    def _unvaried(self, case: Case) -> str | None:
+        return unvaried(self.job.variant, self.job.sets, case, self.job.shape(case))
+
+    def _unconfigured(self, case: Case) -> str | None:
+        """Return why NCCL's communicators cannot be made as the job has them, or None; the same on all ranks."""
+        if not self.job.communicator or case.transport != "nccl":
+            return None
+        complaint = communicator_config.lack(least_version(self.job.communicator))
+        return next(filter(None, self.comm.allgather(complaint)), None)
+
+    def _too_large(self, case: Case) -> str | None:
+        """Return that a node or a GPU lacks the memory for its ranks' buffers, or None; the same on all ranks."""
+        places = self.attempt.places
+        node = places[self.comm.rank].node
+        crowd = sum(place.node == node for place in places)
+        beside = self.attempt.aggregators
+        workers = self.attempt.ranks - beside
+        sharing = self.gpus.sharing if case.device == "cuda" else 0
+        complaint = None
+        try:
+            check_memory([case], workers, crowd, available_memory(), aggregators=beside)
+            if sharing:
+                check_memory([case], workers, sharing, self.gpus.mine.free_bytes, "cuda", beside)
+        except BadInputError as error:
+            complaint = str(error)
+        return next(filter(None, self.comm.allgather(complaint)), None)
+
+    def close(self) -> None:
+        close_all()  # NCCL's communicators, each of which is one of MPI's
+        self._numbered.close()

@@ -1,0 +1,59 @@
+"""What ran in a case: what the library's logs, the port counters and the schedule say of it."""
+
+from dataclasses import dataclass
+
+from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.verdict import reasons_of, verdict
+from hpccoll.spec.case import Case, Job
+from hpccoll.spec.probe_cases import logged, requested
+
+REFUSES = "NCCL refuses it"
+"""How a reason begins that is NCCL's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was asked of the library, what ran, and how that is known."""
+
+    requested: str | None
+    executed: str
+    evidence: str | None
+
+
+def judged(
+    job: Job, case: Case, found: Found | None, without: tuple[str, str | None], *,
+    nbytes: int, workers: int, port_bytes: float | None,
+) -> Said:  # fmt: skip
+    """Return what ran in a case, by the logs of a probe where they speak of it.
+
+    Args:
+        job: that the case is of.
+        case: as it was measured.
+        found: what a probe found, None where there was none.
+        without: what ran and how that is known without logs: by our own schedule, or by bytes alone.
+        nbytes: the size S that was moved.
+        workers: the ranks.
+        port_bytes: that the ports of a node sent for one operation; None where they were not counted.
+    """
+    asked = requested(job, case)
+    executed, evidence = without
+    if found is None or not logged(job, case):
+        return Said(asked, executed, evidence)
+    words = [f"the probe {found.why}"] if found.why else []
+    if found.record is not None:
+        by_logs = verdict(
+            asked, case.collective, nbytes, workers, found.record, dtype=case.dtype, op=case.op,
+            memory="cuda" if case.device == "cuda" and case.transport != "staged" else "host",
+            nodes=job.shape(case).nodes, port_bytes=port_bytes,
+        )  # fmt: skip
+        executed, words = by_logs.executed, [by_logs.words, *words]
+    return Said(asked, executed, "; ".join(filter(None, (*words, evidence))) or None)
+
+
+def in_full(reason: str, found: Found | None, job: Job, case: Case) -> str:
+    """Return why a case is skipped, with the lines of the log that say most where NCCL refuses what is forced."""
+    if not (found and found.record and reason.startswith(REFUSES)):
+        return reason
+    known = reasons_of(requested(job, case), found.record, case.dtype)
+    of_algorithm = (one.line for one in found.record.refusals if one.of == "algorithm")
+    return "; ".join(dict.fromkeys((reason, *known[:1], *of_algorithm)))

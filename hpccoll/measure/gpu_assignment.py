@@ -1,0 +1,106 @@
+"""The GPUs of the ranks: whose is which, what is missing for a transport, and what is on record of them."""
+
+import os
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any, cast
+
+from hpccoll.host.gpu_facts import gpu_facts
+from hpccoll.measure.ranks import Ranks
+from hpccoll.spec.case import Case
+from hpccoll.transports import gpu
+from hpccoll.transports.gpu import Gpu, take
+from hpccoll.transports.mpi import cuda_aware
+from hpccoll.transports.mpi.cuda_aware import Verdict
+
+BASE = "staged"
+"""The transport that needs a GPU and nothing else."""
+
+
+LOCAL_RANKS = (
+    "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK",
+    "PALS_LOCAL_RANKID", "SLURM_LOCALID",
+)  # fmt: skip
+"""The variables by which launchers tell a rank its number on the node; Slurm's last, for mpiexec inherits it."""
+
+
+def take_early() -> None:
+    """Take this rank's GPU before MPI is up: some libraries bind to the one in use then (Cray MPICH, MVAPICH, UCC)."""
+    told = next((os.environ[name] for name in LOCAL_RANKS if os.environ.get(name, "").isdigit()), None)
+    if told is not None and not gpu.lack(BASE):
+        take(int(told) % gpu.device_count())
+
+
+class Gpus:
+    """The GPU of each rank: by its number on the node, of all that the node's ranks see; in turn where ranks are more.
+
+    What is said here is the same on all ranks, which ask together.
+
+    Args:
+        ranks: the ranks, as they were launched.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self._lacks: dict[tuple[str, str], str | None] = {}
+
+    def among(self, ranks: Ranks) -> "Gpus":
+        """Return the same GPUs, of some of the ranks, by numbers of their own."""
+        those = copy(self)
+        those.ranks = ranks
+        those.__dict__.pop("sharing", None)
+        return those
+
+    @cached_property
+    def mine(self) -> Gpu:
+        """The GPU of this rank, which is then in use."""
+        return Gpu(self.number)
+
+    @property
+    def number(self) -> int:
+        """The number of this rank's GPU."""
+        return self.ranks.local % gpu.device_count()
+
+    def lack(self, transport: str, dtype: str = "float32") -> str | None:
+        """Return why ``dtype`` cannot be moved over ``transport`` between GPUs here, or None where it can."""
+        key = transport, dtype
+        if key not in self._lacks:
+            self._lacks[key] = self._first(gpu.lack(*key))
+            if self._lacks[key] is None and transport == "mpi":
+                self._lacks[key] = self._first(self._unaware())
+        return self._lacks[key]
+
+    def _first(self, complaint: str | None) -> str | None:
+        return next(filter(None, self.ranks.comm.allgather(complaint)), None)
+
+    def _unaware(self) -> str | None:
+        return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.words}"
+
+    def assumed(self, case: Case) -> str | None:
+        """Return what is taken for true of MPI in ``case`` by the word of a user alone, None for nothing."""
+        over_mpi = case.device == "cuda" and case.transport == "mpi"
+        return f"MPI takes GPU memory: {self.verdict.words}" if over_mpi and self.verdict.assumed else None
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether MPI takes GPU memory, as the first rank of this rank's node has found out."""
+        here = self.ranks.local == 0
+        found = self.ranks.comm.allgather(cuda_aware.verdict(self.number) if here else None)
+        told = dict(zip(reversed(self.ranks.homes), reversed(found), strict=True))  # by the first rank of each node
+        return cast("Verdict", told[self.ranks.home])
+
+    def on_record(self, cases: Iterable[Case]) -> Mapping[str, Any]:
+        """Return what is recorded of this rank's GPU where cases need one, and of MPI where they go over it."""
+        transports = {case.transport for case in cases if case.device == "cuda"}
+        if not transports or self.lack(BASE):
+            return {}
+        found = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}  # first: its child has the GPU
+        return {**found, "gpu": gpu_facts(self.mine.id), "visible": gpu.device_count()}
+
+    @cached_property
+    def sharing(self) -> int:
+        """How many ranks of the node have the GPU of this one."""
+        mine = self.ranks.home, self.mine.id
+        return self.ranks.comm.allgather(mine).count(mine)

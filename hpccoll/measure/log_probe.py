@@ -1,0 +1,63 @@
+"""The probe: an untimed pass over the library's own collectives, in which its logs say what it does.
+
+Logging costs time at rank 0, and NCCL reads its variables once in a process: so it is a launch of its own, in the same
+environment but for those that make libraries log. The timed launch after it reads what was found.
+"""
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from hpccoll.measure.case_factory import Maker, Unmade
+from hpccoll.measure.gpu_assignment import Gpus
+from hpccoll.measure.provenance import gather_attempt
+from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.timing_loop import Progress
+from hpccoll.measure.watchdog import watched
+from hpccoll.spec.case import Job, Shape
+from hpccoll.spec.probe_cases import once
+
+TIMES = 2
+"""How often an operation runs: libraries connect at the first one, and log the choice at each."""
+
+
+def probe(ranks: Ranks, job: Job, told: Callable[[], int]) -> None:
+    """Run every case of ``job`` that is logged a few times on all ranks together, in one placement, untimed.
+
+    What cannot run is left out: the timed launch says why.
+
+    Args:
+        ranks: the ranks.
+        job: whose cases are meant; those of the shape of these ranks.
+        told: returns the signal that tells this rank to end, 0 while there is none.
+    """
+    progress = Progress()
+    with watched(progress, lambda: "", job.effort.timeout, partial(_last_words, ranks.comm.rank)):
+        gpus = Gpus(ranks)
+        maker = Maker(ranks, job, gather_attempt(ranks.comm, job, 0, gpus.on_record(job.cases)), gpus)
+        shape = Shape(maker.attempt.nodes, maker.attempt.ranks - job.aggregators, job.aggregators)
+        for case in once(job, shape):
+            if ranks.largest(told()):
+                break
+            progress.case = case.id
+            progress.enter("compiling")
+            subject = maker.make(case)
+            if isinstance(subject, Unmade):
+                continue
+            for _ in range(TIMES):
+                progress.iteration += 1
+                progress.enter("preparing")
+                subject.reset()
+                progress.phase = "in an operation that is logged"
+                subject.run()
+            progress.enter("waiting for the other ranks")
+            ranks.barrier()
+            subject.close()
+            del subject  # and what it has of a GPU's memory, before the next one is made
+        maker.close()
+
+
+def _last_words(rank: int, message: str) -> None:
+    with suppress(OSError):
+        print(f"r{rank} | {message}", file=sys.stderr, flush=True)

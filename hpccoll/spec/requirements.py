@@ -1,0 +1,83 @@
+"""Needs: what the named variants must find on a machine, and what is missing of it here, in words."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from hpccoll.host import hardware
+from hpccoll.host.hardware import ROOT
+
+MPI_SAYS = "from mpi4py import MPI; print(MPI.Get_library_version())"
+
+
+@cache
+def mpi_words() -> str:
+    """Return what the MPI library says of itself, nothing without one; in a child, for MPI can be started once only."""
+    code = f"import mpi4py; mpi4py.rc.initialize = False; {MPI_SAYS}"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return child.stdout
+
+
+def _cuda(root: Path) -> str | None:
+    if not hardware.devices(root):
+        return "no CUDA device"
+    return None if find_spec("cupy") else "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
+
+
+def _nccl(root: Path) -> str | None:
+    return None if hardware.nccl_libraries(root) else "NCCL not found"
+
+
+def _older_nccl(root: Path) -> str | None:
+    """Return that the NCCL that CuPy takes is older; one whose files do not tell its version is asked in the job."""
+    found = hardware.nccl_libraries(root)
+    known = hardware.nccl_version(found[0]) if found else None
+    return None if known is None or known >= (2, 27) else f"NCCL {'.'.join(map(str, known))} is older than 2.27"
+
+
+def _there(package: str) -> bool:
+    """Return whether a package of a package is installed."""
+    return bool(find_spec(package.partition(".")[0]) and find_spec(package))
+
+
+def _infiniband(root: Path) -> str | None:
+    known = any(port.active and port.driver != "efa" for port in hardware.rdma_ports(root))
+    return None if known else "no InfiniBand or RoCE port in use"
+
+
+def _sharp_plugin(root: Path) -> str | None:
+    found = any(kind == "SHARP" for _, kind in hardware.nccl_plugins(root))
+    return None if found else "no SHARP plugin of NCCL where the loader looks"
+
+
+def _library(name: str) -> Callable[[Path], str | None]:
+    return lambda root: None if hardware.libraries(f"{name}*", root=root) else f"no {name} where the loader looks"
+
+
+def _mpi(vendor: str) -> Callable[[Path], str | None]:
+    return lambda _: None if vendor in mpi_words() else f"the MPI library is not {vendor}"
+
+
+NEEDS: Mapping[str, Callable[[Path], str | None]] = {
+    "cuda": _cuda,
+    "nccl": _nccl,
+    "nccl4py": lambda _: None if _there("nccl.bindings") else "nccl4py not found: pip install 'hpccoll[nccl4py]'",
+    "nccl-2.27": _older_nccl,
+    "infiniband": _infiniband,
+    "nvswitch": lambda root: None if hardware.nvswitches(root) else "no NVSwitch",
+    "sharp-plugin": _sharp_plugin,
+    "sharp-fabric": _library("libsharp_coll.so"),  # whether switches take part only a job sees
+    "ucc": _library("libucc.so"),
+    "hcoll": _library("libhcoll.so"),
+    "openmpi": _mpi("Open MPI"),
+    "mvapich": _mpi("MVAPICH"),
+}
+"""By the words of the table of variants: returns why it is not there, or None."""
+
+
+def missing(needs: Iterable[str], root: Path = ROOT) -> list[str]:
+    """Return what is missing here of ``needs``, in words; a login node may lack what the nodes have."""
+    return [reason for need in needs if (reason := NEEDS[need](root))]

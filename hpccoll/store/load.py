@@ -1,0 +1,168 @@
+"""Results: the rows, runs and gaps below some paths, from raw files, journals and plans alone."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hpccoll.errors import BadInputError
+from hpccoll.spec.case import Job
+from hpccoll.store.journal import last_words
+from hpccoll.store.raw import Attempt, Outcome, Raw
+from hpccoll.store.result_files import Found, read_raws
+from hpccoll.store.rows import LEFT_OUT, Missing, Progress, Results, Row, Run
+from hpccoll.store.scheduler_log import Scheduled, read_scheduled
+from hpccoll.store.statistics import row, standing
+
+
+def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
+    """Read everything below ``paths``.
+
+    Args:
+        paths: raw files, or directories of them; a directory's plan.json tells what else was planned.
+        timing: the rule for the time of an operation, ``max`` or ``span``; where there is no span, max.
+
+    Raises:
+        BadInputError: for a path that is not there, where files are named of which none can be read, or where nothing
+            is found. Another file that cannot be read is a gap like others, and ``damaged`` names it.
+    """
+    paths = list(paths)
+    return summarise(read_raws(paths), paths, timing)
+
+
+def summarise(found: Found, paths: Collection[Path] = (), timing: str = "max") -> Results:
+    """Return the results that were found below ``paths``; of none, what launches and Slurm said is not looked for.
+
+    Raises:
+        BadInputError: where nothing was found.
+    """
+    raws = found.raws
+    plans = list(found.plans.values())
+    scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
+    became = {job.job: job for job in scheduled}  # the last one of each of ours
+    if not raws and not plans and not found.unreadable:
+        raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
+    seen = {raw.job.sha256 for raw in raws}
+    unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in seen]
+    words = {name: said for path in paths if path.is_dir() for name, said in _launch_words(path, unstarted)}
+    began = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
+    gaps = [
+        *(Missing(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in found.unreadable.items()),
+        *(gap for raw in raws for gap in _gaps(raw, became.get(raw.job.name))),
+        *(
+            gap
+            for job in unstarted
+            for gap in _all_missing(job, words.get(job.name), became.get(job.name), began=job.name in began)
+        ),
+    ]
+    skips = [Missing(case=s.case, job=s.job, status=LEFT_OUT, reason=s.reason) for p in plans for s in p.skips]
+    return Results(
+        rows=tuple(sorted((row for raw in raws for row in _rows(raw, timing)), key=_place)),
+        runs=tuple(_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
+        planned=sum(len(job.cases) for job in [*(raw.job for raw in raws), *unstarted]),
+        missing=tuple(gap for gap in gaps if gap.status != "skipped"),
+        skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
+        scheduled=tuple(scheduled),
+        progress=(*map(_progress, raws), *(_nothing_of(job) for job in unstarted)),
+        damaged=tuple(found.damaged),
+        notes=tuple(found.notes),
+    )
+
+
+def _nothing_of(job: Job) -> Progress:
+    return Progress(job=job.name, cases=len(job.cases), done=0, total=job.measurements)
+
+
+def _progress(raw: Raw) -> Progress:
+    """Return how far a job is. The pace is that of its last launch; what was skipped there took no time."""
+    rate = None
+    if raw.at_work and raw.attempts:
+        attempt, outcomes = raw.attempts[-1]
+        seconds = (datetime.now(UTC) - datetime.fromisoformat(attempt.created)).total_seconds()
+        timed = sum(len(outcome.rounds) for outcome in outcomes)
+        rate = timed / seconds if timed and seconds > 0 else None
+    return replace(_nothing_of(raw.job), done=raw.measurements, at_work=raw.at_work, rate=rate)
+
+
+def _place(row: Row) -> tuple[object, ...]:
+    """Rows are measured in random order and read in this one."""
+    what = row.collective, row.device, row.dtype, row.op or "", row.ranks, row.algorithm, str(row.params)
+    return *what, row.mapping, row.in_place, row.bytes, row.job, row.attempt
+
+
+def _launch_words(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
+    """Yield the jobs whose ranks never began and what their launch said."""
+    for job in jobs:
+        if said := [failure.message for failure in last_words(path / "raw" / f"{job.name}.h5")]:
+            yield job.name, "; ".join(said)
+
+
+def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None, *, began: bool) -> Iterator[Missing]:
+    """Yield the cases of a job that has left nothing, and may wait for its turn."""
+    nothing = "its job left no result" if began else "its job has not begun"
+    reason = _and_slurm(said or nothing, scheduled, known=said is not None)
+    for case in job.cases:
+        yield Missing(case=case.id, job=job.name, status="not run", reason=reason)
+
+
+def _and_slurm(reason: str, scheduled: Scheduled | None, *, known: bool) -> str:
+    """Return a reason and what Slurm says of the job.
+
+    That it ended as it should explains nothing; that it failed explains nothing where our own words are ``known``.
+    """
+    if scheduled is None or scheduled.state == "COMPLETED":
+        return reason
+    return f"{reason}; {scheduled.where if known and scheduled.state == 'FAILED' else scheduled.words}"
+
+
+def _gaps(raw: Raw, scheduled: Scheduled | None) -> Iterator[Missing]:
+    """Yield the cases of a job without a usable result."""
+    ahead = "its job is at work" if raw.at_work else "the job ended before it"
+    if raw.ended and not raw.at_work:
+        ahead = f"{ahead}: {raw.ended}"
+    if raw.lost:
+        ahead = f"{ahead}, or a damaged line of its journal held it"
+    outcomes = {whole.outcome.case.id: whole.outcome for whole in raw.wholes()}
+    for case in raw.job.cases:
+        outcome = outcomes.get(case.id)
+        status, reason = standing(raw.job, outcome) if outcome else ("not run", None)
+        if status in ("not run", "partial"):
+            failure = raw.failure(case.id)
+            status = "failed" if failure and not outcome else status
+            why = _and_slurm(failure or ahead, scheduled, known=bool(failure or raw.ended))
+            reason = "; ".join(filter(None, (reason, why)))
+        if status != "ok":
+            yield Missing(case=case.id, job=raw.job.name, status=status, reason=reason or "")
+
+
+def _run(raw: Raw, attempt: Attempt) -> Run:
+    return Run(
+        run_id=attempt.run_id,
+        job=raw.job.name,
+        attempt=attempt.number,
+        created=attempt.created,
+        status="complete" if raw.complete else "partial",
+        kind=attempt.kind,
+        machine=attempt.machine,
+        path=str(raw.path),
+        provenance=attempt.provenance,
+        evidence=attempt.evidence,
+        variant=raw.job.variant,
+        environment=raw.job.environment,
+        communicator=raw.job.communicator,
+    )
+
+
+def _rows(raw: Raw, timing: str) -> Iterator[Row]:
+    done, there = raw.done, set()
+    for attempt, outcome, runs in raw.wholes():
+        there.add(case_id := outcome.case.id)
+        ended = None if case_id in done else raw.failure(case_id)  # why there are no more rounds
+        reason = "; ".join(filter(None, (outcome.reason, ended)))
+        yield row(raw.job, attempt, replace(outcome, reason=reason or None), timing, runs)
+    if raw.attempts:
+        last = raw.attempts[-1][0]
+        for case in raw.job.cases:
+            failure = raw.failure(case.id)
+            if case.id not in there and failure:
+                yield row(raw.job, last, Outcome(case=case, status="failed", reason=failure), timing)

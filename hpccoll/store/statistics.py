@@ -1,0 +1,189 @@
+"""Summary: from raw times to how long an operation took, how sure that is, and the row that says so."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.schedule import collective
+from hpccoll.spec.case import LEAST_ITERATIONS, Job
+from hpccoll.store.case_times import Times
+from hpccoll.store.raw import Attempt, Outcome
+from hpccoll.store.rows import Row
+
+
+def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the duration of each iteration by the rule ``max``: the longest over ranks, each by its own clock.
+
+    Args:
+        start_ns: [iteration, rank].
+        end_ns: [iteration, rank].
+    """
+    longest: NDArray[np.int64] = (end_ns - start_ns).max(axis=1)
+    return longest
+
+
+@lru_cache
+def _interval_ranks(n: int) -> tuple[int, int]:
+    """Return the order statistics (0-based) that enclose the median of n samples with at least 95 % confidence.
+
+    The number of samples below the median is binomial (n, 1/2): H. A. David, H. N. Nagaraja, Order Statistics, 7.1.
+    Below 6 samples no pair reaches 95 %: the extremes are returned.
+    """
+    tail, lower = 0.0, 0
+    while lower < n // 2:
+        tail += math.exp(math.lgamma(n + 1) - math.lgamma(lower + 1) - math.lgamma(n - lower + 1) - n * math.log(2))
+        if tail > 0.025:
+            break
+        lower += 1
+    return max(lower - 1, 0), n - 1 - max(lower - 1, 0)
+
+
+def median_interval(values: NDArray[np.int64] | NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return the median of ``values`` and its distribution-free 95 % confidence interval (low, high)."""
+    ordered = np.sort(values)
+    low, high = _interval_ranks(len(ordered))
+    return float(np.median(ordered)), float(ordered[low]), float(ordered[high])
+
+
+def median_ratio(ratios: Iterable[float]) -> float:
+    """Return the median of at least one ratio, by logarithms: that of the inverse ratios is then its inverse.
+
+    Of an even number it is the geometric mean of the two in the middle.
+    """
+    return math.exp(median(map(math.log, ratios)))
+
+
+def percentile(values: NDArray[np.int64] | NDArray[np.float64], q: float) -> float:
+    """Return the nearest-rank percentile ``q`` in per cent, a value that was really seen."""
+    return float(np.sort(values)[max(0, math.ceil(q / 100 * len(values)) - 1)])
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The median of one round in seconds and its interval, None where there are too few iterations for one."""
+
+    median: float
+    interval: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, seconds: NDArray[np.float64]) -> "Round":
+        median, low, high = median_interval(seconds)
+        return cls(median, None if len(seconds) < LEAST_ITERATIONS else (low, high))
+
+
+def across(rounds: Sequence[Round]) -> Round:
+    """Return the median of the medians of rounds and its 95 % confidence interval.
+
+    A round is one sample of the state that the machine was in, however many iterations it had. The interval goes from
+    the lowest low end of their intervals to the highest high end. From 9 rounds on it leaves out as many of the lowest
+    and of the highest ends as the rule above leaves out samples, so that one noisy round does not widen it.
+    """
+    first, last = _interval_ranks(len(rounds))
+    intervals = [one.interval for one in rounds if one.interval]
+    median = float(np.median([one.median for one in rounds]))
+    if len(intervals) < len(rounds):
+        return Round(median, None)
+    lows, highs = (sorted(ends) for ends in zip(*intervals, strict=True))
+    return Round(median, (lows[first], highs[last]))
+
+
+def _device_s(times: Times) -> float | None:
+    """Return the seconds that GPUs took by their own events; None where some of them has none."""
+    taken = times.device_ns
+    return float(np.median(taken.max(axis=1))) / 1e9 if taken.size and (taken >= 0).all() else None
+
+
+def standing(job: Job, outcome: Outcome) -> tuple[str, str | None]:
+    """Return the status of a row and its reason: what is right, and has fewer rounds than were asked, is partial."""
+    measured, asked = len(outcome.rounds), job.effort.rounds
+    if outcome.status != "ok":
+        return outcome.status, outcome.reason
+    if measured == asked:
+        return "ok", None  # what a round failed of has been measured since
+    return "partial", "; ".join(filter(None, (f"{measured} of {asked} rounds", outcome.reason)))
+
+
+def _each(attempt: Attempt, outcome: Outcome, counted: int | None) -> float | None:
+    """Return what is counted for all nodes of workers as that of one; files before 1.3 have only that of all nodes."""
+    if counted is None and not attempt.aggregators:
+        counted = outcome.wire_bytes_predicted
+    return None if counted is None else counted / attempt.nodes
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _ports(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
+    """Return what the ports of a node of workers sent; the first nodes are theirs, and not every one has every port."""
+    workers = outcome.port_sent[: attempt.nodes]
+    sent = {name: [node[i] or 0.0 for node in workers] for i, name in enumerate(attempt.ports)}
+    there = {name: any(node[i] is not None for node in workers) for i, name in enumerate(attempt.ports)}
+    return {name: sum(values) / len(values) for name, values in sent.items() if there[name]}
+
+
+def row(
+    job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max", runs: Mapping[int, str] | None = None
+) -> Row:
+    """Return the row of one outcome, everything derived from its raw times.
+
+    Args:
+        job: that it is of.
+        attempt: that measured its last round.
+        outcome: of all its rounds.
+        timing: the rule for the time of an operation; where there is no ``span``, ``max``.
+        runs: which run measured each round; that of ``attempt`` unless given.
+    """
+    case, times = outcome.case, outcome.times
+    median = p99 = algbw = busbw = None
+    interval: tuple[float, float] | None = None
+    rounds: dict[int, Round] = {}
+    if times is not None:
+        by_span = timing == "span" and len(times.span_ns)
+        timing = "span" if by_span else "max"
+        seconds = (times.span_ns if by_span else times.max_ns) / 1e9
+        rounds = {number: Round.of(seconds[times.round == number]) for number in sorted(outcome.rounds)}
+        over = across([*rounds.values()])
+        median, interval = over.median, over.interval
+        p99 = percentile(seconds, 99)
+        factor = collective(case.collective).busbw
+        if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:
+            algbw = outcome.bytes / median
+            busbw = algbw * factor(attempt.ranks - attempt.aggregators)
+    low, high = interval or (None, None)
+    status, reason = standing(job, outcome)
+    numbers = range(1, job.effort.rounds + 1) if rounds else ()
+    return Row(
+        case_id=case.id, run_id=attempt.run_id, job=job.name, attempt=attempt.number,
+        collective=case.collective, algorithm=case.algorithm, transport=case.transport, device=case.device,
+        dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=case.mapping or attempt.mapping, root=case.root,
+        params=case.params, variant=job.variant,
+        bytes=case.bytes if outcome.bytes is None else outcome.bytes, requested_bytes=case.bytes,
+        ranks=attempt.ranks - attempt.aggregators, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
+        racks=attempt.layout.racks, aggregators=attempt.aggregators,
+        iterations=0 if times is None else len(times.max_ns), timing=timing,
+        median_s=median, p99_s=p99, ci_low_s=low, ci_high_s=high, algbw_Bps=algbw, busbw_Bps=busbw,
+        rounds=len(rounds),
+        round_medians_s=tuple(rounds[n].median if n in rounds else None for n in numbers),
+        round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
+        round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
+        device_s=None if times is None else _device_s(times),
+        cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
+        wire_bytes_predicted=outcome.wire_bytes_predicted, wire_bytes_measured=outcome.wire_bytes_measured,
+        worker_sent_predicted=_each(attempt, outcome, outcome.workers_sent_predicted),
+        worker_sent_measured=_mean(outcome.wire_sent[: attempt.nodes]),
+        worker_received_predicted=_each(attempt, outcome, outcome.workers_received_predicted),
+        worker_received_measured=_mean(outcome.wire_received[: attempt.nodes]),
+        port_sent=_ports(attempt, outcome),
+        rack_bytes_predicted=outcome.rack_bytes_predicted,
+        wrong=outcome.wrong, status=status, reason=reason, converged=outcome.converged,
+        oversubscribed=attempt.oversubscribed,
+        requested=outcome.requested, executed=outcome.executed, evidence=outcome.evidence,
+        kind=attempt.kind, floor=outcome.floor,
+    )  # fmt: skip

@@ -1,0 +1,249 @@
+"""The site file: how jobs run on a cluster, as its users know it. What to measure is the business of the sweep file.
+
+Site files that come with hpccoll lie in slurm/sites; ``--site testbed`` names one of them, ``--site my.yaml`` another.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from string import Formatter
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from hpccoll.errors import BadInputError, did_you_mean
+from hpccoll.evidence.environments import check_values
+from hpccoll.evidence.variables import assignment
+from hpccoll.limits import CPUS, GPUS, MEMORY_MB, MINUTES, MOST_OF_A_LIST, SIGNAL_S, START_S
+from hpccoll.spec.case import Shape
+from hpccoll.spec.plan import Launcher
+from hpccoll.sweep.paths import site_files
+from hpccoll.sweep.yaml_model import OneOrMore, Section, Setting, Text, Variables, Within, load
+
+GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
+"""Repeated on every srun: Snakemake's job step removes Slurm's variables; a bare srun would start a rank per node."""
+
+NEAR = ":block"
+"""On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's own way is round robin, by
+which half of the ranks are on the socket that their GPU is not on (man srun, --distribution)."""
+
+_GEOMETRY = "nodes and ranks_per_node of the sweep file"
+_FOUND = "nothing: it is how jobs are found"
+_LOGS = "nothing: logs are kept"
+_HERE = "nothing: jobs run where they are submitted"
+_ONCE = "nothing: a job runs once, and at once"
+
+MANAGED = {
+    "--account": "account", "--partition": "partition", "--qos": "qos", "--constraint": "constraint",
+    "--time": "minutes", "--mem": "memory_mb", "--mem-per-cpu": "memory_mb", "--mem-per-gpu": "memory_mb",
+    "--cpus-per-task": "cpus_per_task", "--cpus-per-gpu": "cpus_per_task", "--signal": "signal_s",
+    "--exclusive": "exclusive", "--export": "environment",
+    "--gres": "gpus_per_node", "--gpus": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
+    "--ntasks-per-gpu": "gpus_per_node",
+    "--nodes": _GEOMETRY, "--ntasks": _GEOMETRY, "--ntasks-per-node": _GEOMETRY,
+    "--job-name": _FOUND, "--comment": _FOUND, "--parsable": _FOUND,
+    "--output": _LOGS, "--error": _LOGS,
+    "--chdir": _HERE, "--workdir": _HERE, "--clusters": _HERE,
+    "--array": _ONCE, "--requeue": _ONCE, "--no-requeue": _ONCE, "--hold": _ONCE, "--test-only": _ONCE,
+    "--wait": _ONCE, "--wrap": _ONCE, "--dependency": _ONCE, "--begin": _ONCE,
+}  # fmt: skip
+"""Options of sbatch that are written in another way, and the key to write instead."""
+
+
+class Container(Section):
+    """An image that ranks run in, with hpccoll installed; Snakemake and srun stay outside."""
+
+    runtime: Literal["pyxis", "apptainer"] = Field(description="pyxis (srun --container-image) or apptainer")
+    image: Text = Field(description="a file or a reference, as the runtime takes it")
+    mounts: list[Text] = Field([], max_length=MOST_OF_A_LIST, description="SOURCE:TARGET, also where results go")
+
+
+def _gpus(text: str) -> str:
+    found = re.fullmatch(r"(?:[a-zA-Z][a-zA-Z0-9_.-]*:)?([1-9][0-9]{0,3})", text)
+    if not found or int(found[1]) > GPUS.most:
+        raise BadInputError("gpus_per_node", text, f"GPUs on each node, such as 8 or h100:8, at most {GPUS.most}")
+    return text
+
+
+Gpus = Annotated[Setting, AfterValidator(_gpus)]
+Feature = Annotated[Text, Field(pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$")]
+
+
+class Aggregators(Section):
+    """How hosts for aggregators are asked for, beside the nodes that work; each kind has a feature of its own."""
+
+    partition: Text = Field(description="one that has both the nodes that work and the hosts for aggregators")
+    worker: Feature = Field("worker", description="the feature of nodes that work")
+    aggregator: Feature = Field("aggregator", description="the feature of hosts for aggregators")
+
+    def constraint(self, shape: Shape) -> str:
+        """Return the features that the nodes of a job must have, and how many of each."""
+        return f"[{self.worker}*{shape.nodes}&{self.aggregator}*{shape.aggregators}]"
+
+
+class Site(Section):
+    """How Slurm jobs are asked for and ranks are started."""
+
+    partition: Text | None = Field(None, description="the partition [the cluster's default]")
+    account: Text | None = Field(None, description="whom the time is charged to [your default]")
+    qos: Text | None = Field(None, description="the quality of service")
+    constraint: Text | None = Field(None, description="features that nodes must have")
+    minutes: Annotated[int, Within(MINUTES)] | None = Field(
+        None, description="the time limit of a job [from the number of its cases]"
+    )
+    exclusive: bool = Field(True, description="whether nobody else may use the nodes of a job")
+    memory_mb: Annotated[int, Within(MEMORY_MB)] | None = Field(
+        None, description="memory on each node [the partition's default]"
+    )
+    cpus_per_task: Annotated[int, Within(CPUS)] | None = Field(None, description="CPUs for each rank [Slurm's default]")
+    gpus_per_node: Gpus | None = Field(
+        None,
+        description="GPUs on each node, such as 8 or h100:8; every rank sees all of them, on the socket of its own",
+    )
+    sbatch: OneOrMore[Text] | None = Field(None, description="other options of sbatch, such as --switches=1")
+    signal_s: Annotated[int, Within(SIGNAL_S)] = Field(
+        60, description="seconds before the time limit at which ranks are told to end"
+    )
+    start_s: Annotated[int, Within(START_S)] | None = Field(
+        None,
+        description="seconds for two ranks to start, and five times that for all [60, or 900 in a container]",
+    )
+    launcher: Text = Field(
+        "srun", description="starts ranks, such as srun --mpi=pmix; with {ranks} in it, it is taken as it is"
+    )
+    modules: OneOrMore[Text] | None = Field(None, description="environment modules to load before ranks start")
+    environment: Variables = Field({}, description="variables for the ranks")
+    network: Literal["rdma", "tcp"] | None = Field(
+        None, description="by what nodes should talk; the report says so in red where NCCL used TCP instead of RDMA"
+    )
+    container: Container | None = Field(None, description="an image that ranks run in")
+    aggregators: Aggregators | None = Field(
+        None, description="hosts for aggregators; a job with some takes partition and features from here"
+    )
+
+    @field_validator("launcher")
+    @classmethod
+    def _only_known_places(cls, text: str) -> str:
+        known = ("nodes", "ranks", "ranks_per_node", "hosts")
+        try:
+            strange = [name for _, name, _, _ in Formatter().parse(text) if name is not None and name not in known]
+        except ValueError:
+            strange = [text]
+        if strange or not text.strip():
+            raise BadInputError(
+                "launcher", text, "a command line, with no braces but " + "{" + "}, {".join(known) + "}"
+            )
+        return text
+
+    @field_validator("environment")
+    @classmethod
+    def _can_be_set(cls, variables: dict[str, str]) -> dict[str, str]:
+        check_values("environment", variables)
+        return variables
+
+    @field_validator("sbatch")
+    @classmethod
+    def _not_managed(cls, options: list[str] | None) -> list[str] | None:
+        for option in options or ():
+            if not re.fullmatch(r"--[a-z][a-z-]+(=\S*)?", option):
+                raise BadInputError("sbatch", option, "a long option of sbatch in one word, such as --switches=1")
+            name = option.partition("=")[0]
+            meant = [managed for managed in MANAGED if managed.startswith(name)]  # sbatch completes what is cut short
+            if name in MANAGED or meant:
+                raise BadInputError("sbatch", option, f"another option: for this one there is {MANAGED[meant[0]]}")
+        return options
+
+    @model_validator(mode="after")
+    def _told_in_time(self) -> "Site":
+        if self.minutes is not None and self.signal_s >= 60 * self.minutes:
+            raise BadInputError("signal_s", self.signal_s, f"less than the time limit, {60 * self.minutes} s")
+        return self
+
+    @model_validator(mode="after")
+    def _pyxis_needs_srun(self) -> "Site":
+        if self.container and self.container.runtime == "pyxis" and not self.launcher.startswith("srun"):
+            raise BadInputError("launcher", self.launcher, "srun: pyxis is a plugin of it")
+        return self
+
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs a node has, None where nobody has said."""
+        return int(self.gpus_per_node.rpartition(":")[2]) if self.gpus_per_node else None
+
+    def launcher_of_ranks(self, variables: Iterable[str] = ()) -> Launcher:
+        """Return how the ranks are started inside a Slurm job.
+
+        Args:
+            variables: beside those of the site, that a container must take from outside.
+        """
+        words = [self.launcher]
+        if "{ranks}" not in self.launcher:
+            words += [GEOMETRY]
+            words += [f"--cpus-per-task={self.cpus_per_task}"] if self.cpus_per_task else []
+            words += ["--gpu-bind=none"] if self.gpus_per_node else []
+        program = "hpccoll"
+        if self.container and self.container.runtime == "pyxis":
+            words += [f"--container-image={_verbatim(self.container.image)}", '--container-workdir="$PWD"']
+            mounts, names = ",".join(self.container.mounts), ",".join(dict.fromkeys([*self.environment, *variables]))
+            words += [f"--container-mounts={_verbatim(mounts)}"] if mounts else []
+            words += [f"--container-env={names}"] if names else []  # the image's own would win
+        elif self.container:
+            binds = "".join(f" --bind {shlex.quote(mount)}" for mount in self.container.mounts)
+            gpus = " --nv" if self.gpus_per_node else ""
+            program = f"apptainer exec{gpus}{binds} {shlex.quote(self.container.image)} hpccoll"
+        setup = [f"module load {shlex.join(self.modules)}"] if self.modules else []
+        setup += [f"export {assignment(name, value)}" for name, value in self.environment.items()]
+        return Launcher(
+            command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
+            patience_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
+            aggregator=self.aggregators.aggregator if self.aggregators else None, network=self.network,
+            within=NEAR if self.gpus_per_node else "",
+        )  # fmt: skip
+
+    def request(self, shape: Shape, minutes: int) -> dict[str, int | str]:
+        """Return what a job of ``shape`` asks for, by the names of Snakemake's Slurm plugin.
+
+        The plugin wants ``mpi`` for the rule to run once, outside of srun, and refuses it for one task; its own words
+        for GPUs would ask for a task each.
+        """
+        beside = self.aggregators if shape.apart else None
+        extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
+        extra += ["--exclusive"] if self.exclusive else []
+        extra += [f"--gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
+        asked: dict[str, int | str | None] = {
+            "mpi": "srun" if shape.processes > 1 else "",
+            "nodes": shape.hosts,
+            "tasks": shape.processes,
+            "runtime": self.minutes or minutes,
+            "cpus_per_task": self.cpus_per_task or -1,  # which says nothing to sbatch
+            "mem_mb": self.memory_mb or 0,
+            "slurm_partition": beside.partition if beside else self.partition,
+            "slurm_account": self.account,
+            "qos": self.qos,
+            "constraint": beside.constraint(shape) if beside else self.constraint,
+            "slurm_extra": shlex.join([*extra, *(self.sbatch or ())]),
+        }
+        return {name: value for name, value in asked.items() if value is not None}
+
+
+def _verbatim(text: str) -> str:
+    """Return a word for the launcher's command line, in which braces mean nothing."""
+    return shlex.quote(text).replace("{", "{{").replace("}", "}}")
+
+
+def load_site(name: str | None, profile: str) -> Site:
+    """Return the site of that name or file; by default that of the profile, or one that leaves all to Slurm.
+
+    Raises:
+        BadInputError: for a site that there is not, or a file that is not valid.
+    """
+    known = {path.stem: path for path in site_files()}
+    if name is None:
+        return load(known[profile], Site, "--site") if profile in known else Site.model_validate({})
+    if name in known:
+        return load(known[name], Site, "--site")
+    if not Path(name).is_file():
+        raise BadInputError("--site", name, f"{did_you_mean(name, known)}a file, or one of {', '.join(sorted(known))}")
+    return load(Path(name), Site, "--site")

@@ -1,0 +1,81 @@
+"""The variants of a sweep file: what each sets, with what the table knows of it filled in."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from hpccoll.errors import BadInputError, together
+from hpccoll.evidence.communicator import overruled
+from hpccoll.evidence.environments import communicator_of, environment_of
+from hpccoll.limits import MOST_OF_A_LIST, MOST_OF_A_NAME, NUMBER
+from hpccoll.sweep.yaml_model import Section, Setting, Text, Within, are_variables
+
+COMMUNICATOR = "communicator"
+"""The key of a variant that is no variable."""
+
+
+class VariantSection(Section):
+    """Variables, and what NCCL's communicators are made with."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Setting] = Field(init=False)
+    communicator: dict[Text, Annotated[int, Within(NUMBER)] | Text] = Field(
+        {}, description="what NCCL's communicators are made with, by nccl4py: {traffic_class: 106, buffers: symmetric}"
+    )
+
+    @model_validator(mode="after")
+    def _have_names(self) -> "VariantSection":
+        are_variables(self.environment)
+        return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.__pydantic_extra__
+
+
+def _fill_in(value: object) -> object:
+    """Fill in what the table knows of variants; with nothing behind it a name has to be one of those."""
+    if not isinstance(value, dict):
+        return value
+    if len(value) > MOST_OF_A_LIST:
+        raise BadInputError("variants", len(value), f"at most {MOST_OF_A_LIST} of them")
+    filled, strange = dict(value), []
+    for name, own in value.items():
+        if isinstance(own, dict | None) and isinstance(name, str):
+            try:
+                filled[name] = _filled(name, own)
+            except BadInputError as error:
+                strange.append(error)
+    if strange:
+        raise together(*strange)
+    return filled
+
+
+def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
+    variables, settings = own, (own or {}).get(COMMUNICATOR, {})
+    if own is not None:
+        variables = {key: value for key, value in own.items() if key != COMMUNICATOR}
+    filled = dict(environment_of(name, variables, settings))
+    if not isinstance(settings, dict):
+        return {**filled, COMMUNICATOR: settings}  # which is told with the others that are of no such kind
+    made = communicator_of(name, settings, f"variants.{name}.{COMMUNICATOR}")
+    for setting, variable in overruled(filled, made):
+        expected = f"left out: it would win over {setting} of {COMMUNICATOR}"
+        raise BadInputError(f"variants.{name}.{variable}", filled[variable], expected)
+    return {**filled, COMMUNICATOR: made}
+
+
+def _have_names(variants: dict[str, VariantSection]) -> dict[str, VariantSection]:
+    for name in variants:
+        if len(name) > MOST_OF_A_NAME or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            expected = f"at most {MOST_OF_A_NAME} letters (A to Z), digits, - and _: it becomes part of file names"
+            raise BadInputError("variants", name, expected)
+    return variants
+
+
+Variants = Annotated[
+    dict[str, VariantSection],
+    BeforeValidator(_fill_in, json_schema_input_type=dict[str, VariantSection | None]),
+    AfterValidator(_have_names),
+]

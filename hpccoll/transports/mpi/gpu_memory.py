@@ -1,0 +1,162 @@
+"""GPU memory over MPI: handed to a library that is CUDA-aware, or staged through pinned memory of the host."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from mpi4py import MPI
+
+from hpccoll.transports.guarded_memory import GuardedBuffers, guarded
+from hpccoll.transports.mpi.persistent import MpiPlan
+from hpccoll.transports.mpi.step import Call, Memory
+from hpccoll.transports.mpi.vendor import VendorPlan
+from hpccoll.transports.operation import Array, Operation, Plan, Transport, address
+
+
+class Device(Memory, Protocol):
+    """What these transports need of a GPU."""
+
+    def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        """Return an uninitialised array of the host, for copies from and to the GPU."""
+
+    def copy(self, target: Array, source: Array) -> Call:
+        """Return the call that queues a copy from or to the GPU."""
+
+    def synchronize(self) -> None:
+        """Return when all that was queued is done."""
+
+
+class _OnGpu(GuardedBuffers):
+    """Buffers on a GPU.
+
+    Args:
+        comm: of the ranks.
+        gpu: of this one.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, gpu: Device) -> None:
+        super().__init__()
+        self.comm, self.gpu = comm, gpu
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        buffer: Array = self.keep(guarded(self.gpu.empty, count, dtype))
+        return buffer
+
+    def pinned(self, array: Array) -> Array:
+        """Return an array of the host, of whatever content, that ``array`` is to be copied to and from."""
+        buffer: Array = self.keep(guarded(self.gpu.pinned, len(array), array.dtype, on_host=True))
+        return buffer
+
+
+def _warm(plan: Plan) -> Plan:
+    """Run it once, on whatever lies in dst: kernels are compiled, and MPI learns of the memory, at the first time."""
+    plan.run()
+    return plan
+
+
+class MpiOnGpu(_OnGpu):
+    """Schedules over messages of GPU memory, which the library must take: it is CUDA-aware."""
+
+    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+        return _warm(MpiPlan(self.comm, operation, src, dst, memory=self.gpu))
+
+
+class VendorOnGpu(_OnGpu):
+    """The library's own collectives on GPU memory."""
+
+    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+        plan = VendorPlan(self.comm, operation, src, dst)
+        return _warm(_Between(plan, self.gpu, scales=operation.reduction.averages))
+
+
+class _Between:
+    """A plan that knows of no stream: it starts when all that was queued is done, and ends when what it queues is."""
+
+    def __init__(self, plan: Plan, gpu: Device, *, scales: bool) -> None:
+        self.result, self.where, self.close = plan.result, plan.where, plan.close
+        self._run, self._synchronize, self._scales = plan.run, gpu.synchronize, scales
+
+    def run(self) -> None:
+        self._synchronize()
+        self._run()
+        if self._scales:  # an average, on the stream
+            self._synchronize()
+
+
+class Staged(_OnGpu):
+    """Schedules over messages of the host, which the contribution is copied to first, and the result from last."""
+
+    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+        host = self.pinned(src), self.pinned(dst)
+        lanes = map(operation.lane, range(len(operation.schedules)))
+        moves = any(step.actions for lane in lanes for step in lane.steps(self.comm.rank))
+        return StagedPlan(MpiPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
+
+
+class VendorStaged(_OnGpu):
+    """The library's own collectives, staged likewise."""
+
+    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+        host = self.pinned(src), self.pinned(dst)
+        moves = not operation.collective.token  # a barrier has no buffers
+        return StagedPlan(VendorPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
+
+
+class StagedPlan:
+    """A plan on host buffers, between copies from and to the GPU.
+
+    Args:
+        plan: of the host.
+        way: has the ranks and the GPU.
+        operation: that the plan does.
+        device: src and dst on the GPU.
+        host: the same on the host, which the plan is for.
+        moves: whether this rank does anything: an empty schedule leaves all as it is, and copies nothing.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        way: _OnGpu,
+        operation: Operation,
+        device: tuple[Array, Array],
+        host: tuple[Array, Array],
+        *,
+        moves: bool = True,
+    ) -> None:
+        begin = (address(plan.result) - address(host[1])) // operation.dtype.itemsize if len(plan.result) else 0
+        self.result = device[1][begin : begin + len(plan.result)]
+        contributed, contribution = (operation.contribution(*buffers, way.comm.rank) for buffers in (device, host))
+        down, up = (contribution, contributed), (self.result, plan.result)
+        self._down, self._up = (
+            [way.gpu.copy(target, source)] if moves and len(source) else [] for target, source in (down, up)
+        )
+        self._plan, self._synchronize, self._stage = plan, way.gpu.synchronize, ""
+
+    def run(self) -> None:
+        self._stage = "copying to the host"
+        for copy, arguments in self._down:
+            copy(*arguments)
+        self._synchronize()
+        self._stage = ""
+        self._plan.run()
+        self._stage = "copying from the host"
+        for copy, arguments in self._up:
+            copy(*arguments)
+        self._synchronize()
+        self._stage = ""
+
+    def where(self) -> str:
+        return self._stage or self._plan.where()
+
+    def close(self) -> None:
+        self._plan.close()
+
+
+ON_GPU: dict[tuple[str, bool], Callable[[MPI.Intracomm, Device], Transport]] = {
+    ("mpi", False): MpiOnGpu,
+    ("mpi", True): VendorOnGpu,
+    ("staged", False): Staged,
+    ("staged", True): VendorStaged,
+}
+"""By the name of the transport, and whether it is the library's own collective."""

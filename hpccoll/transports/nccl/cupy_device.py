@@ -1,0 +1,112 @@
+"""A GPU and NCCL as plans ask for them, through CuPy."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpccoll.transports.nccl.compile import Message
+from hpccoll.transports.nccl.fold import Move
+from hpccoll.transports.nccl.fold_kernel import Folds
+from hpccoll.transports.nccl.stream import Buffers, Call
+from hpccoll.transports.operation import Array, Operation
+
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
+
+BYTES = 1
+"""NCCL's word for unsigned bytes: what is sent is not computed with."""
+
+
+class CupyDevice:
+    """The GPU that is current, with one stream, and a communicator of NCCL on it.
+
+    Args:
+        gpu: has the stream.
+        communicator: CuPy's NcclCommunicator.
+    """
+
+    def __init__(self, gpu: "Gpu", communicator: Any) -> None:
+        self.gpu, self.communicator = gpu, communicator
+        self.wait: Callable[[], None] = gpu.stream.synchronize
+
+    def idle(self) -> bool:
+        return bool(self.gpu.stream.done)
+
+    def error(self) -> str | None:
+        try:
+            self.communicator.check_async_error()
+        except (RuntimeError, KeyError) as error:  # KeyError: CuPy 14 has no words for NCCL's newest errors
+            return str(error)
+        return None
+
+    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+        buffer: Array = self.gpu.empty(count, dtype)
+        return buffer
+
+    def group(self, buffers: Buffers, messages: Sequence[Message]) -> Call:
+        stream = self.gpu.stream.ptr
+        return grouped(
+            [
+                (
+                    self.communicator.send if message.sends else self.communicator.recv,
+                    (*self._bytes(buffers, message), BYTES, message.peer, stream),
+                )
+                for message in messages
+            ]
+        )
+
+    def _bytes(self, buffers: Buffers, message: Message) -> tuple[int, int]:
+        """Return where the bytes of a message begin, and how many they are."""
+        buffer, itemsize = buffers[message.span.buffer], buffers[message.span.buffer].dtype.itemsize
+        return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize
+
+    def folds(self, operation: Operation, buffers: Buffers, waves: Sequence[Sequence[Move]]) -> list[Call]:
+        return Folds(self.gpu).launches(operation.dtype.name, operation.reduction.name, buffers, waves)
+
+    def capture(self, queue: Call) -> "CudaGraph":
+        stream = self.gpu.stream
+        stream.begin_capture()  # and no `with`, which would leave the process with another current stream
+        try:
+            queue()
+        except BaseException:
+            with suppress(RuntimeError):  # that nothing came of it
+                stream.end_capture()
+            raise
+        return CudaGraph(stream.end_capture(), stream)
+
+
+class CudaGraph:
+    """What was captured of a stream, launched on it."""
+
+    def __init__(self, graph: Any, stream: Any) -> None:
+        self._graph, self._stream = graph, stream
+
+    def launch(self) -> None:
+        self._graph.launch(self._stream)
+
+    def close(self) -> None:
+        """Destroy it: CuPy does so when nobody names it."""
+        self._graph = None
+
+
+def grouped(calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]]) -> Call:
+    """Return the call that makes all ``calls`` of NCCL in one group; one alone needs none."""
+    if len(calls) == 1:
+        ((call, arguments),) = calls
+        return partial(call, *arguments)
+    from cupy.cuda import nccl
+
+    start, end = nccl.groupStart, nccl.groupEnd
+
+    def group() -> None:
+        start()
+        try:
+            for call, arguments in calls:
+                call(*arguments)
+        finally:
+            end()  # or every later call of this thread would be of the group
+
+    return group

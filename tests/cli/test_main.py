@@ -1,0 +1,166 @@
+"""The command line: a contract that scripts outside the project rely on."""
+
+import json
+
+import pytest
+import raws
+from commands import inside
+from typer.main import get_command
+
+from hpccoll import __version__
+from hpccoll.cli.main import app
+from hpccoll.schedule import COLLECTIVES
+from hpccoll.store import hdf5
+
+COMMANDS = sorted(get_command(app).commands)
+CONTRACT = {"sweep", "plan", "run", "report", "export", "validate", "status", "list", "show", "doctor", "model"}
+
+
+def test_the_commands_of_the_contract_are_there():
+    assert set(COMMANDS) >= CONTRACT
+
+
+def test_no_command_shows_them_all():
+    said = inside()
+    assert said.code == 0
+    assert [name for name in COMMANDS if f"\n  {name} " not in said.out] == []
+
+
+def test_what_a_command_does_has_room_in_its_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    told = inside().out.partition("Commands:\n")[2].splitlines()
+    assert len(told) == len(COMMANDS)
+    assert [line for line in told if line.endswith("...")] == []
+
+
+def test_version_is_the_packages():
+    assert inside("--version").out == f"{__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command):
+    said = inside(command, "--help")
+    assert said.code == 0
+    assert "xample" in said.out
+    assert f"hpccoll {command}" in said.out.partition("xample")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sweeep"], ["'sweeep'", "'sweep'? See 'hpccoll --help'"]),
+        (["--frob"], ["--frob", "See 'hpccoll --help'"]),
+        (["plan"], ["CONFIG", "See 'hpccoll plan --help'"]),
+        (["plan", "--frob"], ["--frob", "See 'hpccoll plan --help'"]),
+        (["report"], ["PATHS", "See 'hpccoll report --help'"]),
+        (["show", "ring", "-p", "many"], ["--workers", "integer. See 'hpccoll show --help'"]),
+        (["sweep", "a.yaml", "b.yaml"], ["b.yaml", "after --"]),
+        (["export", "nope"], ["path", "'nope'", "exists"]),
+        (["validate", "nope"], ["path", "'nope'", "exists"]),
+        (["report", "nope"], ["path", "'nope'", "exists"]),
+        (["status", "nope"], ["path", "'nope'", "exists"]),
+        (["validate", "."], ["path", "'.'", "raw files"]),
+        (["report", "."], ["path", "'.'", "raw files"]),
+        (["status", "."], ["path", "'.'", "raw files"]),
+        (["export", ".", "--timing", "mean"], ["--timing", "'mean'", "max", "span"]),
+    ],
+)
+def test_what_cannot_be_done_takes_one_line(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert inside(*arguments).complains_of(*words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "."], ["export", "whole.h5", "damaged.h5"], ["validate", "."], ["tune", ".", "--out", "table.json"],
+        ["report", "."],
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_listed_and_the_exit_code_is_3(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hdf5.write(raws.raw(raws.outcome(), raws.outcome(raws.case(8))), tmp_path / "whole.h5")
+    (tmp_path / "damaged.h5").write_bytes((tmp_path / "whole.h5").read_bytes()[:-99])
+    said = inside(*arguments)
+    (line,) = said.err.splitlines()
+    assert (said.code, line.startswith("hpccoll: "), "damaged.h5" in line) == (3, True, True)
+    assert said.out
+
+
+def test_where_no_file_that_is_named_can_be_read_it_is_bad_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.h5", "b.h5"):
+        (tmp_path / name).touch()
+    said = inside("export", "a.h5", "b.h5")
+    assert (said.code, len(said.err.splitlines()), said.out) == (2, 2, "")
+
+
+def test_list_as_json_has_the_shape_of_the_contract():
+    said = inside("list", "--json")
+    listed = json.loads(said.out)
+    assert listed.keys() == {"collectives", "algorithms", "policies", "transports", "variants"}
+    assert listed["collectives"].keys() == COLLECTIVES.keys()
+    for row in listed["algorithms"]:
+        assert row.keys() == {"collective", "name", "needs", "available", "reason"}
+        assert "/" not in row["name"]
+        assert row["available"] == (row["reason"] is None)
+    names = {(row["collective"], row["name"]) for row in listed["algorithms"]}
+    assert {("all_reduce", "ring"), ("all_reduce", "native"), ("barrier", "native")} <= names
+    assert [row["name"] for row in listed["transports"]] == ["mpi", "shm", "tiered", "staged", "nccl"]
+
+
+NAMES = {
+    "all_reduce": """ring bidirectional_ring recursive_doubling rabenseifner binomial_tree double_binary_tree star
+        reduce_scatter_all_gather hierarchical torus sharp_emulated null native""",
+    "reduce_scatter": "ring recursive_halving native",
+    "all_gather": "ring bruck recursive_doubling native",
+    "broadcast": "binomial scatter_all_gather chain native",
+    "reduce": "binomial direct native",
+    "gather": "binomial direct native",
+    "scatter": "binomial direct native",
+    "all_to_all": "pairwise bruck native",
+    "all_to_all_v": "pairwise native",
+    "barrier": "dissemination native",
+    "send_recv": "ping_pong native",
+    "bidirectional": "exchange native",
+}
+
+
+def test_these_names_stay_what_they_are():
+    listed = json.loads(inside("list", "--json").out)["collectives"]
+    assert listed.keys() == NAMES.keys()
+    assert {name: set(words.split()) - set(listed[name]["algorithms"]) for name, words in NAMES.items()} == {
+        name: set() for name in NAMES
+    }
+
+
+def test_list_has_what_the_pages_register_and_the_librarys_own_and_no_others():
+    listed = json.loads(inside("list", "--json").out)
+    there = {name: {*family.algorithms, "native"} for name, family in COLLECTIVES.items()}
+    assert {name: set(row["algorithms"]) for name, row in listed["collectives"].items()} == there
+    assert sorted((row["collective"], row["name"]) for row in listed["algorithms"]) == sorted(
+        (name, algorithm) for name, algorithms in there.items() for algorithm in algorithms
+    )
+
+
+def test_list_for_people_names_every_algorithm():
+    listed = json.loads(inside("list", "--json").out)["algorithms"]
+    said = inside("list").out.partition("any auto (needs a table of hpccoll tune)\n")[0].splitlines()
+    assert [" ".join(line.split()[:2]) for line in said] == [f"{row['collective']} {row['name']}" for row in listed]
+
+
+@pytest.mark.parametrize("command", ["report", "export", "validate", "status", "model", "plan", "sweep", "evidence"])
+@pytest.mark.parametrize("path", ["x" * 5000, "x" * 256, "loop", "a/\udcff"])
+def test_a_name_that_the_system_refuses_takes_one_line(command, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    assert inside(command, path).complains_of()
+    assert [*tmp_path.iterdir()] == [tmp_path / "loop"]
+
+
+@pytest.mark.parametrize("words", [["\x1b[31m"], ["plan", "--\x1b[31m"], ["export", "\x1b"], ["run", "--\x1b[31m\x07"]])
+def test_no_control_character_of_the_command_line_is_printed(words):
+    said = inside(*words)
+    assert said.complains_of()
+    assert said.err.rstrip("\n").isprintable()

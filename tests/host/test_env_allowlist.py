@@ -1,0 +1,28 @@
+"""What is written down of variables and command lines, and what is not."""
+
+import pytest
+
+from hpccoll.host.env_allowlist import command_line, variables
+
+
+def test_variables_are_taken_from_an_allow_list_less_what_sounds_like_a_secret(monkeypatch):
+    for name in ("NCCL_ALGO", "OMPI_MCA_btl", "UCX_TLS", "SLURM_JOB_ID", "FI_PROVIDER"):
+        monkeypatch.setenv(name, "x")
+    for name in ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "HOME", "MPICH_PASSWORD", "SLURM_CONF_SERVER"):
+        monkeypatch.setenv(name, "x")
+    found = variables()
+    assert {"NCCL_ALGO", "OMPI_MCA_btl", "UCX_TLS", "SLURM_JOB_ID", "FI_PROVIDER"} <= set(found)
+    assert not [name for name in found if name.startswith(("AWS", "HOME", "SLURM_JWT", "NCCL_API", "MPICH_PASS"))]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("mpiexec -n 2 hpccoll run -b 8 --param channels=4", "mpiexec -n 2 hpccoll run -b 8 --param channels=4"),
+        ("mpiexec -genv PGPASSWORD x -genv UCX_TLS tcp a", "mpiexec -genv PGPASSWORD *** -genv UCX_TLS tcp a"),
+        ("mpirun -x AWS_KEY=abc -x NCCL_ALGO=Ring a", "mpirun -x AWS_KEY=*** -x NCCL_ALGO=Ring a"),
+        ("srun --export=ALL,MY_DB=x,UCX_TLS=tcp a", "srun --export=ALL,MY_DB=***,UCX_TLS=tcp a"),
+    ],
+)
+def test_a_command_line_is_shown_without_the_values_of_other_variables(line, shown):
+    assert command_line(line.split()) == shown

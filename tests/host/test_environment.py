@@ -1,0 +1,64 @@
+"""What is written down of the environment."""
+
+from pathlib import Path
+
+import pytest
+
+from hpccoll.host import environment
+from hpccoll.host.environment import affinity, git_commit, oversubscribed, rack_name
+
+
+def masks(*texts):
+    return [frozenset(map(int, text.split())) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 8], "0-2,8"), ([9, 8, 1, 4, 5], "1,4-5,8-9")]
+)
+def test_cpus_are_written_as_ranges(cpus, text):
+    assert affinity(cpus) == text
+
+
+@pytest.mark.parametrize(
+    ("ranks", "crowded"),
+    [
+        (masks("0 1", "0 1"), False),
+        (masks("0 1", "0 1", "0 1"), True),
+        (masks("0", "1"), False),  # one core each is not too few for two
+        (masks("0", "0", "1 2 3"), True),  # two on one core, whatever others have
+        (masks("0 1", "0 1", "0", "2 3"), True),
+        (masks("0 1 2 3", "0", "1"), False),
+    ],
+)
+def test_a_node_is_oversubscribed_where_ranks_must_share_a_cpu(ranks, crowded):
+    assert oversubscribed(ranks) is crowded
+
+
+@pytest.mark.parametrize(
+    ("address", "rack"), [(None, ""), ("n1", ""), ("rack1.n1", "rack1"), ("spine.rack2.n7", "spine.rack2")]
+)
+def test_the_rack_of_a_node_is_what_slurm_puts_above_it(address, rack, monkeypatch):
+    monkeypatch.delenv("SLURM_TOPOLOGY_ADDR", raising=False)
+    if address:
+        monkeypatch.setenv("SLURM_TOPOLOGY_ADDR", address)
+    assert rack_name() == rack
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_commit_is_read_from_the_checkout_without_git(tmp_path, monkeypatch, packed):
+    git, commit = tmp_path / ".git", "0123456789abcdef0123456789abcdef01234567"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    if packed:
+        (git / "packed-refs").write_text(f"# pack-refs with: peeled\nffff refs/heads/mainz\n{commit} refs/heads/main\n")
+    else:
+        (git / "refs" / "heads" / "main").write_text(commit + "\n")
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "hpccoll" / "host" / "environment.py"))
+    assert git_commit() == commit
+    (git / "HEAD").write_text(commit)
+    assert git_commit() == commit
+
+
+def test_an_installed_package_has_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "__file__", str(Path(tmp_path) / "a" / "b" / "environment.py"))
+    assert git_commit() is None

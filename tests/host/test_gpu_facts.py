@@ -1,0 +1,105 @@
+"""GPU facts: what NVML tells of a GPU is recorded, and what it does not tell is null."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from hpccoll.host.gpu_facts import FACTS, gpu_facts, gpus_of, said_of_gpus, shared
+
+
+class Unsupported(Exception):  # noqa: N818 - NVML's NVMLError
+    pass
+
+
+class Nvml:
+    """As the module pynvml, for a GPU that does not know of MIG and has two NVLinks, one of them up."""
+
+    NVMLError = Unsupported
+    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+
+    def __init__(self, buses=("0000:1b:00.0",)):
+        self.buses = buses
+
+    def nvmlDeviceGetHandleByPciBusId(self, bus):  # noqa: N802
+        if bus not in self.buses:
+            raise Unsupported
+        return bus
+
+    def nvmlDeviceGetNvLinkState(self, _gpu, link):  # noqa: N802
+        if link > 1:
+            raise Unsupported
+        return link
+
+    def __getattr__(self, name):
+        told = {
+            "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3", "nvmlSystemGetDriverVersion": "560.35.03",
+            "nvmlSystemGetCudaDriverVersion": 12060, "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=80 << 30),
+            "nvmlDeviceGetClockInfo": 1980, "nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetEccMode": [1, 1],
+            "nvmlDeviceGetEnforcedPowerLimit": 700_000, "nvmlDeviceGetPersistenceMode": 1,
+            "nvmlDeviceGetCurrPcieLinkGeneration": 5, "nvmlDeviceGetCurrPcieLinkWidth": 16,
+        }  # fmt: skip
+
+        def tell(*_):
+            if name not in told:
+                raise Unsupported
+            return told[name]
+
+        return tell
+
+
+def test_what_nvml_tells_is_recorded_and_the_rest_is_null():
+    assert gpu_facts("0000:1b:00.0", Nvml()) == {
+        "bus": "0000:1b:00.0", "name": "NVIDIA H100 80GB HBM3", "driver": "560.35.03", "cuda": "12.6",
+        "memory_bytes": 80 << 30, "sm_clock_mhz": 1980, "sm_clock_max_mhz": 1980, "memory_clock_mhz": 1980,
+        "power_limit_w": 700.0, "ecc": True, "mig": None, "persistence": True, "pcie_generation": 5, "pcie_width": 16,
+        "nvlinks": 1,
+    }  # fmt: skip
+
+
+NOTHING = {"bus": "0000:2a:00.0", **dict.fromkeys(FACTS)}
+
+
+def test_of_a_gpu_that_nvml_does_not_know_all_is_null():
+    assert gpu_facts("0000:2a:00.0", Nvml()) == NOTHING
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_without_nvml_or_without_a_driver_all_is_null(monkeypatch, installed):
+    def lacks():
+        raise Unsupported
+
+    there = SimpleNamespace(NVMLError=Unsupported, nvmlInit=lacks) if installed else None
+    monkeypatch.setitem(sys.modules, "pynvml", there)
+    assert gpu_facts("0000:2a:00.0") == NOTHING
+
+
+def rank(host, bus, **more):
+    return host, {"gpu": {"bus": bus, "name": "H100"}, **more}
+
+
+def test_the_gpus_of_hosts_are_said_once_and_the_one_of_each_rank_by_its_address():
+    verdict = {"aware": False, "library": "no", "transfer": "no transfer was tried"}
+    ranks = [rank(host, bus, cuda_aware_mpi=verdict) for host in ("n1", "n2") for bus in ("1b", "2a")]
+    assert said_of_gpus(ranks) == {
+        "gpus": [{"hosts": ["n1", "n2"], "gpus": [{"bus": bus, "name": "H100"} for bus in ("1b", "2a")]}],
+        "gpu_of_rank": ["1b", "2a", "1b", "2a"],
+        "cuda_aware_mpi": [{"hosts": ["n1", "n2"], "verdict": verdict}],
+    }
+    assert not shared(ranks)
+
+
+def test_where_no_case_is_on_a_gpu_nothing_is_said_of_them():
+    ranks = [("n1", {}), ("n1", {})]
+    assert said_of_gpus(ranks) == {"gpus": None, "gpu_of_rank": None, "cuda_aware_mpi": None}
+    assert not shared(ranks)
+
+
+def test_a_machine_is_named_by_its_gpus_too_where_cases_are_on_them():
+    assert gpus_of({"visible": 8, "gpu": {"bus": "1b", "name": "NVIDIA H100"}}) == ["8 NVIDIA H100"]
+    assert gpus_of({"visible": 1, "gpu": {"bus": "1b", "name": None}}) == ["1 GPU"]
+    assert gpus_of({}) == []
+
+
+def test_ranks_share_a_gpu_where_one_host_has_one_address_twice():
+    assert shared([rank("n1", "1b"), rank("n2", "1b"), rank("n2", "1b")])

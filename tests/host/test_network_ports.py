@@ -1,0 +1,87 @@
+"""What the ports of a host are and count, on a made-up sysfs."""
+
+from hpccoll.host import network_ports
+from hpccoll.host.network_ports import RECEIVED, SENT
+from hpccoll.measure.port_traffic import difference
+
+IPOIB, LOOPBACK = 32, 772
+
+
+def test_an_ethernet_device_is_counted_in_bytes(host):
+    host.netdev("eth0", sent=100, received=50)
+    before = host.read()
+    host.netdev("eth0", sent=1100, received=70, rx_dropped=3)
+    moved = difference(before, host.read())
+    assert moved == {
+        ("eth0", SENT): 1000, ("eth0", RECEIVED): 20, ("eth0", "tx_dropped"): 0, ("eth0", "rx_dropped"): 3,
+    }  # fmt: skip
+
+
+def test_an_infiniband_port_is_counted_in_words_of_four_bytes_and_its_ticks_are_ticks(host):
+    host.infiniband("mlx5_0", sent=10, received=20, port_xmit_wait=7)
+    assert host.read() == {
+        ("mlx5_0/1", SENT): 40, ("mlx5_0/1", RECEIVED): 80, ("mlx5_0/1", "port_xmit_wait"): 7,
+    }  # fmt: skip
+
+
+def test_counters_of_the_device_are_read_where_it_has_them(host):
+    host.infiniband("mlx5_0", hardware={"np_cnp_sent": 5, "out_of_sequence": 2, "lifespan": 10})
+    counted = {name: value for (_, name), value in host.read().items()}
+    assert counted == {SENT: 0, RECEIVED: 0, "np_cnp_sent": 5, "out_of_sequence": 2}
+
+
+def test_the_bytes_of_ipoib_are_counted_at_the_infiniband_port_alone(host):
+    host.infiniband("mlx5_0", sent=1)
+    host.netdev("ib0", sent=4, kind=IPOIB)
+    host.netdev("eth0", sent=2)
+    assert host.found() == ["mlx5_0/1", "eth0"]
+
+
+def test_what_has_no_hardware_of_its_own_counts_nothing_twice(host):
+    for name in ("bond0", "br0", "eth0.7", "docker0"):
+        host.netdev(name, hardware=False)
+    for name in ("eth0", "eth1"):
+        host.netdev(name)
+        (host.sys / "class/net" / name / "master").symlink_to("../bond0")
+    assert host.found() == ["eth0", "eth1"]
+
+
+def test_a_virtual_function_is_counted_by_a_master_with_hardware(host):
+    host.netdev("eth0")
+    host.netdev("enP1")
+    (host.sys / "class/net/enP1/master").symlink_to("../eth0")
+    assert host.found() == ["eth0"]
+
+
+def test_devices_and_ports_that_are_down_are_left_out(host):
+    host.netdev("eth0", flags="0x1002")
+    host.infiniband("mlx5_0", state="1: DOWN")
+    host.netdev("eth1")
+    assert host.found() == ["eth1"]
+
+
+def test_without_hardware_all_that_is_up_counts_but_for_loopback(host):
+    host.netdev("lo", kind=LOOPBACK, flags="0x9", hardware=False)
+    host.netdev("veth0", hardware=False)
+    host.netdev("dummy0", hardware=False, flags="0x82")
+    assert host.found() == ["veth0"]
+
+
+def test_a_host_without_ports_counts_nothing(host):
+    assert host.read() == {}
+    assert network_ports.ports(host.sys) == []
+
+
+def test_ports_are_described_for_the_provenance(host):
+    host.infiniband("mlx5_0")
+    host.netdev("eth0", speed=-1)
+    assert network_ports.ports(host.sys) == [
+        {"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand", "rate": "200 Gb/sec (4X HDR)"},
+        {"name": "eth0", "kind": "netdev", "mtu": 9000, "speed": None},
+    ]
+
+
+def test_pause_frames_are_read_with_the_counters_of_their_device(host, monkeypatch):
+    host.netdev("eth0")
+    monkeypatch.setattr(network_ports, "statistics", lambda device: {"rx_pause": 4} if device == "eth0" else {})
+    assert host.read()["eth0", "rx_pause_frames"] == 4

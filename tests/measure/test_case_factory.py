@@ -1,0 +1,53 @@
+"""The maker, and what a job has NCCL's communicators made with on the way to the transport."""
+
+from types import SimpleNamespace
+
+import pytest
+import raws
+from mpi4py import MPI
+
+from hpccoll.measure.case_factory import Maker
+from hpccoll.measure.gpu_case import transport_of
+from hpccoll.transports.nccl.grouped import Nccl, communicator_config
+from hpccoll.transports.nccl.vendor import NcclVendor
+
+OVER_NCCL = raws.case(algorithm="native", transport="nccl", device="cuda")
+
+
+def unconfigured(communicator, case=OVER_NCCL, comm=MPI.COMM_SELF):
+    return Maker._unconfigured(SimpleNamespace(job=raws.job(case, communicator=communicator), comm=comm), case)
+
+
+def test_a_case_whose_settings_nobody_can_make_is_skipped_with_the_reason_and_others_are_not(monkeypatch):
+    asked = []
+    monkeypatch.setattr(communicator_config, "lack", lambda least: asked.append(least) or f"no NCCL from {least} on")
+    assert unconfigured({"max_ctas": 4, "traffic_class": 3}) == "no NCCL from 22600 on"
+    assert unconfigured({"max_ctas": 4, "buffers": "symmetric"}) == "no NCCL from 22700 on"
+    assert unconfigured({}) is None
+    assert unconfigured({"max_ctas": 4}, raws.case(transport="staged", device="cuda")) is None
+    assert asked == [22600, 22700]
+
+
+def test_what_one_rank_lacks_is_the_reason_at_all(monkeypatch):
+    monkeypatch.setattr(communicator_config, "lack", lambda _: None)
+    comm = SimpleNamespace(allgather=lambda mine: [mine, "nccl4py not found"])
+    assert unconfigured({"max_ctas": 4}, comm=comm) == "nccl4py not found"
+
+
+@pytest.mark.parametrize(
+    ("communicator", "settings", "how"),
+    [
+        ({}, None, None),
+        ({"cta_policy": "zero", "max_ctas": 4}, {"cta_policy": 2, "max_ctas": 4}, None),
+        ({"buffers": "symmetric"}, None, "symmetric"),  # CuPy's own communicator will do
+        ({"buffers": "registered", "nvls_ctas": 2}, {"nvls_ctas": 2}, "registered"),
+    ],
+)
+def test_schedules_get_communicators_and_the_librarys_own_calls_get_buffers_too(communicator, settings, how):
+    gpu = SimpleNamespace(release=lambda: None)
+    own = transport_of(OVER_NCCL, MPI.COMM_SELF, gpu, communicator, native=True)
+    schedules = transport_of(raws.case(transport="nccl", device="cuda"), MPI.COMM_SELF, gpu, communicator, native=False)
+    assert (type(own), type(schedules)) == (NcclVendor, Nccl)
+    for transport in (own, schedules):
+        assert (transport.library and transport.library._settings) == settings
+    assert (own.buffers and own.buffers.how) == how

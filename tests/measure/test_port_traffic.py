@@ -1,0 +1,152 @@
+"""The counting pass, with ranks that are made up on a made-up sysfs, and what it says of the wire."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.host import network_ports
+from hpccoll.host.network_ports import RECEIVED, SENT
+from hpccoll.measure import port_traffic
+from hpccoll.measure.port_traffic import Traffic
+from hpccoll.measure.timing_loop import Progress, Samples
+from hpccoll.store import hdf5
+from hpccoll.store.link_bytes import with_headers
+
+values = st.integers(0, 2**31)
+readings = st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from([SENT, "tx_dropped"])), values)
+
+
+@given(readings, st.data())
+def test_differences_add_up_over_ports_or_are_not_known(before, data):
+    after = {key: data.draw(st.integers(0, 2**32 - 2)) for key in before}
+    moved = port_traffic.difference(before, after)
+    for name in {name for _, name in before}:
+        steps = [after[key] - first for key, first in before.items() if key[1] == name]
+        assert port_traffic.over_ports(moved, name) == (None if min(steps) < 0 else sum(steps))
+    assert port_traffic.over_ports(moved, "rx_pause_frames") is None
+
+
+@pytest.mark.parametrize(
+    "after", [{("a", SENT): 99}, {}, {("a", SENT): 2**32 - 1}, {("a", SENT): 4 * (2**32 - 1)}],
+    ids=["back", "gone", "saturated", "saturated words"],
+)  # fmt: skip
+def test_a_counter_that_went_back_stopped_or_disappeared_is_not_known(after):
+    both = {("b", SENT): 5}
+    moved = port_traffic.difference({("a", SENT): 100, **both}, {**after, **both})
+    assert moved == {("a", SENT): None, ("b", SENT): 0}
+    assert port_traffic.over_ports(moved, SENT) is None
+
+
+def test_a_counter_that_one_port_alone_has_is_that_ports():
+    before = {("a", SENT): 1, ("b", SENT): 1, ("b", "port_xmit_wait"): 3}
+    after = {("a", SENT): 2, ("b", SENT): 3, ("b", "port_xmit_wait"): 4}
+    moved = port_traffic.difference(before, after)
+    assert (port_traffic.over_ports(moved, SENT), port_traffic.over_ports(moved, "port_xmit_wait")) == (3, 1)
+
+
+class World:
+    """A rank, and a host whose one port sends what its operations and barriers send."""
+
+    def __init__(self, host, each=1000, barrier=100):
+        self.host, self.each, self.of_barrier = host, each, barrier
+        self.sent, self.log = 0, []
+        self.move(0)
+
+    def move(self, nbytes):
+        self.sent += nbytes
+        self.host.netdev("eth0", sent=self.sent, received=2 * self.sent)
+
+    def reset(self):
+        self.log.append("reset")
+
+    def run(self):
+        self.log.append("run")
+        self.move(self.each)
+
+    def barrier(self):
+        self.log.append("barrier")
+        self.move(self.of_barrier)
+
+
+def test_operations_between_two_readings_are_counted_without_barriers_in_between(host):
+    world, progress = World(host), Progress()
+    moved = port_traffic.watch(world, world, 5, progress, network_ports.find(host.sys))
+    assert world.log == ["barrier", "barrier", *["reset", "run"] * 5, "barrier"]
+    assert moved == {
+        ("eth0", SENT): 5 * 1000 + 2 * 100, ("eth0", RECEIVED): 2 * (5 * 1000 + 2 * 100),
+        ("eth0", "tx_dropped"): 0, ("eth0", "rx_dropped"): 0,
+    }  # fmt: skip
+    assert progress.turns == 6
+
+
+@pytest.mark.parametrize("place", ["infiniband/efa_0/ports/1", "cxi/cxi0"])
+def test_what_a_host_with_a_port_that_nobody_counts_sends_is_not_known(host, place):
+    world = World(host)
+    assert (
+        port_traffic.over_ports(port_traffic.watch(world, world, 2, Progress(), network_ports.find(host.sys)), SENT)
+        is not None
+    )
+    host.put(place, state="4: ACTIVE")
+    moved = port_traffic.watch(world, world, 2, Progress(), network_ports.find(host.sys))
+    assert [port_traffic.over_ports(moved, name) for name in (SENT, RECEIVED, "tx_dropped")] == [None, None, 0]
+    assert moved["eth0", SENT] > 0  # what this port counted is known all the same
+
+
+def samples(seconds):
+    return Samples(start_ns=np.zeros((3, 2), np.int64), end_ns=np.full((3, 2), int(seconds * 1e9)))
+
+
+@pytest.mark.parametrize(("seconds", "operations"), [(0, 1000), (1e-6, 1000), (1e-3, 50), (0.03, 1), (0.2, 1), (60, 1)])
+def test_a_pass_takes_about_50_ms_or_one_operation(seconds, operations):
+    assert port_traffic.operations(samples(seconds)) == operations
+
+
+def test_traffic_is_of_each_node_per_operation_and_events_are_of_the_pass():
+    one = {("a", SENT): 10, ("a", RECEIVED): 20, ("a", "tx_dropped"): 1}
+    traffic = Traffic(4, (one, {("a", SENT): 10, ("b", SENT): 20, ("b", RECEIVED): 40, ("a", "tx_dropped"): 2}))
+    assert traffic.each(SENT) == (2.5, 7.5)
+    assert traffic.sent == 10
+    assert traffic.by_port(SENT, ["a", "b"]) == ((2.5, None), (2.5, 5.0))
+    assert traffic.counters == {"operations": 4, "tx_dropped": 3}
+
+
+def test_what_one_host_does_not_know_is_not_known_of_all():
+    lost = {("a", SENT): None, ("a", "port_xmit_wait"): None, ("a", "tx_dropped"): 1}
+    traffic = Traffic(2, ({("a", SENT): 10, ("a", "port_xmit_wait"): 5}, {}, lost))
+    assert traffic.each(SENT) == (5.0, None, None)
+    assert traffic.sent is None
+    assert traffic.counters == {"operations": 2, "port_xmit_wait": None, "tx_dropped": 1}
+
+
+def test_headers_are_those_of_full_frames_and_an_acknowledgement_for_every_other():
+    assert with_headers(1448 * 2, 1500) == 2 * 1514 + 66
+    assert with_headers(10**9, 9000) / 10**9 == pytest.approx(1.0111, abs=1e-4)
+    assert with_headers(10**9, 1500) / 10**9 == pytest.approx(1.0684, abs=1e-4)
+
+
+@pytest.mark.mpi
+def test_what_ports_sent_is_kept_beside_what_is_predicted_and_is_evidence(mpiexec, tmp_path):
+    program, out = Path(__file__).with_name("counted_ranks.py"), tmp_path / "F.h5"
+    options = ["-b", "4K", "-e", "4K", "-n", "3", "--rounds", "2", "--in-place", "--out", out]
+    ended = mpiexec(2, program, "-a", "ring,native,null", *options)
+    assert ended.returncode == 0, ended.stderr
+    ((attempt, outcomes),) = hdf5.read(out).attempts
+    assert attempt.nodes == 2
+    assert {tuple(sorted(o.rounds)) for o in outcomes} == {(1, 2)}
+    assert [ended.stderr.count(f"counted {o.case.id}") for o in outcomes] == [2] * 3, "by either rank once"
+    assert {(o.wire_bytes_measured, o.wire_sent, o.wire_received) for o in outcomes} == {
+        (8274, (4137,) * 2, (4137,) * 2)
+    }
+    assert {tuple(o.counters) for o in outcomes} == {("operations",)}
+    found = {o.case.algorithm: (o.wire_bytes_predicted, o.executed, o.evidence.rpartition("; ")[2]) for o in outcomes}
+    native = found.pop("native")
+    assert native[:2] == (None, "unknown")
+    assert re.fullmatch(r"the ports sent 1.010 S a node, as much as ring or \w+ or \w+ or \d+ others", native[2])
+    assert found == {
+        "ring": (8192, "ring", "the ports sent 1.010 times the bytes it counts"),
+        "null": (0, "null", "the ports sent 8274 B, where it counts none"),
+    }

@@ -1,0 +1,102 @@
+"""What a prepared_case can tell of the algorithm that ran, without ranks: its transport does nothing."""
+
+from types import SimpleNamespace
+
+import pytest
+from cases import case
+
+from hpccoll.schedule import Layout
+from hpccoll.transports.operation import aligned_empty
+
+
+class Still:
+    """A transport that moves nothing."""
+
+    empty = staticmethod(aligned_empty)
+
+    def __init__(self, comm):
+        self.comm, self.guarded = comm, []
+
+    def plan(self, operation, _src, dst):
+        return SimpleNamespace(result=operation.result(dst, self.comm.rank), run=lambda: None, close=lambda: None)
+
+
+@pytest.fixture
+def prepared_case(mpiexec, monkeypatch):  # noqa: ARG001  where there is an MPI
+    from hpccoll.measure import prepared_case
+
+    monkeypatch.setitem(prepared_case.TRANSPORTS, "mpi", Still)
+    monkeypatch.setattr(prepared_case, "VendorMpi", Still)
+    return prepared_case
+
+
+def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_be_counted_in_seconds(
+    prepared_case, monkeypatch
+):
+    from hpccoll.measure import schedule_bytes
+
+    def words(ranks):
+        native = prepared_case.CaseSubject(
+            SimpleNamespace(rank=0), Layout.of(ranks, 2), case(algorithm="native", bytes=8192)
+        )
+        return native.evidence(2 * 8192)
+
+    monkeypatch.setattr(schedule_bytes, "COMPARED", 4)
+    assert words(4) == ("unknown", "the ports sent 1.000 S a node, as much as binomial_tree or hierarchical")
+    monkeypatch.setattr(schedule_bytes, "crossings_of", lambda *_: 1 / 0)
+    assert words(6) == (
+        "unknown",
+        "the ports sent 0.667 S a node; for over 4 ranks it is not sought which algorithms send as much",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "segment", "channels"),
+    [
+        ("all_reduce", "ring", 1 << 20, 1),  # a unit is a quarter
+        ("all_reduce", "ring", 100 << 10, 3),
+        ("all_reduce", "ring", 64 << 10, 4),
+        ("all_reduce", "double_binary_tree", 64 << 10, 8),  # each of two trees moves a half
+        ("all_gather", "ring", 64 << 10, 4),
+    ],
+)
+def test_no_piece_is_larger_than_the_segment_that_is_asked(prepared_case, name, algorithm, segment, channels):
+    asked = case(name, algorithm, bytes=1 << 20, params={"segment": segment})
+    made = prepared_case.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), asked)
+    assert made.params["channels"] == made.operation.channels == channels
+    assert made.params["segment"] == segment
+
+
+@pytest.mark.parametrize(("name", "algorithm"), [("all_reduce", "ring"), ("all_to_all_v", "pairwise")])
+def test_what_a_case_sends_is_counted_once(prepared_case, monkeypatch, name, algorithm):
+    counted = []
+    for way in ("unequal_wire_bytes", "crossings_of"):
+        once = getattr(prepared_case, way)
+        monkeypatch.setattr(prepared_case, way, lambda *what, once=once: counted.append(what) or once(*what))
+    ours = prepared_case.CaseSubject(SimpleNamespace(rank=0), Layout.of(4, 2), case(name, algorithm))
+    sent = ours.wire_bytes
+    assert ours.evidence(sent)[1].endswith("the ports sent 1.000 times the bytes it counts")
+    assert len(counted) == 1
+
+
+def test_what_a_table_chose_is_told_with_how_it_moved_bytes_where_that_is_not_by_messages(prepared_case, monkeypatch):
+    monkeypatch.setitem(prepared_case.TRANSPORTS, "shm", Still)
+
+    def executed(transport):
+        chosen = case(algorithm="ring", transport=transport)
+        return prepared_case.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), chosen, chosen="by a table").evidence(
+            None
+        )[0]
+
+    assert [executed("mpi"), executed("shm")] == ["ring", "ring over shm"]
+
+
+def test_what_a_user_says_of_his_mpi_is_a_part_of_the_evidence(prepared_case):
+    def evidence(algorithm):
+        asked = case(algorithm=algorithm)
+        return prepared_case.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), asked, assumed="he says so").evidence(
+            None
+        )
+
+    assert evidence("ring")[1].endswith("; he says so")
+    assert evidence("native") == ("unknown", "he says so")

@@ -1,0 +1,97 @@
+"""The order of a launch: round by round, each in an order of its own, and never twice what was measured."""
+
+from dataclasses import replace
+from itertools import groupby
+
+import raws
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.measure.round_order import Earlier, for_the_rest, rounds_left
+from hpccoll.spec.case import Effort, Shape
+
+CASES = tuple(raws.case(8 * 2**k) for k in range(8))
+SHAPE = Shape(1, 2)
+
+
+def job(rounds=3, seed=1):
+    return raws.job(*CASES, effort=Effort(rounds=rounds), seed=seed)
+
+
+def split(left):
+    """Return the sizes of each round in their order."""
+    rounds = {}
+    for number, case in left:
+        rounds.setdefault(number, []).append(case.bytes)
+    return rounds
+
+
+def test_every_round_has_every_case_once_in_an_order_of_its_own():
+    left = rounds_left(job(), SHAPE, Earlier())
+    assert [number for number, _ in left] == [1] * 8 + [2] * 8 + [3] * 8
+    orders = split(left)
+    assert all(sorted(order) == [case.bytes for case in CASES] for order in orders.values())
+    assert len({tuple(order) for order in orders.values()}) == 3
+
+
+def test_all_ways_of_a_call_are_measured_before_the_next_call_each_round_in_other_orders():
+    ways = [{"algorithm": name, "in_place": in_place} for name in ("ring", "native", "star") for in_place in (0, 1)]
+    calls = [
+        {"collective": "all_reduce"},
+        {"collective": "all_reduce", "dtype": "float64"},
+        {"collective": "all_reduce", "op": "max"},
+        {"collective": "reduce", "root": 0},
+        {"collective": "reduce", "root": 1},
+    ]
+    cases = [raws.case(size, **way, **call) for size in (8, 16) for way in ways for call in calls]
+    left = rounds_left(raws.job(*cases, effort=Effort(rounds=3)), SHAPE, Earlier())
+    orders = [[case for number, case in left if number == n] for n in (1, 2, 3)]
+    for order in orders:
+        assert sorted(case.id for case in order) == sorted(case.id for case in cases)
+        assert len(list(groupby(order, key=lambda case: (case.dtype, case.op, case.root, case.bytes)))) == 10
+    of_one_call = [[case.id for case in order if case.dtype == "float64" and case.bytes == 8] for order in orders]
+    assert len(set(map(tuple, of_one_call))) == 3
+
+
+def test_what_differs_in_an_argument_is_another_call_and_in_a_parameter_another_way():
+    cases = [
+        raws.case(8, collective="all_to_all_v", op=None, algorithm="pairwise", params={"traffic": t, "channels": c})
+        for c in (1, 2, 3) for t in ("uniform", "zipf")
+    ]  # fmt: skip
+    left = rounds_left(raws.job(*cases), SHAPE, Earlier())
+    assert len(list(groupby(left, key=lambda one: one[1].params["traffic"]))) == 2
+
+
+def test_the_seed_draws_the_orders():
+    assert rounds_left(job(), SHAPE, Earlier()) == rounds_left(job(), SHAPE, Earlier())
+    assert split(rounds_left(job(seed=2), SHAPE, Earlier())) != split(rounds_left(job(), SHAPE, Earlier()))
+
+
+@given(st.integers(0, 24))
+def test_wherever_it_was_interrupted_the_rest_follows_in_the_same_order(done):
+    whole = rounds_left(job(), SHAPE, Earlier())
+    measured = {}
+    for number, case in whole[:done]:
+        measured[case.id] = measured.get(case.id, frozenset()) | {number}
+    assert rounds_left(job(), SHAPE, Earlier(measured=measured)) == whole[done:]
+
+
+def test_a_case_that_ended_an_attempt_comes_after_all_rounds_of_the_others():
+    left = rounds_left(job(), SHAPE, Earlier(started=frozenset([CASES[3].id])))
+    assert [case for _, case in left[-3:]] == [CASES[3]] * 3
+    assert CASES[3] not in [case for _, case in left[:-3]]
+
+
+def test_cases_of_another_shape_are_not_of_this_launch():
+    assert rounds_left(job(), Shape(2, 4), Earlier()) == []
+
+
+def test_fewer_ranks_measure_what_is_left_as_cases_of_their_own_but_what_stalled_or_is_planned_for_as_many():
+    done, stalled, nested, *left = CASES
+    planned = replace(nested, ranks=3, nodes=1)
+    asked = raws.job(*CASES, planned, ranks=4)
+    earlier = Earlier(measured={done.id: frozenset([1])}, started=frozenset([stalled.id]))
+    rest = for_the_rest(asked, Shape(1, 4), Shape(1, 3), earlier)
+    assert {case.id for case in rest.cases} == {replace(case, ranks=3, nodes=1).id for case in left}
+    assert {case.id for _, case in rounds_left(rest, Shape(1, 3), earlier)} == {case.id for case in rest.cases}
+    assert for_the_rest(asked, Shape(1, 4), None, earlier).cases == ()

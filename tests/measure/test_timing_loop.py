@@ -1,0 +1,202 @@
+"""The loop, with a clock and ranks that are made up: no MPI, no waiting."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.measure.timing_loop import Progress, enough, measure
+from hpccoll.spec.case import Effort
+
+US = 1000
+EFFORT = Effort(warmup=3, min_iterations=6, max_iterations=40, seconds=1.0, precision=0.02)
+
+
+class World:
+    """A clock that only moves when something is done, and one rank's part of an operation."""
+
+    def __init__(self, durations, wrong=lambda _iteration: 0, overhead=10 * US, peers=()):
+        self.now, self.cpu, self.iteration = 1_000_000, 0, 0
+        self.durations, self.overhead, self.wrong_at, self.peers = durations, overhead, wrong, peers
+        self.log = []
+
+    def clock(self):
+        return self.now
+
+    def cpu_clock(self):
+        return self.cpu
+
+    # the subject
+    def reset(self):
+        self.log.append("reset")
+        self.now += self.overhead
+
+    def run(self):
+        self.log.append("run")
+        self.now += self.durations(self.iteration)
+        self.cpu += self.durations(self.iteration) // 2
+        self.iteration += 1
+
+    def wrong(self):
+        self.log.append("check")
+        self.now += self.overhead
+        return self.wrong_at(self.iteration - 1)
+
+    def device_ns(self):
+        return self.durations(self.iteration - 1) - 3
+
+    # the other ranks
+    def barrier(self):
+        self.log.append("barrier")
+        self.now += self.overhead
+
+    def gather(self, local):
+        return np.stack([local, *(peer(local) for peer in self.peers)], axis=-1)
+
+    def agree(self, more):
+        return more
+
+
+def run(world, effort=EFFORT, progress=None):
+    return measure(world, world, effort, progress or Progress(), world.clock, world.cpu_clock)
+
+
+def durations(samples):
+    return list(np.max(samples.end_ns - samples.start_ns, axis=1))
+
+
+def test_durations_are_those_of_the_operation_alone_and_warm_up_is_thrown_away():
+    samples = run(World(lambda i: 999 * US if i < 3 else 7 * US))
+    assert durations(samples) == [7 * US] * 6
+    assert samples.converged
+    assert samples.cpu_s == pytest.approx(3.5e-6)
+
+
+def test_the_time_of_the_device_is_that_of_each_operation():
+    assert run(World(lambda _i: 7 * US)).device_ns.ravel().tolist() == [7 * US - 3] * 6
+
+
+def test_every_iteration_is_prepared_then_awaited_then_run_then_checked():
+    world = World(lambda _i: US)
+    run(world)
+    assert world.log == ["reset", "barrier", "run", "check"] * 9
+
+
+def test_starts_are_readings_of_the_clock_itself():
+    samples = run(World(lambda _i: 5 * US, overhead=10 * US), replace(EFFORT, warmup=0))
+    assert list(samples.start_ns[:, 0]) == [1_000_000 + 20 * US + i * 35 * US for i in range(6)]
+
+
+def test_no_warm_up_is_possible():
+    effort = replace(EFFORT, warmup=0, min_iterations=3, max_iterations=3)
+    assert durations(run(World(lambda i: (i + 1) * US), effort)) == [US, 2 * US, 3 * US]
+
+
+def test_noise_goes_on_to_the_most_iterations():
+    samples = run(World(lambda i: (10 + 90 * (i % 2)) * US))
+    assert len(durations(samples)) == 40
+    assert not samples.converged
+
+
+def test_the_budget_ends_what_does_not_converge():
+    samples = run(World(lambda i: (10 + 90 * (i % 2)) * 1000 * US), replace(EFFORT, max_iterations=1000))
+    assert 5 <= len(durations(samples)) <= 25
+    assert not samples.converged
+
+
+def test_the_least_iterations_are_done_however_long_they_take():
+    samples = run(World(lambda i: (1 + i % 2) * 10**9 * 60))
+    assert len(durations(samples)) == 6
+
+
+def test_wrong_elements_count_in_timed_iterations_only():
+    assert run(World(lambda _i: US, wrong=lambda i: 100 if i < 3 else 2)).wrong == 12
+
+
+def test_the_slowest_rank_decides_whether_it_has_converged():
+    def noisy(local):
+        return np.stack([local[0], local[1] + 500 * US * (np.arange(local.shape[1]) % 2), local[2]])
+
+    samples = run(World(lambda _i: 10 * US, peers=[noisy]))
+    assert not samples.converged
+    assert samples.start_ns.shape == (40, 2)
+    assert max(durations(samples)) == 510 * US
+
+
+class OtherRank(World):
+    """A rank that is not the first: it is told what to do, and gets no times."""
+
+    def __init__(self, told):
+        super().__init__(lambda i: (1 + i) * US)
+        self.told = list(told)
+
+    def gather(self, _local):
+        return None
+
+    def agree(self, _more):
+        return self.told.pop(0)
+
+
+def test_rank_0_decides_for_all():
+    world = OtherRank([7, 2, 0])
+    samples = run(world)
+    assert world.iteration == 3 + 6 + 7 + 2
+    assert samples.start_ns.size == 0
+    assert not world.told
+
+
+def test_progress_tells_the_iteration_and_moves_all_the_time():
+    progress = Progress()
+    seen = []
+    world = World(lambda _i: US)
+    operate = world.run
+    world.run = lambda: (seen.append((progress.iteration, progress.phase, progress.turns)), operate())
+    run(world, progress=progress)
+    assert [iteration for iteration, _, _ in seen] == list(range(1, 10))
+    assert {phase for _, phase, _ in seen} == {"in the operation"}
+    assert len({turns for _, _, turns in seen}) == 9
+
+
+def test_a_case_after_another_has_cpu_time_of_its_own():
+    assert run(World(lambda _i: 8 * US), progress=Progress(iteration=1000)).cpu_s == pytest.approx(4e-6)
+
+
+efforts = st.builds(
+    Effort,
+    warmup=st.integers(0, 5),
+    min_iterations=st.integers(1, 30),
+    max_iterations=st.integers(30, 300),
+    seconds=st.floats(1e-6, 10),
+    precision=st.floats(1e-4, 0.5),
+)
+
+
+@given(efforts, st.lists(st.integers(0, 10**9), min_size=1, max_size=300), st.floats(0, 20))
+def test_what_is_enough_is_never_more_than_the_most_iterations(effort, seen, elapsed):
+    seen = np.array(seen[: effort.max_iterations])
+    more, converged = enough(effort, seen, elapsed)
+    assert 0 <= more <= effort.max_iterations - len(seen)
+    assert more <= len(seen)
+    if converged or elapsed >= effort.seconds:
+        assert more == 0
+    if not more:
+        assert converged or elapsed >= effort.seconds or len(seen) == effort.max_iterations
+
+
+@given(efforts, st.randoms(use_true_random=False), st.integers(1, 10**8))
+def test_the_loop_always_ends_with_a_number_of_iterations_within_the_limits(effort, random, scale):
+    world = World(lambda _i: random.randint(1, scale))
+    samples = run(world, effort)
+    assert effort.min_iterations <= len(samples.start_ns) <= effort.max_iterations
+    assert world.iteration == effort.warmup + len(samples.start_ns)
+
+
+def test_fewer_than_six_iterations_never_converge():
+    assert enough(replace(EFFORT, min_iterations=1), np.array([7] * 5), 0.1) == (5, False)
+    assert enough(EFFORT, np.array([7] * 6), 0.1) == (0, True)
+
+
+def test_a_clock_that_has_not_moved_does_not_divide_by_zero():
+    assert enough(EFFORT, np.array([1, 100, 1, 100, 1]), 0.0) == (5, False)

@@ -1,0 +1,60 @@
+"""The model in words: what is said where it and what was measured agree, and where not."""
+
+from dataclasses import replace
+
+import pytest
+from observed import MACHINE, observation
+from raws import raw
+
+from hpccoll.model.machine import Link
+from hpccoll.model.report import UPLINKS, Modelled, _crossing, lines
+from hpccoll.model.validation import Crossing, Overtaking, confront
+from hpccoll.schedule import Layout
+
+KIB = 1024.0
+RING, STAR = Overtaking("ring", (8 * KIB,)), Overtaking("star", (2 * KIB, 4 * KIB, 8 * KIB))
+ALIKE, RING_EVER, STAR_EVER = (Overtaking(name, ()) for name in (None, "ring", "star"))
+
+
+@pytest.mark.parametrize(
+    ("modelled", "measured", "words"),
+    [
+        (RING, Overtaking("ring", (9 * KIB,)), "ring overtakes star: modelled from 8 KiB, measured from 9 KiB"),
+        (STAR, STAR, "star overtakes ring: modelled from 8 KiB (back and forth since 2 KiB), measured from 8 KiB ("),
+        (RING, STAR, "modelled: ring overtakes star from 8 KiB; measured: star overtakes ring from 8 KiB (back"),
+        (ALIKE, RING, "modelled: ring and star take the same; measured: ring overtakes star from 8 KiB"),
+        (RING, STAR_EVER, "modelled: ring overtakes star from 8 KiB; measured: star is always ahead of ring"),
+        (RING, RING_EVER, "modelled: ring overtakes star from 8 KiB; measured: ring is always ahead of star"),
+    ],
+)
+def test_what_both_sides_say_is_said_once_and_what_they_do_not_is_said_of_each(modelled, measured, words):
+    assert _crossing(Crossing(("ring", "star"), modelled, measured)).startswith(words)
+
+
+def told(layout):
+    observed = [observation("all_reduce", "ring", 1024, 1.0, layout)]
+    machine = replace(MACHINE, links={**MACHINE.links, "fabric": Link(1e-4, 1e-8)})
+    return list(lines(Modelled([raw()], "mpi", machine, confront(observed, machine))))
+
+
+def test_that_nodes_share_an_uplink_is_said_of_racks_that_have_several():
+    assert f"  {UPLINKS}" in told(Layout((0, 1, 2, 3), rack=(0, 0, 1, 1)))
+    assert f"  {UPLINKS}" not in told(Layout((0, 1), rack=(0, 1)))
+    assert f"  {UPLINKS}" not in told(Layout((0, 1, 2, 3)))
+
+
+def test_a_mapping_that_all_have_is_said_once_and_one_that_differs_in_each_name():
+    def named(*mappings):
+        each = [("ring", 1024), ("ring", 4096), ("star", 1024), ("star", 4096)]
+        observed = [
+            observation("all_reduce", name, size, 1.0, about={"mapping": mapping})
+            for name, size in each
+            for mapping in mappings
+        ]
+        return "\n".join(lines(Modelled([raw()], "mpi", MACHINE, confront(observed, MACHINE))))
+
+    assert "6 nodes, float32 sum, mapping block, measured over modelled time" in named("block")
+    assert "mapping=" not in named("block")
+    assert "6 nodes, float32 sum, measured over modelled time" in named("block", "cyclic")
+    assert {"mapping=block", "mapping=cyclic"} <= set(named("block", "cyclic").split())
+    assert "mapping" not in named(None)

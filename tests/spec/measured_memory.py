@@ -1,0 +1,33 @@
+"""What a rank allocates for cases, by what is asked for: python measured_memory.py CASES.json, on some ranks.
+
+Rank 0 prints, for each case, the most that any rank took, over what it is said to need.
+"""
+
+import json
+import sys
+import tracemalloc
+from pathlib import Path
+
+from mpi4py import MPI
+
+from hpccoll.measure.prepared_case import CaseSubject
+from hpccoll.schedule import Layout
+from hpccoll.spec.case import Case
+from hpccoll.spec.memory import memory_needed
+
+comm = MPI.COMM_WORLD
+layout = Layout.of(comm.size)
+shares = {}
+for about in json.loads(Path(sys.argv[1]).read_text()):
+    case = Case(**about)
+    tracemalloc.start()
+    subject = CaseSubject(comm, layout, case)
+    subject.reset()
+    subject.run()
+    subject.wrong()
+    _held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    subject.close()
+    shares[case.id] = comm.allreduce(peak, MPI.MAX) / memory_needed(case, comm.size, 1)
+if comm.rank == 0:
+    print(json.dumps(shares))

@@ -1,0 +1,87 @@
+"""A case and a job: what each round of a case has of the effort, and what a job file may hold."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.spec.case import LEAST_ITERATIONS, MOST_ROUNDS, Case, Effort, Job
+
+efforts = st.builds(
+    lambda least, more, rounds: Effort(min_iterations=least, max_iterations=least + more, rounds=rounds),
+    st.integers(1, 100), st.integers(0, 1000), st.integers(1, MOST_ROUNDS),
+)  # fmt: skip
+
+
+@given(efforts)
+def test_rounds_together_have_the_effort_of_the_case_and_each_has_enough_for_an_interval(effort):
+    one = effort.of_a_round
+    assert one.rounds == 1
+    assert one.seconds * effort.rounds == pytest.approx(effort.seconds)
+    assert one.min_iterations * effort.rounds >= effort.min_iterations
+    assert one.max_iterations * effort.rounds >= effort.max_iterations
+    assert one.min_iterations >= min(LEAST_ITERATIONS, effort.min_iterations)
+    assert (one.warmup, one.precision, one.timeout) == (effort.warmup, effort.precision, effort.timeout)
+
+
+@given(efforts)
+def test_a_round_has_no_more_iterations_than_its_share_unless_its_interval_needs_them(effort):
+    one = effort.of_a_round
+    assert one.min_iterations <= max(LEAST_ITERATIONS, -(-effort.min_iterations // effort.rounds))
+    assert one.max_iterations <= max(one.min_iterations, -(-effort.max_iterations // effort.rounds))
+
+
+def test_one_round_is_the_whole_effort():
+    effort = Effort(min_iterations=3, max_iterations=4)
+    assert effort.of_a_round == effort
+
+
+@pytest.mark.parametrize("rounds", [0, -1, MOST_ROUNDS + 1])
+def test_rounds_that_the_raw_file_cannot_number_are_refused(rounds):
+    with pytest.raises(BadInputError, match=f"effort.rounds.*from 1 to {MOST_ROUNDS}"):
+        Effort(rounds=rounds)
+
+
+JOB = Job(
+    name="mpi.p2", ranks=2, environment={"A": "b"}, communicator={"max_ctas": 4}, variant="a",
+    cases=(Case(collective="all_reduce", algorithm="ring", bytes=8, params={"channels": 2}),),
+)  # fmt: skip
+
+
+def test_a_job_file_is_read_as_it_was_written(tmp_path):
+    (tmp_path / "a.json").write_text(JOB.to_json())
+    assert Job.load(tmp_path / "a.json") == JOB
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("ranks", 10**12), ("ranks", True), ("ranks", "2"), ("nodes", 0), ("aggregators", 99_999_999), ("seed", -1),
+        ("name", "../a"), ("name", "a\0"), ("name", "x" * 300), ("variant", "\x1b[31m"), ("table", 7), ("cases", []),
+        ("environment", {"A": 7}), ("environment", {"A": "\0"}), ("communicator", [1]), ("apart", 1),
+    ],
+)  # fmt: skip
+def test_a_job_whose_value_is_no_value_is_refused_by_its_name(key, value, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(json.loads(JOB.to_json()) | {key: value}))
+    with pytest.raises(BadInputError, match=f"--job: .*{key}"):
+        Job.load(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("effort", "seconds", 1e308), ("effort", "max_iterations", 10**9), ("effort", "timeout", "x"),
+        ("effort", "precision", 7), ("effort", "warmup", 10**20), ("cases", "bytes", 1 << 60), ("cases", "bytes", -1),
+        ("cases", "in_place", 1), ("cases", "root", "x"), ("cases", "params", {"a": [1]}), ("cases", "op", 7),
+        ("cases", "algorithm", "x" * 10_000), ("cases", "ranks", 1.5),
+    ],
+)  # fmt: skip
+def test_a_case_or_an_effort_whose_value_is_no_value_is_refused_by_its_name(part, key, value, tmp_path):
+    read = json.loads(JOB.to_json())
+    (read["cases"][0] if part == "cases" else read[part])[key] = value
+    (tmp_path / "a.json").write_text(json.dumps(read))
+    with pytest.raises(BadInputError, match=f"--job: .*{part}.*{key}") as caught:
+        Job.load(tmp_path / "a.json")
+    assert len(str(caught.value)) < 1500

@@ -1,0 +1,188 @@
+"""The catalogue: what can be asked for, and why some of it cannot run here or there."""
+
+from dataclasses import replace
+
+import pytest
+from cases import ALL, BOTH, case
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.schedule import COLLECTIVES, Layout
+from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.spec.catalogue import (
+    NATIVE,
+    algorithms_of,
+    check_case,
+    idle,
+    known_parameters,
+    mappings,
+    placements,
+    promise_of,
+    shared,
+    unmet,
+)
+
+
+@pytest.mark.parametrize(("name", "algorithm"), ALL)
+def test_whatever_is_listed_can_be_asked_for_in_each_of_its_placements(name, algorithm):
+    for in_place in placements(name, algorithm, BOTH):
+        check_case(case(name, algorithm, in_place=in_place))
+    for in_place in {*BOTH} - {*placements(name, algorithm, BOTH)}:
+        if COLLECTIVES[name].in_place and COLLECTIVES[name].out_of_place and algorithm != NATIVE:
+            continue  # an empty schedule: nothing is nothing in either place
+        with pytest.raises(BadInputError, match=r"in_place: .* has no other placement"):
+            check_case(case(name, algorithm, in_place=in_place))
+
+
+def test_a_library_has_one_buffer_for_a_broadcast_and_none_for_a_barrier():
+    assert {name for name in COLLECTIVES if placements(name, NATIVE, BOTH) == (True,)} == {"broadcast", "barrier"}
+
+
+def test_between_different_blocks_there_is_no_sharing_a_buffer():
+    apart = {name for name, family in COLLECTIVES.items() if not family.in_place}
+    assert apart == {"all_to_all_v", "send_recv", "bidirectional"}
+    assert {placements(name, own, BOTH) for name, own in ALL if name in apart} == {(False,)}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_the_library_takes_the_arguments_of_a_call_and_nothing_of_a_schedule(name):
+    family = COLLECTIVES[name]
+    assert known_parameters(name, NATIVE) == (*family.arguments, "graph")
+    for algorithm in algorithms_of(name)[:-1]:
+        own = {*family.algorithm(algorithm).parameters}
+        plan = () if family.whole else ("channels", "window", "segment")
+        assert {*known_parameters(name, algorithm)} == {*family.arguments, *plan, "graph", *own}
+
+
+def test_an_algorithm_that_there_is_not_is_told_all_that_there_are():
+    with pytest.raises(BadInputError, match=r"algorithm: 'rin' is not valid: did you mean ring\? .* ring, .*native"):
+        known_parameters("all_reduce", "rin")
+
+
+def test_parameters_go_to_the_algorithms_that_know_them():
+    asked = dict(shared("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2}))
+    assert asked == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
+    with pytest.raises(
+        BadInputError, match="parameter: 'radix' is not valid: choose from channels, graph, segment, window"
+    ):
+        dict(shared("all_reduce", ["ring", NATIVE], {"radix": 2}))
+
+
+def test_a_segment_is_a_size_in_bytes_or_in_words():
+    asked = dict(shared("all_reduce", ["ring", NATIVE], {"segment": "128K"}))
+    assert asked == {"ring": {"segment": 131072}, NATIVE: {}}
+    with pytest.raises(BadInputError, match="parameter segment: 'short' is not valid: a number of bytes such as"):
+        dict(shared("all_reduce", ["ring"], {"segment": "short"}))
+
+
+@pytest.mark.parametrize(
+    ("asked", "p", "reason"),
+    [
+        (case("broadcast", "binomial", root=4), 4, "root: 4 is not valid: a rank from 0 to 3"),
+        (case("send_recv", NATIVE, params={"peer": 2}), 2, "peer: 2 is not valid: another rank of 2 than the root, 0"),
+        (case("send_recv", NATIVE), 1, "peer: -1 is not valid"),
+        (case("send_recv", NATIVE, root=2), 3, "peer: -1 is not valid: another rank of 3 than the root, 2"),
+        (case("send_recv", NATIVE, params={"peer": "last"}), 3, "peer: 'last' is not valid"),
+        (case("all_to_all_v", "pairwise", params={"traffic": "rush"}), 3, "traffic: 'rush' is not valid"),
+        (case("reduce_scatter", "recursive_halving"), 6, "recursive_halving of reduce_scatter needs a power-of-two"),
+        (case("all_gather", NATIVE, bytes=64), 17, "64 B is less than one float32 for each of 17 ranks of all_gather"),
+    ],
+)
+def test_what_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, reason):
+    assert reason in unmet(asked, Layout.of(p))
+
+
+@pytest.mark.parametrize(("name", "algorithm"), ALL)
+def test_a_call_that_fits_runs_from_any_root_or_needs_what_the_algorithm_says(name, algorithm):
+    family = COLLECTIVES[name]
+    for p in (2, 3, 4):
+        for root in range(p) if family.rooted else (None,):
+            more = {"params": {"peer": (root + 1) % p}} if "peer" in family.arguments else {}
+            reason = unmet(case(name, algorithm, root=root, **more), Layout.of(p))
+            assert reason is None or reason.startswith(f"{algorithm} of {name} needs ")
+            assert reason is None or algorithm != NATIVE
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (
+            case(params={"chanels": 2}),
+            r"parameter of ring: 'chanels' is not valid: did you mean channels\? choose from channels,",
+        ),
+        (case(params={"channels": 0}), "parameter channels: 0 is not valid"),
+        (case(params={"channels": "many"}), "parameter channels: 'many' is not valid"),
+        (case(params={"segment": 0}), "parameter segment: 0 is not valid"),
+        (case(params={"segment": 64, "channels": 2}), "parameter segment: 64 is not valid: one of the two"),
+        (case(algorithm=NATIVE, params={"channels": 2}), "parameter of native: 'channels' is not valid"),
+        (case(params={"traffic": "zipf"}), "parameter of ring: 'traffic' is not valid"),
+        (case(root=0), "root: 0 is not valid: none: all_reduce has no root"),
+        (case(op="xor"), "op: 'xor' is not valid"),
+        (case("all_gather", op="sum"), "op: 'sum' is not valid"),
+        (case(mapping="plane"), "mapping: 'plane' is not valid: choose from block, cyclic"),
+        (case("send_recv", NATIVE, mapping="block"), "mapping: 'block' is not valid: none: the ranks of send_recv"),
+    ],
+)
+def test_a_word_that_means_nothing_anywhere_is_bad_input(asked, words):
+    with pytest.raises(BadInputError, match=words):
+        check_case(asked)
+
+
+def test_a_value_that_makes_sense_nowhere_is_bad_input_when_it_is_to_run():
+    with pytest.raises(BadInputError, match="'rin'"):
+        unmet(case(algorithm="hierarchical", params={"inner": "rin"}), Layout.of(4))
+
+
+@pytest.mark.parametrize(
+    ("layout", "where"),
+    [
+        (Layout.of(4), "all on one node"),
+        (Layout.of(4, 1), "one on each node"),
+        (Layout((0, 1), (0, 1)), "one on each node in 2 racks"),
+        (Layout((0, 1), (0, 0)), "one on each node"),
+        (Layout((0, 1, 1), (0, 0, 0)), "3 on 2 nodes"),
+        (Layout.of(1), "all on one node"),
+    ],
+)
+def test_of_mappings_that_give_the_same_numbers_one_is_measured(layout, where):
+    assert [idle(case(mapping=mapping), layout) for mapping in (None, "block")] == [None, None]
+    assert idle(case(mapping="cyclic"), layout) == f"mapping cyclic numbers these ranks as block does: {where}"
+
+
+@pytest.mark.parametrize("layout", [Layout.of(4, 2), Layout((0, 1, 2, 3), (0, 0, 1, 1))])
+def test_mappings_that_differ_are_all_measured(layout):
+    assert {idle(case(mapping=mapping), layout) for mapping in (None, "block", "cyclic")} == {None}
+
+
+def test_two_ranks_that_are_named_and_a_floor_have_one_mapping():
+    both = ("block", "cyclic")
+    assert mappings("all_reduce", "ring", both) == mappings("all_reduce", NATIVE, both) == both
+    assert mappings("all_reduce", "null", both) == ("block",)
+    assert mappings("send_recv", NATIVE, both) == (None,)
+
+
+def test_a_promise_is_that_of_the_case():
+    promise = promise_of(case("send_recv", NATIVE, root=1, params={"peer": -1}), 4)
+    assert (promise.root, promise.peer, promise.traffic) == (1, 3, None)
+    assert promise_of(case("all_to_all_v", NATIVE), 4).traffic == "zipf"
+    assert promise_of(case("all_to_all_v", NATIVE, params={"traffic": "random"}), 4).traffic == "random"
+
+
+@given(st.sampled_from([*PATTERNS]), st.integers(1, 40), st.integers(0, 10**6), st.sampled_from([2, 4, 8]))
+def test_the_size_of_unequal_blocks_is_that_of_a_rank_on_average(pattern, p, nbytes, itemsize):
+    family = COLLECTIVES["all_to_all_v"]
+    elements = family.elements(nbytes, itemsize, p)
+    moved = family.promise(p, traffic=pattern).bytes(elements, itemsize)
+    rounding = (p * p * itemsize) // p + itemsize  # every block rounds down to an element
+    assert elements * p * itemsize - rounding <= moved <= elements * p * itemsize
+    if pattern == "uniform":
+        assert moved == elements * p * itemsize
+
+
+def test_a_graph_is_of_cases_over_nccl():
+    asked = replace(case("all_reduce", "ring"), params={"graph": 1})
+    with pytest.raises(BadInputError, match="over nccl 1: replayed as a CUDA graph"):
+        check_case(asked)
+    check_case(replace(asked, device="cuda", transport="nccl"))
+    check_case(replace(asked, params={"graph": 0}))

@@ -1,0 +1,38 @@
+"""In how many channels a case goes, and how many of them are in flight."""
+
+from schedules import case_of
+
+from hpccoll.schedule import Layout
+from hpccoll.spec.channels import channels_of, default_channels, default_queued
+
+
+def test_a_wire_has_more_channels_by_default_than_a_node_and_small_messages_have_one():
+    node, wire = Layout.of(4), Layout.of(4, 1)
+    assert [default_channels(size << 10, node) for size in (8, 512, 4096, 16384, 1 << 20)] == [1, 1, 1, 4, 64]
+    assert [default_channels(size << 10, wire) for size in (8, 128, 256, 1024, 16384, 1 << 20)] == [1, 1, 2, 4, 8, 64]
+
+
+def test_a_pipeline_has_a_channel_for_each_segment_wherever_its_ranks_are():
+    for layout in (Layout.of(4), Layout.of(4, 1)):
+        segments = [default_channels(size << 10, layout, pipelined=True) for size in (0, 8, 256, 1024, 8192, 1 << 20)]
+        assert segments == [1, 1, 2, 8, 64, 64]
+
+
+def test_over_nccl_only_a_pipeline_has_channels_by_default():
+    layout = Layout.of(8)
+    assert default_queued(1 << 30, layout) == 1
+    assert [default_queued(size, layout, pipelined=True) for size in (1, 1 << 23, 1 << 30)] == [1, 2, 64]
+
+
+def test_a_case_has_the_channels_and_the_window_that_it_asks_for_and_the_rest_by_default():
+    ring = case_of("all_reduce-ring", 4)
+
+    def made(asked, *, pipelined=False, queued=False):
+        return channels_of(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued)
+
+    assert (made({}), made({}, pipelined=True), made({}, queued=True)) == ((16, 4), (64, 4), (1, 1))
+    assert made({}, pipelined=True, queued=True) == (16, 4)
+    assert (made({"channels": 2}), made({"channels": 8, "window": 1})) == ((2, 2), (8, 1))
+    assert made({"segment": 1 << 20}) == (16, 4), "of a unit, a quarter"
+    assert made({"segment": 1 << 20}, pipelined=True) == (64, 4)
+    assert made({"segment": 1 << 20, "window": 8}, pipelined=True, queued=True) == (64, 8)

@@ -1,0 +1,103 @@
+"""The listing: every transport and variant by name, with what is missing for it on a machine."""
+
+from types import SimpleNamespace
+
+import pytest
+from commands import inside
+from equipped import GPUS, RAILS, SWITCHES, equip
+
+from hpccoll.evidence.variants import VARIANTS
+from hpccoll.host import hardware
+from hpccoll.spec import requirements
+from hpccoll.spec.catalogue import GRAPH, PLAN_PARAMETERS
+from hpccoll.spec.listing import lines, listing
+
+
+@pytest.fixture(autouse=True)
+def _bare(monkeypatch):
+    """Have no NCCL but that of a test, an Open MPI, and CuPy."""
+    monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[]))
+    monkeypatch.setattr(requirements, "mpi_words", lambda: "Open MPI v5.0.3")
+    monkeypatch.setattr(requirements, "find_spec", lambda _: "there")
+    for name in ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def reasons(kind, root):
+    """Return why each of a kind cannot run, by name."""
+    return {row["name"]: row["reason"] for row in listing(root)[kind]}
+
+
+def test_without_a_gpu_nothing_that_needs_one_is_available(tmp_path):
+    assert reasons("transports", tmp_path) == {
+        "mpi": None, "shm": None, "tiered": None, "staged": "no CUDA device", "nccl": "no CUDA device; NCCL not found",
+    }  # fmt: skip
+    found = reasons("variants", tmp_path)
+    assert found["nccl-ring"] == "no CUDA device; NCCL not found"
+    assert found["nccl-sharp"].startswith("no CUDA device; NCCL not found; no InfiniBand")
+    assert found["ucx-one-rail"] == "no InfiniBand or RoCE port in use"
+    assert found["mvapich-sharp-off"] == "the MPI library is not MVAPICH"
+
+
+def test_what_a_machine_has_is_available_on_it(tmp_path):
+    equip(tmp_path, GPUS, SWITCHES, RAILS, {"usr/lib64/libnccl.so.2": ""})
+    assert set(reasons("transports", tmp_path).values()) == {None}
+    found = reasons("variants", tmp_path)
+    there = {name for name, reason in found.items() if reason is None}
+    assert {"nccl-ring", "nccl-nvls", "nccl-gdr-off", "nccl-sharp-off", "ucx-four-rails"} <= there
+    assert not there & {"nccl-sharp", "ucc-sharp", "hcoll-sharp", "mvapich-sharp"}
+
+
+def test_a_variant_is_told_with_all_that_it_sets_demands_and_is_compared_with(tmp_path):
+    rows = {row["name"]: row for row in listing(tmp_path)["variants"]}
+    assert list(rows) == list(VARIANTS)
+    sharp = rows["nccl-sharp"]
+    assert sharp["environment"]["NCCL_COLLNET_ENABLE"] == "1"
+    assert (sharp["control"], sharp["transport"]) == ("nccl-sharp-off", "nccl")
+    assert "COLLNET" in sharp["demands"]
+
+
+def test_the_limits_of_a_variant_are_in_the_json(tmp_path):
+    rows = {row["name"]: row for row in listing(tmp_path)["variants"]}
+    assert rows["nccl-nvls"]["limits"]["most_nodes"] == 1
+    assert rows["nccl-collnet-chain"]["limits"] == {
+        "collectives": ("all_reduce",), "dtypes": ("int32", "int64", "float16", "float32", "float64", "bfloat16"),
+        "ops": ("sum", "min", "max", "avg"), "least_nodes": 2, "most_nodes": None, "most_per_node": 8,
+    }  # fmt: skip
+
+
+def test_people_read_a_line_for_each_and_of_variants_what_they_set_and_where_they_make_sense():
+    said = inside("list").out.splitlines()
+    places = [place for place, line in enumerate(said) if line.startswith("variant ")]
+    assert [said[place].split()[1] for place in places] == list(VARIANTS)
+    assert sum(line.startswith("transport ") for line in said) == 5
+    below = {said[place].split()[1]: said[place + 1].strip() for place in places}
+    assert below["nccl-tree"] == "over nccl sets NCCL_ALGO=Tree; for all_reduce"
+    assert below["nccl-nvls"] == (
+        "over nccl sets NCCL_ALGO=NVLS; for all_reduce, reduce_scatter, all_gather; at most 1 node"
+    )
+    assert below["nccl-one-rail"].startswith("over nccl sets NCCL_IB_HCA='=mlx5_0:1'")
+    assert below["ucc-sharp"].endswith("; at least 2 nodes; at most 1 rank per node")
+
+
+def test_people_read_what_cases_take_beside_the_parameters_of_their_algorithms():
+    said = inside("list").out.splitlines()
+    named = [line.split()[1] for line in said if line.startswith("parameter ")]
+    assert sorted(named) == sorted((*PLAN_PARAMETERS, GRAPH))
+
+
+def test_people_read_each_reason_once_with_all_that_lack_it(tmp_path):
+    found = listing(tmp_path)
+    said = [*lines(found)]
+    reasons = said[said.index("not here:") + 1 :]
+    told = {reason: names for names, _, reason in (line.strip().partition(": ") for line in reasons)}
+    assert len(told) == len(reasons)
+    assert told["no CUDA device; NCCL not found"].split(", ")[:3] == ["nccl", "nccl-ring", "nccl-tree"]
+    lacking = [row["name"] for kind in ("transports", "variants") for row in found[kind] if not row["available"]]
+    assert sorted(", ".join(told.values()).split(", ")) == sorted(lacking)
+
+
+def test_where_all_is_there_nothing_is_said_to_be_missing():
+    row = {"name": "mpi", "devices": ["cpu"], "available": True, "reason": None}
+    said = [*lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})]
+    assert [line for line in said if not line.startswith("parameter ")] == ["transport mpi (of cpu)"]

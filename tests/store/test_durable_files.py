@@ -1,0 +1,74 @@
+"""What is written replaces what was there as a whole, and only where it may."""
+
+import os
+import stat
+
+import pytest
+
+from hpccoll.store.durable_files import append_bytes, remove_unfinished, replaced, write_new
+
+
+def test_a_file_is_replaced_as_a_whole_when_the_block_ends_well(tmp_path):
+    path = tmp_path / "F"
+    path.write_text("old")
+    with replaced(path) as unfinished:
+        unfinished.write_text("new")
+        assert path.read_text() == "old"
+        assert unfinished.parent == tmp_path
+    assert path.read_text() == "new"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_what_was_not_finished_is_removed_and_the_old_file_stays(tmp_path):
+    path = tmp_path / "F"
+    path.write_text("old")
+
+    def stop():
+        with replaced(path) as unfinished:
+            unfinished.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stop()
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_new_file_has_the_permissions_that_any_other_has(tmp_path):
+    with replaced(tmp_path / "F") as unfinished:
+        unfinished.touch()
+    (tmp_path / "other").touch()
+    assert (tmp_path / "F").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_device_or_a_pipe_is_never_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "directory").mkdir()
+    for name in ("pipe", "directory"):
+        with pytest.raises(FileExistsError, match="no regular file"), replaced(tmp_path / name):
+            pytest.fail("it is replaced")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+def test_what_a_killed_writer_left_is_removed_and_no_file_of_another_name(tmp_path):
+    others = [tmp_path / f".{name}.{'a' * 16}" for name in ("G[1].h5.journal", "H.h5")]
+    left = tmp_path / f".G[1].h5.{'0' * 16}"
+    for path in (left, *others):
+        path.touch()
+    remove_unfinished(tmp_path / "G[1].h5")
+    assert sorted(tmp_path.iterdir()) == sorted(others)
+
+
+@pytest.mark.parametrize("write", [append_bytes, write_new])
+def test_a_link_that_was_planted_is_not_written_through(tmp_path, write):
+    aim, link = tmp_path / "aim", tmp_path / "F"
+    aim.write_text("mine")
+    link.symlink_to(aim)
+    try:
+        write(link, b"yours")
+    except OSError:
+        assert link.is_symlink()
+    else:
+        assert link.read_bytes() == b"yours"
+    assert aim.read_text() == "mine"

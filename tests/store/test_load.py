@@ -1,0 +1,288 @@
+"""What is found below some paths: rows, gaps with their reasons, each file once."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import pytest
+import raws
+
+from hpccoll.errors import BadInputError
+from hpccoll.spec.plan import Launcher, Plan, Skip
+from hpccoll.store import hdf5
+from hpccoll.store.integrity import DIGEST
+from hpccoll.store.journal import Journal, journal_path, leave_word
+from hpccoll.store.load import read_results
+from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.result_files import find
+
+SIZES = (8, 16, 32, 64)
+CASES = [raws.case(size) for size in SIZES]
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """A sweep of two jobs: one ended in its third case, the other has left nothing; one case was never planned."""
+    out = tmp_path / "sweep"
+    first, second = raws.job(*CASES, name="mpi.p2"), raws.job(*CASES[:2], name="mpi.p3", ranks=3)
+    plan = Plan(name="sweep", profile="local", jobs=(first, second), launcher=Launcher(command="mpiexec"),
+                resources={}, estimated_s=1.0,
+                skips=(Skip(case="x", job="mpi.p3", reason="needs a power of two"),))  # fmt: skip
+    (out / "raw").mkdir(parents=True)
+    (out / "plan.json").write_text(plan.to_json())
+    journal = Journal(out / "raw" / "mpi.p2.h5", first)
+    journal.begin(raws.attempt())
+    journal.record(raws.outcome(CASES[0]))
+    journal.record(raws.outcome(CASES[1], status="wrong", reason="rank 0: bad", wrong=7))
+    journal.start(CASES[2])
+    leave_word(out / "raw" / "mpi.p2.h5", Failure(case_id=CASES[2].id, rank=1, message="stuck"))
+    journal.close(remove=False)
+    return out
+
+
+def test_every_gap_has_its_reason(sweep):
+    results = read_results([sweep])
+    gaps = {(gap.job, gap.case): (gap.status, gap.reason) for gap in results.missing}
+    assert gaps == {
+        ("mpi.p2", CASES[1].id): ("wrong", "rank 0: bad"),
+        ("mpi.p2", CASES[2].id): ("failed", "rank 1: stuck"),
+        ("mpi.p2", CASES[3].id): ("not run", "the job ended before it"),
+        ("mpi.p3", CASES[0].id): ("not run", "its job has not begun"),
+        ("mpi.p3", CASES[1].id): ("not run", "its job has not begun"),
+    }
+    assert [(skip.status, skip.reason) for skip in results.skipped] == [("left out", "needs a power of two")]
+    assert results.planned == 6
+
+
+def test_a_row_for_each_outcome_and_for_each_failure(sweep):
+    rows = {row.case_id: row for row in read_results([sweep]).rows}
+    assert {key: row.status for key, row in rows.items()} == {
+        CASES[0].id: "ok",
+        CASES[1].id: "wrong",
+        CASES[2].id: "failed",
+    }
+    assert rows[CASES[2].id].reason == "rank 1: stuck"
+    assert rows[CASES[2].id].median_s is None
+    assert rows[CASES[1].id].wrong == 7
+
+
+def test_rows_of_a_mapping_follow_one_another_however_they_were_measured(tmp_path):
+    cyclic, block = ([raws.case(size, mapping=mapping) for size in SIZES[:2]] for mapping in ("cyclic", "block"))
+    measured = (cyclic[1], block[1], cyclic[0], block[0])
+    hdf5.write(raws.raw(*(raws.outcome(case, bytes=case.bytes) for case in measured)), tmp_path / "F.h5")
+    rows = read_results([tmp_path]).rows
+    assert [row.case_id for row in rows] == [case.id for case in (*block, *cyclic)]
+    assert [row.mapping for row in rows] == ["block", "block", "cyclic", "cyclic"]
+
+
+def test_a_run_is_partial_until_every_case_has_an_outcome(sweep):
+    (run,) = read_results([sweep]).runs
+    assert (run.status, run.job, run.attempt) == ("partial", "mpi.p2", 1)
+    journal = Journal(sweep / "raw" / "mpi.p2.h5", raws.job(*CASES, name="mpi.p2"))
+    journal.begin(raws.attempt(2))
+    journal.record(raws.outcome(CASES[2]))
+    journal.record(raws.skipped(CASES[3]))
+    hdf5.write(journal.raw, sweep / "raw" / "mpi.p2.h5")
+    journal.close(remove=True)
+    results = read_results([sweep])
+    assert [(run.status, run.attempt) for run in results.runs] == [("complete", 1), ("complete", 2)]
+    assert [gap.status for gap in results.missing] == ["wrong", "not run", "not run"]
+    assert sorted(row.attempt for row in results.rows) == [1, 1, 2, 2]
+    assert len(results.skipped) == 2
+
+
+def test_a_file_is_taken_once_however_often_it_is_named(tmp_path):
+    file = tmp_path / "raw" / "F.h5"
+    file.parent.mkdir()
+    hdf5.write(raws.raw(raws.outcome()), file)
+    (tmp_path / "link.h5").symlink_to(file)
+    assert find([file, tmp_path, file.parent, tmp_path / "link.h5"]) == [file]
+    assert len(read_results([file, tmp_path]).rows) == 1
+
+
+def test_a_finished_file_stands_before_the_journal_that_was_not_removed(tmp_path):
+    file = tmp_path / "F.h5"
+    raw = raws.raw(raws.outcome())
+    Journal(file, raw.job, raw).close(remove=False)
+    hdf5.write(raw, file)
+    for named in (tmp_path, file, journal_path(file)):
+        assert find([named]) == [file]
+    assert find([file, journal_path(file)]) == [file]
+
+
+def test_a_journal_stands_before_a_partial_file_that_it_goes_on_from(tmp_path):
+    file = tmp_path / "F.h5"
+    raw = raws.raw(raws.outcome(CASES[0]), more=CASES[1:])
+    hdf5.write(raw, file)
+    assert find([tmp_path]) == [file]
+    journal = Journal(file, raw.job, raw)
+    journal.begin(raws.attempt(2))
+    journal.record(raws.outcome(CASES[1]))
+    assert find([tmp_path]) == [journal_path(file)]
+    assert len(read_results([tmp_path]).rows) == 2
+    journal.close(remove=False)
+
+
+def test_a_journal_alone_is_read_and_an_empty_one_passed_over(tmp_path):
+    journal_path(tmp_path / "empty.h5").touch()
+    assert find([tmp_path]) == []
+    Journal(tmp_path / "F.h5", raws.job(*CASES)).close(remove=False)
+    assert find([tmp_path]) == [tmp_path / "F.h5.journal"]
+    results = read_results([tmp_path])
+    assert {gap.status for gap in results.missing} == {"not run"}
+    assert results.rows == ()
+
+
+def test_what_lies_beside_a_raw_file_stands_for_it(sweep):
+    journal = journal_path(sweep / "raw" / "mpi.p2.h5")
+    for ending in ("reserve", "told-to-end", "words-launch"):
+        journal.with_suffix(f".{ending}").touch()
+    beside = sorted((sweep / "raw").glob("mpi.p2.h5*"))
+    assert [path.suffix for path in beside] == [".journal", ".reserve", ".told-to-end", ".words-1", ".words-launch"]
+    assert [find([path]) for path in beside] == [[journal]] * 5
+    assert find(beside) == [journal]
+
+
+def test_a_sweep_file_is_told_from_its_results(tmp_path):
+    file = tmp_path / "accept.yaml"
+    file.touch()
+    with pytest.raises(BadInputError, match=r"accept\.yaml' is not valid: results; .* are in results/accept, unless"):
+        find([file])
+
+
+def test_a_path_that_is_not_there_or_holds_nothing_is_refused(tmp_path):
+    with pytest.raises(BadInputError, match="that exists"):
+        read_results([tmp_path / "no"])
+    with pytest.raises(BadInputError, match="that holds some"):
+        read_results([tmp_path])
+
+
+def test_a_broken_file_below_a_directory_is_a_gap_and_hides_no_other(sweep):
+    before = read_results([sweep])
+    (sweep / "raw" / "broken.h5").write_text("x")
+    after = read_results([sweep])
+    assert after.rows == before.rows
+    (gap,) = set(after.missing) - set(before.missing)
+    assert (gap.job, gap.status) == ("broken", "failed")
+    assert "broken.h5" in gap.reason
+    with pytest.raises(BadInputError, match=r"broken\.h5"):
+        read_results([sweep / "raw" / "broken.h5"])
+
+
+def test_of_several_files_that_are_named_those_that_cannot_be_read_are_listed(tmp_path):
+    hdf5.write(raws.raw(raws.outcome()), tmp_path / "F.h5")
+    broken = tmp_path / "broken.h5", tmp_path / "another.h5"
+    for path in broken:
+        path.write_text("x")
+    found = read_results([tmp_path / "F.h5", *broken])
+    assert len(found.rows) == 1
+    assert [str(path) in line for path, line in zip(broken, found.damaged, strict=True)] == [True, True]
+    with pytest.raises(BadInputError) as caught:
+        read_results(broken)
+    assert len(caught.value.others) == 1
+
+
+def test_a_plan_that_cannot_be_read_hides_no_result(sweep):
+    before = read_results([sweep]).rows
+    (sweep / "plan.json").write_text("{")
+    found = read_results([sweep])
+    assert found.rows == before
+    assert ["plan.json" in line for line in found.damaged] == [True]
+    journal_path(sweep / "raw" / "mpi.p2.h5").unlink()
+    with pytest.raises(BadInputError, match=r"plan\.json"):
+        read_results([sweep])
+
+
+def test_a_damaged_line_of_a_journal_is_named_and_its_case_is_not_there(sweep):
+    journal = journal_path(sweep / "raw" / "mpi.p2.h5")
+    content = journal.read_bytes()
+    journal.write_bytes(content.replace(b'"status": "ok"', b'"status": "oK"'))
+    before, found = len(content.split(b"\n")), read_results([sweep])
+    assert before == len(journal.read_bytes().split(b"\n"))
+    assert ["mpi.p2.h5.journal: line 6" in line for line in found.damaged] == [True]
+    (gap,) = (gap for gap in found.missing if gap.case == CASES[0].id and gap.job == "mpi.p2")
+    assert gap.reason == "the job ended before it, or a damaged line of its journal held it"
+
+
+def test_a_copy_of_a_raw_file_counts_once_and_is_named(tmp_path):
+    raw = raws.raw(raws.outcome(CASES[0]), raws.outcome(CASES[1]))
+    hdf5.write(raw, tmp_path / "b.h5")
+    shutil.copy(tmp_path / "b.h5", tmp_path / "a.h5")
+    part = replace(raw, attempts=[(raw.attempts[0][0], raw.attempts[0][1][:1])])
+    hdf5.write(part, tmp_path / "0-part.h5")
+    another = replace(raw, attempts=[(raws.attempt(1, run_id="another"), raw.attempts[0][1])])
+    hdf5.write(another, tmp_path / "c.h5")
+    found = read_results([tmp_path])
+    assert [(row.case_id, row.run_id) for row in found.rows] == [
+        (case.id, run) for case in CASES[:2] for run in ("run-1", "another")
+    ]
+    assert found.planned == 4
+    left_out = {Path(note.split(" is left out: it is a copy of ")[0]).name for note in found.notes}
+    assert left_out == {"b.h5", "0-part.h5"}
+    assert sum("a.h5, or of a part" in note for note in found.notes) == 2
+
+
+def test_of_two_files_that_went_on_from_one_no_launch_counts_twice_and_none_is_lost(tmp_path):
+    first = (raws.attempt(1), [raws.outcome(CASES[0])])
+    for name, case in (("a", CASES[1]), ("b", CASES[2])):
+        more = (raws.attempt(2, run_id=f"run-2{name}"), [raws.outcome(case)])
+        hdf5.write(Raw(path=tmp_path, job=raws.job(*CASES[:3]), attempts=[first, more]), tmp_path / f"{name}.h5")
+    found = read_results([tmp_path])
+    assert sorted((row.requested_bytes, row.run_id) for row in found.rows) == [
+        (8, "run-1"), (16, "run-2a"), (32, "run-2b"),
+    ]  # fmt: skip
+    (note,) = found.notes
+    assert "b.h5: launches are left out that" in note
+
+
+def test_a_journal_is_read_where_the_partial_file_that_it_goes_on_from_is_damaged(tmp_path):
+    file = tmp_path / "F.h5"
+    raw = raws.raw(raws.outcome(CASES[0]), more=CASES[1:])
+    hdf5.write(raw, file)
+    Journal(file, raw.job, raw).close(remove=False)
+    for damaged in (file.read_bytes()[:-900], b"x"):
+        file.write_bytes(damaged)
+        found = read_results([tmp_path])
+        assert [row.case_id for row in found.rows] == [CASES[0].id]
+        assert ["its journal is read in its place" in note for note in found.notes] == [True]
+
+
+def test_what_slurm_said_is_never_waited_for(sweep):
+    before = read_results([sweep])
+    os.mkfifo(sweep / "slurm.json")
+    assert read_results([sweep]).rows == before.rows
+
+
+def test_files_without_a_digest_are_noted_together(tmp_path):
+    for name in ("a", "b"):
+        raw = raws.raw(raws.outcome())
+        raw = replace(raw, attempts=[(raws.attempt(run_id=name), raw.attempts[0][1])])
+        hdf5.write(raw, tmp_path / f"{name}.h5")
+        with h5py.File(tmp_path / f"{name}.h5", "r+") as file:
+            del file.attrs[DIGEST]
+            file.attrs["schema_version"] = "1.4"
+    (note,) = read_results([tmp_path]).notes
+    assert "a.h5 and 1 files more: " in note
+
+
+def test_failures_stay_in_the_finished_file(tmp_path):
+    out = tmp_path / "F.h5"
+    journal = Journal(out, raws.job(CASES[0]))
+    journal.begin(raws.attempt(1))
+    leave_word(out, Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1))
+    journal.close(remove=False)
+    journal = Journal(out, raws.job(CASES[0]))
+    journal.begin(raws.attempt(2))
+    journal.record(raws.outcome(CASES[0]))
+    hdf5.write(journal.raw, out)
+    journal.close(remove=True)
+    assert hdf5.read(out).failures == [Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1)]
+    assert read_results([out]).missing == ()
+
+
+def test_failures_of_a_case_that_was_measured_later_are_forgotten():
+    raw = Raw(path=None, job=raws.job(CASES[0]), attempts=[(raws.attempt(2), [raws.outcome(CASES[0])])])
+    raw.failures.append(Failure(case_id=CASES[0].id, rank=0, message="no"))
+    assert raw.complete

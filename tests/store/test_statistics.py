@@ -1,0 +1,161 @@
+"""From raw times to a median, how sure it is, and a row."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import raws
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from hpccoll.store.case_times import Times
+from hpccoll.store.statistics import _interval_ranks, durations_max, median_interval, median_ratio, percentile, row
+
+
+@pytest.mark.parametrize(
+    ("n", "first", "last"),
+    # H. A. David, H. N. Nagaraja: Order Statistics; tables of the 95 % interval, ranks counted from 1.
+    [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (15, 4, 12), (20, 6, 15), (25, 8, 18), (30, 10, 21), (50, 18, 33),
+     (100, 40, 61)],
+)  # fmt: skip
+def test_the_interval_of_the_median_is_that_of_the_tables(n, first, last):
+    assert median_interval(np.arange(1, n + 1)) == ((n + 1) / 2, first, last)
+
+
+@pytest.mark.parametrize("n", [*range(6, 200), 999, 1000, 5000])
+def test_the_interval_is_the_narrowest_that_reaches_95_per_cent(n):
+    low, high = _interval_ranks(n)
+    assert low + high == n - 1
+    assert binom.cdf(high, n, 0.5) - binom.cdf(low, n, 0.5) >= 0.95
+    assert binom.cdf(high - 1, n, 0.5) - binom.cdf(low + 1, n, 0.5) < 0.95
+
+
+@pytest.mark.parametrize("n", range(1, 6))
+def test_with_fewer_than_six_samples_the_interval_is_all_of_them(n):
+    assert _interval_ranks(n) == (0, n - 1)
+
+
+@pytest.mark.parametrize("n", [6, 20, 101])
+def test_the_interval_covers_the_true_median_in_95_per_cent_of_experiments(n):
+    random = np.random.default_rng(20)
+    experiments = np.sort(random.lognormal(3, 1, (20_000, n)), axis=1)
+    low, high = _interval_ranks(n)
+    covered = ((experiments[:, low] <= math.exp(3)) & (math.exp(3) <= experiments[:, high])).mean()
+    assert 0.95 - 3 * math.sqrt(0.05 * 0.95 / 20_000) <= covered < 0.98
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1), st.floats(0.01, 100))
+def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values, q):
+    found = percentile(np.array(values), q)
+    assert found in values
+    assert sum(v <= found for v in values) >= q / 100 * len(values) - 1e-9
+    assert found == min(values) or sum(v < found for v in values) < q / 100 * len(values) + 1e-9
+
+
+def test_percentiles_of_a_hundred_values_are_the_values():
+    assert [percentile(np.arange(1, 101), q) for q in (1, 50, 99, 100)] == [1, 50, 99, 100]
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=9))
+def test_whichever_of_two_is_held_against_the_other_a_ratio_is_the_same(ratios):
+    there = median_ratio(ratios)
+    assert min(ratios) * (1 - 1e-12) <= there <= max(ratios) * (1 + 1e-12)
+    assert there * median_ratio([1 / ratio for ratio in ratios]) == pytest.approx(1)
+    assert median_ratio([4.0, 1.0]) == pytest.approx(2.0)
+
+
+def test_the_time_of_an_iteration_is_that_of_the_slowest_rank_and_no_average():
+    start, end = np.array([[0, 5], [10, 10]]), np.array([[7, 6], [11, 40]])
+    assert list(durations_max(start, end)) == [7, 30]
+
+
+def measured(start, end, *, one_clock=True, **attempt):
+    times = Times.of(np.array(start), np.array(end), one_clock=one_clock)
+    outcome = replace(raws.outcome(), times=times, bytes=1_000_000, cpu_s=np.array([1e-6, 3e-6]))
+    return raws.job(outcome.case), raws.attempt(ranks=2, **attempt), outcome
+
+
+def test_a_row_has_the_bandwidths_of_nccl_tests():
+    found = row(*measured([[0, 0]] * 5, [[1_000_000, 2_000_000]] * 5))
+    assert (found.timing, found.median_s, found.p99_s) == ("max", 0.002, 0.002)
+    assert found.algbw_Bps == pytest.approx(1_000_000 / 0.002)
+    assert found.busbw_Bps == pytest.approx(found.algbw_Bps * 2 * (2 - 1) / 2)
+    assert found.cpu_s == 3e-6
+    assert found.iterations == 5
+
+
+def test_the_rule_span_is_from_the_first_start_to_the_last_end():
+    job_attempt_outcome = measured([[0, 500]] * 5, [[1000, 2000]] * 5)
+    assert row(*job_attempt_outcome, "span").median_s == 2000e-9
+    assert row(*job_attempt_outcome, "max").median_s == 1500e-9
+
+
+def test_the_time_of_an_aggregator_is_kept_but_is_not_the_operations():
+    start, end = np.array([[0, 500, 100]] * 5), np.array([[1000, 2000, 9000]] * 5)
+    times = Times.of(start, end, one_clock=True, workers=2)
+    assert (times.end_ns == end).all()
+    assert {*times.max_ns, *times.min_ns, *times.median_ns} == {1500, 1000, 1250}
+    assert {*times.span_ns} == {2000}
+    assert {*times.slowest_rank} == {1}
+    outcome = replace(raws.outcome(), times=times, bytes=1_000_000)
+    found = row(raws.job(outcome.case, aggregators=1), raws.attempt(ranks=3, aggregators=1), outcome)
+    assert (found.median_s, found.ranks, found.aggregators) == (1500e-9, 2, 1)
+    assert found.busbw_Bps == found.algbw_Bps  # that of two ranks
+
+
+def test_the_bandwidth_on_a_bus_is_that_of_the_collective():
+    _, _, outcome = measured([[0] * 4] * 5, [[1000] * 4] * 5)
+    factors = {
+        "all_reduce": 1.5, "reduce_scatter": 0.75, "all_gather": 0.75, "broadcast": 1, "reduce": 1, "gather": 0.75,
+        "scatter": 0.75, "all_to_all": 0.75, "all_to_all_v": 0.75, "barrier": None, "send_recv": 2, "bidirectional": 1,
+    }  # fmt: skip
+    for name, factor in factors.items():
+        of = raws.case(collective=name, algorithm="native")
+        found = row(raws.job(of, ranks=4), raws.attempt(ranks=4), replace(outcome, case=of))
+        assert found.algbw_Bps == (factor and pytest.approx(1_000_000 / 1e-6))
+        assert found.busbw_Bps == (factor and pytest.approx(factor * found.algbw_Bps))
+
+
+def test_where_ranks_have_clocks_of_their_own_there_is_no_span_and_the_row_says_max():
+    found = row(*measured([[0, 500]] * 5, [[1000, 2000]] * 5, one_clock=False), "span")
+    assert (found.timing, found.median_s) == ("max", 1500e-9)
+
+
+def test_bytes_of_a_node_are_the_mean_over_those_of_workers_and_by_port():
+    job, attempt, outcome = measured([[0, 0]] * 5, [[1000, 2000]] * 5)
+    bytes_of = {"wire_sent": (10.0, 30.0, 500.0), "wire_received": (None, 1.0, 2.0)}
+    ports = ((8.0, 2.0, None), (30.0, None, None), (250.0, 250.0, None))
+    known = {"workers_sent_predicted": 36, "workers_received_predicted": None, "port_sent": ports}
+    beside = replace(attempt, aggregators=1, nodes=2, ports=("eth0", "rail2", "ib0"))
+    found = row(job, beside, replace(outcome, **bytes_of, **known))
+    assert (found.worker_sent_predicted, found.worker_sent_measured) == (18, 20)
+    assert (found.worker_received_predicted, found.worker_received_measured) == (None, None)
+    assert found.port_sent == {"eth0": 19.0, "rail2": 1.0}
+    earlier = replace(outcome, workers_sent_predicted=None, port_sent=(), wire_bytes_predicted=80)
+    assert row(job, replace(attempt, nodes=2), earlier).worker_sent_predicted == 40
+    assert row(job, beside, earlier).worker_sent_predicted is None
+    assert row(job, beside, earlier).port_sent == {}
+
+
+def test_the_time_by_events_is_that_of_the_slowest_gpu_and_none_where_one_has_no_events():
+    job, attempt, outcome = measured([[0, 0]] * 3, [[1000, 2000]] * 3)
+    events = np.array([[700, 900], [800, 600], [100, 1500]])
+    assert row(job, attempt, replace(outcome, times=replace(outcome.times, device_ns=events))).device_s == 900e-9
+    partly = np.where(events == 100, -1, events)
+    assert row(job, attempt, replace(outcome, times=replace(outcome.times, device_ns=partly))).device_s is None
+    assert row(job, attempt, outcome).device_s is None
+
+
+def test_what_is_absent_is_none():
+    found = row(raws.job(raws.skipped().case), raws.attempt(), raws.skipped())
+    for name in ("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "cpu_s", "wrong"):
+        assert getattr(found, name) is None
+    assert (found.iterations, found.status, found.reason) == (0, "skipped", "too large")
+
+
+def test_a_floor_has_no_bandwidth():
+    job, attempt, outcome = measured([[0, 0]] * 5, [[1000, 2000]] * 5)
+    found = row(job, attempt, replace(outcome, floor=True))
+    assert (found.algbw_Bps, found.busbw_Bps, found.floor) == (None, None, True)

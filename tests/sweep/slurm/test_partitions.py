@@ -1,0 +1,124 @@
+"""Partitions and accounts, as Slurm's commands tell of them on real clusters, and what is made of it."""
+
+import getpass
+
+import pytest
+import recorded
+
+from hpccoll.errors import BadInputError
+from hpccoll.sweep.slurm import partitions
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_job_goes_to_the_default_partition_unless_it_says_another():
+    work, debug = partitions.partition(None), partitions.partition("debug")
+    assert (work.name, work.nodes, work.usable, work.cpus, work.largest) == ("work", 4, 4, (2, 2, 2, 2), None)
+    assert (work.accounts, debug.accounts) == (("physics", "chem"), None)
+
+
+def test_a_partition_is_asked_for_its_own_nodes(cluster):
+    partitions.partition("debug")
+    assert "sinfo -h -N --noconvert -p debug -o %N|%T|%c|%b" in cluster.calls()
+
+
+def test_nodes_with_a_feature_are_counted_by_themselves(cluster):
+    workers, helpers = partitions.partition("debug", "worker"), partitions.partition("debug", "aggregator")
+    assert (workers.usable, helpers.usable, partitions.partition("debug", "hdr").usable) == (2, 1, 1)
+    assert helpers.lack(2, 1) == "partition debug has 1 nodes with feature aggregator"
+    assert partitions.partition("debug", "gpu").lack(1, 1) == "partition debug has no nodes with feature gpu"
+    assert (workers.lack(2, 1), workers.lack(2, 1, 1)) == (None, "partition debug gives a job at most 2 nodes")
+    cluster("sinfo", "n1|worker\nn1|worker\na1|aggregator,x\n")
+    assert partitions.having("aggregator", ["a1", "n1"]) == ("a1",)
+    assert "sinfo -a -h -N -n a1,n1 -o %N|%b" in cluster.calls(), "of hidden partitions, too"
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_unknown_partition_is_told_with_those_that_there_are():
+    with pytest.raises(BadInputError, match=r"partition: 'gpu' is not valid: choose from debug, work"):
+        partitions.partition("gpu")
+
+
+def test_without_a_default_partition_one_has_to_be_named(cluster):
+    cluster("scontrol", recorded.PARTITIONS.replace("Default=YES", "Default=NO"))
+    with pytest.raises(BadInputError, match="partition is missing: choose from debug, work"):
+        partitions.partition(None)
+
+
+@pytest.mark.parametrize("state", ["down", "down*", "idle*", "drained", "draining", "drained*", "fail"])
+def test_nodes_on_which_no_job_can_start_are_counted_out(cluster, state):
+    cluster("sinfo", f"n1|idle|8|x\nn2|{state}|2|x\nn3|allocated|4|x\nn4|mixed-|8|x\n")
+    found = partitions.partition("work")
+    assert (found.nodes, found.usable, found.cpus) == (4, 3, (8, 4, 8))
+    assert found.lack(3, 4) is None
+    assert found.lack(3, 5) == "2 nodes of partition work have 5 CPUs"
+    assert found.lack(1, 9) == "no nodes of partition work have 9 CPUs"
+    assert found.lack(4, 1) == "partition work has 4 nodes, 1 of them down or drained"
+
+
+@pytest.mark.parametrize("state", ["idle", "idle~", "idle#", "mixed", "allocated+", "completing", "reserved", "maint"])
+def test_nodes_that_are_busy_or_asleep_are_counted(cluster, state):
+    cluster("sinfo", f"n1|{state}|2|x\n")
+    assert partitions.partition("work").usable == 1
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_partition_may_give_a_job_fewer_nodes_than_it_has():
+    debug = partitions.partition("debug")
+    assert (debug.usable, debug.lack(2, 1)) == (4, None)
+    assert debug.lack(3, 1) == "partition debug gives a job at most 2 nodes"
+
+
+def test_a_partition_that_is_down_has_no_nodes(cluster):
+    cluster("scontrol", recorded.PARTITIONS.replace("State=UP", "State=DOWN"))
+    assert partitions.partition("work").usable == 0
+
+
+@pytest.mark.usefixtures("cluster")
+def test_without_a_database_an_account_is_one_that_the_partition_names():
+    work, debug = partitions.partition("work"), partitions.partition("debug")
+    partitions.check_account(None, work)
+    partitions.check_account("chem", work)
+    with pytest.raises(BadInputError, match=r"account: 'bio' is not valid: .* no accounts, .* names physics, chem"):
+        partitions.check_account("bio", work)
+    with pytest.raises(BadInputError, match=r"account: 'chem' is not valid: left out: .* partition debug names none"):
+        partitions.check_account("chem", debug)
+
+
+def test_with_a_database_an_account_is_one_of_the_user(cluster):
+    cluster("sacct")
+    cluster("sacctmgr", "chem\nbio\nchem\n")
+    work = partitions.partition("work")
+    partitions.check_account("bio", work)
+    assert any(f"user={getpass.getuser()} " in call for call in cluster.calls() if call.startswith("sacctmgr"))
+    with pytest.raises(BadInputError, match="account: 'physics' is not valid: an account of yours: bio, chem"):
+        partitions.check_account("physics", work)
+    cluster("sacctmgr", "")
+    with pytest.raises(BadInputError, match="you have none"):
+        partitions.check_account("bio", work)
+
+
+REQUEST = {
+    "mpi": "srun", "nodes": 2, "tasks": 4, "runtime": 30, "mem_mb": 0, "cpus_per_task": -1, "slurm_partition": "work",
+    "slurm_extra": "--ntasks-per-node=2 --exclusive '--nodelist=n[1-2]'",
+}  # fmt: skip
+
+
+def test_slurm_looks_at_a_job_as_it_will_be_submitted(cluster):
+    partitions.check_request(REQUEST)
+    (call,) = cluster.calls()
+    assert call == (
+        "sbatch --test-only --nodes=2 --ntasks=4 --time=30 --partition=work --ntasks-per-node=2 --exclusive "
+        "--nodelist=n[1-2] --wrap=true"
+    )
+    partitions.check_request({**REQUEST, "mem_mb": 1000, "cpus_per_task": 4, "slurm_account": "me", "qos": "q"})
+    assert " --partition=work --account=me --qos=q --mem=1000 --cpus-per-task=4 --ntasks-" in cluster.calls()[1]
+
+
+def test_a_job_that_slurm_would_refuse_is_told_with_its_reason(cluster):
+    cluster("sbatch", code=1, err="allocation failure: Requested node configuration is not available\n")
+    with pytest.raises(BadInputError) as error:
+        partitions.check_request(REQUEST)
+    assert str(error.value).endswith("a request that Slurm grants: Requested node configuration is not available")
+    cluster("sbatch", code=1, err="sbatch: error: Batch job submission failed: Invalid qos specification\n")
+    with pytest.raises(BadInputError, match="grants: Batch job submission failed: Invalid qos specification"):
+        partitions.check_request(REQUEST)

@@ -1,0 +1,70 @@
+"""What Slurm's commands say, as recorded on real clusters, and where they say nothing."""
+
+import pytest
+import recorded
+from commands import inside
+
+from hpccoll.errors import BadInputError
+from hpccoll.sweep.slurm import query
+
+SILENT = "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n"
+SWEEP = "algorithms: ring\nbytes: 8\nnodes: 2\n"
+
+
+def test_without_slurm_a_plan_takes_one_line_that_says_what_to_do(programs, tmp_path):
+    assert programs.calls() == []
+    (tmp_path / "a.yaml").write_text(SWEEP)
+    said = inside("plan", tmp_path / "a.yaml", "--profile", "slurm")
+    assert said.complains_of("Slurm: no scontrol on PATH", "Slurm's module", "--profile local")
+
+
+def test_a_controller_that_is_away_takes_one_line(programs, tmp_path):
+    programs("scontrol", code=1, err=SILENT)
+    (tmp_path / "a.yaml").write_text(SWEEP)
+    said = inside("plan", tmp_path / "a.yaml", "--profile", "slurm")
+    assert said.complains_of("Slurm: no controller answers: ", "Unable to contact slurm controller")
+
+
+def test_a_controller_that_hangs_takes_one_line(programs, monkeypatch):
+    programs("sinfo")
+    (programs.place / "sinfo").write_text("#!/bin/sh\nexec /bin/sleep 9\n")
+    monkeypatch.setattr(query, "ANSWER_S", 0.1)
+    with pytest.raises(BadInputError, match=r"Slurm: no controller answers within 0.1 s: see 'scontrol ping'"):
+        query.ask("sinfo", "-h")
+
+
+def test_there_is_accounting_where_sacct_answers(programs, monkeypatch):
+    assert not query.accounting(), "there is no sacct"
+    programs("sacct", code=1, err=recorded.DISABLED)
+    assert not query.accounting()
+    programs("sacct")
+    assert query.accounting()
+    (programs.place / "sacct").write_text("#!/bin/sh\nexec /bin/sleep 9\n")
+    monkeypatch.setattr(query, "ANSWER_S", 0.1)
+    assert not query.accounting(), "a database that hangs does not answer"
+
+
+LISTS = {
+    "22.05": "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n",
+    "21.08": "srun: MPI types are...\nsrun: pmix\nsrun: none\nsrun: pmi2\n",
+}
+
+
+@pytest.mark.parametrize("version", LISTS)
+def test_the_types_of_mpi_are_read_from_either_stream(programs, version):
+    programs("srun", LISTS[version])
+    assert query.mpi_types() == ["pmix", "none", "pmi2"]
+    programs("srun", err=LISTS[version])
+    assert query.mpi_types() == ["pmix", "none", "pmi2"]
+
+
+def test_the_settings_of_the_controller_are_read_by_name(programs):
+    programs(
+        "scontrol",
+        "Configuration data as of 2026-11-21T13:07:54\nMinJobAge               = 300 sec\nSLURM_VERSION   = 22.05.8\n"
+        "InteractiveStepOptions  = --interactive --preserve-env --pty $SHELL\n"
+        "LaunchParameters = a=b\n\nSlurmctld(primary) at head is UP\n",
+    )
+    settings = query.configuration()
+    assert (settings["MinJobAge"], settings["SLURM_VERSION"]) == ("300 sec", "22.05.8")
+    assert settings["LaunchParameters"] == "a=b"

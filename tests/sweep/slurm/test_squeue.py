@@ -1,0 +1,40 @@
+"""Slurm's jobs, as its commands tell of them, and what is made of it."""
+
+import pytest
+
+from hpccoll.sweep.slurm import squeue
+
+
+def test_the_jobs_of_a_sweep_are_found_by_their_names(programs):
+    programs(
+        "squeue",
+        "4|timeout|COMPLETED|None|(null)\n"
+        "7|hpccoll-abc_3f|RUNNING|None|rule_measure_wildcards_mpi.n2x1\n"
+        "8|hpccoll-abc_3f|TIMEOUT|TimeLimit|rule_measure_wildcards_mpi.n4x1.a|b\n"
+        "9|hpccoll-other|PENDING|Resources|rule_measure_wildcards_mpi.n2x1\n",
+    )
+    running, ended = squeue.queued("hpccoll-abc")
+    assert (running.id, running.job, running.state, running.alive) == ("7", "mpi.n2x1", "RUNNING", True)
+    assert (ended.job, ended.reason, ended.alive) == ("mpi.n4x1.a|b", "TimeLimit", False)
+
+
+def test_a_job_is_told_by_words_that_may_hold_blanks(cluster):
+    facts = squeue.show_job("7")
+    assert (facts["JobState"], facts["TimeLimit"], facts["NodeList"]) == ("TIMEOUT", "00:01:00", "n[1-2]")
+    assert facts["StdOut"] == "/home/me/my results/1.log"
+    assert facts["TRES"] == "cpu=4,mem=2M,node=2,billing=4"
+    cluster("scontrol", code=1, err="slurm_load_jobs error: Invalid job id specified\n")
+    assert squeue.show_job("99") == {}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_nodes_of_a_job_come_one_by_one():
+    assert squeue.allocated_hosts("7") == ("n1", "n2")
+
+
+def test_jobs_are_cancelled_together_and_none_where_there_are_none(programs):
+    programs("scancel", code=1)
+    squeue.cancel([])
+    assert programs.calls() == []
+    squeue.cancel(["7", "8"])
+    assert programs.calls() == ["scancel 7 8"]

@@ -1,0 +1,54 @@
+"""Where the workflow and the launcher are found."""
+
+import os
+import sys
+
+import pytest
+from commands import inside
+
+from hpccoll.errors import BadInputError
+from hpccoll.sweep import paths
+
+
+@pytest.fixture
+def launcher(tmp_path, monkeypatch):
+    """A machine whose only mpiexec says what the test wants."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", "")
+
+    def says(text):
+        path = tmp_path / "mpiexec"
+        path.write_text(f"#!/bin/sh\necho '{text}'\n")
+        path.chmod(0o755)
+
+    return says
+
+
+def test_the_workflow_is_beside_the_package_or_in_it():
+    assert (paths.workflows() / "Snakefile").is_file()
+    assert paths.default_sweep().is_file()
+
+
+@pytest.mark.usefixtures("launcher")
+def test_no_launcher_takes_one_line_that_says_what_to_do(tmp_path):
+    (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
+    with pytest.raises(BadInputError, match="launcher: no mpiexec in "):
+        paths.mpiexec()
+    for command in (["plan"], ["sweep", "--out", tmp_path / "out"]):
+        said = inside(*command, tmp_path / "a.yaml")
+        assert said.complains_of("mpiexec", str(tmp_path), "pip install 'hpccoll[local]'", "MPI module")
+    assert not (tmp_path / "out").exists()
+
+
+def test_mpich_needs_no_options(launcher):
+    launcher("HYDRA build details: Version: 5.0.2")
+    assert paths.mpiexec() == ["mpiexec"]
+
+
+@pytest.mark.parametrize("text", ["mpirun (Open MPI) 4.1.6", "mpirun (OpenRTE) 4.1", "prterun (PRRTE) 3.0"])
+def test_open_mpi_is_told_that_cores_are_shared(launcher, monkeypatch, text):
+    launcher(text)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert paths.mpiexec() == ["mpiexec", "--oversubscribe", "--allow-run-as-root"]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert paths.mpiexec() == ["mpiexec", "--oversubscribe"]

@@ -1,0 +1,226 @@
+"""The plan: jobs, cases and what is left out, known before anything runs."""
+
+import json
+
+import pytest
+from commands import inside
+from planned import CLUSTER, TEXT
+from tuned import table
+
+from hpccoll.errors import BadInputError
+from hpccoll.measure.port_traffic import PASS_S, SETTLE_S
+from hpccoll.schedule import COLLECTIVES
+from hpccoll.schedule.registry import power_of_two
+from hpccoll.spec.case import Job
+from hpccoll.spec.plan import Plan
+from hpccoll.spec.requirements import missing
+from hpccoll.sweep.execution_site import Place
+from hpccoll.sweep.planner import check_out, write_plan
+
+
+@pytest.fixture
+def picky():
+    """An algorithm that a power of two of ranks can run."""
+    family = COLLECTIVES["all_reduce"]
+    family("picky", needs=[power_of_two])(family.algorithms["ring"].program)
+    yield
+    del family.algorithms["picky"]
+
+
+def test_a_job_is_a_number_of_ranks_and_its_cases_are_the_product(planned):
+    plan = planned()
+    assert [(job.name, job.ranks, job.seed, len(job.cases)) for job in plan.jobs] == [
+        ("mpi.p2", 2, 4, 8),
+        ("mpi.p3", 3, 4, 8),
+    ]
+    assert len({case.id for job in plan.jobs for case in job.cases}) == 8
+    assert [plan.launcher.line(*job.shapes) for job in plan.jobs] == ["mpiexec -n 2 hpccoll", "mpiexec -n 3 hpccoll"]
+
+
+def test_the_same_sweep_file_gives_the_same_plan(planned):
+    assert planned() == planned()
+
+
+def test_values_of_a_parameter_are_cases(planned):
+    cases = planned(TEXT + "params: {ring: {channels: [1, 4]}}").jobs[0].cases
+    assert {case.params.get("channels") for case in cases if case.algorithm == "ring"} == {1, 4}
+    assert {case.params.get("channels") for case in cases if case.algorithm == "native"} == {None}
+
+
+def test_the_table_of_auto_is_in_the_plan_and_its_jobs_and_no_other_file_is_needed(planned, tmp_path):
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
+    plan = planned(TEXT + f"algorithms: [auto, native]\ntable: {file}")
+    write_plan(plan, tmp_path / "out")
+    file.unlink()
+    assert Plan.load(tmp_path / "out" / "plan.json") == plan
+    assert Job.load(tmp_path / "out" / "jobs" / "mpi.p2.json").table == table({"ring": {8: 1e-6}}).to_json() | {
+        "created": plan.jobs[0].table["created"]
+    }
+    assert {case.algorithm for case in plan.jobs[0].cases} == {"auto", "native"}
+
+
+def test_the_floor_is_measured_in_one_placement(planned):
+    cases = planned("algorithms: [null]\nbytes: 8\nranks: 2").jobs[0].cases
+    assert len(cases) == 1
+
+
+def test_a_barrier_has_one_size(planned):
+    cases = planned("collectives: barrier\nalgorithms: native\nbytes: [8, 16]\nin_place: false\nranks: 2").jobs[0].cases
+    assert len(cases) == 1
+
+
+@pytest.mark.usefixtures("picky")
+def test_a_case_that_cannot_run_is_skipped_with_the_reason(planned):
+    plan = planned("algorithms: [ring, picky]\nbytes: 8\nin_place: false\nranks: [2, 3]")
+    assert [(skip.job, skip.reason) for skip in plan.skips] == [
+        ("mpi.p3", "picky of all_reduce needs a power-of-two number of workers")
+    ]
+    assert [len(job.cases) for job in plan.jobs] == [2, 1]
+
+
+def test_on_one_node_there_is_one_mapping_and_between_nodes_the_job_sees(planned, on_cluster):
+    plan = planned("algorithms: ring\nbytes: 8\nin_place: false\nranks: 2\nmapping: [block, cyclic]")
+    assert [case.mapping for case in plan.jobs[0].cases] == ["block"]
+    assert [skip.reason for skip in plan.skips] == ["mapping cyclic numbers these ranks as block does: all on one node"]
+    plan = on_cluster("algorithms: ring\nbytes: 8\nin_place: false\nnodes: [1, 2]\nmapping: [block, cyclic]")
+    assert [(case.nodes, case.mapping) for case in plan.jobs[0].cases] == [(1, "block"), (2, "block"), (2, "cyclic")]
+
+
+@pytest.mark.usefixtures("picky")
+def test_a_job_without_cases_is_not_started(planned):
+    plan = planned("algorithms: picky\nbytes: 8\nranks: [2, 3]")
+    assert [job.name for job in plan.jobs] == ["mpi.p2"]
+
+
+def test_the_estimate_grows_with_the_cases(planned):
+    assert planned().estimated_s == pytest.approx(2 * (1.5 + 8 * (0.5 + 3 * 0.01)))
+
+
+def test_the_estimate_counts_the_pass_that_counts_bytes_between_nodes(on_cluster):
+    one, two = (on_cluster(CLUSTER.replace("[1, 2, 4, 6]", nodes)).estimated_s for nodes in "12")
+    assert two - one == pytest.approx(4 * (PASS_S + SETTLE_S))
+
+
+def test_a_plan_is_read_as_it_was_written(planned, tmp_path):
+    plan = planned()
+    write_plan(plan, tmp_path / "out")
+    assert Plan.load(tmp_path / "out" / "plan.json") == plan
+    assert sorted(path.name for path in (tmp_path / "out" / "jobs").iterdir()) == ["mpi.p2.json", "mpi.p3.json"]
+
+
+def test_a_directory_takes_more_jobs_and_no_other_ones(planned, tmp_path):
+    write_plan(planned(), tmp_path / "out")
+    check_out(planned(TEXT + "ranks: [2, 3, 4]"), tmp_path / "out")
+    with pytest.raises(BadInputError, match=r"--out: .* another directory: mpi\.p2 was measured there"):
+        check_out(planned(TEXT + "bytes: 16"), tmp_path / "out")
+
+
+def test_a_plan_that_is_none_takes_one_line(tmp_path):
+    (tmp_path / "plan.json").write_text("{}")
+    assert inside("status", tmp_path).complains_of("plan", "plan.json", "hpccoll plan")
+
+
+@pytest.mark.usefixtures("picky")
+def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
+    planned("algorithms: [ring, picky]\nbytes: 8\nin_place: false\nranks: [2, 3]")
+    said = inside("plan", tmp_path / "some.yaml")
+    assert said.code == 0
+    assert said.out.splitlines() == [
+        "some: 3 cases in 2 jobs, 3 rounds of each, 1 case left out; about 5 s, longer where operations are slow",
+        "",
+        "launches, by nodes x ranks on each:",
+        "  1x2: mpiexec -n 2 hpccoll run --shape 1x2 --job JOB.json --out JOB.h5",
+        "  1x3: mpiexec -n 3 hpccoll run --shape 1x3 --job JOB.json --out JOB.h5",
+        "",
+        "mpi.p2: 2 cases on 1x2",
+        "",
+        "mpi.p3: 1 case on 1x3",
+        "",
+        "left out:",
+        "  1 case: picky of all_reduce needs a power-of-two number of workers (mpi.p3)",
+    ]
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_plan_says_where_the_end_of_the_sizes_is_not_reached(planned):
+    sizes = "algorithms: ring\nranks: 2\nbytes: {from: 1K, to: 1M, factor: "
+    assert planned(sizes + "8}").notes == ("the largest size is 512 KiB: 1 MiB is not reached by factors of 8",)
+    assert not planned(sizes + "4}").notes
+
+
+def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planned, tmp_path):
+    jobs = planned(TEXT + "devices: [cpu, cuda]\n").jobs
+    count = sum(case.device == "cuda" for job in jobs for case in job.cases)
+    (said,) = Place.local().notes(jobs, tmp_path)
+    assert said == f"{count} cases on GPUs will be skipped on this machine: no CUDA device"
+    assert not list(Place.local().notes(planned().jobs, tmp_path))
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidia0").touch()
+    assert "no CUDA device" not in " ".join(Place.local().notes(jobs, tmp_path))
+
+
+def test_a_plan_and_its_sweep_are_told_so_before_anything_runs(planned):
+    notes = planned(TEXT + "devices: cuda\n").notes
+    lacks = missing(["cuda"])
+    assert [note.partition(": ")[2] for note in notes if "on GPUs" in note] == lacks[:1]
+
+
+def test_plan_as_json_is_the_plan_and_the_evidence_of_its_jobs(planned, tmp_path):
+    plan = planned()
+    said = json.loads(inside("plan", tmp_path / "some.yaml", "--json").out)
+    assert said.pop("evidence").keys() == {job.name for job in plan.jobs}
+    assert said == json.loads(plan.to_json())
+
+
+def test_plan_writes_what_the_jobs_read(planned, tmp_path):
+    plan = planned()
+    assert inside("plan", tmp_path / "some.yaml", "--out", tmp_path / "out").code == 0
+    assert (tmp_path / "out" / "jobs" / "mpi.p3.json").read_text() == plan.jobs[1].to_json()
+
+
+@pytest.mark.parametrize("command", ["plan", "sweep"])
+@pytest.mark.parametrize("out", ["/proc/nowhere", "some.yaml/below"])
+def test_an_output_that_cannot_be_written_takes_one_line(command, out, planned, tmp_path, monkeypatch):
+    planned()
+    monkeypatch.chdir(tmp_path)
+    assert inside(command, "some.yaml", "--out", out).complains_of("--out", out, "cannot be written")
+
+
+def test_an_unknown_profile_takes_one_line(planned, tmp_path):
+    planned()
+    assert inside("plan", tmp_path / "some.yaml", "--profile", "mars").complains_of("--profile", "'mars'", "local")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("estimated_s", "x"), ("skips", [{"case": 1, "job": "a", "reason": "b"}]), ("on_paper", 1), ("profile", 7),
+        ("resources", {"mpi.p2": {"nodes": [1]}}), ("notes", [7]), ("launcher", {"command": 7, "setup": []}),
+    ],
+)  # fmt: skip
+def test_a_plan_whose_value_is_no_value_is_refused(key, value, planned, tmp_path):
+    good = json.loads(planned().to_json())
+    (tmp_path / "plan.json").write_text(json.dumps(good | {key: value}))
+    assert inside("status", tmp_path).complains_of("plan", "plan.json", "hpccoll plan")
+
+
+def test_a_plan_has_each_job_once(planned, tmp_path):
+    good = json.loads(planned().to_json())
+    (tmp_path / "plan.json").write_text(json.dumps(good | {"jobs": good["jobs"] * 2}))
+    assert inside("status", tmp_path).complains_of("plan.json", "a name of its own")
+
+
+def test_a_plan_that_could_not_be_read_again_is_not_written(planned, tmp_path, monkeypatch):
+    monkeypatch.setattr("hpccoll.sweep.planner.JOB_BYTES", 1000)
+    with pytest.raises(BadInputError, match="ask for fewer cases"):
+        write_plan(planned(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_killed_writer_of_a_plan_left_is_removed(planned, tmp_path):
+    left = tmp_path / "out" / f".plan.json.{'0' * 16}"
+    left.parent.mkdir()
+    left.touch()
+    write_plan(planned(), tmp_path / "out")
+    assert not left.exists()

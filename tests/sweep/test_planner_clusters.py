@@ -1,0 +1,272 @@
+"""Plans for clusters: allocations, aggregators, sites, on paper and where Slurm is asked."""
+
+import re
+import shlex
+
+import pytest
+from commands import inside
+from planned import CLUSTER, NODES, PARTITION, TEXT, begin
+
+from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.evidence.variants import VARIANTS
+from hpccoll.spec.case import Job, Shape
+from hpccoll.spec.plan import Plan
+from hpccoll.sweep.launch import launch
+from hpccoll.sweep.paths import workflows
+from hpccoll.sweep.planner import write_plan
+from hpccoll.sweep.sweep_file import load_sweep
+
+
+def test_all_numbers_of_nodes_share_an_allocation_of_the_largest_that_can_be_had(on_cluster):
+    plan = on_cluster()
+    (job,) = plan.jobs
+    assert (job.name, job.shapes) == ("mpi.n4x1", (Shape(1, 1), Shape(2, 2), Shape(4, 4)))
+    assert len({case.id for case in job.cases}) == len(job.cases) == 12
+    assert {(skip.job, skip.reason) for skip in plan.skips} == {
+        ("mpi.n4x1", "6 ranks on 6 nodes: partition work has 6 nodes, 2 of them down or drained")
+    }
+    asked = plan.resources[job.name]
+    assert (asked["nodes"], asked["tasks"], asked["mpi"]) == (4, 4, "srun")
+
+
+def test_aggregators_are_asked_for_beside_the_workers(on_cluster):
+    (job,) = (plan := on_cluster("algorithms: [ring, sharp_emulated]\nbytes: 8\nranks: 2\naggregators: 1\n")).jobs
+    asked, (shape,) = plan.resources[job.name], job.shapes
+    assert (asked["tasks"], shape.processes, job.ranks, str(shape)) == (3, 3, 2, "1x2+1")
+
+
+BESIDE = "launcher: srun\naggregators: {partition: all}\n"
+
+
+@pytest.fixture
+def with_helpers(on_cluster, programs):
+    """The same with a partition that has two hosts for aggregators, too."""
+    programs("scontrol", PARTITION + PARTITION.replace("work", "all").replace("YES", "NO"))
+    programs("sinfo", {"-p work": NODES, "-p all": f"a1|idle|1|aggregator\n{NODES}a2|idle|1|aggregator\n"})
+    return on_cluster
+
+
+def test_aggregators_beside_nodes_are_on_hosts_of_their_own(with_helpers):
+    plan = with_helpers(CLUSTER + "ranks_per_node: 2\naggregators: 2", BESIDE)
+    (job,) = plan.jobs
+    assert (job.name, job.largest, job.apart) == ("mpi.n4x2", Shape(4, 8, 2), True)
+    asked = plan.resources[job.name]
+    assert (asked["nodes"], asked["tasks"], asked["slurm_partition"]) == (6, 10, "all")
+    assert asked["constraint"] == "[worker*4&aggregator*2]"
+    assert plan.launcher.aggregator == "aggregator"
+    assert job.shapes[1].words == "4 ranks on 2 nodes and 2 aggregators apart"
+    lost = "12 ranks on 6 nodes and 2 aggregators apart: partition all has 6 nodes with feature worker, 2 of them down"
+    assert {skip.reason for skip in plan.skips} == {f"{lost} or drained"}
+
+
+def test_more_aggregators_than_there_are_hosts_for_are_refused_with_the_reason(with_helpers):
+    with pytest.raises(BadInputError, match="2 nodes and 3 aggregators apart: partition all has 2 nodes with feature"):
+        with_helpers(CLUSTER.replace("[1, 2, 4, 6]", "2") + "aggregators: 3", BESIDE)
+
+
+def test_a_site_that_does_not_say_where_aggregators_go_is_told_the_key(on_cluster):
+    with pytest.raises(BadInputError, match="the site file does not say where aggregators go: key aggregators"):
+        on_cluster(CLUSTER + "aggregators: 1")
+
+
+def test_separate_scaling_is_a_job_for_each_number_of_nodes(on_cluster):
+    plan = on_cluster(CLUSTER + "scaling: separate")
+    assert [(job.name, job.shapes) for job in plan.jobs] == [
+        ("mpi.n1x1", (Shape(1, 1),)), ("mpi.n2x1", (Shape(2, 2),)), ("mpi.n4x1", (Shape(4, 4),)),
+    ]  # fmt: skip
+    assert [plan.resources[job.name]["mpi"] for job in plan.jobs] == ["", "srun", "srun"]
+    assert {case.id for case in plan.jobs[0].cases} == {case.id for case in plan.jobs[2].cases}
+
+
+def test_numbers_of_ranks_per_node_are_allocations_of_their_own(on_cluster):
+    plan = on_cluster(CLUSTER + "ranks_per_node: [1, 4, 8]")
+    assert [(job.name, job.ranks) for job in plan.jobs] == [("mpi.n4x1", 4), ("mpi.n4x4", 16)]
+    assert "8 ranks on 1 node: no nodes of partition work have 8 CPUs" in {skip.reason for skip in plan.skips}
+
+
+def test_ranks_of_a_sweep_file_are_on_one_node_of_a_cluster(on_cluster):
+    plan = on_cluster("algorithms: ring\nbytes: 8\nranks: [2, 4, 5]\n")
+    assert [(job.name, job.shapes) for job in plan.jobs] == [("mpi.p2", (Shape(1, 2),)), ("mpi.p4", (Shape(1, 4),))]
+    assert {skip.job for skip in plan.skips} == {"mpi.p5"}
+
+
+def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
+    on_cluster(CLUSTER + "scaling: separate")
+    looked = [call for call in on_cluster.calls() if call.startswith("sbatch")]
+    assert len(looked) == 3
+    assert all("--test-only" in call for call in looked)
+
+
+@pytest.mark.parametrize("command", [["sweep"], ["plan", "--profile", "local"]], ids=lambda command: command[0])
+def test_nodes_and_sites_are_not_of_this_machine(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.yaml").write_text(CLUSTER)
+    assert inside(*command, "some.yaml").complains_of("some.yaml: nodes: they take --profile slurm or", "'ranks'")
+    (tmp_path / "some.yaml").write_text(TEXT)
+    assert inside(*command, "some.yaml", "--site", "hgx").complains_of("--site", "'hgx'", "profile local")
+    assert [path.name for path in tmp_path.iterdir()] == ["some.yaml"]
+
+
+def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_that(programs, tmp_path):
+    (tmp_path / "some.yaml").write_text(TEXT)
+    said = inside("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
+    assert (said.code, said.err, programs.calls()) == (0, "", [])
+    plan = Plan.load(tmp_path / "out" / "plan.json")
+    assert (plan.on_paper, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
+    with pytest.raises(BadInputError, match="one for a cluster that was asked"):
+        launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
+
+
+def test_a_key_of_a_site_file_is_told_with_the_file(on_cluster, tmp_path):
+    with pytest.raises(BadInputError) as error:
+        on_cluster(site="partition: wrok\n")
+    assert str(error.value).startswith(
+        f"--site {tmp_path / 'site.yaml'}: partition: 'wrok' is not valid: did you mean work?"
+    )
+
+
+def test_a_site_file_by_the_name_of_a_key_is_a_file_and_all_its_mistakes_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.yaml").write_text(CLUSTER)
+    (tmp_path / "partition.yaml").write_text("partitio: x\nlaunche: y\n")
+    said = inside("plan", "some.yaml", "--site", "partition.yaml")
+    assert [line.partition(": no such key")[0] for line in said.err.splitlines()] == [
+        "hpccoll: partition.yaml: partitio: 'x' is not valid", "hpccoll: partition.yaml: launche: 'y' is not valid",
+    ]  # fmt: skip
+
+
+CYCLIC = (
+    "algorithms: ring\nbytes: 8\nin_place: false\nnodes: [2, 4]\nranks_per_node: [1, 2]\nmapping: [block, cyclic]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "left_out"),
+    [
+        ("scontrol: No topology information available\n", {"one on each node"}),
+        ("SwitchName=rack1 Level=0 LinkSpeed=1 Nodes=n[1-3]\n", set()),
+        ("", set()),
+    ],
+    ids=["no racks", "racks", "not known"],
+)
+def test_where_slurm_knows_of_no_racks_the_plan_leaves_out_the_mapping_that_changes_nothing(
+    on_cluster, programs, said, left_out
+):
+    programs("scontrol", {"show partition": PARTITION}, err=said)
+    plan = on_cluster(CYCLIC)
+    words = "mapping cyclic numbers these ranks as block does: "
+    assert {skip.reason.removeprefix(words) for skip in plan.skips} == left_out
+    shapes = {str(job.shape(case)) for job in plan.jobs for case in job.cases if case.mapping == "cyclic"}
+    assert shapes == {"2x2", "4x2"} | ({"2x1", "4x1"} if not left_out else set())
+
+
+def test_a_controller_that_does_not_say_whether_there_are_racks_is_no_word_on_them(on_cluster, programs):
+    programs("scontrol", {"show partition": PARTITION}, err="slurm_load_topo: Unable to contact slurm controller\n")
+    with pytest.raises(UnusableError, match="Slurm: no controller answers: slurm_load_topo"):
+        on_cluster(CYCLIC)
+
+
+def test_the_profile_of_the_testbed_is_of_its_hosts(programs, tmp_path):
+    (tmp_path / "some.yaml").write_text(CLUSTER)
+    said = inside("plan", tmp_path / "some.yaml", "--profile", "testbed")
+    assert said.complains_of("--profile testbed: this is no host of a testbed: slurm/testbed/testbed run hpccoll")
+    assert programs.calls() == []
+
+
+def test_a_plan_on_paper_is_not_written_over_that_of_a_sweep(on_cluster, tmp_path):
+    plan, out = on_cluster(), tmp_path / "out"
+    write_plan(plan, out)
+    said = inside("plan", tmp_path / "some.yaml", "--out", out)
+    assert said.complains_of("--out", out, "another directory, or with --profile")
+    assert Plan.load(out / "plan.json") == plan
+    for _ in range(2):
+        assert inside("plan", tmp_path / "some.yaml", "--out", tmp_path / "paper").code == 0
+
+
+def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path):
+    (tmp_path / "some.yaml").write_text(CLUSTER + "ranks_per_node: 8\n")
+    (tmp_path / "site.yaml").write_text("launcher: srun --mpi=pmix\npartition: gpu\n")
+    said = inside("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
+    assert (said.code, said.err, programs.calls()) == (0, "", [])
+    assert "planned by the files alone" in said.out
+    assert "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; asks for 6 nodes for at most " in said.out
+    assert re.search(r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per", said.out, re.MULTILINE)
+    assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
+    plan = Plan.load(_written(inside("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
+    assert plan.on_paper
+    assert plan.launcher.command.startswith("srun -N")
+    assert not plan.skips
+    assert inside("plan", tmp_path / "some.yaml", "--site", "x").complains_of("--site", "'x'", "a file, or one of")
+
+
+@pytest.mark.parametrize("name", ["gpu-nccl", "gpu-mpi", "sharp", "sharp-mpi"])
+def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_show(programs, name):
+    said = inside("plan", workflows() / "config" / f"{name}.yaml")
+    assert (said.code, said.err, programs.calls()) == (0, "", [])
+    jobs = [part for part in said.out.split("\n\n") if " cases on " in part]
+    launches = re.findall(r"^  (\w+): srun .* run --shape (\w+) ", said.out, re.MULTILINE)
+    sweep = load_sweep(workflows() / "config" / f"{name}.yaml")
+    assert len(jobs) == len(sweep.variants) > 2
+    assert {line for shape in launches for line in shape} >= set(re.findall(r"\d+x\d+", " ".join(jobs)))
+    for variant, words in zip(sweep.variants, jobs, strict=True):
+        (told,) = re.findall(r"environment: (.*)", words)
+        of_shell = dict(word.split("=", 1) for word in shlex.split(told) if "=" in word)
+        assert of_shell == sweep.environments[variant]
+        assert variant not in VARIANTS or VARIANTS[variant].demands.words in words
+        control = VARIANTS[variant].control if variant in VARIANTS else None
+        assert control is None or control in sweep.variants, "what is claimed is compared with its control"
+
+
+@pytest.mark.parametrize(
+    ("device", "site", "told"),
+    [("cuda", "partition: gpu", True), ("cuda", "gpus_per_node: h100:8", False), ("cpu", "partition: work", False)],
+)
+def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, told, tmp_path):
+    (tmp_path / "some.yaml").write_text(CLUSTER + f"devices: {device}\n")
+    (tmp_path / "site.yaml").write_text(site + "\n")
+    said = inside("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
+    assert said.code == 0, said.err
+    assert ("no GPUs are asked of Slurm" in said.out) == told
+    assert "on this machine" not in said.out
+
+
+def _written(text, place):
+    (place / "plan.json").write_text(text)
+    return place / "plan.json"
+
+
+def test_a_plan_for_a_cluster_is_read_as_it_was_written(on_cluster, tmp_path):
+    plan = on_cluster(CLUSTER + "variants: {few: {N: 1}}")
+    write_plan(plan, tmp_path / "out")
+    assert Plan.load(tmp_path / "out" / "plan.json") == plan
+    assert Job.load(tmp_path / "out" / "jobs" / "mpi.n4x1.few.json") == plan.jobs[0]
+
+
+def test_what_is_begun_stays_as_it_was_planned_when_nodes_go_and_when_they_come(on_cluster, programs, tmp_path):
+    out = tmp_path / "out"
+    first = on_cluster(out=out)
+    write_plan(first, out)
+    assert on_cluster(out=out) == first  # nothing is begun: it is planned anew, and alike
+    begin(first.jobs[0], out)
+    programs("sinfo", NODES.replace("n4|idle", "n4|down"))
+    assert on_cluster(out=out).jobs == first.jobs
+    programs("sinfo", NODES.replace("drained", "idle").replace("down*", "idle"))
+    later = on_cluster(out=out)
+    assert [(job.name, job.shapes) for job in later.jobs] == [
+        ("mpi.n4x1", (Shape(1, 1), Shape(2, 2), Shape(4, 4))), ("mpi.n6x1", (Shape(6, 6),)),
+    ]  # fmt: skip
+    assert later.skips == ()
+
+
+def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path):
+    out = tmp_path / "out"
+    first = on_cluster(out=out)
+    write_plan(first, out)
+    begin(first.jobs[0], out)
+    with pytest.raises(BadInputError, match=r"--out: .*: mpi\.n4x1 was measured there for a sweep file that"):
+        on_cluster(CLUSTER.replace("1K", "2K"), out=out)
+
+
+def test_a_sweep_of_which_nothing_can_be_measured_is_refused_with_the_reason(on_cluster):
+    with pytest.raises(BadInputError, match=r"nodes: \[6\] .*partition work has 6 nodes, 2 of them down or drained"):
+        on_cluster(CLUSTER.replace("[1, 2, 4, 6]", "6"))

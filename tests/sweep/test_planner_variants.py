@@ -1,0 +1,168 @@
+"""Variants in a plan: a job each, sized by what is left, and never another than its name says."""
+
+import pytest
+from planned import CLUSTER, TEXT, begin
+
+from hpccoll.errors import BadInputError, UnusableError
+from hpccoll.spec.case import Shape
+from hpccoll.sweep.planner import write_plan
+
+
+def test_a_variant_is_a_job_with_an_environment(planned):
+    plan = planned(TEXT + "variants: {plain: {}, few: {MPI4PY_RC_THREAD_LEVEL: funneled, N: 1}}")
+    assert [(job.name, job.variant) for job in plan.jobs if job.ranks == 2] == [
+        ("mpi.p2.plain", "plain"), ("mpi.p2.few", "few"),
+    ]  # fmt: skip
+    environments = {job.variant: job.environment for job in plan.jobs}
+    assert environments == {"plain": {}, "few": {"MPI4PY_RC_THREAD_LEVEL": "funneled", "N": "1"}}
+
+
+def test_a_variant_is_asked_of_the_library_where_it_can_be_and_of_our_schedules_everywhere(on_cluster):
+    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [1, 2]\nranks_per_node: 2\n"
+    gpus = (
+        text + "devices: cuda\ntransports: [nccl]\nvariants: {nccl-nvls: {NCCL_DEBUG: WARN}, mine: {NCCL_IB_TC: 1}}\n"
+    )
+    plan = on_cluster(gpus)
+    of_one, mine = plan.jobs
+    assert {(case.algorithm, case.nodes) for case in of_one.cases} == {("native", 1), ("ring", 1), ("ring", 2)}
+    assert len(mine.cases) == 4
+    assert [(skip.job, skip.reason) for skip in plan.skips] == [
+        (of_one.name, "nccl-nvls: the variant takes at most 1 node")
+    ]
+
+
+NVLS = "devices: cuda\ntransports: [nccl]\nalgorithms: native\nbytes: 8\nin_place: false\nnodes: [1, 2]\n"
+
+
+def test_a_job_is_as_large_as_the_largest_launch_that_is_left_and_goes_on_where_it_was(on_cluster, tmp_path):
+    text, out = NVLS + "variants: {default: {}, nccl-nvls: , nccl-pat: }\n", tmp_path / "out"
+    plan = on_cluster(text, out=out)
+    assert [(job.name, job.largest) for job in plan.jobs] == [
+        ("nccl.n2x1.default", Shape(2, 2)), ("nccl.n1x1.nccl-nvls", Shape(1, 1)),
+    ]  # fmt: skip
+    assert [plan.resources[job.name]["nodes"] for job in plan.jobs] == [2, 1]
+    assert {skip.job for skip in plan.skips} == {"nccl.n1x1.nccl-nvls", "nccl.n2x1.nccl-pat"}
+    write_plan(plan, out)
+    begin(plan.jobs[1], out)
+    assert on_cluster(text, out=out).jobs == plan.jobs
+
+
+@pytest.mark.parametrize("gpus", ["2", "h100:2"])
+def test_more_ranks_than_gpus_of_a_node_are_left_out_over_nccl_unless_they_are_to_share(on_cluster, gpus):
+    site = f"gpus_per_node: {gpus}\nlauncher: srun\n"
+    text = NVLS.replace("devices: cuda", "devices: [cpu, cuda]").replace("[nccl]", "[nccl, mpi]")
+    plan = on_cluster(text + "ranks_per_node: [2, 4]\n", site)
+    assert {(job.name, case.device, case.transport) for job in plan.jobs for case in job.cases} == {
+        ("nccl-mpi.n2x2", "cuda", "nccl"), ("nccl-mpi.n2x2", "cuda", "mpi"), ("nccl-mpi.n2x2", "cpu", "mpi"),
+        ("nccl-mpi.n2x4", "cuda", "mpi"), ("nccl-mpi.n2x4", "cpu", "mpi"),
+    }  # fmt: skip
+    assert {".nccl.cuda." in skip.case for skip in plan.skips} == {True}
+    assert {skip.reason.partition(";")[0] for skip in plan.skips} == {
+        f"{4 * nodes} ranks on {words}: more ranks on a node than its 2 GPUs (gpus_per_node of the site file)"
+        for nodes, words in ((1, "1 node"), (2, "2 nodes"))
+    }
+    with pytest.raises(UnusableError) as error:
+        on_cluster(
+            NVLS.replace("8\nin", "[8, 1K]\nin") + "ranks_per_node: 4\nvariants: {nccl-ring: , nccl-pat: }\n", site
+        )
+    assert str(error.value).endswith(
+        "none of its 8 cases can be measured: 4 ranks on 1 node: more ranks on a node than its 2 GPUs (gpus_per_node "
+        "of the site file); with at most 2 (ranks_per_node) each has its own, and by NCCL_MULTI_RANK_GPU_ENABLE=1 they "
+        "share them over nccl (and 1 more reason)"
+    )
+    share = "{NCCL_MULTI_RANK_GPU_ENABLE: 1}"
+    assert not on_cluster(text + "ranks_per_node: 4\n", f"{site}environment: {share}\n").skips
+    assert not on_cluster(NVLS + f"ranks_per_node: 4\nvariants: {{mine: {share}}}\n", site).skips
+
+
+def test_a_site_that_sets_what_a_variant_varies_is_refused_where_it_chooses_and_told_where_it_describes(on_cluster):
+    text = NVLS + "variants: {default: {}, nccl-ring: , nccl-one-rail: , mine: {A: 1}}\n"
+    with pytest.raises(
+        BadInputError, match=r"--site .*site\.yaml: environment\.NCCL_ALGO: 'Tree' .*nccl-ring.* default would have"
+    ):
+        on_cluster(text, "environment: {NCCL_ALGO: Tree}\n")
+    plan = on_cluster(text, "environment: {NCCL_IB_HCA: =mlx5_1, NCCL_PROTO: LL, A: 2, B: 3}\n")
+    assert plan.notes == (
+        "NCCL_IB_HCA='=mlx5_1' of the site file holds in default, nccl-ring, mine, whose names do not say so",
+        "NCCL_PROTO=LL of the site file holds in default, nccl-ring, nccl-one-rail, mine, whose names do not say so",
+        "A=2 of the site file holds in default, nccl-ring, nccl-one-rail, whose names do not say so",
+    )
+    assert not on_cluster(NVLS + "variants: {nccl-ring: , nccl-tree: }", "environment: {NCCL_ALGO: Tree}\n").notes
+    assert len(on_cluster(NVLS, "environment: {NCCL_ALGO: Tree}\n").notes) == 1
+
+
+def test_of_many_variants_that_a_variable_of_the_site_holds_in_only_those_that_set_it_are_named(on_cluster):
+    five = "default: {}, nccl-ring: , nccl-tree: , nccl-ll: , nccl-simple: "
+    (note,) = on_cluster(NVLS + f"variants: {{{five}}}\n", "environment: {NCCL_NET: IB}\n").notes
+    assert note == "NCCL_NET=IB of the site file holds in all 5 variants, whose names do not say so"
+    (note,) = on_cluster(NVLS + f"variants: {{{five}, nccl-socket: }}\n", "environment: {NCCL_NET: IB}\n").notes
+    assert (
+        note == "NCCL_NET=IB of the site file holds in all other variants than nccl-socket, whose names do not say so"
+    )
+
+
+@pytest.mark.parametrize("net", ["Libfabric", "SOCKET"])
+def test_variables_of_infiniband_are_left_out_where_nccl_is_told_to_use_another_network(on_cluster, net):
+    variants = "default: {}, nccl-one-rail: , nccl-traffic-class: , both: {NCCL_IB_TC: 1, NCCL_ALGO: Ring}, gdr: {A: 1}"
+    plan = on_cluster(NVLS + f"variants: {{{variants}}}\n", f"environment: {{NCCL_NET: {net}}}\n")
+    assert [job.variant for job in plan.jobs] == ["default", "both", "gdr"]
+    words = f"over InfiniBand and RoCE alone, and NCCL_NET={net} is neither"
+    assert {skip.reason for skip in plan.skips} >= {
+        f"nccl-one-rail: NCCL reads NCCL_IB_HCA {words}", f"nccl-traffic-class: NCCL reads NCCL_IB_TC {words}",
+    }  # fmt: skip
+    both = on_cluster(NVLS + f"variants: {{{variants}}}\n", "environment: {NCCL_NET: IB}\n")
+    assert {"nccl-one-rail", "nccl-traffic-class"} < {job.variant for job in both.jobs}
+    own = on_cluster(NVLS + "variants: {mine: {NCCL_IB_TC: 1, NCCL_NET: IB}}\n", f"environment: {{NCCL_NET: {net}}}\n")
+    assert [job.variant for job in own.jobs] == ["mine"]
+
+
+def test_a_site_whose_variable_wins_over_a_setting_of_communicators_is_refused(on_cluster):
+    text = NVLS + "variants: {few: {communicator: {max_ctas: 4}}}\n"
+    assert not on_cluster(text, "environment: {NCCL_MIN_CTAS: 2}\n").notes
+    with pytest.raises(BadInputError, match=r"environment\.NCCL_MAX_CTAS: '8' .* win over max_ctas of variant few"):
+        on_cluster(text, "environment: {NCCL_MAX_CTAS: 8}\n")
+    with pytest.raises(BadInputError, match=r"some.yaml: variants\.few\.NCCL_MAX_CTAS: .* left out: .* max_ctas"):
+        on_cluster(NVLS + "variants: {few: {NCCL_MAX_CTAS: 8, communicator: {max_ctas: 4}}}\n")
+
+
+def test_a_shell_that_sets_what_a_variant_varies_is_told_like_a_site(on_cluster, monkeypatch):
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    assert [note.partition(" holds")[0] for note in on_cluster(NVLS).notes] == ["NCCL_ALGO=Tree of this shell"]
+    with pytest.raises(BadInputError, match="NCCL_ALGO of this shell: 'Tree' is not valid: unset"):
+        on_cluster(NVLS + "variants: {default: {}, nccl-ring: }\n")
+    assert not on_cluster(NVLS, "environment: {NCCL_ALGO: Ring}\n").notes[1:], "the site's wins"
+    assert not on_cluster(CLUSTER + "variants: {default: {}, mine: {NCCL_ALGO: Ring, A: 1}}\n").notes, (
+        "none goes over it"
+    )
+    monkeypatch.setenv("UCC_CL_BASIC_TLS", "ucp")
+    assert len(on_cluster(CLUSTER).notes) == len(on_cluster(NVLS).notes) == 1, "each library reads its own"
+
+
+def test_a_variable_that_nccl_does_not_know_is_a_note(on_cluster):
+    plan = on_cluster(NVLS + "variants: {mine: {NCCL_AGLO: Ring}}\n", "environment: {NCCL_IB_HCAS: mlx5}\n")
+    assert ["NCCL_IB_HCA?" in plan.notes[0], "NCCL_ALGO? (mine)" in plan.notes[1]] == [True, True]
+
+
+def test_a_variant_of_nccl_is_none_of_mpi_and_the_other_way_round(on_cluster):
+    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [2]\n"
+    plan = on_cluster(text + "variants: {plain: {}, nccl-ring: , mine: {NCCL_IB_TC: 1}}\n")
+    assert [job.variant for job in plan.jobs] == ["plain"], "MPI under the name of nccl-ring would pass for it"
+    assert {skip.reason for skip in plan.skips} == {
+        f"{name}: what it sets is for what goes over nccl, not over mpi" for name in ("nccl-ring", "mine")
+    }
+    both = text + "devices: cuda\ntransports: [nccl, mpi, staged]\n"
+    ucx, mixed = on_cluster(both + "variants: {ucx-one-rail: , mixed: {NCCL_IB_TC: 1, UCX_TLS: rc}}\n").jobs
+    assert {case.transport for case in ucx.cases} == {"mpi", "staged"}
+    assert {case.transport for case in mixed.cases} == {"nccl", "mpi", "staged"}
+
+
+def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_library_change(on_cluster):
+    text = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nnodes: [2]\nvariants: {plain: {}, "
+    gpus = text.replace("nodes", "devices: cuda\ntransports: [nccl]\nnodes")
+    for names, ours in [(gpus + "nccl-tree: , nccl-sharp: ", 0), (gpus + "nccl-ll: , nccl-gdr-off: ", 2),
+                        (text + "ucc-sharp-off: , hcoll-sharp-off: ", 0), (text + "ucx-one-rail: ", 1)]:  # fmt: skip
+        plan = on_cluster(names + "}")
+        rings = [job.variant for job in plan.jobs for case in job.cases if case.algorithm == "ring"]
+        assert (rings[0], len(rings) - 1) == ("plain", ours)
+    skip = on_cluster(gpus + "nccl-tree: }").skips[0]
+    assert skip.reason == "nccl-tree: only the library's own collectives go by what it sets"

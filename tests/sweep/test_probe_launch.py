@@ -1,0 +1,180 @@
+"""The probe before a measurement: real launches of real ranks, whose library's logs are written by the program here."""
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import raws
+
+from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.variants import VARIANTS
+from hpccoll.spec.case import Effort, Shape
+from hpccoll.spec.plan import Launcher, Plan
+from hpccoll.spec.probe_cases import once
+from hpccoll.store.journal import journal_path, last_words
+from hpccoll.store.load import read_results
+from hpccoll.sweep import paths, probe_launch
+from hpccoll.sweep.launch import launch
+
+EFFORT = Effort(warmup=0, min_iterations=6, max_iterations=6, seconds=0.1, timeout=20)
+NATIVE, RING = raws.case(4096, algorithm="native"), raws.case(4096)
+UCC = (
+    "[1763766000.0] [n1:77:0] ucc_coll.c:260 UCC_COLL INFO coll_init: Allreduce sum: "
+    "src={0x7f01, 1024, float32, Host}, dst={0x7f02, 1024, float32, Host}; CL_BASIC {%s}, team_id 32768"
+)
+PROGRAM = """#!{python}
+import os, sys
+if "--probe" in sys.argv:
+    with open({calls!r}, "a") as calls:
+        print("rank", os.environ["PMI_RANK"], file=calls)
+    exec(open({does!r}).read())
+os.execv({python!r}, [{python!r}, "-m", "hpccoll", *sys.argv[1:]])
+"""
+
+
+@pytest.fixture
+def here(tmp_path, mpiexec):  # noqa: ARG001 - there is one
+    """``here(does)`` launches a job of a variant with UCC on one node, whose ranks do that when they are probed."""
+    program = tmp_path / "program"
+    python, calls, does = sys.executable, str(tmp_path / "calls"), str(tmp_path / "does.py")
+    program.write_text(PROGRAM.format(python=python, calls=calls, does=does))
+    program.chmod(0o755)
+    job = raws.job(
+        NATIVE, RING, name="mpi.p2.mine", variant="mine", environment={**VARIANTS["ucc-sharp"].environment, "A": "1"},
+        effort=EFFORT,
+    )  # fmt: skip
+
+    def start(does, effort=EFFORT, *, complete=True, **how):
+        of = raws.job(*job.cases, name=job.name, variant=job.variant, environment=job.environment, effort=effort)
+        Path(tmp_path / "does.py").write_text(does)
+        launcher = Launcher(command=f"{shlex.join(paths.mpiexec())} -n {{ranks}}", program=str(program), **how)
+        plan = Plan(name="x", profile="local", jobs=(of,), skips=(), launcher=launcher, resources={}, estimated_s=1)
+        (tmp_path / "plan.json").write_text(plan.to_json())
+        (tmp_path / "jobs").mkdir(exist_ok=True)
+        (tmp_path / "jobs" / f"{of.name}.json").write_text(of.to_json())
+        out = tmp_path / "raw" / f"{of.name}.h5"
+        assert launch(tmp_path / "plan.json", of.name, out) is complete
+        if not complete:
+            return out
+        results = read_results([out])
+        return {row.algorithm: row for row in results.rows}, results.runs[-1]
+
+    start.place = tmp_path
+    return start
+
+
+def probed(here):
+    calls = here.place / "calls"
+    return calls.read_text().splitlines() if calls.exists() else []
+
+
+def evidence(here):
+    (file,) = (here.place / "raw").glob("*.evidence.json")
+    return Found.load(file)
+
+
+def test_what_the_library_logs_in_the_probe_is_what_rows_say_they_ran(here):
+    rows, run = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    assert (rows["native"].requested, rows["native"].executed.split()[0]) == ("sharp", "ucp")
+    assert "TL_UCP" in rows["native"].evidence
+    assert (rows["ring"].requested, rows["ring"].executed) == (None, "ring")
+    assert Found.from_json(run.evidence) == evidence(here)
+
+
+def test_the_table_says_what_ran_where_that_is_not_what_was_asked(here, capfd):
+    here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    told = {line.split()[0]: line.rstrip() for line in capfd.readouterr().out.splitlines() if "4 KiB" in line}
+    assert told["native"].endswith("  ucp (fallback: no line says why)")
+    assert told["ring"].split()[-1] == "6"
+
+
+def test_a_probe_of_another_allocation_is_none_of_this_one(here, monkeypatch):
+    here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    (here.place / "raw" / "mpi.p2.mine.h5").unlink()
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    rows, run = here(f"print({UCC % 'TL_SHARP'!r}, flush=True)")
+    assert len(probed(here)) == 4
+    assert rows["native"].executed.split()[0] != "ucp"
+    assert run.evidence["allocation"] == "4711"
+    assert probe_launch.allocation(["n1", "n2"]) == "4711 n1 n2"
+
+
+def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probed_again(here):
+    here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    (here.place / "raw" / "mpi.p2.mine.h5").unlink()
+    rows, _ = here("raise SystemExit('not again')")
+    assert (sorted(probed(here)), rows["native"].executed.split()[0]) == (["rank 0", "rank 1"], "ucp")
+    (here.place / "raw" / "mpi.p2.mine.h5").unlink()
+    here(f"print({UCC % 'TL_UCP'!r}, flush=True)", effort=Effort(warmup=1, min_iterations=6, max_iterations=6))
+    assert len(probed(here)) == 4
+
+
+@pytest.mark.parametrize(
+    ("does", "patience", "why"),
+    [
+        ("sys.exit('no such library')", {}, "ended with exit code 1: no such library"),
+        ("import time; time.sleep(600)", {"patience_s": 4.0}, "did not end within"),
+        ("", {}, "left no line in"),
+    ],
+    ids=["fails", "hangs", "is silent"],
+)
+def test_a_probe_that_fails_costs_the_evidence_and_never_the_measurement(here, does, patience, why):
+    rows, run = here(does, replace(EFFORT, timeout=4) if patience else EFFORT, **patience)
+    assert {row.status for row in rows.values()} == {"ok"}
+    assert rows["native"].executed == "unknown"
+    assert why in rows["native"].evidence
+    assert why in run.evidence["why"]
+
+
+TOLD = """
+import signal, time
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until hpccoll takes note of it
+rank = os.getpid()
+if not os.fork():
+    def caught(status):
+        return int(next(line for line in status if line.startswith("SigCgt")).split()[1], 16)
+    while not caught(open(f"/proc/{rank}/status")) >> signal.SIGUSR1 - 1 & 1:
+        time.sleep(0.01)
+    os.kill(rank, signal.SIGUSR1)
+    os._exit(0)
+"""
+"""Has a rank be told to end as soon as it hears."""
+
+
+def test_nothing_is_timed_after_a_probe_that_was_told_to_end_and_the_next_launch_begins_anew(here):
+    out = here(TOLD, complete=False)
+    assert not out.exists()
+    assert not journal_path(out).exists()
+    assert last_words(out)[0].message == "the probe of 2 ranks on 1 node was told to end"
+    rows, _ = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    assert rows["native"].executed.split()[0] == "ucp"
+    assert not last_words(out)
+
+
+def test_where_there_is_no_room_for_logs_it_is_measured_without(here):
+    (here.place / "raw").mkdir()
+    (here.place / "raw" / "mpi.p2.mine.1x2.logs").write_text("a file where the directory would be")
+    rows, run = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
+    assert (rows["native"].status, rows["native"].requested, rows["native"].executed) == ("ok", "sharp", "unknown")
+    assert run.evidence is None
+
+
+def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
+    out, job, shape = tmp_path / "raw" / "F.h5", raws.job(NATIVE), Shape(1, 2)
+    place = probe_launch.place_of(out, job, shape)
+    place.mkdir(parents=True)
+    (place / "nccl.old.1.log").write_text(UCC % "TL_SHARP")
+    assert probe_launch.ask(["true"], 5, out, job, shape, "local").record is None
+
+
+def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did():
+    shape = Shape(2, 2)
+    assert not probe_launch.wanted(raws.job(NATIVE, RING, nodes=2), shape)
+    assert probe_launch.wanted(raws.job(raws.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape)
+    ours = [raws.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
+    assert once(raws.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
+    assert probe_launch.wanted(raws.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
+    assert not probe_launch.wanted(raws.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
+    assert not probe_launch.wanted(raws.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)

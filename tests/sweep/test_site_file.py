@@ -1,0 +1,290 @@
+"""The site file: what it may say, the launcher line and the request that it comes to, and Snakemake's view of these."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from snakemake_executor_plugin_slurm.submit_string import get_submit_command
+from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options, validate_slurm_extra
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.variables import VARIABLES
+from hpccoll.spec.case import Shape
+from hpccoll.sweep.paths import site_files
+from hpccoll.sweep.site_file import Aggregators, Container, Site, load_site
+from hpccoll.sweep.slurm.partitions import options
+
+GUIDE = Path(__file__).parents[2] / "slurm" / "README.md"
+GEOMETRY = "-N 2 -n 8 --ntasks-per-node=4 --distribution=block --nodelist=n1,n2 --kill-on-bad-exit=1"
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Load a site file of this text."""
+
+    def write(text):
+        path = tmp_path / "a.yaml"
+        path.write_text(text)
+        return load_site(str(path), "slurm")
+
+    return write
+
+
+def line(site):
+    return site.launcher_of_ranks().line(Shape(2, 8), ["n1", "n2"])
+
+
+def test_the_files_that_come_with_hpccoll_are_valid():
+    names = [path.stem for path in site_files()]
+    assert names == ["apptainer", "aws-p5", "cpu-infiniband", "hgx", "hpcx-sharp", "pyxis", "testbed"]
+    for name in names:
+        assert line(load_site(name, "slurm")).endswith("hpccoll"), name
+
+
+def uncommented(path):
+    """Return a site file with the keys in it that are commented out."""
+    return re.sub(r"^# ((?:  )?[\w]+:(?: .*)?)$", r"\1", path.read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", site_files(), ids=lambda path: path.stem)
+def test_what_is_commented_out_in_them_is_valid_too(site, path):
+    text = uncommented(path)
+    assert not [one for one in text.splitlines() if re.match(r"# *[a-z_]+:", one)]
+    found = site(text)
+    assert found.partition or "partition" not in path.read_text()
+    assert set(yaml.safe_load(text)) == found.model_fields_set
+
+
+def test_a_profile_has_its_own_site_or_leaves_all_to_slurm():
+    assert load_site(None, "testbed") == load_site("testbed", "slurm")
+    assert load_site(None, "slurm") == Site.model_validate({})
+
+
+def test_the_guide_explains_every_key():
+    table = GUIDE.read_text().partition("| key | meaning [if left out] |")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*?) \|$", table, re.MULTILINE))
+    keys = {name: field.description for name, field in Site.model_fields.items()}
+    for name, section in {"container": Container, "aggregators": Aggregators}.items():
+        keys |= {f"{name}.{key}": field.description for key, field in section.model_fields.items()}
+    assert rows == keys
+
+
+def test_the_guide_says_what_every_variable_of_a_variant_does():
+    table = GUIDE.read_text().partition("| variable | what it does |")[2].partition("\n\n")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", table, re.MULTILINE)) == dict(VARIABLES)
+
+
+BAD = {
+    "unknown key": ("partitions: work", ["partitions", "'work'", "no such key", "partition, account"]),
+    "unknown key of a section": ("container: {kind: pyxis}", ["container.kind", "runtime, image, mounts"]),
+    "unknown runtime": (
+        "container: {runtime: docker, image: a}",
+        ["container.runtime", "choose from pyxis, apptainer"],
+    ),
+    "a container without an image": ("container: {runtime: pyxis}", ["container.image is missing: a file or"]),
+    "no time": ("minutes: 0", ["minutes", "0", "at least 1: the time limit"]),
+    "time in words": ("minutes: 1h", ["minutes", "'1h'", "a whole number: the time limit of a job"]),
+    "another brace": ("launcher: 'mpirun -n {tasks}'", ["launcher", "{tasks}", "{nodes}, {ranks}, {ranks_per_node}"]),
+    "an unnamed brace": ("launcher: 'mpirun -n {}'", ["launcher", "no braces but"]),
+    "half a brace": ("launcher: 'mpirun -n {ranks'", ["launcher", "no braces but"]),
+    "no launcher": ("launcher: ''", ["launcher", "a command line"]),
+    "pyxis without srun": ("launcher: mpiexec\ncontainer: {runtime: pyxis, image: a}", ["launcher", "mpiexec", "srun"]),
+    "time with a colon": ("minutes: 1:30", ["minutes", "'1:30'", "a whole number"]),
+    "no option": ("sbatch: switches=1", ["sbatch", "'switches=1'", "a long option of sbatch in one word"]),
+    "a short option": ("sbatch: -N4", ["sbatch", "'-N4'", "a long option"]),
+    "a signal after the end": ("minutes: 1", ["signal_s", "60", "less than the time limit, 60 s"]),
+    "an option in two words": ("sbatch: --reservation mine", ["sbatch", "in one word"]),
+    "a variable that is a list": ("environment: {A: [1]}", ["environment.A", "one text or number"]),
+    "a value that NCCL does not know": ("environment: {NCCL_PROTO: L}", ["environment.NCCL_PROTO", "'L'", "LL, LL128"]),
+    "a variable that is no name": ("environment: {A B: 1}", ["environment", "'A B'", "letters (A to Z), digits"]),
+    "no GPU": ("gpus_per_node: 0", ["gpus_per_node", "'0'", "GPUs on each node, such as 8 or h100:8"]),
+    "aggregators without a partition": ("aggregators: {}", ["aggregators.partition is missing: one that"]),
+    "two features": (
+        "aggregators: {partition: all, worker: a&b}",
+        ["aggregators.worker", "'a&b'", "the feature of nodes that work"],
+    ),
+    "no keys": ("- partition", ["it is no YAML of keys and values: partition, account"]),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_file_takes_one_line(site, what):
+    text, words = BAD[what]
+    with pytest.raises(BadInputError) as error:
+        site(text)
+    said = str(error.value)
+    assert "\n" not in said
+    assert not [word for word in words if word not in said], said
+
+
+def test_an_unknown_site_is_told_with_those_that_there_are():
+    with pytest.raises(
+        BadInputError, match=r"--site: 'hg' is not valid: did you mean hgx\? a file, or one of apptainer, aws-p5, "
+    ):
+        load_site("hg", "slurm")
+
+
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [("--account=me", "account"), ("--part=work", "partition"), ("--mem=0", "memory_mb"), ("--time=9", "minutes"),
+     ("--cpus-per-t=4", "cpus_per_task"), ("--signal=USR1@9", "signal_s"), ("--gres=gpu:8", "gpus_per_node"),
+     ("--nodes=4", "nodes"), ("--exclusive", "exclusive"), ("--export=NONE", "environment"),
+     ("--array=1-2", "nothing"), ("--requeue", "nothing"), ("--test-only", "nothing")],
+)  # fmt: skip
+def test_an_option_that_has_a_key_is_refused_with_the_key(site, option, key):
+    with pytest.raises(BadInputError, match=f"sbatch: '{option}' is not valid: .*there is {key}"):
+        site(f"sbatch: ['{option}']")
+
+
+def test_what_snakemake_would_refuse_when_it_submits_is_refused_when_it_is_planned(site):
+    for pattern in get_forbidden_slurm_options():
+        for option in re.sub(r"\[=\\s\]|\\s\??", "=x", pattern).split("|"):
+            assert re.search(pattern, option.replace("=", " ")), f"the test makes {option} of {pattern}"
+            with pytest.raises(BadInputError):
+                site(f"sbatch: ['{option if option.startswith('--') else option[:2]}']")
+
+
+def test_srun_gets_the_whole_geometry_every_time(site):
+    assert line(site("{}")) == f"srun {GEOMETRY} hpccoll"
+    assert line(site("launcher: srun --mpi=pmix")) == f"srun --mpi=pmix {GEOMETRY} hpccoll"
+
+
+def test_srun_gets_the_cpus_that_it_does_not_inherit(site):
+    assert line(site("cpus_per_task: 4")) == f"srun {GEOMETRY} --cpus-per-task=4 hpccoll"
+
+
+@pytest.mark.parametrize("gpus", ["8", "h100:8"])
+def test_every_rank_sees_all_gpus_of_its_node_from_the_socket_of_its_own(site, gpus):
+    found = site(f"gpus_per_node: {gpus}")
+    near = GEOMETRY.replace("--distribution=block", "--distribution=block:block")
+    assert line(found) == f"srun {near} --gpu-bind=none hpccoll"
+    assert f"--gpus-per-node={gpus}" in found.request(Shape(2, 8), 9)["slurm_extra"].split()
+
+
+def test_a_launcher_with_places_is_taken_as_it_is(site):
+    found = site("launcher: 'mpirun -n {ranks} --host {hosts} --map-by ppr:{ranks_per_node}:node'\ncpus_per_task: 4")
+    assert line(found) == "mpirun -n 8 --host n1,n2 --map-by ppr:4:node hpccoll"
+
+
+def test_pyxis_is_part_of_srun_and_starts_where_results_go(site, tmp_path):
+    found = site("container: {runtime: pyxis, image: 'a b.sqsh', mounts: ['/a:/a', '/b:/c']}")
+    text = line(found)
+    assert text.startswith(f"srun {GEOMETRY} --container-image='a b.sqsh' ")
+    words = subprocess.run(
+        ["/bin/bash", "-c", f"printf '%s\\n' {text}"], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert words[-4:] == ["--container-image=a b.sqsh", f"--container-workdir={tmp_path}",
+                          "--container-mounts=/a:/a,/b:/c", "hpccoll"]  # fmt: skip
+
+
+def test_variables_of_site_and_variants_pass_into_a_container_and_braces_of_an_image_mean_nothing(site):
+    found = site("container: {runtime: pyxis, image: 'a{0}.sqsh'}\nenvironment: {UCX_TLS: tcp}")
+    text = found.launcher_of_ranks(["UCX_TLS", "N"]).line(Shape(1, 2), ["n1"])
+    assert "--container-image='a{0}.sqsh'" in text
+    assert "--container-env=UCX_TLS,N " in text
+
+
+def test_apptainer_stands_between_the_launcher_and_the_program(site):
+    text = "container: {runtime: apptainer, image: 'a b.sif', mounts: ['/a:/a', '/b:/c']}"
+    inside = "--bind /a:/a --bind /b:/c 'a b.sif' hpccoll"
+    assert line(site(text)) == f"srun {GEOMETRY} apptainer exec {inside}"
+    assert line(site(f"{text}\ngpus_per_node: 8")).endswith(f"apptainer exec --nv {inside}")
+    assert line(site(f"{text}\nlauncher: 'mpirun -n {{ranks}}'")) == f"mpirun -n 8 apptainer exec {inside}"
+
+
+def test_modules_come_before_variables_and_both_before_ranks(site):
+    found = site("modules: [gcc, 'openmpi/5.0']\nenvironment: {A: 'b c', N: 1}").launcher_of_ranks()
+    assert found.setup == ("module load gcc openmpi/5.0", "export A='b c'", "export N=1")
+    assert found.slurm
+
+
+FULL = """\
+partition: work
+account: me
+qos: high
+constraint: hdr&big
+minutes: 30
+memory_mb: 1000
+cpus_per_task: 4
+gpus_per_node: 8
+signal_s: 90
+sbatch: ["--switches=1@10:00", "--nodelist=n[1-2]"]
+"""
+
+
+def submitted(request):
+    """Return the words of the sbatch that Snakemake makes of a request."""
+
+    class Resources(dict):
+        __getattr__ = dict.__getitem__
+
+    job = SimpleNamespace(resources=Resources(request), threads=1)
+    validate_slurm_extra(job)
+    of_the_run = dict.fromkeys(["run_uuid", "slurm_logfile", "comment_str"], "x")
+    return shlex.split(get_submit_command(job, {**of_the_run, "account": "", "partition": "", "workdir": ""}))
+
+
+def test_snakemake_submits_what_a_site_asks_for(site):
+    words = submitted(site(FULL).request(Shape(2, 8), 9))
+    assert words[words.index("--comment") + 2 :] == [
+        "-t", "30", "-C", "hdr&big", "--qos=high", "--mem", "1000", "--nodes=2", "--ntasks=8", "--cpus-per-task=4",
+        "--ntasks-per-node=4", "--signal=USR1@90", "--exclusive", "--gpus-per-node=8", "--switches=1@10:00",
+        "--nodelist=n[1-2]",
+    ]  # fmt: skip
+
+
+LONG = {"-t": "--time", "-C": "--constraint", "--mem": "--mem"}
+
+
+def test_the_options_that_a_plan_shows_are_those_that_snakemake_submits(site):
+    request = site(FULL).request(Shape(2, 8), 9)
+    words = submitted(request)
+    rest = iter(words[words.index("--comment") + 2 :])
+    long = [f"{LONG[word]}={next(rest)}" if word in LONG else word for word in rest]
+    of_the_run = ["--partition=work", "--account=me"]  # which Snakemake adds when it has looked at them
+    assert sorted(options(request)) == sorted([*long, *of_the_run])
+
+
+BESIDE = "partition: work\nconstraint: hdr\naggregators: {partition: all, aggregator: switch}\n"
+
+
+def test_a_job_with_aggregators_takes_partition_and_features_from_their_key(site):
+    words = submitted(site(BESIDE).request(Shape(2, 8, 3, apart=True), 9))
+    assert words[words.index("--comment") + 2 :] == [
+        "-t", "9", "-C", "[worker*2&switch*3]", "--nodes=5", "--ntasks=11", "--ntasks-per-node=4",
+        "--signal=USR1@60", "--exclusive",
+    ]  # fmt: skip
+    assert site(BESIDE).request(Shape(2, 8, 3, apart=True), 9)["slurm_partition"] == "all"
+    assert site(BESIDE).request(Shape(2, 8), 9)["constraint"] == "hdr"
+
+
+def test_ranks_go_to_hosts_in_the_order_of_a_list_where_aggregators_are_apart(site):
+    hosts = ["n1", "n2", "a1", "a2"]
+    text = site(BESIDE).launcher_of_ranks().line(Shape(2, 4, 2, apart=True), hosts)
+    nodelist = "n1,n1,n2,n2,a1,a2"
+    assert text == f"srun -N 4 -n 6 --distribution=arbitrary --nodelist={nodelist} --kill-on-bad-exit=1 hpccoll"
+
+
+def test_snakemake_submits_what_no_site_asks_for_as_slurm_has_it(site):
+    words = submitted(site("exclusive: false").request(Shape(2, 8), 9))
+    assert words[words.index("--comment") + 2 :] == [
+        "-t", "9", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--signal=USR1@60",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "each", "tasks"), [(1, 1, 1), (4, 1, 4), (1, 4, 4)])
+def test_snakemake_takes_every_shape(site, nodes, each, tasks):
+    request = site("{}").request(Shape(nodes, tasks), 9)
+    assert "mpi" in request, "without it the rule itself would run under srun"
+    words = submitted(request)
+    assert {f"--nodes={nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={each}"} <= set(words)
+
+
+def test_partition_and_account_go_by_the_names_of_the_plugin(site):
+    request = site("partition: work\naccount: me").request(Shape(2, 8), 9)
+    assert (request["slurm_partition"], request["slurm_account"]) == ("work", "me")
+    assert not {"slurm_partition", "slurm_account", "qos", "constraint"} & set(site("{}").request(Shape(2, 8), 9))

@@ -1,0 +1,294 @@
+"""Driving Snakemake: alone in a directory, interrupted once, nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from commands import inside
+from hypothesis import given
+from hypothesis import strategies as st
+from snakemake.cli import parse_config
+
+from hpccoll.errors import BadInputError
+from hpccoll.sweep import workflow
+
+LONG_S = 120.0
+"""What takes a moment has this long: processors may be busy."""
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+RESTLESS = """
+import signal, subprocess, sys
+def again(*_): sys.exit(bool(subprocess.Popen(["sleep", "60"])))
+signal.signal(signal.SIGTERM, again); print(flush=True); signal.pause()
+"""
+
+
+def marked(out, *command):
+    environment = {**os.environ, workflow.MARK: str(out.resolve())}
+    child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+    if command[0] == sys.executable:
+        child.stdout.readline()  # it has set its signals
+    return child
+
+
+def interrupts(out, number):
+    """Return what to show while something is driven: a signal to ourselves, when it says that it has set its own."""
+
+    def show():
+        if "\non\n" in (out / "logs" / "snakemake.log").read_text():
+            os.kill(os.getpid(), number)
+
+    return show
+
+
+def test_a_lock_that_is_a_pipe_or_a_link_is_neither_waited_for_nor_written(tmp_path):
+    (tmp_path / "aim").write_text("mine")
+    for number, plant in enumerate((os.mkfifo, lambda lock: lock.symlink_to(tmp_path / "aim"))):
+        out = tmp_path / f"out{number}"
+        out.mkdir()
+        plant(out / ".lock")
+        assert not workflow.at_work(out)
+        with pytest.raises(BadInputError, match="--out"), workflow.alone(out):
+            pass
+    assert (tmp_path / "aim").read_text() == "mine"
+
+
+def test_a_sweep_is_alone_in_its_directory(tmp_path):
+    (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
+    with workflow.alone(tmp_path / "out"):
+        said = inside("sweep", tmp_path / "a.yaml", "--out", tmp_path / "out")
+        assert said.complains_of("out", "a sweep is at work in it")
+    with workflow.alone(tmp_path / "out"):
+        pass
+
+
+def test_a_directory_that_cannot_be_written_is_refused():
+    with pytest.raises(BadInputError, match="--out"), workflow.alone(Path("/proc/nowhere")):
+        pass
+
+
+def test_leftovers_end_and_others_do_not(tmp_path):
+    with marked(tmp_path, "sleep", "60") as ours, marked(tmp_path / "else", "sleep", "61") as another:
+        assert workflow.end_leftovers(tmp_path) == [f"sleep 60  (process {ours.pid})"]
+        assert ours.wait(LONG_S) == -signal.SIGTERM
+        assert another.poll() is None
+        another.kill()
+    assert workflow.end_leftovers(tmp_path) == []
+
+
+def test_a_leftover_that_does_not_listen_is_killed(tmp_path):
+    with marked(tmp_path, sys.executable, "-c", STUBBORN) as child:
+        workflow.end_leftovers(tmp_path, grace=0.3)
+        assert child.wait(LONG_S) == -signal.SIGKILL
+
+
+def test_what_a_leftover_starts_as_it_ends_is_ended_too(tmp_path):
+    with marked(tmp_path, sys.executable, "-c", RESTLESS) as child:
+        assert len(workflow.end_leftovers(tmp_path, grace=LONG_S)) == 2
+        assert child.wait(LONG_S) == 1
+
+
+def test_the_command_is_snakemakes_with_what_it_is_given():
+    command = workflow.snakemake_command(Path("a.yaml"), "local", None, Path("results/a"), ["--cores", "2"])
+    assert command[:3] == [sys.executable, "-m", "snakemake"]
+    assert command[-4:] == ["--nolock", "raw", "--cores", "2"]
+    assert "out=results/a" in command
+
+
+def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_path):
+    script = f"echo hello; while [ ! -e {tmp_path}/shown ]; do sleep 0.02; done; exit 5"
+    code = workflow.drive(["sh", "-c", script], tmp_path, (tmp_path / "shown").touch)
+    assert code == 5
+    assert (tmp_path / "logs" / "snakemake.log").read_text() == f"\n$ sh -c '{script}'\nhello\n"
+
+
+def test_what_is_driven_leaves_nothing_running(tmp_path):
+    workflow.drive(["sh", "-c", "sleep 62 & exit 0"], tmp_path, lambda: None)
+    assert not [pid for pid, _ in workflow._marked(tmp_path)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_passed_on_once_to_all_that_is_driven_and_what_to_do_is_said(tmp_path, capsys, number):
+    count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
+    assert workflow.drive(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) != 0
+    assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
+    assert capsys.readouterr().err == "hpccoll: the sweep was interrupted: the same command measures what is left\n"
+    assert not [pid for pid, _ in workflow._marked(tmp_path)]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_what_ignores_an_interrupt_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(workflow, "INTERRUPT_S", 0.2)
+    monkeypatch.setattr(workflow.end_leftovers, "__defaults__", (1.0,))  # seconds of grace
+    ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
+    assert workflow.drive(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT)) == -signal.SIGKILL
+
+
+def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_path):
+    waits = f"trap 'echo told > {tmp_path}/told; exit' INT; echo on > {tmp_path}/on; while :; do sleep 0.05; done"
+    code = "import sys; from pathlib import Path; from hpccoll.sweep import drive; "
+    code += f"drive.drive(['bash', '-c', sys.argv[1]], Path({str(tmp_path)!r}), lambda: None)"
+    sweep = subprocess.Popen([sys.executable, "-c", code, waits])
+    until = time.monotonic() + LONG_S
+    while not (tmp_path / "on").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    sweep.kill()
+    sweep.wait()
+    while not (tmp_path / "told").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def starts(out):
+    """Return how often Snakemake was started; it may be ended before it says a word."""
+    return (out / "logs" / "snakemake.log").read_text().count("\n$ ")
+
+
+class Forgets:
+    """A follower by whom the jobs of the first so many Snakemakes are forgotten, once there is a file."""
+
+    def __init__(self, times, file):
+        self.left, self.file = times, file
+        self.ended = ""
+        self.controller = Mock(gone=False)
+        self.outage = False
+
+    def look(self):
+        pass
+
+    @property
+    def forgotten(self):
+        return self.left > 0 and self.file.exists()
+
+    def begin_again(self):
+        self.left -= 1
+
+    def end(self, reason):
+        self.ended = reason
+
+
+def test_snakemake_that_has_forgotten_its_jobs_is_started_again_and_goes_on(tmp_path, capsys):
+    forgets = Forgets(1, tmp_path / "once")
+    waits = f"echo on; [ -e {tmp_path}/once ] && exit 5; touch {tmp_path}/once; exec sleep 1000"
+    assert workflow.drive(["sh", "-c", waits], tmp_path, lambda: None, forgets) == 5
+    assert (tmp_path / "logs" / "snakemake.log").read_text().count("on\n") == 2
+    assert "it is started again" in capsys.readouterr().err
+    assert forgets.ended == "the sweep ended without it"
+
+
+def test_snakemake_is_not_started_again_where_slurm_does_not_say_that_its_jobs_have_ended(
+    tmp_path, capsys, monkeypatch
+):
+    def refuse(_):
+        raise BadInputError("Slurm", "squeue", "a controller that answers")
+
+    monkeypatch.setattr(Forgets, "begin_again", refuse)
+    waits = ["sh", "-c", "echo on; exec sleep 1000"]
+    assert workflow.drive(waits, tmp_path, lambda: None, Forgets(1, tmp_path)) == -signal.SIGINT
+    assert starts(tmp_path) == 1
+    assert "a controller that answers" in capsys.readouterr().err
+
+
+def test_snakemake_that_forgets_again_and_again_is_ended(tmp_path, capsys):
+    waits = ["sh", "-c", "echo on; exec sleep 1000"]
+    assert workflow.drive(waits, tmp_path, lambda: None, Forgets(100, tmp_path)) == -signal.SIGINT
+    assert starts(tmp_path) == workflow.STARTS
+    assert capsys.readouterr().err.splitlines()[-1].endswith("it is ended")
+
+
+class Outage(Forgets):
+    """A follower whose controller does not answer for a while, in which the first Snakemake fails."""
+
+    def __init__(self):
+        super().__init__(0, Path())
+        self.outage = True
+        self.controller = Mock(gone=True)
+        self.controller.look.side_effect = lambda: setattr(self.controller, "gone", False)
+
+    def begin_again(self):
+        assert not self.controller.gone
+        self.outage = False
+
+
+def test_what_failed_while_slurms_controller_was_gone_is_done_again_when_it_is_back(tmp_path, capsys):
+    fails_once = f"[ -e {tmp_path}/once ] && exit 0; touch {tmp_path}/once; exit 1"
+    assert workflow.drive(["sh", "-c", fails_once], tmp_path, lambda: None, Outage()) == 0
+    assert starts(tmp_path) == 2
+    assert "it is started again" in capsys.readouterr().err
+
+
+def test_what_fails_without_an_outage_has_failed(tmp_path):
+    assert workflow.drive(["sh", "-c", "exit 1"], tmp_path, lambda: None, Forgets(0, tmp_path)) == 1
+    assert starts(tmp_path) == 1
+
+
+def test_snakemake_that_cannot_cancel_its_jobs_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(workflow, "SILENT_INTERRUPT_S", 0.2)
+    monkeypatch.setattr(workflow.end_leftovers, "__defaults__", (1.0,))  # seconds of grace
+    follower = Forgets(0, tmp_path)
+    follower.controller.gone, follower.cancel_all = True, lambda _reason: None
+    ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
+    assert workflow.drive(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT), follower) == -9
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_lost_connection_ends_a_sweep_in_good_order(tmp_path, number):
+    waits = ["sh", "-c", "echo on; exec sleep 1000"]
+    assert workflow.drive(waits, tmp_path, interrupts(tmp_path, number)) == -signal.SIGINT
+
+
+def config_of(out, site=None, profile="local"):
+    """Return what Snakemake makes of the configuration that it is given, and once more as it gives it to its jobs."""
+    command = workflow.snakemake_command(Path("a.yaml"), profile, site, out, [])
+    first = parse_config([word for word in command if word.startswith(("out=", "profile=", "site="))])
+    again = parse_config([f"{key}={value}" for key, value in first.items()])
+    assert first == again
+    return first
+
+
+NAMES = [
+    "results/a", "2026_11", "007", "1e3", "[x]", "a b", "$HOME", "#x", "null", "true", "nan", "~", "-x", "--help", "%",
+    "*", "a:b", "@", "&a", "!b", "|", "`id`", "\N{LATIN SMALL LETTER U WITH DIAERESIS}", "a=b", "x\\y", "0x1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_of_a_directory_reaches_the_rules_as_it_is(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = config_of(Path(name))["out"]
+    assert Path(found).absolute() == tmp_path / name
+    assert not found.startswith(("-", "~"))
+
+
+@pytest.mark.parametrize("name", ["{job}", "{", "'q'", "a\nb", "a: b", "a #b", " a ", "a\x1bb", '"', "\udcff", "a:"])
+def test_a_name_that_does_not_is_refused(name):
+    with pytest.raises(BadInputError, match="--out"):
+        config_of(Path(name))
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(lambda name: "/" not in name))
+def test_a_name_is_refused_or_reaches_the_rules_as_it_is(name):
+    try:
+        found = config_of(Path(name))["out"]
+    except BadInputError:
+        pass
+    else:
+        assert Path(found).absolute() == Path(name).absolute()
+
+
+def test_a_site_file_reaches_the_rules_too_and_the_name_of_a_site_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "2026").write_text("partition: work")
+    assert config_of(Path("a"), "2026", "slurm")["site"] == str(tmp_path / "2026")
+    assert config_of(Path("a"), "hgx", "slurm")["site"] == "hgx"
+
+
+def test_where_slurm_would_put_words_into_the_name_of_logs_it_is_refused():
+    for name in ("a%j", "a\\b"):
+        with pytest.raises(BadInputError, match=r"--out: .* Slurm"):
+            config_of(Path(name), profile="slurm")

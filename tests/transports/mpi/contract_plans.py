@@ -1,0 +1,181 @@
+"""What a plan over MPI owes beside bits: copies as words of a step, memory given back, and words for what is wrong."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from contract_schedules import BRUCK, COMM, ME, RANKS, RING, SLICED, agrees_with_lockstep, operation
+from contract_vendor import vendor
+from mpi4py import MPI
+from schedules import Case, of
+
+from hpccoll.schedule import Copy, Layout, Receive, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
+from hpccoll.transports.mpi.persistent import Mpi, Tiered
+from hpccoll.transports.mpi.vendor import VendorMpi
+from hpccoll.transports.operation import PlanMismatchError
+
+
+def a_copy_onto_its_own_source_is_staged() -> None:
+    def steps(_layout: Layout, me: int) -> Iterator[Step]:
+        yield Step(Copy(dst[me], tmp[0]), Copy(dst[me], tmp[1]))
+        yield Step(Copy(tmp[0] + tmp[1], tmp[2] + tmp[3]))
+        yield Step(Copy(tmp[1:4], tmp[0:3]))
+        for other in range(RANKS):
+            yield Step(Copy(dst[me], tmp[4 + other]))
+        for unit in range(RANKS):
+            if unit != me:
+                yield Step(Copy(dst[me], dst[unit]))
+        turned = [*range(1, RANKS), 0]
+        if RANKS > 1:
+            everything, rotated = dst[0], dst[turned[0]]
+            for unit, other in zip(range(1, RANKS), turned[1:], strict=True):
+                everything, rotated = everything + dst[unit], rotated + dst[other]
+            yield Step(Send((me + 1) % RANKS, me), Receive((me - 1) % RANKS, (me - 1) % RANKS))
+            yield Step(Copy(everything, rotated))
+
+    for way in (Mpi, Tiered):
+        agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50), way)
+
+
+def a_copy_reads_what_was_there_before_the_step() -> None:
+    def steps(_layout: Layout, me: int) -> Iterator[Step]:
+        right, left = (me + 1) % RANKS, (me - 1) % RANKS
+        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(RANKS) if unit != me))
+        yield Step(Receive(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
+        yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
+
+    for way in (Mpi, Tiered) if RANKS > 1 else ():
+        agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50, channels=3, window=2), way)
+
+
+# ---- checks: the plan -----------------------------------------------------------------------------------------------
+
+
+def what_a_plan_holds_is_freed_on_close() -> None:
+    for name in (RING, BRUCK):
+        asked = operation(name, 99, channels=3, window=3)
+        plan = Mpi(COMM).plan(asked, np.empty(0, np.float32), np.zeros(asked.elements("dst", ME), np.float32))
+        plan.run()
+        requests = [request for sequence in plan._sequences for step in sequence for request in step.requests]
+        assert bool(requests) == (RANKS > 1)
+        plan.close()
+        assert all(request == MPI.REQUEST_NULL for request in requests)
+        assert all(datatype == MPI.DATATYPE_NULL for datatype in plan._datatypes)
+
+
+def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
+    if RANKS == 1:
+        return
+    odd = RANKS - 1
+    right = operation(RING, 120)
+    for wrong in (
+        operation(RING, 121),
+        operation(RING, 120, dtype="float64"),
+        operation(RING, 120, op="max"),
+        operation(RING, 120, channels=2),
+        operation(SLICED, 120),
+        operation("all_reduce-null", 120),
+    ):
+        asked = wrong if odd == ME else right
+        with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
+            Mpi(COMM).plan(asked, np.empty(0, asked.dtype), np.zeros(asked.count, asked.dtype))
+        transport = Tiered(COMM)
+        target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
+        with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
+            transport.plan(asked, nothing, target)
+        transport.close()
+    agrees_with_lockstep(right)
+
+
+def a_plan_says_where_it_is() -> None:
+    right, left = (ME + 1) % RANKS, (ME - 1) % RANKS
+    plan = Mpi(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
+    if RANKS == 1:
+        assert plan.where() == "done"
+    else:
+        last = 2 * (RANKS - 1)
+        assert plan.where() == f"sequence 0, step 1 of {last} (to rank {right}, from rank {left})"
+        plan._at[0] = last - 1
+        assert plan.where() == f"sequence 0, step {last} of {last} (to rank {right}, from rank {left})"
+    plan.run()
+    assert plan.where() == "done"
+    plan.close()
+    if RANKS > 1:
+        plan = Mpi(COMM).plan(
+            operation(RING, 300, channels=3, window=2, op="avg"), np.empty(0, np.float32), np.zeros(300, np.float32)
+        )
+        plan._at[:] = [2 * (RANKS - 1), 1]
+        told = plan.where()
+        assert told.startswith(
+            f"sequence 0, step {2 * RANKS - 1} of {4 * RANKS - 2} (no messages); sequence 1, step 2 of"
+        )
+        plan.run()
+        plan.close()
+
+
+def channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes() -> None:
+    if RANKS % 2:
+        return  # no pairs
+    pairs = Layout(tuple(me // 2 for me in range(RANKS)))
+    promise = all_reduce.promise(RANKS)
+    for name, way in product(("hierarchical", "ring"), (Mpi, Tiered)):
+        case, transport = Case(promise, promise.slices(all_reduce.algorithm(name), pairs)), way(COMM)
+        asked = case.operation(64 * RANKS, channels=3, window=3)
+        plan = transport.plan(asked, transport.empty(0, asked.dtype), transport.empty(asked.count, asked.dtype))
+        order: list[str] = []
+        for number, (first, *_) in enumerate(filter(None, plan._sequences)):
+            first.before.append((order.append, (f"{number} begins",)))
+            first.after.append((order.append, (f"{number} ended",)))
+        plan.run()
+        if name == "hierarchical" and pairs.nodes > 1:
+            at = [order.index(f"{number} {what}") for number in range(3) for what in ("begins", "ended")]
+            assert at == sorted(at), order
+        else:
+            assert order[:3] == [f"{number} begins" for number in range(3)], order
+        plan.close()
+        transport.close()
+
+
+def too_many_messages_between_two_ranks_are_refused() -> None:
+    def steps(_layout: Layout, me: int) -> Iterator[Step]:
+        if me < 2:
+            peer = 1 - me
+            yield Step(*(Send(peer, me) for _ in range(33)), *(Receive(peer, peer) for _ in range(33)))
+
+    if RANKS > 1:
+        asked = operation(of(steps)(Layout.of(RANKS)), 4)
+        if ME < 2:
+            with pytest.raises(ScheduleError, match=f"rank {ME} has over 32 messages with rank {1 - ME} in one step"):
+                Mpi(COMM).plan(asked, np.empty(0, np.float32), np.zeros(4 * RANKS, np.float32))
+
+
+def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
+    token, nothing = np.zeros((2, RANKS), np.uint8), np.zeros(0, np.uint8)
+    plans = [
+        *(Mpi(COMM).plan(operation(f"barrier-{name}", RANKS), nothing, token[0].copy()) for name in barrier.algorithms),
+        VendorMpi(COMM).plan(vendor(barrier.promise(RANKS), RANKS, "uint8", "max", in_place=True), *token),
+    ]
+    for plan in plans:
+        for late in range(RANKS):
+            COMM.Barrier()
+            if late == ME:
+                time.sleep(0.02)
+            entered = time.monotonic()
+            plan.run()
+            left = time.monotonic()
+            assert left >= COMM.bcast(entered, late), f"rank {ME} did not wait for rank {late}"
+        plan.close()
+
+
+CHECKS: list[Callable[[], None]] = [
+    a_copy_onto_its_own_source_is_staged,
+    a_copy_reads_what_was_there_before_the_step,
+    what_a_plan_holds_is_freed_on_close,
+    ranks_that_ask_for_different_things_are_told_all_of_them,
+    a_plan_says_where_it_is,
+    channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes,
+    too_many_messages_between_two_ranks_are_refused,
+    a_barrier_holds_everyone_back_until_the_last_has_come,
+]

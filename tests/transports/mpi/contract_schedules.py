@@ -1,0 +1,183 @@
+"""What the MPI transports owe to every schedule: the bits that lockstep has, however a buffer is cut."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+from mpi4py import MPI
+from queued import QueuedMemory
+from schedules import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, promised, result
+
+from hpccoll.schedule import DTYPES, REDUCTIONS, Layout, Schedule, all_gather
+from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.mpi.gpu_memory import MpiOnGpu, Staged
+from hpccoll.transports.mpi.persistent import Mpi, Tiered, persistent
+from hpccoll.transports.operation import Operation, Transport
+
+COMM = MPI.COMM_WORLD
+ME, RANKS = COMM.rank, COMM.size
+IN_TURN = [(1, 1), (3, 1), (3, 3), (4, 2)]
+"""Channels and window."""
+RING, DOUBLING = "all_reduce-ring", "all_reduce-recursive_doubling"
+BRUCK = "all_gather-bruck"  # whose messages are of two ranges where they wrap round
+SLICED = "all_reduce-bidirectional_ring"
+
+
+def operation(subject: str | Schedule, count: int, *, dtype="float32", **asked) -> Operation:
+    """Return an operation on a subject by name, or on a schedule of an all-gather, in place unless said otherwise."""
+    case = case_of(subject, RANKS) if isinstance(subject, str) else Case(all_gather.promise(RANKS), (subject,))
+    return case.operation(count, dtype, **asked)
+
+
+def shared(*arrays) -> bool:
+    return np.shares_memory(*map(np.asarray, arrays))
+
+
+def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = Mpi) -> None:
+    """Do the operation three times on one plan."""
+    transport = way(COMM)
+    inputs, outputs = buffers(asked, exact=False)
+    src = transport.empty(0 if asked.in_place else asked.elements("src", ME), asked.dtype)
+    target = transport.empty(asked.elements("dst", ME), asked.dtype)
+    src[:] = [] if asked.in_place else inputs[ME]
+    before = outputs[ME].copy()
+    lockstep(asked, inputs, outputs)
+    plan = transport.plan(asked, src, target)
+    for _ in range(3):
+        target[:] = before
+        plan.run()
+        right = promised(asked, outputs[ME], ME) if asked.promise.p > ME else outputs[ME][:0]
+        assert plan.result.tobytes() == right.tobytes(), f"not what lockstep has: {asked}"
+        assert shared(plan.result, target) or not len(right), f"a result of its own: {asked}"
+        assert asked.in_place or src.tobytes() == inputs[ME].tobytes(), f"src was written: {asked}"
+    assert plan.where() == "done", plan.where()
+    plan.close()
+    transport.close()
+
+
+def subjects() -> Iterator[str]:
+    return (name for name in SUBJECTS if case_of(name, RANKS))
+
+
+def every_schedule_agrees_with_lockstep_bit_for_bit() -> None:
+    for at, name in enumerate(subjects()):
+        for turn, count in enumerate((0, 1, RANKS + 1, 1000)):
+            channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
+            for in_place in case_of(name, RANKS).placements:
+                agrees_with_lockstep(operation(name, count, in_place=in_place, channels=channels, window=window))
+
+
+def every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent() -> None:
+    pairs = Layout(tuple(me // 2 for me in range(RANKS)))  # inside them they are taken, between them sent
+    for at, name in enumerate(subjects()):
+        case = case_of(name, RANKS)
+        for turn, in_place in enumerate(case.placements):
+            channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
+            asked = operation(name, 1000, in_place=in_place, channels=channels, window=window)
+            agrees_with_lockstep(replace(asked, layout=pairs) if (at + turn) % 3 == 0 else asked, Tiered)
+
+
+def every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued() -> None:
+    for at, name in enumerate(subjects()):
+        for turn, in_place in enumerate(case_of(name, RANKS).placements):
+            channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
+            asked = operation(name, 1000, in_place=in_place, channels=channels, window=window)
+            for way in (MpiOnGpu, Staged):
+                agrees_with_lockstep(asked, lambda comm, way=way: way(comm, QueuedMemory()))
+    for op, way in product(REDUCTIONS, (MpiOnGpu, Staged)):
+        agrees_with_lockstep(operation(RING, 1000, op=op), lambda comm, way=way: way(comm, QueuedMemory()))
+
+
+def parts_are_taken_inside_nodes_and_sent_between_them() -> None:
+    pairs = Layout(tuple(me // 2 for me in range(RANKS)))
+    asked, transport = replace(operation(RING, 1000), layout=pairs), Tiered(COMM)
+    target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
+    plan = transport.plan(asked, nothing, target)
+    messages = [message for sequence in plan._sequences for step in sequence for message in step.messages]
+    assert all(message.empty == (message.peer // 2 == ME // 2) for message in messages)
+    assert bool(messages) == (RANKS > 1)
+    plan.close()
+    transport.close()
+
+
+def every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too() -> None:
+    layouts = [Layout.of(RANKS), *([Layout.of(RANKS - 1, aggregators=1)] if RANKS > 1 else [])]
+    for (collective, algorithm), layout in product(ALGORITHMS.values(), layouts):
+        for turn, case in enumerate(cases(collective, algorithm, layout)):
+            channels, window = IN_TURN[turn % len(IN_TURN)]
+            for in_place in case.placements:
+                agrees_with_lockstep(
+                    case.operation(101, "float32", in_place=in_place, channels=channels, window=window)
+                )
+
+
+def every_dtype_and_op_agrees_with_lockstep() -> None:
+    for turn, (dtype, op) in enumerate(product(DTYPES, REDUCTIONS)):
+        channels, window = IN_TURN[turn % len(IN_TURN)]
+        for name, in_place in ((RING, True), (DOUBLING, False)):
+            agrees_with_lockstep(
+                operation(name, 100, dtype=dtype, op=op, in_place=in_place, channels=channels, window=window)
+            )
+
+
+def windows_do_not_change_bits() -> None:
+    for window in (1, 2, 3, 7):
+        agrees_with_lockstep(operation(SLICED, 5000, channels=3, window=window))
+        agrees_with_lockstep(operation("two_way_ring", 5000, channels=3, window=window, in_place=False))
+
+
+def large_messages_arrive_whole() -> None:
+    for name in (RING, BRUCK, "shift_by_one"):
+        agrees_with_lockstep(operation(name, 300_001, channels=2, window=2))
+
+
+def above_the_cap_requests_are_made_anew() -> None:
+    kept, persistent.PERSISTENT_REQUESTS = persistent.PERSISTENT_REQUESTS, 0
+    try:
+        for name, window in product((RING, "two_way_ring", BRUCK, "shift_by_one"), (1, 3)):
+            agrees_with_lockstep(operation(name, 1000, channels=3, window=window))
+        plan = Mpi(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
+        steps = [step for sequence in plan._sequences for step in sequence]
+        assert not any(step.requests for step in steps)
+        assert sum(len(step.starts) for step in steps) == 4 * (RANKS - 1)
+        plan.close()
+    finally:
+        persistent.PERSISTENT_REQUESTS = kept
+
+
+def parts_of_several_ranges_are_derived_datatypes() -> None:
+    plan = Mpi(COMM).plan(operation(BRUCK, 10), np.empty(0, np.float32), np.zeros(10 * RANKS, np.float32))
+    used = COMM.allreduce(len(plan._datatypes))
+    assert (used > 0) == (RANKS > 3), used
+    plan.close()
+
+
+def several_plans_live_side_by_side() -> None:
+    asked = operation(RING, 100), operation("two_way_ring", 100, channels=3, window=3)
+    made = []
+    for one in asked:
+        _, outputs = buffers(one, exact=True)
+        made.append((Mpi(COMM).plan(one, outputs[ME][:0], outputs[ME]), outputs[ME], outputs[ME].copy()))
+    expected = result(asked[0], buffers(asked[0], exact=True)[0], ME)
+    for plan, buffer, before in (*made, *made[::-1], *made):
+        buffer[:] = before
+        plan.run()
+        assert (buffer == expected).all()
+    for plan, _, _ in made:
+        plan.close()
+
+
+CHECKS: list[Callable[[], None]] = [
+    every_schedule_agrees_with_lockstep_bit_for_bit,
+    every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent,
+    every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued,
+    parts_are_taken_inside_nodes_and_sent_between_them,
+    every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too,
+    every_dtype_and_op_agrees_with_lockstep,
+    windows_do_not_change_bits,
+    large_messages_arrive_whole,
+    above_the_cap_requests_are_made_anew,
+    parts_of_several_ranges_are_derived_datatypes,
+    several_plans_live_side_by_side,
+]

@@ -1,0 +1,82 @@
+"""What the library's own calls owe as plans: what is promised, in any memory."""
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+from contract_schedules import COMM, ME, RANKS, shared
+from mpi4py import MPI
+from queued import QueuedMemory
+from schedules import buffers, promises, result
+
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, Promise
+from hpccoll.spec.catalogue import NATIVE, placements
+from hpccoll.transports.mpi.gpu_memory import VendorOnGpu, VendorStaged
+from hpccoll.transports.mpi.vendor import VendorMpi
+from hpccoll.transports.operation import Operation, Transport
+
+
+def vendor(promise: Promise, count: int, dtype: str, op: str, *, in_place: bool, aggregators: int = 0) -> Operation:
+    layout = Layout.of(promise.p, aggregators=aggregators)
+    return Operation(promise, layout, (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
+
+
+def does_what_is_promised(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = VendorMpi) -> None:
+    """Make the library's own call twice on one plan."""
+    transport = way(COMM)
+    inputs, outputs = buffers(asked, exact=True)
+    src = transport.empty(0 if asked.in_place else len(inputs[ME]), asked.dtype)
+    src[:] = [] if asked.in_place else inputs[ME]
+    target = transport.empty(asked.elements("dst", ME), asked.dtype)
+    plan = transport.plan(asked, src, target)
+    right = result(asked, inputs, ME) if asked.promise.p > ME else outputs[ME][:0]
+    for _ in range(2):
+        target[:] = outputs[ME]
+        plan.run()
+        if not asked.collective.token:  # its barrier has no buffer
+            assert plan.result.tobytes() == right.tobytes(), asked
+            assert shared(plan.result, target) or not len(right), asked
+        assert asked.in_place or np.array_equal(np.asarray(src), inputs[ME]), f"src was written: {asked}"
+    assert plan.where() == f"inside the library's {asked.collective.name}"
+    plan.close()
+
+
+def the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer() -> None:
+    for collective, aggregators in product(COLLECTIVES.values(), range(min(2, RANKS))):
+        workers = RANKS - aggregators
+        if workers == 1 and "peer" in collective.arguments:
+            continue
+        op = "max" if collective.idempotent else "sum"
+        for promise in promises(collective, workers):
+            for count, in_place in product((0, 1, 101), placements(collective.name, NATIVE, (True, False))):
+                elements = workers if collective.token else count
+                does_what_is_promised(
+                    vendor(promise, elements, "float32", op, in_place=in_place, aggregators=aggregators)
+                )
+
+
+def the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue() -> None:
+    for collective, way in product(COLLECTIVES.values(), (VendorOnGpu, VendorStaged)):
+        if collective.token or (RANKS == 1 and "peer" in collective.arguments):
+            continue
+        for promise in promises(collective, RANKS):
+            for op, in_place in product(("sum", "avg"), placements(collective.name, NATIVE, (True, False))):
+                asked = vendor(promise, 101, "float32", op, in_place=in_place)
+                does_what_is_promised(asked, lambda comm, way=way: way(comm, QueuedMemory()))
+
+
+def the_librarys_own_calls_take_every_dtype_and_op() -> None:
+    for collective, dtype in product(COLLECTIVES.values(), DTYPES):
+        if collective.token or (RANKS == 1 and "peer" in collective.arguments):
+            continue
+        promise = next(promises(collective, RANKS))
+        for op in REDUCTIONS if collective.reduces else ["sum"]:
+            for in_place in placements(collective.name, NATIVE, (True, False)):
+                does_what_is_promised(vendor(promise, 11, dtype, op, in_place=in_place))
+
+
+CHECKS: list[Callable[[], None]] = [
+    the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer,
+    the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue,
+    the_librarys_own_calls_take_every_dtype_and_op,
+]

@@ -1,0 +1,20 @@
+"""The library's own calls, as far as one process can tell."""
+
+import numpy as np
+from mpi4py import MPI
+
+from hpccoll.schedule import REDUCTIONS, Layout, all_to_all_v
+from hpccoll.schedule.traffic import blocks
+from hpccoll.transports.mpi.vendor import VendorMpi
+from hpccoll.transports.operation import Operation
+
+
+def test_counts_of_unequal_blocks_are_as_wide_as_buffers_are_long():
+    promise = all_to_all_v.promise(1, traffic="zipf")
+    asked = Operation(promise, Layout.of(1), (), 4, np.dtype("int8"), REDUCTIONS["sum"], in_place=False)
+    plan = VendorMpi(MPI.COMM_SELF).plan(asked, np.arange(4, dtype=np.int8), np.zeros(4, np.int8))
+    (_, there, _), (_, here, _) = plan._call.args
+    assert {numbers.dtype for numbers in (*there, *here)} == {np.dtype("int64")}
+    assert blocks("zipf", 2, 2**31)[0, 0] > 2**31
+    plan.run()
+    assert plan.result.tolist() == [0, 1, 2, 3]

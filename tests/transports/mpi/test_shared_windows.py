@@ -1,0 +1,53 @@
+"""Shared memory under a real MPI: what a rank writes, the others of its node read."""
+
+import pytest
+
+pytestmark = pytest.mark.mpi
+
+PROGRAM = """
+import os
+
+import numpy as np
+from mpi4py import MPI
+
+from hpccoll.errors import BadInputError
+from hpccoll.transports.mpi import shared_windows
+
+LARGE = 256 << 20
+comm = MPI.COMM_WORLD
+me, memory = comm.rank, shared.SharedMemory(comm)
+counts = [1000 * rank for rank in range(comm.size)]  # rank 0 has nothing
+own, nothing = memory.empty(counts[me], np.dtype("int32")), memory.empty(0, np.dtype("int32"))
+assert own.ctypes.data % shared.PAGE == 0 or not len(own)
+own[:] = me
+for call, arguments in memory.fences:
+    call(*arguments)
+comm.Barrier()
+for call, arguments in memory.fences:
+    call(*arguments)
+assert len(memory.fences) == 1, "a buffer that nobody has anything in needs no window"
+assert {rank: len(view) for rank, view in memory.views(own).items()} == dict(enumerate(counts))
+assert all((view == rank).all() for rank, view in memory.views(own).items())
+assert not any(map(len, memory.views(nothing).values()))
+comm.Barrier()
+room = os.statvfs(shared.WHERE)
+memory.empty(LARGE * (me == 0), np.dtype("int8"))
+comm.Barrier()
+taken = (room.f_bavail - os.statvfs(shared.WHERE).f_bavail) * room.f_frsize
+assert taken > LARGE / 2, "what was given is not there yet: others would be given it too"
+try:
+    memory.empty((1 << 50) * (me == 0), np.dtype("int8"))  # one rank asks for more than there is
+except BadInputError as error:
+    assert "'1.05e+06 GiB' is not valid: at most" in str(error) and str(shared.WHERE) in str(error), error
+else:
+    raise AssertionError("1 PiB was given")
+memory.close()
+print("done")
+"""
+
+
+def test_what_a_rank_writes_the_others_of_its_node_read_and_all_are_told_where_there_is_no_room(mpiexec, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    ran = mpiexec(3, program)
+    assert (ran.returncode, ran.stdout.count("done")) == (0, 3), ran.stdout + ran.stderr

@@ -1,0 +1,68 @@
+"""Ranks of a real MPI that compile for NCCL as on GPUs, and run on memory of the host: run by test_nccl_hosted.py."""
+
+import sys
+
+import host_nccl
+import numpy as np
+from mpi4py import MPI
+from schedules import SUBJECTS, buffers, case_of, promised
+
+from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.nccl.grouped import Nccl
+from hpccoll.transports.operation import PlanMismatchError, aligned_empty
+
+COMM = MPI.COMM_WORLD
+ME, RANKS = COMM.rank, COMM.size
+
+
+class HostGpu:
+    """Gives memory of the host."""
+
+    def empty(self, count, dtype):
+        return aligned_empty(count, dtype)
+
+
+host_nccl.install(COMM)
+
+
+def agrees_with_lockstep(asked):
+    inputs, outputs = buffers(asked, exact=False)
+    before, transport = outputs[ME].copy(), Nccl(COMM, HostGpu())
+    src, dst = inputs[ME][: 0 if asked.in_place else None], transport.empty(len(before), asked.dtype)
+    lockstep(asked, inputs, outputs)
+    plan = transport.plan(asked, src, dst)
+    for _ in range(2):
+        dst[:] = before
+        plan.run()
+        right = promised(asked, outputs[ME], ME) if asked.promise.p > ME else outputs[ME][:0]
+        assert plan.result.tobytes() == right.tobytes(), asked
+    assert plan.where() == "done"
+    plan.close()
+    transport.close()
+
+
+def every_schedule() -> None:
+    for turn, name in enumerate(SUBJECTS):
+        if case := case_of(name, RANKS):
+            for in_place in case.placements:
+                channels, window = [(1, 1), (3, 2)][turn % 2]
+                agrees_with_lockstep(
+                    case.operation(101, "float32", in_place=in_place, channels=channels, window=window)
+                )
+
+
+def ranks_that_disagree() -> None:
+    asked = case_of("all_reduce-ring", RANKS).operation(300 if ME else 3000)
+    room = np.zeros(asked.count, asked.dtype)
+    try:
+        Nccl(COMM, HostGpu()).plan(asked, room[:0], room)
+    except PlanMismatchError as error:
+        assert "rank 0 is about to send what rank 1 does not expect" in str(error)  # noqa: PT017  each rank by itself
+    else:
+        raise AssertionError(f"rank {ME} has a plan")
+
+
+if __name__ == "__main__":
+    every_schedule()
+    ranks_that_disagree()
+    sys.exit(0)

@@ -1,0 +1,208 @@
+"""Moves and their waves, and the kernel that does them, compiled for the host, where its arithmetic can be seen."""
+
+import ctypes
+import shutil
+import subprocess
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.schedule import REDUCTIONS
+from hpccoll.transports.buffer_pieces import Span
+from hpccoll.transports.nccl.fold import Move, waves
+from hpccoll.transports.nccl.fold_kernel import SOURCE, THREADS, TYPES, definitions, launch_of
+
+SPANS = st.builds(lambda at, length: (at, at + length), st.integers(0, 12), st.just(4))
+
+
+@st.composite
+def moves(draw):
+    out, *inputs = (Span(draw(st.sampled_from("ab")), *draw(SPANS)) for _ in range(draw(st.integers(2, 4))))
+    own = out if draw(st.booleans()) else inputs[0]
+    apart = [span for span in inputs[1:] if not span.meets(out)]
+    return Move(out, (own, *apart), draw(st.sampled_from([0, 0, 2])))
+
+
+def run(ordered, room):
+    for move in ordered:
+        value = sum(room[span.buffer][span.start : span.stop] for span in move.inputs)
+        room[move.out.buffer][move.out.start : move.out.stop] = value // move.divisor if move.divisor else value
+
+
+@given(st.lists(moves(), max_size=7))
+def test_waves_do_what_the_moves_do_one_after_the_other_in_whatever_order_those_of_a_wave_come(asked):
+    before = {"a": np.arange(100, 116), "b": np.arange(16) ** 2}
+    found = []
+    for ordered in (asked, *([m for wave in waves(asked) for m in wave[::by]] for by in (1, -1))):
+        room = {name: values.copy() for name, values in before.items()}
+        run(ordered, room)
+        found.append({name: values.tolist() for name, values in room.items()})
+    assert found[0] == found[1] == found[2]
+
+
+def test_folds_into_one_place_are_one_move_and_what_needs_their_result_is_a_wave_behind():
+    place, other, a, b, c = Span("dst", 0, 4), Span("dst", 4, 8), *(Span("in", at, at + 4) for at in (0, 4, 8))
+    first, then, last = Move(place, (a,)), Move(place, (place, b)), Move(place, (place, c))
+    assert waves([first, then, Move(other, (place,)), last, Move(c, (c,), 2)]) == [
+        [Move(place, (a, b))],
+        [Move(other, (place,))],
+        [Move(place, (place, c))],
+        [Move(c, (c,), 2)],
+    ]
+    apart = [Move(place, (place, a)), Move(other, (other, b))]
+    assert waves(apart) == [apart]
+
+
+# ---- the kernel, compiled for the host ------------------------------------------------------------------------------
+
+HOST = """
+#include <string.h>
+#include <math.h>
+#include <utility>
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(threads)
+struct uint4 { unsigned x, y, z, w; };
+struct { unsigned x; } blockIdx, threadIdx;
+static unsigned __float_as_uint(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }
+static float __uint_as_float(unsigned bits) { float value; memcpy(&value, &bits, 4); return value; }
+static float from_half(unsigned short stored) { _Float16 value; memcpy(&value, &stored, 2); return (float)value; }
+static unsigned short to_half(float value) {
+    _Float16 half = (_Float16)value;
+    unsigned short bits;
+    memcpy(&bits, &half, 2);
+    return bits;
+}
+"""
+LAUNCH = """
+extern "C" void launch(int tiles, const long long* folds, const long long* inputs, int ranges) {
+    for (blockIdx.x = 0; blockIdx.x < tiles; ++blockIdx.x)
+        for (threadIdx.x = 0; threadIdx.x < THREADS; ++threadIdx.x) fold(folds, inputs, ranges);
+}
+"""
+ASSEMBLY = {
+    'asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(stored));': "value = from_half(stored);",
+    'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));': "stored = to_half(value);",
+}
+"""What a GPU does in one instruction, and the host by the compiler's own half."""
+
+
+@pytest.fixture(scope="module")
+def on_host(tmp_path_factory, require):
+    """Return what compiles the kernel for the host: its threads then run one after the other."""
+    compiler = shutil.which("g++")
+    require(compiler, "there is no g++ to compile the fold kernel with")
+    kept = {}
+
+    def kernel(element, op):
+        if (element, op) not in kept:
+            where = tmp_path_factory.mktemp("fold")
+            source = SOURCE.read_text()
+            for assembly, plain in ASSEMBLY.items():
+                assert assembly in source
+                source = source.replace(assembly, plain)
+            (where / "fold.cpp").write_text(HOST + source + LAUNCH)
+            defines = [f"-D{name}={words}" for name, words in definitions(element, op).items()]
+            flags = ["-O1", "-w", "-fwrapv", "-ffp-contract=off", "-shared", "-fPIC", *defines]
+            subprocess.run([compiler, *flags, "-o", where / "fold.so", where / "fold.cpp"], check=True)
+            kept[element, op] = ctypes.CDLL(str(where / "fold.so")).launch
+        return kept[element, op]
+
+    return kernel
+
+
+def launched(kernel, moves, buffers):
+    addresses = {name: buffer.ctypes.data for name, buffer in buffers.items()}
+    rows, inputs, tiles = launch_of(moves, addresses, next(iter(buffers.values())).itemsize)
+    kernel(tiles, *(ctypes.c_void_p(table.ctypes.data) for table in (rows, inputs)), len(rows))
+
+
+def aligned(values, offset=0):
+    room = np.empty(values.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 16 + offset * values.itemsize
+    view = room[start : start + values.nbytes].view(values.dtype)
+    view[:] = values
+    return view
+
+
+def numbers(dtype, count, seed):
+    chance = np.random.default_rng(seed)
+    if np.dtype(dtype).kind == "f":
+        return (chance.standard_normal(count) * 3).astype(dtype)
+    return chance.integers(-1000 if np.dtype(dtype).kind == "i" else 0, 200, count).astype(dtype)
+
+
+@pytest.mark.parametrize("element", [element for element in TYPES if element != "bfloat16"])
+def test_the_kernel_folds_as_numpy_does_bit_for_bit_wherever_buffers_begin_and_however_long_they_are(element, on_host):
+    tile = THREADS * 4 * 16 // np.dtype(element).itemsize
+    for op, (turn, length) in product(REDUCTIONS, enumerate((1, 7, 100, tile - 3, 2 * tile + 5))):
+        kernel, shifts = on_host(element, op), ((0, 0, 0), (3, 3, 3), (1, 0, 2))[turn % 3]
+        given = [aligned(numbers(element, length + 9, seed), shift) for seed, shift in enumerate(shifts)]
+        room = {"out": given[0], "a": given[1], "b": given[2]}
+        divisor = 3 if op == "avg" else 0
+        with np.errstate(over="ignore"):
+            right = REDUCTIONS[op].fold(REDUCTIONS[op].fold(room["out"], room["a"]), room["b"])[2 : 2 + length]
+        if divisor:
+            REDUCTIONS[op].scale(right, divisor)
+        before = room["out"].copy()
+        places = [Span(name, 2, 2 + length) for name in ("out", "a", "b")]
+        launched(kernel, [Move(places[0], tuple(places), divisor)], room)
+        assert room["out"][2 : 2 + length].tobytes() == right.tobytes(), (op, length)
+        assert room["out"][:2].tobytes() == before[:2].tobytes()
+        assert room["out"][2 + length :].tobytes() == before[2 + length :].tobytes()
+
+
+def test_a_launch_does_all_moves_of_its_wave(on_host):
+    room = {"out": aligned(np.zeros(50000, np.float32)), "in": aligned(numbers("float32", 50000, 1))}
+    cuts = [0, 1, 2, 130, 4000, 30000, 30001, 50000]
+    parts = [(Span("out", a, b), Span("in", a, b)) for a, b in pairwise(cuts)]
+    launched(on_host("float32", "sum"), [Move(out, (of,)) for out, of in parts], room)
+    assert room["out"].tobytes() == room["in"].tobytes()
+
+
+def as_bfloat16(values):
+    """Round float32 to the nearest bfloat16, and of two to the even one, by exact arithmetic."""
+    bits = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
+    low, high = bits & 0xFFFF, bits >> 16
+    up = (low > 0x8000) | ((low == 0x8000) & (high & 1 == 1))
+    return np.where(np.isnan(values), high | 0x40, high + up).astype(np.uint16)
+
+
+def widened(stored):
+    return (stored.astype(np.uint32) << 16).view(np.float32)
+
+
+def test_bfloat16_is_computed_in_float32_and_rounded_at_each_fold(on_host):
+    for op in REDUCTIONS:
+        a, b, c = (aligned(as_bfloat16(numbers("float32", 3000, seed))) for seed in range(3))
+        fold = REDUCTIONS[op].fold
+        right = as_bfloat16(fold(widened(as_bfloat16(fold(widened(a), widened(b)))), widened(c)))
+        if op == "avg":
+            right = as_bfloat16(widened(right) / np.float32(3))
+        places = [Span(name, 0, 3000) for name in "abc"]
+        launched(on_host("bfloat16", op), [Move(places[0], tuple(places), 3 * (op == "avg"))], {"a": a, "b": b, "c": c})
+        assert a.tobytes() == right.tobytes(), op
+
+
+@pytest.mark.parametrize("element", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("op", ["min", "max", "sum"])
+def test_what_is_not_a_number_comes_through_every_fold(element, op, on_host):
+    def stored(values):
+        return as_bfloat16(values) if element == "bfloat16" else values.astype(element)
+
+    numbers = np.array([1, np.nan, 2, np.nan], np.float32), np.array([np.nan, 1, 3, np.nan], np.float32)
+    a, b = (aligned(stored(values)) for values in numbers)
+    launched(on_host(element, op), [Move(Span("a", 0, 4), (Span("a", 0, 4), Span("b", 0, 4)))], {"a": a, "b": b})
+    found = widened(a) if element == "bfloat16" else a
+    assert np.isnan(found).tolist() == [True, True, False, True]
+
+
+def test_integers_wrap_and_averages_of_them_round_down(on_host):
+    a, b = aligned(np.array([2**31 - 1, -7], np.int32)), aligned(np.array([1, 0], np.int32))
+    places = Span("a", 0, 2), Span("b", 0, 2)
+    launched(on_host("int32", "avg"), [Move(places[0], places, 2)], {"a": a, "b": b})
+    assert a.tolist() == [-(2**30), -4]

@@ -1,0 +1,362 @@
+"""The NCCL plan on fake GPUs: every algorithm runs through compiler and executor, and comes to what lockstep has."""
+
+import gc
+import weakref
+from functools import partial
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_gpus import Cluster, DeadlockError, FakeDevice, plans
+from schedules import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, places, promised
+
+from hpccoll.schedule import (
+    BFLOAT16,
+    DTYPES,
+    REDUCTIONS,
+    Copy,
+    Layout,
+    Receive,
+    Schedule,
+    Send,
+    Step,
+    all_gather,
+    all_reduce,
+    dst,
+    dtype_of,
+    tmp,
+)
+from hpccoll.transports.buffer_pieces import Span
+from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.nccl.compile import Message, NcclCompiler
+from hpccoll.transports.nccl.cupy_device import CupyDevice
+from hpccoll.transports.nccl.grouped import Queued
+
+RANKS = range(1, 9)
+WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
+"""Channels and window."""
+
+
+def comes_to_what_lockstep_has(asked, *, graph=False):
+    """Run an operation twice on plans for all ranks, and compare bits."""
+    inputs, outputs = buffers(asked, exact=False)
+    before = [values.copy() for values in outputs]
+    kept = [values.copy() for values in inputs]
+    given = [values[:0] if asked.in_place else values for values in inputs]
+    lockstep(asked, given, outputs)
+    cluster = Cluster(asked.layout.ranks)
+    room = [values.copy() for values in before]
+    made = plans(cluster, asked, given, room)
+    if graph:
+        for plan in made:
+            plan.prepared(graph=True)
+        cluster.run()
+    for _ in range(2):
+        for me, plan in enumerate(made):
+            room[me][:] = before[me]
+            plan.run()
+        cluster.run()
+        for me, plan in enumerate(made):
+            right = promised(asked, outputs[me], me) if me < asked.promise.p else outputs[me][:0]
+            assert plan.result.tobytes() == right.tobytes(), (me, asked)
+            assert inputs[me].tobytes() == kept[me].tobytes(), "src was written"
+    for plan in made:
+        plan.close()
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("name", [*ALGORITHMS])
+def test_every_call_of_every_algorithm_comes_to_what_lockstep_has(name, ranks):
+    collective, algorithm = ALGORITHMS[name]
+    for turn, case in enumerate(cases(collective, algorithm, places(algorithm, ranks))):
+        for more, in_place in enumerate(case.placements):
+            channels, window = WAYS[(turn + more + ranks) % len(WAYS)]
+            comes_to_what_lockstep_has(
+                case.operation(101, "float32", in_place=in_place, channels=channels, window=window)
+            )
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_schedules_that_use_what_no_algorithm_does_come_to_it_too(name, ranks):
+    case = EXAMPLES[name].case(ranks)
+    for count, (channels, window), in_place in product((0, 1, ranks + 1, 1000), WAYS, case.placements):
+        comes_to_what_lockstep_has(case.operation(count, "int32", in_place=in_place, channels=channels, window=window))
+
+
+@pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-direct", "reduce-direct", "two_way_ring"])
+def test_every_dtype_and_op_comes_to_what_lockstep_has(name):
+    for turn, (dtype, op) in enumerate(product((*DTYPES, BFLOAT16), REDUCTIONS)):
+        case = case_of(name, 5)
+        comes_to_what_lockstep_has(
+            case.operation(100, dtype_of(dtype), op, in_place=turn % 2 == 0, channels=2, window=2)
+        )
+
+
+@pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-double_binary_tree", "all_to_all-bruck"])
+def test_a_graph_replays_what_was_captured(name):
+    comes_to_what_lockstep_has(case_of(name, 4).operation(1000, in_place=False, channels=3, window=2), graph=True)
+
+
+def test_a_graph_is_destroyed_with_its_plan_and_launched_as_one_call():
+    asked, cluster = case_of("all_reduce-ring", 2).operation(100), Cluster(2)
+    inputs, outputs = buffers(asked)
+    made = plans(cluster, asked, inputs, outputs)
+    for plan in made:
+        plan.prepared(graph=True)
+    cluster.run()
+    graphs = [plan._graph for plan in made]
+    assert all(plan.enqueue == graph.launch for plan, graph in zip(made, graphs, strict=True))
+    for plan in made:
+        plan.close()
+    assert [graph.taken for graph in graphs] == [None, None]
+
+
+def rotates(ranks):
+    """Every rank turns its blocks round by copies, among them one onto its own source."""
+
+    def steps(me):
+        yield Step(Copy(dst[me], tmp[0]), Copy(dst[me], tmp[1]))
+        yield Step(Copy(tmp[0:2], tmp[2:4]))
+        yield Step(Copy(tmp[1:4], tmp[0:3]))
+        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
+        if ranks > 1:
+            yield Step(Copy(dst[0:ranks], dst[1:ranks] + dst[0]))
+
+    return steps
+
+
+def copies_beside_arrivals(ranks):
+    """In one step a block is replaced, sent, and copied to where it is kept: all of them as it was."""
+
+    def steps(me):
+        right, left = (me + 1) % ranks, (me - 1) % ranks
+        yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
+        if ranks > 1:
+            yield Step(Receive(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
+        yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
+
+    return steps
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+@pytest.mark.parametrize("make", [rotates, copies_beside_arrivals])
+def test_a_copy_reads_what_was_there_before_its_step(make, ranks):
+    case = Case(all_gather.promise(ranks), (Schedule(Layout.of(ranks), ranks, make(ranks)),))
+    for channels, window in WAYS:
+        comes_to_what_lockstep_has(case.operation(50, "int32", in_place=True, channels=channels, window=window))
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+
+def meets_late(early):
+    """Return a schedule of three ranks: one speaks with rank 2 before it hears of another that speaks at once."""
+    late = 1 - early
+
+    def steps(_layout, me):
+        if me == early:
+            yield Step(Send(late, 0))
+        elif me == late:
+            yield Step(Send(2, 1))
+            yield Step(Receive(early, 0))
+        else:
+            yield Step(Receive(late, 1))
+
+    return Schedule(Layout.of(3), 3, lambda me: steps(None, me))
+
+
+MISALIGNED = Case(all_reduce.promise(3), (meets_late(0), meets_late(1)))
+"""In the first lane rank 0's first step meets rank 1's second one, in the other it is the other way round."""
+
+
+def naive(schedule, _times, me):
+    """Put a message into the group of the number of its step."""
+    from collections import defaultdict, deque
+
+    found = defaultdict(deque)
+    for number, step in enumerate(schedule.steps(me)):
+        for action in step.actions:
+            found[isinstance(action, Send), action.peer].append(number)
+    return found
+
+
+def run_misaligned():
+    asked, cluster = MISALIGNED.operation(60), Cluster(3)
+    compilers = [NcclCompiler(me, asked) for me in range(3)]
+    said = [compiler.proposals() for compiler in compilers]
+    for me, compiler in enumerate(compilers):
+        room = {"src": np.zeros(0), "dst": np.zeros(60), "tmp": np.zeros(0)}
+        for stage in compiler.stages([proposals[me] for proposals in said]):
+            cluster.devices[me].group(room, stage.messages)()
+    cluster.run()
+
+
+def test_lanes_whose_steps_are_not_aligned_share_groups_that_do_not_wait_for_each_other():
+    run_misaligned()
+
+
+def test_groups_by_the_number_of_the_step_wait_for_each_other_for_ever_and_the_fake_says_so(monkeypatch):
+    monkeypatch.setattr("hpccoll.transports.nccl.compile.timetable", naive)
+    with pytest.raises(DeadlockError, match="rank 0 waits to send to rank 1"):
+        run_misaligned()
+
+
+def test_a_group_whose_messages_touch_each_other_is_refused_by_the_fake():
+    device = Cluster(2).devices[0]
+    with pytest.raises(AssertionError, match="touch the same elements"):
+        device.group({}, [Message(True, 1, Span("dst", 0, 5)), Message(False, 1, Span("dst", 4, 8))])
+
+
+def stages_of(case, me, **how):
+    asked = case.operation(3 << 10, "int32", **how)
+    compilers = [NcclCompiler(rank, asked) for rank in range(asked.layout.ranks)]
+    return compilers[me].stages([compiler.proposals()[me] for compiler in compilers])
+
+
+def test_a_step_is_one_group_and_one_launch_of_all_lanes():
+    stages = stages_of(case_of("all_reduce-ring", 4), 1, channels=3, window=3)
+    assert [len(stage.messages) for stage in stages] == [6] * 6
+    assert [[len(wave) for wave in stage.waves] for stage in stages] == [[3]] * 3 + [[]] * 3
+
+
+def test_arrivals_folded_into_one_part_are_read_and_written_once():
+    (first, *_) = stages_of(case_of("all_reduce-direct", 8), 0)
+    ((move,),) = first.waves
+    assert len(move.inputs) == 8
+    assert move.inputs[0] == move.out
+
+
+def test_an_average_is_divided_where_its_last_arrival_is_folded():
+    (stage,) = stages_of(case_of("all_reduce-recursive_doubling", 2), 0, op="avg")
+    ((move,),) = stage.waves
+    assert (len(move.inputs), move.divisor) == (2, 2)
+
+
+def test_a_rank_of_a_pipeline_receives_in_the_group_in_which_it_passes_on():
+    stages = stages_of(case_of("broadcast-chain", 4), 1, channels=8, window=2)
+    both = [{message.sends for message in stage.messages} for stage in stages]
+    assert both.count({True, False}) >= 6
+    assert len(stages) <= 12
+
+
+def test_a_message_has_as_many_pieces_as_it_takes_to_be_contiguous_at_both_ends():
+    def steps(me):
+        yield Step(Send(1, dst[0] + dst[2])) if me == 0 else Step(Receive(0, dst[1:3]))
+
+    case = Case(all_reduce.promise(2), (Schedule(Layout.of(2), 3, steps),))
+    pieces = [[message.span for stage in stages_of(case, me) for message in stage.messages] for me in (0, 1)]
+    unit = 1 << 10
+    assert pieces[0] == [Span("dst", 0, unit), Span("dst", 2 * unit, 3 * unit)]
+    assert pieces[1] == [Span("dst", unit, 2 * unit), Span("dst", 2 * unit, 3 * unit)]
+
+
+def test_what_is_folded_is_staged_where_vectors_of_it_lie_as_those_of_its_place_do():
+    for stage in stages_of(case_of("all_reduce-rabenseifner", 6), 5, channels=2, window=2):
+        for wave in stage.waves:
+            for move in wave:
+                assert {span.start % 32 for span in move.inputs} == {move.out.start % 32}
+
+
+def test_ranks_that_disagree_find_who_is_strange_to_them():
+    one, other = (case_of("all_reduce-ring", 3).operation(count) for count in (300, 3000))
+    said = [NcclCompiler(me, one if me else other).proposals() for me in range(3)]
+    strange = [NcclCompiler(me, one if me else other).strange([of[me] for of in said]) for me in range(3)]
+    assert strange[0] == [1, 2]
+    assert strange[1] == strange[2] == [0]
+
+
+def test_a_plan_says_what_its_stream_is_at_and_what_nccl_says():
+    asked = case_of("all_reduce-ring", 2).operation(100)
+    inputs, outputs = buffers(asked)
+    plan, _ = plans(Cluster(2), asked, inputs, outputs)
+    assert plan.where() == "done"
+    plan.enqueue()
+    assert plan.where() == "on the stream: 2 groups of messages with rank 1, 1 launches of folds"
+    plan._device.said = "NCCL_ERROR_REMOTE_ERROR"
+    assert plan.where().endswith("launches of folds; NCCL says: NCCL_ERROR_REMOTE_ERROR")
+
+
+def test_a_device_asks_nccl_what_went_wrong():
+    class Communicator:
+        error = None
+
+        def check_async_error(self):
+            if self.error:
+                raise self.error
+
+    communicator = Communicator()
+    device = CupyDevice(SimpleNamespace(stream=SimpleNamespace(synchronize=None)), communicator)
+    assert device.error() is None
+    for communicator.error in (RuntimeError("NCCL_ERROR_REMOTE_ERROR"), KeyError(8)):
+        assert device.error() == str(communicator.error)
+
+
+def test_a_capture_leaves_the_current_stream_as_it_is():
+    said = []
+    stream = SimpleNamespace(  # no context manager
+        synchronize=None, begin_capture=lambda: said.append("begins"), end_capture=lambda: said.append("ends")
+    )
+    CupyDevice(SimpleNamespace(stream=stream), None).capture(lambda: said.append("queues"))
+    assert said == ["begins", "queues", "ends"]
+
+
+class Forgetful(FakeDevice):
+    """Knows buffers by their addresses alone, as a GPU does."""
+
+    def empty(self, count, dtype):
+        array = super().empty(count, dtype)
+        self.given = [*getattr(self, "given", []), weakref.ref(array)]
+        return array
+
+    def group(self, _buffers, _messages):
+        return lambda: None
+
+    def folds(self, _operation, _buffers, waves):
+        return [lambda: None for _ in waves]
+
+
+def test_what_a_plan_knows_by_its_address_lives_as_long_as_the_plan():
+    asked, cluster = case_of("all_reduce-rabenseifner", 2).operation(100, in_place=False), Cluster(2)
+    cluster.devices = [Forgetful(cluster, me) for me in (0, 1)]
+    src, dst = buffers(asked)
+    seen = [weakref.ref(array) for array in src + dst]
+    made = plans(cluster, asked, src, dst)
+    del src, dst
+    seen += [given for device in cluster.devices for given in device.given]
+    assert len(seen) >= 8
+    assert all(array() is not None for array in seen)
+    gc.disable()  # nobody waits for it on a GPU
+    for plan in made:
+        plan.close()
+    freed = [array() is None for array in seen]
+    gc.enable()
+    assert all(freed)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_what_calls_hold_lives_as_long_as_the_plan_also_where_a_graph_takes_their_place(graph):
+    table = np.empty(3)
+    seen, calls = weakref.ref(table), [partial(len, table), list]
+    captured = SimpleNamespace(launch=list, close=list)
+    plan = Queued(SimpleNamespace(wait=list, capture=lambda _: captured), np.empty(0), calls, "two calls")
+    del table, calls
+    plan.prepared(graph=graph)
+    assert seen() is not None
+    plan.close()
+    assert seen() is None
+
+
+def test_a_plan_that_is_refused_is_closed():
+    asked, cluster = case_of("all_reduce-ring", 2).operation(100), Cluster(2)
+    src, dst = buffers(asked)
+    plan, _ = plans(cluster, asked, src, dst)
+
+    def refused():
+        raise RuntimeError("NCCL_ERROR_INVALID_USAGE")
+
+    plan.enqueue = refused
+    with pytest.raises(RuntimeError, match="INVALID_USAGE"):
+        plan.prepared(graph=True)
+    assert plan._buffers == []

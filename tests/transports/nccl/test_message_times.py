@@ -1,0 +1,47 @@
+"""When the messages of a schedule have both their ends under way."""
+
+import pytest
+from schedules import SUBJECTS, case_of
+
+from hpccoll.schedule import Layout, Receive, Schedule, Send, Step
+from hpccoll.schedule.words import live
+from hpccoll.transports.nccl.message_times import timetable
+
+
+def of_three(steps):
+    return Schedule(Layout.of(3), 1, lambda me: iter(steps[me]))
+
+
+def told(schedule, times, me):
+    return {key: [*values] for key, values in timetable(schedule, times, me).items()}
+
+
+def test_a_message_is_at_the_time_when_the_later_of_its_ends_comes_to_it():
+    chain = of_three([[Step(Send(1, 0))], [Step(Receive(0, 0)), Step(Send(2, 0))], [Step(Receive(1, 0))]])
+    assert told(chain, 1, 1) == {(False, 0): [0], (True, 2): [1]}
+    assert told(chain, 1, 2) == {(False, 1): [1]}
+
+
+def test_one_who_goes_round_again_waits_for_those_that_it_meets_and_for_nobody_else():
+    chain = of_three([[Step(Send(1, 0))], [Step(Receive(0, 0)), Step(Send(2, 0))], [Step(Receive(1, 0))]])
+    assert told(chain, 3, 0) == {(True, 1): [0, 2, 4]}
+    assert told(chain, 3, 1) == {(False, 0): [0, 2, 4], (True, 2): [1, 3, 5]}
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_both_ends_have_a_message_at_one_time_and_steps_follow_one_another(name):
+    case = case_of(name, 6)
+    for schedule in case.slices if case else ():
+        tables = [timetable(schedule, 2, me) for me in range(6)]
+        for me, table in enumerate(tables):
+            for (sends, peer), times in table.items():
+                assert times == tables[peer][not sends, me], (me, peer)
+        for me, table in enumerate(tables):
+            before = -1
+            for step in [*schedule.steps(me)] * 2:
+                now = [
+                    table[isinstance(a, Send), int(a.peer)].popleft() for a in live(step).actions if hasattr(a, "peer")
+                ]
+                assert min(now, default=before + 1) > before
+                before = max(now, default=before)
+            assert not any(table.values())

@@ -1,0 +1,72 @@
+"""nccl4py itself has the names and arguments that it is asked with; it takes no GPU, and no NCCL to be looked at."""
+
+import re
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from nccl_recorder import ARGUMENTS
+
+from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
+from hpccoll.transports.nccl import communicator_config
+from hpccoll.transports.nccl.communicator_config import Buffers, Configured
+
+
+@pytest.fixture(scope="module")
+def bindings(require):
+    there = find_spec("nccl") and find_spec("nccl.bindings")
+    require(there or sys.platform != "linux", "nccl4py is not installed: pip install 'hpccoll[nccl4py]'")
+    if not there:
+        pytest.skip("nccl4py is for Linux")
+    from nccl.bindings import nccl
+
+    return nccl
+
+
+def test_nccl4py_has_every_function_that_is_asked_with_these_arguments(bindings):
+    def arguments(name):
+        listed = re.match(r"\w+\((.*?)\)", getattr(bindings, name).__doc__)[1]
+        return [one.split()[-1] for one in listed.split(",") if one]
+
+    assert {name: " ".join(arguments(name)) for name in ARGUMENTS} == ARGUMENTS
+    assert {*communicator_config.CALLS.values()} <= {*ARGUMENTS}
+
+
+def test_nccl4pys_configuration_takes_every_setting_as_we_have_it(bindings):
+    config = bindings.Config()
+    untouched = {name: getattr(config, name) for name in SETTINGS if name != BUFFERS}
+    words = {"cta_policy": "efficiency", "net_name": "IB"}
+    asked = in_numbers({name: words.get(name, 1) for name in untouched})
+    for name, value in asked.items():
+        setattr(config, name, value)
+    assert {name: getattr(config, name) for name in untouched} == asked
+    assert all(untouched[name] != value for name, value in asked.items()), "what is not set is left to NCCL"
+
+
+def test_handles_of_cupy_and_ids_that_went_over_mpi_are_taken(bindings):
+    assert bindings.Comm(42).handle == 42
+    assert not bindings.Comm(0)
+    assert not bindings.Window()
+    told = bytes(range(128))
+    assert bytes(bindings.UniqueId.from_buffer(told)) == told
+    assert bindings.NCCLError.__name__ == "NCCLError"
+
+
+def test_an_nccl_without_a_gpu_refuses_in_its_own_words(bindings):
+    from hpccoll.transports.gpu import device_count
+
+    try:
+        bindings.get_version()
+    except RuntimeError as error:
+        pytest.skip(f"nccl4py finds no NCCL: {str(error).splitlines()[0]}")
+    if device_count():
+        pytest.skip("here is a GPU: tests/gpu has this one's place")
+    library = Configured({"traffic_class": 106, "cta_policy": 1})
+    unique = library.get_unique_id()
+    assert len(unique) == 128
+    with pytest.raises(communicator_config.NcclError, match=r"UnhandledCudaError"):
+        library.NcclCommunicator(1, unique, 0)
+    with pytest.raises(MemoryError, match=r"UnhandledCudaError"):
+        Buffers(MPI.COMM_SELF, None, "symmetric").empty(4, np.dtype("float32"))

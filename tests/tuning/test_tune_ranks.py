@@ -1,0 +1,80 @@
+"""A table on real ranks: what it chooses is what runs, and the rows say so."""
+
+import json
+
+import pytest
+from commands import inside, outside
+
+from hpccoll.store.hdf5 import read
+from hpccoll.store.load import read_results
+from hpccoll.tuning.table import load_table
+
+SHORT = ["-n", "6", "-w", "1", "--in-place"]
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The file of a table that ranks measured, with a choice of ours above 1 KiB: times decide nothing here."""
+    place = tmp_path_factory.mktemp("tuned")
+    asked = ["run", *SHORT, "-a", "ring,native,null", "-b", "64", "-e", "4K", "-f", "8", "--out", "a.h5"]
+    said = outside(*asked, cwd=place, launcher=["mpiexec", "-n", "2"])
+    assert said.code == 0, said.err
+    said = outside("tune", "a.h5", "--out", "t.json", cwd=place)
+    assert said.code == 0, said.err
+    made = load_table(place / "t.json", "table")
+    (entry,) = made["entries"]
+    native, ring = ({**entry["ranges"][0], "algorithm": name, "params": {}} for name in ("native", "ring"))
+    entry["ranges"] = [
+        {**native, "from": 0, "below": 1024, "sizes": [64, 512]},
+        {**ring, "from": 1024, "below": None, "params": {"channels": 2}, "sizes": [4096]},
+    ]
+    (place / "t.json").write_text(json.dumps(made))
+    return place / "t.json"
+
+
+def test_what_a_table_chooses_runs_and_the_row_of_auto_says_what_it_was(table, tmp_path):
+    out = tmp_path / "b.h5"
+    asked = ["run", *SHORT, "-a", "auto,star", "-b", "512", "-e", "4K", "-f", "8", "--table", table, "--out", out]
+    said = outside(*asked, launcher=["mpiexec", "-n", "2"])
+    assert said.code == 0, said.err
+    rows = {row.requested_bytes: row for row in read_results([out]).rows if row.algorithm == "auto"}
+    assert {size: (row.executed, row.status, row.wrong) for size, row in rows.items()} == {
+        512: ("native", "ok", 0), 4096: ("ring", "ok", 0)
+    }  # fmt: skip
+    assert "native by the table of " in rows[512].evidence
+    assert rows[4096].evidence.startswith("ring channels=2 by the table of ")
+    assert "from 1 KiB; hpccoll ran its schedule (channels=2" in rows[4096].evidence
+    ((_, outcomes),) = read(out).attempts
+    assert {o.case.bytes: o.params.get("channels") for o in outcomes if o.case.algorithm == "auto"} == {
+        512: None,
+        4096: 2,
+    }
+    table.rename(tmp_path / "gone.json")  # the job holds it
+    again = read(out).job
+    assert again.table["entries"][0]["ranges"][1]["algorithm"] == "ring"
+    (tmp_path / "gone.json").rename(table)
+
+
+def test_what_the_table_lacks_is_skipped_with_what_it_has(table, tmp_path):
+    out = tmp_path / "b.h5"
+    both_placements = SHORT[:-1]
+    asked = ["run", *both_placements, "-a", "auto", "-b", "64", "-e", "64", "--table", table, "--out", out]
+    said = outside(*asked, launcher=["mpiexec", "-n", "2"])
+    assert said.code == 0, said.err
+    found = read_results([out])
+    (skip,) = found.skipped
+    assert skip.case == "all_reduce.auto.mpi.cpu.float32.sum.64B.out"
+    assert skip.reason.endswith("the table has all_reduce in place, 2 ranks on 1 node")
+    assert [row.executed for row in found.rows if row.status == "ok"] == ["native"]
+
+
+def test_where_nothing_of_auto_can_run_it_takes_one_line(table):
+    asked = ["run", *SHORT, "-a", "auto", "-e", "64"]
+    assert outside(*asked, "--table", table).complains_of("cases can run here", "1 rank on 1 node", "the table has")
+    assert outside(*asked).complains_of("--table", "hpccoll tune")
+
+
+def test_auto_is_listed_with_what_it_needs():
+    (policy,) = json.loads(inside("list", "--json").out)["policies"]
+    assert (policy["name"], policy["needs"]) == ("auto", ["a table of hpccoll tune"])
