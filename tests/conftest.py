@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 import pytest
 from hypothesis import settings
 
-sys.path.append(str(Path(__file__).parent))  # schedules.py and others that several rooms of tests share
+sys.path.append(str(Path(__file__).parent))  # schedule_examples.py and others that several rooms of tests share
 
 settings.register_profile("hpccoll", deadline=None, max_examples=60, derandomize=True, database=None)
 settings.load_profile("hpccoll")

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import raws
+import raw_examples
 
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Effort
@@ -34,12 +34,12 @@ ALLOWED = {"raw file": {HARMLESS, REFUSED}, "journal": {HARMLESS, REFUSED, NAMED
 
 def results(path: Path) -> Raw:
     """Return results that have something of everything: two attempts, rounds, a skipped and a failed case, words."""
-    cases = [raws.case(size) for size in (8, 1024, 1 << 20, 1 << 30)]
-    job = raws.job(*cases, effort=Effort(rounds=2))
+    cases = [raw_examples.case(size) for size in (8, 1024, 1 << 20, 1 << 30)]
+    job = raw_examples.job(*cases, effort=Effort(rounds=2))
     evidence = {"record": {"nccl": "2.27"}, "why": None, "logs": "x.logs"}
-    first = [raws.of_round(1, case, iterations=20) for case in cases[:3]]
-    second = [raws.of_round(2, cases[0], iterations=30, events=True), raws.skipped(cases[3])]
-    attempts = [(raws.attempt(1), first), (raws.attempt(2, evidence=evidence), second)]
+    first = [raw_examples.of_round(1, case, iterations=20) for case in cases[:3]]
+    second = [raw_examples.of_round(2, cases[0], iterations=30, events=True), raw_examples.skipped(cases[3])]
+    attempts = [(raw_examples.attempt(1), first), (raw_examples.attempt(2, evidence=evidence), second)]
     failures = [Failure(case_id=cases[2].id, rank=1, message="stuck", attempt=1)]
     return Raw(path=path, job=job, attempts=attempts, failures=failures)
 
@@ -54,8 +54,8 @@ def written(directory: Path) -> dict[str, Path]:
 
 def content(raw: Raw) -> tuple[object, dict[tuple[int, str], object]]:
     """Return what a file says of its job and attempts, and of each case in each attempt."""
-    outcomes = {(a.number, o.case.id): raws.plain(o) for a, done in raw.attempts for o in done}
-    return raws.plain((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
+    outcomes = {(a.number, o.case.id): raw_examples.plain(o) for a, done in raw.attempts for o in done}
+    return raw_examples.plain((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
 
 
 def verdict(path: Path, before: Raw) -> str:

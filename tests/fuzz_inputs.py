@@ -23,10 +23,11 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-import evil
+import bad_inputs
 import yaml
-from planned import last_of_each_key
-from tuned import table
+from bad_inputs import ESCAPE, NO_FILES
+from planning_inputs import last_of_each_key
+from synthetic_timings import table
 
 from hpccoll.spec.case import Case, Job
 from hpccoll.sweep.paths import site_files, workflows
@@ -85,15 +86,15 @@ def bad_sweep(draw: random.Random) -> str:
     """Return a sweep file with a mistake."""
     way = draw.randrange(8)
     if way == 0:
-        return draw.choice(evil.FILES)
+        return draw.choice(bad_inputs.FILES)
     if way < 4:
-        return last_of_each_key(evil.LEAST + draw.choice(evil.SWEEPS) + "\n")
+        return last_of_each_key(bad_inputs.LEAST + draw.choice(bad_inputs.SWEEPS) + "\n")
     good = draw.choice(_shipped(tuple(sorted((workflows() / "config").glob("*.yaml")))))
-    key, values = draw.choice([*Sweep.model_fields]), evil.VALUES
+    key, values = draw.choice([*Sweep.model_fields]), bad_inputs.VALUES
     if key in ("seed", "rounds", "aggregators", "roots"):
-        values = (*evil.VALUES, *evil.NO_NUMBERS)
+        values = (*bad_inputs.VALUES, *bad_inputs.NO_NUMBERS)
     elif key in ("collectives", "algorithms", "devices", "transports", "dtypes", "ops", "mapping"):
-        values = (*evil.VALUES, *evil.NO_WORDS)
+        values = (*bad_inputs.VALUES, *bad_inputs.NO_WORDS)
     return _yaml(good, **{key: draw.choice(values)})
 
 
@@ -102,17 +103,19 @@ def bad_site(draw: random.Random) -> str:
     good = draw.choice(_shipped(tuple(site_files())))
     key, way = draw.choice([*Site.model_fields]), draw.randrange(5)
     if way == 0:
-        return draw.choice(evil.FILES)
+        return draw.choice(bad_inputs.FILES)
     if way == 1:
-        return last_of_each_key(_yaml(good) + draw.choice(evil.SITES) + "\n")
+        return last_of_each_key(_yaml(good) + draw.choice(bad_inputs.SITES) + "\n")
     number = key in ("minutes", "memory_mb", "cpus_per_task", "signal_s", "start_s")
-    return _yaml(good, **{key: draw.choice((*evil.VALUES, *evil.NO_NUMBERS) if number else evil.VALUES)})
+    return _yaml(
+        good, **{key: draw.choice((*bad_inputs.VALUES, *bad_inputs.NO_NUMBERS) if number else bad_inputs.VALUES)}
+    )
 
 
 def bad_json(draw: random.Random, good: object) -> str:
     """Return JSON of which one value is none that a program of ours would write."""
     if draw.randrange(4) == 0:
-        return draw.choice([*evil.FILES, "{}", "[]", '"x"', json.dumps(good)[:-9]])
+        return draw.choice([*bad_inputs.FILES, "{}", "[]", '"x"', json.dumps(good)[:-9]])
     mark = "a value that is to be replaced"
     text = json.loads(json.dumps(good))
     inside = text
@@ -121,7 +124,7 @@ def bad_json(draw: random.Random, good: object) -> str:
         deeper = inside[key]
         if not (isinstance(deeper, dict | list) and deeper and draw.randrange(6)):
             inside[key] = mark
-            return json.dumps(text).replace(json.dumps(mark), draw.choice(evil.JSON))
+            return json.dumps(text).replace(json.dumps(mark), draw.choice(bad_inputs.JSON))
         inside = deeper
 
 
@@ -153,14 +156,14 @@ def planned(draw: random.Random) -> Input:
     command = draw.choice(["plan", "plan", "sweep"])
     ways = {
         "sweep file": lambda: _file(command, "a.yaml", a_yaml=bad_sweep(draw)),
-        "site": lambda: _file("plan", "a.yaml", "--site=b.yaml", a_yaml=evil.LEAST, b_yaml=bad_site(draw)),
-        "file": lambda: _file(command, draw.choice(evil.NO_FILES)),
-        "site file": lambda: _file("plan", "a.yaml", f"--site={draw.choice(evil.NO_FILES)}", a_yaml=evil.LEAST),
+        "site": lambda: _file("plan", "a.yaml", "--site=b.yaml", a_yaml=bad_inputs.LEAST, b_yaml=bad_site(draw)),
+        "file": lambda: _file(command, draw.choice(NO_FILES)),
+        "site file": lambda: _file("plan", "a.yaml", f"--site={draw.choice(NO_FILES)}", a_yaml=bad_inputs.LEAST),
         "table": lambda: _file(
-            "plan", "a.yaml", a_yaml=last_of_each_key(evil.LEAST + "algorithms: auto\ntable: t.json"),
+            "plan", "a.yaml", a_yaml=last_of_each_key(bad_inputs.LEAST + "algorithms: auto\ntable: t.json"),
             t_json=bad_json(draw, _table()),
         ),
-        "option": lambda: _file(command, "a.yaml", draw.choice(evil.PLANNING), a_yaml=evil.LEAST),
+        "option": lambda: _file(command, "a.yaml", draw.choice(bad_inputs.PLANNING), a_yaml=bad_inputs.LEAST),
         "bytes": lambda: _file(command, "a.yaml", a_yaml=draw.randbytes(200) + b"\xff"),
     }  # fmt: skip
     return ways[draw.choice(["sweep file"] * 6 + ["site"] * 3 + [*ways])]()
@@ -169,19 +172,19 @@ def planned(draw: random.Random) -> Input:
 def run(draw: random.Random) -> Input:
     """Return a bad option or job of ``run``."""
     numbers = ("-b", "-e", "-f", "-n", "-w", "--seconds", "--timeout", "--rounds", "--seed", "--aggregators")
-    number = tuple(n for n in evil.NUMBERS if n not in ("1.5", "1e14", "1e20"))  # some may be fractions
+    number = tuple(n for n in bad_inputs.NUMBERS if n not in ("1.5", "1e14", "1e20"))  # some may be fractions
     words = ("-c", "-t", "-d", "-o", "--device", "--variant", "--mapping", "--network", "--shape", "-a")
-    no_words = ("rign", evil.ESCAPE, "x" * evil.DEEP, "-", "9", evil.ALMOST)
+    no_words = ("rign", ESCAPE, "x" * bad_inputs.DEEP, "-", "9", bad_inputs.ALMOST)
     params = ("channels=0", "channels=99999999", "segment=99T", "chanels=1", "=", "channels=" + "9" * 5000)
     outs = ("x" * 5000, "x" * 250, "/proc/a/b", "loop/x")
     ways = {
         "number": lambda: _file("run", draw.choice(numbers), draw.choice(number)),
-        "iterations": lambda: _file("run", draw.choice(["-n", "-w"]), draw.choice(evil.NUMBERS)),
+        "iterations": lambda: _file("run", draw.choice(["-n", "-w"]), draw.choice(bad_inputs.NUMBERS)),
         "word": lambda: _file("run", draw.choice(words), draw.choice(no_words)),
         "parameter": lambda: _file("run", "-a", "ring", "--param", draw.choice(params)),
         "option": lambda: _file("run", draw.choice(["--frob", "--iteratons=3", "x", "-z", "--out", "--job", "-\x07"])),
         "job": lambda: _file("run", "--job", "j.json", j_json=bad_json(draw, json.loads(JOB.to_json()))),
-        "file": lambda: _file("run", draw.choice(["--job", "--table", "--evidence"]), draw.choice(evil.NO_FILES)),
+        "file": lambda: _file("run", draw.choice(["--job", "--table", "--evidence"]), draw.choice(NO_FILES)),
         "out": lambda: _file("run", "-n", "1", "-e", "8", "--out", draw.choice(outs)),
     }  # fmt: skip
     return ways[draw.choice([*ways, "job", "job"])]()
@@ -193,18 +196,18 @@ def read(draw: random.Random) -> Input:
     command = draw.choice(["report", "export", "validate", "status", "tune", "model"])
     more = {"tune": ("--out=t.json",)}.get(command, ())
     ways = {
-        "path": lambda: _file(command, draw.choice(evil.NO_FILES), *more),
-        "option": lambda: _file(command, golden, draw.choice(["--frob", "--\x1b[31m", "--" + "x" * evil.DEEP])),
+        "path": lambda: _file(command, draw.choice(NO_FILES), *more),
+        "option": lambda: _file(command, golden, draw.choice(["--frob", "--\x1b[31m", "--" + "x" * bad_inputs.DEEP])),
         "none": lambda: _file(command),
         "plan": lambda: _file(command, ".", *more, plan_json=bad_json(draw, PLAN)),
-        "format": lambda: _file("export", golden, f"--format={draw.choice(('xml', '', 'x' * evil.DEEP, evil.ESCAPE))}"),
-        "timing": lambda: _file("export", golden, f"--timing={draw.choice(['min', '', 'x' * evil.DEEP])}"),
+        "format": lambda: _file("export", golden, f"--format={draw.choice(('xml', '', 'x' * 10_000, ESCAPE))}"),
+        "timing": lambda: _file("export", golden, f"--timing={draw.choice(['min', '', 'x' * bad_inputs.DEEP])}"),
         "judge": lambda: _file("tune", golden, "--judge=t.json", t_json=bad_json(draw, _table())),
-        "judged": lambda: _file("tune", golden, f"--judge={draw.choice(evil.NO_FILES)}"),
+        "judged": lambda: _file("tune", golden, f"--judge={draw.choice(NO_FILES)}"),
         "both": lambda: _file("tune", golden, *draw.choice([(), ("--out=a", "--judge=b")])),
         "report": lambda: _file("report", golden, f"--out={draw.choice(['x' * 5000, '/proc/a', 'file/x', 'loop'])}"),
         "launch": lambda: _file("launch", "p.json", "mpi.p2", "--out=x.h5", p_json=bad_json(draw, PLAN)),
-        "launched": lambda: _file("launch", draw.choice(evil.NO_FILES), "mpi.p2", "--out=x.h5"),
+        "launched": lambda: _file("launch", draw.choice(NO_FILES), "mpi.p2", "--out=x.h5"),
         "job": lambda: _file("launch", "p.json", draw.choice(["nope", "../x", "x" * 5000]), "--out=x.h5",
                              p_json=json.dumps(PLAN)),
     }  # fmt: skip
@@ -216,18 +219,18 @@ def shown(draw: random.Random) -> Input:
     params = ("channels=4", "=", "x=" + "9" * 5000)
     outs = ("x.exe", "x", "x" * 5000 + ".svg", "/proc/a/b.svg", "file/x.svg", "loop/x.png")
     ways = {
-        "workers": lambda: _file("show", "ring", "-p", draw.choice([*evil.NUMBERS, "0", "129"])),
+        "workers": lambda: _file("show", "ring", "-p", draw.choice([*bad_inputs.NUMBERS, "0", "129"])),
         "number": lambda: _file(
             "show", "ring", "-p", "4", draw.choice(["--racks", "--aggregators", "--unit", "-r"]),
-            draw.choice([*evil.NUMBERS, "99999999"]),
+            draw.choice([*bad_inputs.NUMBERS, "99999999"]),
         ),
-        "word": lambda: _file("show", draw.choice(["rign", "native", "", "\x1b", "x" * evil.DEEP]), "-p", "4"),
+        "word": lambda: _file("show", draw.choice(["rign", "native", "", "\x1b", "x" * bad_inputs.DEEP]), "-p", "4"),
         "parameter": lambda: _file("show", "ring", "-p", "4", "--param", draw.choice(params)),
         "out": lambda: _file("show", "ring", "-p", "4", "--out", draw.choice(outs)),
         "list": lambda: _file(draw.choice(["list", "doctor"]), draw.choice(["--frob", "x", "--jsno", "\x1b"])),
-        "log": lambda: _file("evidence", draw.choice([*evil.NO_FILES, "a.log"]), a_log=draw.randbytes(9999)),
+        "log": lambda: _file("evidence", draw.choice([*NO_FILES, "a.log"]), a_log=draw.randbytes(9999)),
         "expected": lambda: _file("evidence", "a.log", "--network=ib", a_log="x"),
-        "command": lambda: _file(draw.choice(["sweeep", "", "--frob", "\x1b[31m", "x" * evil.DEEP, "\udcff"])),
+        "command": lambda: _file(draw.choice(["sweeep", "", "--frob", "\x1b[31m", "x" * bad_inputs.DEEP, "\udcff"])),
     }  # fmt: skip
     return ways[draw.choice([*ways])]()
 

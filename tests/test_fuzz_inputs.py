@@ -3,7 +3,7 @@
 from itertools import islice
 
 import pytest
-from commands import inside
+from cli_runner import invoke
 from fuzz_inputs import fault, inputs, names, planned, read, shown, tried
 
 SEED = 20261122
@@ -17,7 +17,7 @@ def test_a_bad_input_takes_a_line_for_each_mistake_and_leaves_nothing(number, tm
         one.lay(place)
         monkeypatch.chdir(place)
         before = names(place)
-        said = inside(*one.words)
+        said = invoke(*one.words)
         assert fault(said.code, said.out, said.err) is None, (one.words, said)
         assert names(place) == before, one.words
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from schedules import ALGORITHMS, Algorithm, Case, Collective, cases
+from schedule_examples import ALGORITHMS, Algorithm, Case, Collective, cases
 
 from hpccoll.schedule import Layout, crossings
 

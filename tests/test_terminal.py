@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import click
 import pytest
-import raws
-from commands import inside
+import raw_examples
+from cli_runner import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,17 +53,17 @@ def hostile(tmp_path_factory):
     """A directory with a raw file and a journal whose every name is hostile."""
     out = tmp_path_factory.mktemp("hostile")
     (out / "raw").mkdir()
-    places = tuple(replace(place, host=HOSTILE) for place in raws.attempt().places)
+    places = tuple(replace(place, host=HOSTILE) for place in raw_examples.attempt().places)
     provenance = {"mpi": {"version": HOSTILE, HOSTILE: HOSTILE}, "hosts": [HOSTILE]}
-    attempt = raws.attempt(machine=HOSTILE, places=places, provenance=provenance, run_id=HOSTILE)
-    case = raws.case(params={"channels": HOSTILE})
-    outcome = raws.outcome(case, reason=HOSTILE, evidence=HOSTILE, executed=HOSTILE, status="wrong", wrong=1)
-    whole = replace(raws.raw(), attempts=[(attempt, [outcome])], job=raws.job(case))
+    attempt = raw_examples.attempt(machine=HOSTILE, places=places, provenance=provenance, run_id=HOSTILE)
+    case = raw_examples.case(params={"channels": HOSTILE})
+    outcome = raw_examples.outcome(case, reason=HOSTILE, evidence=HOSTILE, executed=HOSTILE, status="wrong", wrong=1)
+    whole = replace(raw_examples.raw(), attempts=[(attempt, [outcome])], job=raw_examples.job(case))
     hdf5.write(whole, out / "raw" / "mpi.p2.h5")
-    other = raws.case(64, algorithm=HOSTILE)
-    journal = Journal(out / "raw" / "other.h5", raws.job(case, other, name="other"))
+    other = raw_examples.case(64, algorithm=HOSTILE)
+    journal = Journal(out / "raw" / "other.h5", raw_examples.job(case, other, name="other"))
     journal.begin(attempt)
-    journal.record(raws.skipped(other, reason=HOSTILE))
+    journal.record(raw_examples.skipped(other, reason=HOSTILE))
     journal.close(remove=False)
     return out
 
@@ -81,7 +81,7 @@ def hostile(tmp_path_factory):
     ids=" ".join,
 )
 def test_a_command_prints_no_control_character_of_a_file(hostile, arguments):
-    said = inside(*arguments, hostile)
+    said = invoke(*arguments, hostile)
     assert said.out
     assert said.code in (0, 3)
     assert printable(said.out) == said.out
@@ -89,12 +89,12 @@ def test_a_command_prints_no_control_character_of_a_file(hostile, arguments):
 
 def test_a_log_that_is_read_for_evidence_commands_no_terminal(tmp_path):
     (tmp_path / "a.log").write_text(f"n1:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.8{HOSTILE}\n{HOSTILE}\n")
-    said = inside("evidence", tmp_path)
+    said = invoke("evidence", tmp_path)
     assert printable(said.out) == said.out
 
 
 def test_the_report_of_a_hostile_file_runs_no_script_of_it_and_its_pictures_are_drawn(hostile, tmp_path):
-    said = inside("report", hostile, "--out", tmp_path)
+    said = invoke("report", hostile, "--out", tmp_path)
     page = (tmp_path / "index.html").read_text()
     assert said.code == 3
     assert "<script>alert" not in page

@@ -5,7 +5,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 import pytest
-from schedules import AGGREGATORS, ALGORITHMS, cases, places, variants
+from schedule_examples import AGGREGATORS, ALGORITHMS, cases, places, variants
 
 from hpccoll.schedule import COLLECTIVES, Cut, Layout, count, match, out_of_place
 

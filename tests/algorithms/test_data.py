@@ -4,7 +4,7 @@ from itertools import count, product
 
 import numpy as np
 import pytest
-from schedules import ALGORITHMS, buffers, cases, places, promised, result
+from schedule_examples import ALGORITHMS, buffers, cases, places, promised, result
 
 from hpccoll.schedule import DTYPES, REDUCTIONS
 from hpccoll.transports.lockstep import lockstep

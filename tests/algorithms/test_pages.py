@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from schedules import ALGORITHMS
+from schedule_examples import ALGORITHMS
 
 import hpccoll.algorithms
 

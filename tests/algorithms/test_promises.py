@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedules import AGGREGATORS, ALGORITHMS, cases, places, variants
+from schedule_examples import AGGREGATORS, ALGORITHMS, cases, places, variants
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout, ScheduleError, prove

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-import raws
-from commands import inside
+import raw_examples
+from cli_runner import invoke
 from typer.main import get_command
 
 from hpccoll import __version__
@@ -21,25 +21,25 @@ def test_the_commands_of_the_contract_are_there():
 
 
 def test_no_command_shows_them_all():
-    said = inside()
+    said = invoke()
     assert said.code == 0
     assert [name for name in COMMANDS if f"\n  {name} " not in said.out] == []
 
 
 def test_what_a_command_does_has_room_in_its_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    told = inside().out.partition("Commands:\n")[2].splitlines()
+    told = invoke().out.partition("Commands:\n")[2].splitlines()
     assert len(told) == len(COMMANDS)
     assert [line for line in told if line.endswith("...")] == []
 
 
 def test_version_is_the_packages():
-    assert inside("--version").out == f"{__version__}\n"
+    assert invoke("--version").out == f"{__version__}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command):
-    said = inside(command, "--help")
+    said = invoke(command, "--help")
     assert said.code == 0
     assert "xample" in said.out
     assert f"hpccoll {command}" in said.out.partition("xample")[2]
@@ -67,7 +67,7 @@ def test_help_has_an_example(command):
 )
 def test_what_cannot_be_done_takes_one_line(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert inside(*arguments).complains_of(*words)
+    assert invoke(*arguments).is_bad_input(*words)
     assert not list(tmp_path.iterdir())
 
 
@@ -80,9 +80,11 @@ def test_what_cannot_be_done_takes_one_line(arguments, words, tmp_path, monkeypa
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_listed_and_the_exit_code_is_3(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    hdf5.write(raws.raw(raws.outcome(), raws.outcome(raws.case(8))), tmp_path / "whole.h5")
+    hdf5.write(
+        raw_examples.raw(raw_examples.outcome(), raw_examples.outcome(raw_examples.case(8))), tmp_path / "whole.h5"
+    )
     (tmp_path / "damaged.h5").write_bytes((tmp_path / "whole.h5").read_bytes()[:-99])
-    said = inside(*arguments)
+    said = invoke(*arguments)
     (line,) = said.err.splitlines()
     assert (said.code, line.startswith("hpccoll: "), "damaged.h5" in line) == (3, True, True)
     assert said.out
@@ -92,12 +94,12 @@ def test_where_no_file_that_is_named_can_be_read_it_is_bad_input(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     for name in ("a.h5", "b.h5"):
         (tmp_path / name).touch()
-    said = inside("export", "a.h5", "b.h5")
+    said = invoke("export", "a.h5", "b.h5")
     assert (said.code, len(said.err.splitlines()), said.out) == (2, 2, "")
 
 
 def test_list_as_json_has_the_shape_of_the_contract():
-    said = inside("list", "--json")
+    said = invoke("list", "--json")
     listed = json.loads(said.out)
     assert listed.keys() == {"collectives", "algorithms", "policies", "transports", "variants"}
     assert listed["collectives"].keys() == COLLECTIVES.keys()
@@ -128,7 +130,7 @@ NAMES = {
 
 
 def test_these_names_stay_what_they_are():
-    listed = json.loads(inside("list", "--json").out)["collectives"]
+    listed = json.loads(invoke("list", "--json").out)["collectives"]
     assert listed.keys() == NAMES.keys()
     assert {name: set(words.split()) - set(listed[name]["algorithms"]) for name, words in NAMES.items()} == {
         name: set() for name in NAMES
@@ -136,7 +138,7 @@ def test_these_names_stay_what_they_are():
 
 
 def test_list_has_what_the_pages_register_and_the_librarys_own_and_no_others():
-    listed = json.loads(inside("list", "--json").out)
+    listed = json.loads(invoke("list", "--json").out)
     there = {name: {*family.algorithms, "native"} for name, family in COLLECTIVES.items()}
     assert {name: set(row["algorithms"]) for name, row in listed["collectives"].items()} == there
     assert sorted((row["collective"], row["name"]) for row in listed["algorithms"]) == sorted(
@@ -145,8 +147,8 @@ def test_list_has_what_the_pages_register_and_the_librarys_own_and_no_others():
 
 
 def test_list_for_people_names_every_algorithm():
-    listed = json.loads(inside("list", "--json").out)["algorithms"]
-    said = inside("list").out.partition("any auto (needs a table of hpccoll tune)\n")[0].splitlines()
+    listed = json.loads(invoke("list", "--json").out)["algorithms"]
+    said = invoke("list").out.partition("any auto (needs a table of hpccoll tune)\n")[0].splitlines()
     assert [" ".join(line.split()[:2]) for line in said] == [f"{row['collective']} {row['name']}" for row in listed]
 
 
@@ -155,12 +157,12 @@ def test_list_for_people_names_every_algorithm():
 def test_a_name_that_the_system_refuses_takes_one_line(command, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
-    assert inside(command, path).complains_of()
+    assert invoke(command, path).is_bad_input()
     assert [*tmp_path.iterdir()] == [tmp_path / "loop"]
 
 
 @pytest.mark.parametrize("words", [["\x1b[31m"], ["plan", "--\x1b[31m"], ["export", "\x1b"], ["run", "--\x1b[31m\x07"]])
 def test_no_control_character_of_the_command_line_is_printed(words):
-    said = inside(*words)
-    assert said.complains_of()
+    said = invoke(*words)
+    assert said.is_bad_input()
     assert said.err.rstrip("\n").isprintable()

@@ -1,7 +1,7 @@
 """Who holds what, against the tables that the algorithms' pages have, and against what collectives promise."""
 
 import pytest
-from drawings import NAMES, subject, subjects
+from drawing_examples import NAMES, subject, subjects
 
 from hpccoll.draw import ask
 from hpccoll.draw.buffer_state import Holdings, follow, spans

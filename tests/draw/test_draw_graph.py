@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from drawings import NAMES, subject, subjects
+from drawing_examples import NAMES, subject, subjects
 
 from hpccoll.draw import ask
 from hpccoll.draw.graph import Graph, Tree

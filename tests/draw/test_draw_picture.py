@@ -5,7 +5,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
-from drawings import NAMES, subject, subjects
+from drawing_examples import NAMES, subject, subjects
 
 from hpccoll.draw import ask, draw, picture
 from hpccoll.errors import BadInputError

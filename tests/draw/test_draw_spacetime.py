@@ -1,7 +1,7 @@
 """The picture over time: arrows go from who sends to who hears, from the round of one to that of the other."""
 
 import pytest
-from drawings import NAMES, subject, subjects
+from drawing_examples import NAMES, subject, subjects
 
 from hpccoll.draw import ask
 from hpccoll.draw.arrows import arrows

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from drawings import NAMES, subject, subjects
+from drawing_examples import NAMES, subject, subjects
 
 from hpccoll.draw import ask, describe
 from hpccoll.draw.actions import round_lines

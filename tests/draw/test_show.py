@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import inside
+from cli_runner import invoke
 
 from hpccoll.algorithms.null import null
 from hpccoll.draw.view import MOST_WORKERS
@@ -16,7 +16,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = inside("show", "ring", "-p", 4)
+    said = invoke("show", "ring", "-p", 4)
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith("all_reduce by ring on 4 workers on 1 node\nRing: p units")
     assert "round 6: every rank r" in said.out
@@ -25,11 +25,11 @@ def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypat
 
 
 def test_the_collective_is_the_first_that_has_the_algorithm_unless_named():
-    assert inside("show", "chain", "-p", 4).out.startswith("broadcast by chain")
-    first = inside("show", "bruck", "-p", 4).out
+    assert invoke("show", "chain", "-p", 4).out.startswith("broadcast by chain")
+    first = invoke("show", "bruck", "-p", 4).out
     assert first.startswith("all_gather by bruck")
     assert "\nbruck is one of all_to_all, too: -c all_to_all\n" in first
-    assert inside("show", "bruck", "-c", "all_to_all", "-p", 4).out.startswith("all_to_all by bruck")
+    assert invoke("show", "bruck", "-c", "all_to_all", "-p", 4).out.startswith("all_to_all by bruck")
 
 
 GOLDEN = Path(__file__).parents[2] / "results" / "golden"
@@ -40,7 +40,7 @@ GOLDEN = Path(__file__).parents[2] / "results" / "golden"
     re.findall(r"!\[[^]]*\]\(results/golden/(\w+\.svg)\)\n\n\*`hpccoll (show .*?)`", README.read_text()),
 )
 def test_the_pictures_of_the_readme_are_what_their_commands_draw(name, command, tmp_path):
-    assert inside(*command.split(), "--out", tmp_path / name).code == 0
+    assert invoke(*command.split(), "--out", tmp_path / name).code == 0
     assert (tmp_path / name).read_text() == (GOLDEN / name).read_text()
 
 
@@ -51,20 +51,20 @@ def test_the_readme_has_the_ring_the_hierarchical_and_the_aggregation_tree():
 
 def test_it_draws_where_it_is_told(tmp_path):
     out = tmp_path / "ring.svg"
-    words = inside("show", "ring", "-p", 6, "--ranks-per-node", 2, "--racks", 3, "--out", out).out
+    words = invoke("show", "ring", "-p", 6, "--ranks-per-node", 2, "--racks", 3, "--out", out).out
     assert words.startswith("all_reduce by ring on 6 workers on 3 nodes of 2, 3 racks")
     assert "rack 2" in out.read_text()
 
 
 def test_it_says_that_the_schedule_is_proven_or_why_it_is_wrong(monkeypatch):
-    assert "\nproven: it does what all_reduce promises\n" in inside("show", "ring", "-p", 4).out
+    assert "\nproven: it does what all_reduce promises\n" in invoke("show", "ring", "-p", 4).out
     assert (
-        inside("show", "ping_pong", "-p", 3).code == inside("show", "pairwise", "-c", "all_to_all_v", "-p", 3).code == 0
+        invoke("show", "ping_pong", "-p", 3).code == invoke("show", "pairwise", "-c", "all_to_all_v", "-p", 3).code == 0
     )
-    assert "\na floor: it does nothing, and not what all_reduce promises\n" in inside("show", "null", "-p", 2).out
+    assert "\na floor: it does nothing, and not what all_reduce promises\n" in invoke("show", "null", "-p", 2).out
     lazy = replace(all_reduce.algorithm("ring"), name="lazy", program=null.program)
     monkeypatch.setitem(all_reduce.algorithms, "lazy", lazy)
-    said = inside("show", "lazy", "-p", 2)
+    said = invoke("show", "lazy", "-p", 2)
     assert said.code == 3
     assert "\nWRONG, all_reduce promises something else: rank 0 ends without rank 1's unit 0 in unit 0\n" in said.out
 
@@ -72,16 +72,16 @@ def test_it_says_that_the_schedule_is_proven_or_why_it_is_wrong(monkeypatch):
 def test_it_names_the_parameters_with_what_they_can_be():
     assert (
         "parameters: radix=32 (2 to 65535); depth=1 (1 to 16)"
-        in inside("show", "sharp_emulated", "-p", 2, "--aggregators", 1).out
+        in invoke("show", "sharp_emulated", "-p", 2, "--aggregators", 1).out
     )
 
 
 def test_the_unit_that_is_followed_can_be_chosen():
-    assert "whose unit 3 is folded in:" in inside("show", "ring", "-p", 4, "--unit", 3).out
+    assert "whose unit 3 is folded in:" in invoke("show", "ring", "-p", 4, "--unit", 3).out
 
 
 def test_the_last_node_may_have_fewer():
-    assert inside("show", "ring", "-p", 5, "--ranks-per-node", 2).out.startswith(
+    assert invoke("show", "ring", "-p", 5, "--ranks-per-node", 2).out.startswith(
         "all_reduce by ring on 5 workers on 3 nodes of unequal size"
     )
 
@@ -108,7 +108,7 @@ def test_the_last_node_may_have_fewer():
 )
 def test_what_cannot_be_shown_takes_one_line(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert inside("show", *arguments).complains_of(*words)
+    assert invoke("show", *arguments).is_bad_input(*words)
     assert not list(tmp_path.iterdir())
 
 
@@ -116,5 +116,5 @@ def test_a_layout_that_does_not_fit_takes_one_line(monkeypatch):
 
     picky = replace(all_reduce.algorithm("ring"), name="picky", needs=(power_of_two,))
     monkeypatch.setitem(all_reduce.algorithms, "picky", picky)
-    assert inside("show", "picky", "-p", 4).code == 0
-    assert inside("show", "picky", "-p", 6).complains_of("picky of all_reduce needs a power-of-two number of workers")
+    assert invoke("show", "picky", "-p", 4).code == 0
+    assert invoke("show", "picky", "-p", 6).is_bad_input("picky of all_reduce needs a power-of-two number of workers")

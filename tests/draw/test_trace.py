@@ -1,7 +1,7 @@
 """The story of a schedule: every message once, with the rounds between which it is under way."""
 
-from drawings import subject
-from schedules import EXAMPLES
+from drawing_examples import subject
+from schedule_examples import EXAMPLES
 
 from hpccoll.draw.trace import Place, tell
 from hpccoll.schedule import Copy, Layout, Receive, Schedule, Send, Step, dst, tmp

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from commands import inside
+from cli_runner import invoke
 
 from hpccoll.evidence import nccl_numbers
 from hpccoll.evidence.log_set import read_logs
@@ -88,7 +88,7 @@ def test_after_a_group_the_next_single_call_is_read_again():
 
 
 def test_evidence_tells_such_a_log():
-    lines = inside("evidence", LOG).out.splitlines()
+    lines = invoke("evidence", LOG).out.splitlines()
     assert lines[0] == "NCCL 2.22.3, 4 ranks on 2 nodes"
     assert "ran: all_reduce of 64 MiB (float32 sum): ring, protocol SIMPLE" in lines
     assert "ran: all_gather of 2 KiB a rank (bfloat16): ring, protocol LL128" in lines

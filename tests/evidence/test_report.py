@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from commands import inside
+from cli_runner import invoke
 
 from hpccoll.evidence import report
 
@@ -14,11 +14,11 @@ LOGS = Path(__file__).parent / "logs"
 
 def told(name, *more):
     """Return the lines for people of one of the logs."""
-    return inside("evidence", LOGS / f"{name}.log", *more).out.splitlines()
+    return invoke("evidence", LOGS / f"{name}.log", *more).out.splitlines()
 
 
 def test_what_ran_is_said_with_what_was_asked_for():
-    said = inside("evidence", LOGS / "sharp.log")
+    said = invoke("evidence", LOGS / "sharp.log")
     assert said.code == 0
     lines = said.out.splitlines()
     assert lines[0] == "NCCL 2.30.7, 16 ranks on 2 nodes"
@@ -54,12 +54,12 @@ def test_where_no_line_says_what_ran_it_is_said_what_would(name, hint, tmp_path)
     if name in heads:
         log = tmp_path / "a.log"
         log.write_text(heads[name])
-    (ran,) = (line for line in inside("evidence", log).out.splitlines() if line.startswith("ran: "))
+    (ran,) = (line for line in invoke("evidence", log).out.splitlines() if line.startswith("ran: "))
     assert hint in ran
 
 
 def test_tcp_where_rdma_was_expected_comes_first_and_ends_with_3():
-    said = inside("evidence", LOGS / "socket.log", "--network", "rdma")
+    said = invoke("evidence", LOGS / "socket.log", "--network", "rdma")
     assert (said.code, said.out.splitlines()[0]) == (
         3, "RED: RDMA was expected and TCP was used (NCCL: using network Socket): NET/IB : No device found."
     )  # fmt: skip
@@ -76,12 +76,12 @@ def test_tcp_where_rdma_was_expected_comes_first_and_ends_with_3():
     ],
 )
 def test_which_network_was_used_is_said_also_where_nobody_expected_one(name, more, words):
-    said = inside("evidence", LOGS / f"{name}.log", *more)
+    said = invoke("evidence", LOGS / f"{name}.log", *more)
     assert (said.code, f"network between nodes: {words}" in said.out.splitlines()) == (0, True)
 
 
 def test_where_no_line_names_a_network_it_is_not_passed_for_what_was_expected():
-    said = inside("evidence", LOGS / "ucc-sharp.log", "--network", "rdma").out.splitlines()
+    said = invoke("evidence", LOGS / "ucc-sharp.log", "--network", "rdma").out.splitlines()
     assert "network between nodes: no line names it; whether it was RDMA, as expected, is unknown" in said
     assert not [line for line in told("ucc-sharp") if line.startswith("network")]
 
@@ -98,13 +98,13 @@ def test_ways_of_channels_are_explained_and_only_those_that_are_there():
 )  # fmt: skip
 def test_how_many_channels_go_straight_to_gpus_is_said(name, less, words, tmp_path):
     (tmp_path / "a.log").write_text((LOGS / f"{name}.log").read_text().replace(less or "no such words", ""))
-    assert f"GPUDirect RDMA: on {words} of NET" in inside("evidence", tmp_path / "a.log").out.splitlines()
+    assert f"GPUDirect RDMA: on {words} of NET" in invoke("evidence", tmp_path / "a.log").out.splitlines()
 
 
 def test_a_warning_that_is_a_reason_is_not_said_twice(tmp_path):
     warning = "n1:9:9 [0] transport.cc:384 NCCL WARN Cannot initialize CollNet, using point-to-point network instead"
     (tmp_path / "a.log").write_text(f"{warning}\nn1:9:9 [0] x.cc:1 NCCL WARN another\n")
-    said = inside("evidence", tmp_path / "a.log").out
+    said = invoke("evidence", tmp_path / "a.log").out
     assert said.count("Cannot initialize CollNet") == 1
     assert "warning: another" in said.splitlines()
 
@@ -114,7 +114,7 @@ def test_a_reason_stands_beside_what_there_was_not():
 
 
 def test_json_has_the_record_and_what_it_comes_to():
-    (said,) = json.loads(inside("evidence", LOGS / "rdma-2.27.log", "--json").out)["launches"]
+    (said,) = json.loads(invoke("evidence", LOGS / "rdma-2.27.log", "--json").out)["launches"]
     assert said["record"]["version"] == "2.27.7"
     assert [(one["bytes"], one["executed"]) for one in said["executed"]] == [
         (8, "tree"), (67108864, "ring"), (67108864, "tree"), (4096, "ring")
@@ -123,7 +123,7 @@ def test_json_has_the_record_and_what_it_comes_to():
 
 
 def test_logs_of_several_launches_are_told_one_after_the_other_and_one_red_line_ends_with_3():
-    said = inside("evidence", LOGS / "socket.log", LOGS / "rdma-2.32.log", "--network", "rdma")
+    said = invoke("evidence", LOGS / "socket.log", LOGS / "rdma-2.32.log", "--network", "rdma")
     alarm, first, second = said.out.split("\n\n")
     assert said.code == 3
     assert alarm.startswith("RED in launch 1: RDMA was expected and TCP was used")
@@ -140,7 +140,7 @@ def test_of_many_logs_of_a_launch_one_is_named(tmp_path):
         )
         (tmp_path / f"{number}.log").write_text(line.format("1"))
         (tmp_path / f"other{number}.log").write_text(line.format("2"))
-    heads = [line for line in inside("evidence", tmp_path).out.splitlines() if line.startswith("==")]
+    heads = [line for line in invoke("evidence", tmp_path).out.splitlines() if line.startswith("==")]
     assert heads == [
         f"== launch {number} of 2: {tmp_path}/{first} and 2 more logs"
         for number, first in ((1, "0.log"), (2, "other0.log"))
@@ -154,7 +154,7 @@ def test_settings_are_of_the_logs_beside_them_and_of_all_where_there_are_none(tm
     (tmp_path / "a" / "n1.2-etc.conf").write_text("NCCL_IB_HCA=mlx5\n")
     (tmp_path / "nccl.conf").write_text("NCCL_ALGO=Ring\n")
     launches = json.loads(
-        inside("evidence", tmp_path / "a", tmp_path / "b", tmp_path / "nccl.conf", "--json").out
+        invoke("evidence", tmp_path / "a", tmp_path / "b", tmp_path / "nccl.conf", "--json").out
     )["launches"]  # fmt: skip
     assert [launch["record"]["settings"] for launch in launches] == [
         {"NCCL_IB_HCA": "mlx5", "NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Ring"}
@@ -169,7 +169,7 @@ def test_a_directory_is_all_of_its_files_and_a_dump_of_the_topology_says_the_bal
     gpu = '<pci busid="a"><gpu dev="0"/></pci>'
     nic = '<pci busid="b"><nic><net name="mlx5_0"/></nic></pci>'
     (tmp_path / "topology.xml").write_text(f'<system><cpu numaid="0"><pci busid="s">{gpu}{nic}</pci></cpu></system>')
-    lines = inside("evidence", tmp_path).out.splitlines()
+    lines = invoke("evidence", tmp_path).out.splitlines()
     assert "ran: all_reduce of 1 MiB: nvls, protocol SIMPLE, 16 channels" in lines
     assert lines[-2:] == [
         f"{tmp_path}/graph.xml: NCCL's search: 2 channels of 20 GB/s inside a node and 0 between",
@@ -180,16 +180,16 @@ def test_a_directory_is_all_of_its_files_and_a_dump_of_the_topology_says_the_bal
 @pytest.mark.parametrize("name", ["a.log", "."])
 def test_what_is_no_log_is_refused_with_the_variables_that_make_one(name, tmp_path):
     (tmp_path / "a.log").write_bytes(b"\xff\xfe nothing of the kind\n")
-    assert inside("evidence", tmp_path / name).complains_of("log", str(tmp_path / name), "NCCL_DEBUG=INFO", "UCC_COLL")
+    assert invoke("evidence", tmp_path / name).is_bad_input("log", str(tmp_path / name), "NCCL_DEBUG=INFO", "UCC_COLL")
 
 
 def test_a_file_that_is_named_is_a_log_and_of_a_directory_those_that_are_count(tmp_path):
     (tmp_path / "a.log").write_text((LOGS / "nvls.log").read_text())
     (tmp_path / "job.sh").write_text("srun hpccoll run\n")
     (tmp_path / "page.xml").write_text("<html/>")
-    assert inside("evidence", tmp_path).out.startswith("NCCL 2.28.9, 8 ranks on 1 node\n")
+    assert invoke("evidence", tmp_path).out.startswith("NCCL 2.28.9, 8 ranks on 1 node\n")
     for name in ("job.sh", "page.xml"):
-        assert inside("evidence", tmp_path / "a.log", tmp_path / name).complains_of("log", name, "a log of NCCL")
+        assert invoke("evidence", tmp_path / "a.log", tmp_path / name).is_bad_input("log", name, "a log of NCCL")
 
 
 @pytest.mark.parametrize(
@@ -202,21 +202,21 @@ def test_a_file_that_is_named_is_a_log_and_of_a_directory_those_that_are_count(t
 )
 def test_what_cannot_be_read_takes_one_line(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert inside("evidence", *arguments).complains_of(*words)
+    assert invoke("evidence", *arguments).is_bad_input(*words)
 
 
 def test_what_is_no_file_takes_one_line_and_is_never_waited_for(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for path, word in (("/dev/zero", "a device"), (tmp_path / "fifo", "a pipe"), ("x" * 5000, "too long")):
-        assert inside("evidence", path).complains_of(word)
+        assert invoke("evidence", path).is_bad_input(word)
     (tmp_path / "sharp.log").write_bytes((LOGS / "sharp.log").read_bytes())
-    assert inside("evidence", tmp_path).code == 0, "a pipe in a directory is no log of it"
+    assert invoke("evidence", tmp_path).code == 0, "a pipe in a directory is no log of it"
 
 
 def test_of_a_large_file_of_something_else_no_more_than_its_head_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "HEAD_OF_A_LOG", 1000)
     text, junk = (LOGS / "sharp.log").read_text(), "nothing of the kind\n" * 100
     (tmp_path / "late.log").write_text(junk + text)
-    assert inside("evidence", tmp_path / "late.log").complains_of("log", "no line of it begins as theirs do")
+    assert invoke("evidence", tmp_path / "late.log").is_bad_input("log", "no line of it begins as theirs do")
     (tmp_path / "early.log").write_text(text + junk + text)
-    assert inside("evidence", tmp_path / "early.log").code == 0
+    assert invoke("evidence", tmp_path / "early.log").code == 0

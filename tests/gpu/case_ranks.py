@@ -3,7 +3,7 @@
 from itertools import product
 
 import numpy as np
-from gpu_ranks import check
+from cpu_as_gpu_ranks import check
 from mpi4py import MPI
 from nccl_ranks import share_a_gpu
 

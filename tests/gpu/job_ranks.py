@@ -3,7 +3,7 @@
 import sys
 
 from nccl_ranks import share_a_gpu
-from stalling import stall
+from stall_injection import stall
 
 from hpccoll.run import main
 

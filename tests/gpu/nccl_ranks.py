@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 from mpi4py import MPI
-from schedules import AGGREGATORS, ALGORITHMS, buffers, case_of, cases, promised, promises, result
+from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, case_of, cases, promised, promises, result
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers

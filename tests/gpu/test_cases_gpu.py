@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from benches import benches
-from faults import EVERY, RANKS, all_are_seen
-from faults import settings as settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from injected_faults import EVERY, RANKS, all_are_seen
+from injected_faults import settings as settings_of
+from rank_buffers import benches
 
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.payload import TURNS

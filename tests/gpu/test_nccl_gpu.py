@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-import raws
+import raw_examples
 
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
@@ -34,9 +34,9 @@ def test_the_others_go_on_without_a_rank_that_stalls_in_front_of_a_collective(mp
 @pytest.mark.parametrize("algorithm", ["ring", "native"])
 def test_a_job_goes_on_without_a_rank_that_stalls_which_comes_back_in_the_end(mpiexec, tmp_path, algorithm, graph):
     about = {"transport": "nccl", "device": "cuda", "algorithm": algorithm, "params": {"graph": graph}}
-    cases = [raws.case(size, **about) for size in (1024, 1 << 20, 4 << 20)]
+    cases = [raw_examples.case(size, **about) for size in (1024, 1 << 20, 4 << 20)]
     effort = Effort(warmup=2, min_iterations=10, max_iterations=10, timeout=60)
-    (tmp_path / "job.json").write_text(raws.job(*cases, ranks=3, effort=effort).to_json())
+    (tmp_path / "job.json").write_text(raw_examples.job(*cases, ranks=3, effort=effort).to_json())
     asked = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
     ran = mpiexec(3, JOB, 1, "run", 17, "50", *asked, timeout=WATCHDOG)
     assert ran.returncode == 3, ran.stdout + ran.stderr
@@ -47,9 +47,9 @@ def test_a_job_goes_on_without_a_rank_that_stalls_which_comes_back_in_the_end(mp
 
 
 def test_a_job_goes_on_with_a_rank_that_stalls_for_a_while(mpiexec, tmp_path):
-    cases = [raws.case(size, transport="nccl", device="cuda") for size in (1024, 1 << 20, 4 << 20)]
+    cases = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 1 << 20, 4 << 20)]
     effort = Effort(warmup=2, min_iterations=10, max_iterations=10, timeout=60)
-    (tmp_path / "job.json").write_text(raws.job(*cases, effort=effort).to_json())
+    (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
     asked = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
     ran = mpiexec(2, JOB, 1, "run", 17, "20", *asked, timeout=WATCHDOG)
     assert ran.returncode == 3, ran.stdout + ran.stderr

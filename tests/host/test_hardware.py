@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from equipped import CLOSED, EFA, GPUS, MANAGED, OPEN, RAILS, SWITCHES, equip
+from fake_machine_files import CLOSED, EFA, GPUS, MANAGED, OPEN, RAILS, SWITCHES, equip
 
 from hpccoll.host import hardware
 

@@ -14,7 +14,21 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from faults import ALIKE, EVERY, FAULTS, FOLDING, MOVING, OPS, PARTS, RANKS, SIZES, WRITES, Buffers, Fault, Setting
+from injected_faults import (
+    ALIKE,
+    EVERY,
+    FAULTS,
+    FOLDING,
+    MOVING,
+    OPS,
+    PARTS,
+    RANKS,
+    SIZES,
+    WRITES,
+    Buffers,
+    Fault,
+    Setting,
+)
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-import raws
+import raw_examples
 from mpi4py import MPI
 
 from hpccoll.measure.case_factory import Maker
@@ -11,11 +11,11 @@ from hpccoll.measure.gpu_case import transport_of
 from hpccoll.transports.nccl.grouped import Nccl, communicator_config
 from hpccoll.transports.nccl.vendor import NcclVendor
 
-OVER_NCCL = raws.case(algorithm="native", transport="nccl", device="cuda")
+OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
 
 
 def unconfigured(communicator, case=OVER_NCCL, comm=MPI.COMM_SELF):
-    return Maker._unconfigured(SimpleNamespace(job=raws.job(case, communicator=communicator), comm=comm), case)
+    return Maker._unconfigured(SimpleNamespace(job=raw_examples.job(case, communicator=communicator), comm=comm), case)
 
 
 def test_a_case_whose_settings_nobody_can_make_is_skipped_with_the_reason_and_others_are_not(monkeypatch):
@@ -24,7 +24,7 @@ def test_a_case_whose_settings_nobody_can_make_is_skipped_with_the_reason_and_ot
     assert unconfigured({"max_ctas": 4, "traffic_class": 3}) == "no NCCL from 22600 on"
     assert unconfigured({"max_ctas": 4, "buffers": "symmetric"}) == "no NCCL from 22700 on"
     assert unconfigured({}) is None
-    assert unconfigured({"max_ctas": 4}, raws.case(transport="staged", device="cuda")) is None
+    assert unconfigured({"max_ctas": 4}, raw_examples.case(transport="staged", device="cuda")) is None
     assert asked == [22600, 22700]
 
 
@@ -46,7 +46,9 @@ def test_what_one_rank_lacks_is_the_reason_at_all(monkeypatch):
 def test_schedules_get_communicators_and_the_librarys_own_calls_get_buffers_too(communicator, settings, how):
     gpu = SimpleNamespace(release=lambda: None)
     own = transport_of(OVER_NCCL, MPI.COMM_SELF, gpu, communicator, native=True)
-    schedules = transport_of(raws.case(transport="nccl", device="cuda"), MPI.COMM_SELF, gpu, communicator, native=False)
+    schedules = transport_of(
+        raw_examples.case(transport="nccl", device="cuda"), MPI.COMM_SELF, gpu, communicator, native=False
+    )
     assert (type(own), type(schedules)) == (NcclVendor, Nccl)
     for transport in (own, schedules):
         assert (transport.library and transport.library._settings) == settings

@@ -5,9 +5,9 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from benches import benches, payload
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from rank_buffers import benches, payload
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS

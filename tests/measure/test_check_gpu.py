@@ -4,12 +4,12 @@ import shutil
 
 import numpy as np
 import pytest
-from benches import Bench, benches, payload
-from faults import all_are_seen
-from faults import settings as settings_of
-from host_gpu import HostGpu
+from cpu_check_kernels import HostGpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from injected_faults import all_are_seen
+from injected_faults import settings as settings_of
+from rank_buffers import Bench, benches, payload
 
 from hpccoll.measure import check_gpu
 from hpccoll.measure.check_gpu import GpuCheck, Table, table_bytes

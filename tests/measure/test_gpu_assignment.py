@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from cases import case
+from catalogue_cases import case
 
 from hpccoll.transports.mpi.cuda_aware import Verdict
 

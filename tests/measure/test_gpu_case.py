@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-RANKS = Path(__file__).parents[1] / "gpu_ranks.py"
+RANKS = Path(__file__).parents[1] / "cpu_as_gpu_ranks.py"
 
 
 @pytest.mark.mpi

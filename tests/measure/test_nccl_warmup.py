@@ -4,7 +4,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-import raws
+import raw_examples
 from mpi4py import MPI
 
 from hpccoll.evidence.probe_result import Found
@@ -101,9 +101,9 @@ def test_the_lines_of_the_log_stand_beside_the_refusal_and_no_other_reason(envir
     refusals = Refusal(of="algorithm", reason="none is left", line=line), Refusal(of="sharp", reason="no job", line=why)
     found, case = (
         Found(record=Record(library="nccl", refusals=refusals)),
-        raws.case(8, algorithm="native", transport="nccl"),
+        raw_examples.case(8, algorithm="native", transport="nccl"),
     )
-    asked = raws.job(case, environment=environment), case
+    asked = raw_examples.job(case, environment=environment), case
     assert in_full("NCCL refuses it: no", found, *asked) == f"NCCL refuses it: no; {said.format(line=line, why=why)}"
     assert in_full("too large", found, *asked) == "too large"
     assert in_full("NCCL refuses it: no", None, *asked) == "NCCL refuses it: no"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import raws
-from cases import case
-from commands import rows
+import raw_examples
+from catalogue_cases import case
+from cli_runner import rows
 
 from hpccoll.schedule import Cut, Layout, all_reduce, count, numbering
 from hpccoll.spec.case import Effort
@@ -56,7 +56,7 @@ def measured(mpiexec, tmp_path_factory):
     ]
     here = tmp_path_factory.mktemp("racked")
     effort = Effort(warmup=0, min_iterations=2, max_iterations=2)
-    job = raws.job(*asked, ranks=8, nodes=4, aggregators=1, effort=effort)
+    job = raw_examples.job(*asked, ranks=8, nodes=4, aggregators=1, effort=effort)
     (here / "job.json").write_text(job.to_json())
     ended = mpiexec(9, RACKED, "--job", here / "job.json", "--out", here / "F.h5")
     assert ended.returncode == 0, ended.stdout + ended.stderr

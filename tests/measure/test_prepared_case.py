@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from cases import case
+from catalogue_cases import case
 
 from hpccoll.schedule import Layout
 from hpccoll.transports.operation import aligned_empty

@@ -4,8 +4,8 @@ import random
 
 import numpy as np
 import pytest
-import raws
-from commands import rows
+import raw_examples
+from cli_runner import rows
 
 from hpccoll.measure.printed_table import Table
 from hpccoll.spec.case import Effort
@@ -14,18 +14,18 @@ from hpccoll.store.raw import Whole
 
 SIZES = (8, 1024, 65536)
 CASES = [
-    raws.case(size, algorithm=name, in_place=in_place)
+    raw_examples.case(size, algorithm=name, in_place=in_place)
     for name in ("ring", "native")
     for size in SIZES
     for in_place in (False, True)
 ]
-JOB = raws.job(*CASES, effort=Effort(rounds=1))
+JOB = raw_examples.job(*CASES, effort=Effort(rounds=1))
 MPI = {"mpi": {"version": "MPICH 5", "path": "libmpi.so", "threads": "multiple"}}
 
 
 def whole(of, number=1, ranks=2, **more):
-    outcome = raws.outcome(of, **{"bytes": of.bytes, "times": raws.times(ranks=ranks), **more})
-    return Whole(raws.attempt(number, ranks, provenance=MPI), outcome, {})
+    outcome = raw_examples.outcome(of, **{"bytes": of.bytes, "times": raw_examples.times(ranks=ranks), **more})
+    return Whole(raw_examples.attempt(number, ranks, provenance=MPI), outcome, {})
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_rows_come_by_algorithm_and_size_however_cases_were_measured(printed):
 def test_each_row_is_a_comment_at_once_so_that_nothing_is_lost_where_a_job_is_killed(capsys):
     table = Table()
     table.show(JOB, whole(CASES[3], status="wrong", reason="off by one", wrong=7), 1, 2)
-    table.show(JOB, Whole(raws.attempt(provenance=MPI), raws.skipped(CASES[0]), {}), 2, 2)
+    table.show(JOB, Whole(raw_examples.attempt(provenance=MPI), raw_examples.skipped(CASES[0]), {}), 2, 2)
     meanwhile = capsys.readouterr().out
     assert rows(meanwhile) == []
     table.end()
@@ -71,7 +71,7 @@ def test_each_row_is_a_comment_at_once_so_that_nothing_is_lost_where_a_job_is_ki
 
 def test_neighbours_without_numbers_share_a_line_where_they_share_the_reason(printed):
     def without(case, reason):
-        return Whole(raws.attempt(provenance=MPI), raws.skipped(case, reason), {})
+        return Whole(raw_examples.attempt(provenance=MPI), raw_examples.skipped(case, reason), {})
 
     *five, last = CASES[:6]
     told = rows(printed(*(without(case, "no room") for case in five), without(last, "too large"), whole(CASES[6])))
@@ -84,18 +84,23 @@ def test_neighbours_without_numbers_share_a_line_where_they_share_the_reason(pri
 
 
 def test_a_case_has_one_row_however_often_its_rounds_were_told(printed):
-    job = raws.job(*CASES, effort=Effort(rounds=3))
-    failed = whole(CASES[0], reason="it failed in an earlier launch", times=raws.times(number=2))
+    job = raw_examples.job(*CASES, effort=Effort(rounds=3))
+    failed = whole(CASES[0], reason="it failed in an earlier launch", times=raw_examples.times(number=2))
     (row,) = rows(
         printed(
-            failed, whole(CASES[0], times=raws.times().then(raws.times(number=2)).then(raws.times(number=3))), job=job
+            failed,
+            whole(
+                CASES[0],
+                times=raw_examples.times().then(raw_examples.times(number=2)).then(raw_examples.times(number=3)),
+            ),
+            job=job,
         )
     )
     assert "failed" not in row
 
 
 def test_rows_of_ranks_that_went_on_without_others_are_told_apart(printed):
-    three = raws.case(8, ranks=3)
+    three = raw_examples.case(8, ranks=3)
     said = printed(whole(CASES[0]), whole(three, number=2, ranks=3)).splitlines()
     (place,) = [place for place, line in enumerate(said) if line.startswith("# attempt 2, 3 ranks")]
     assert len(rows("\n".join(said[:place]))) == len(rows("\n".join(said[place:]))) == 1

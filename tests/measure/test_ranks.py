@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-import raws
-from commands import rows
+import raw_examples
+from cli_runner import rows
 
 from hpccoll.measure.ranks import names
 from hpccoll.spec.case import Effort
@@ -24,7 +24,7 @@ def launch(mpiexec, tmp_path):
 
     def launch(fault, *cases, ranks=2, timeout=120.0):
         effort = Effort(warmup=2, min_iterations=20, max_iterations=20, timeout=timeout)
-        job = raws.job(*cases, ranks=ranks, effort=effort)
+        job = raw_examples.job(*cases, ranks=ranks, effort=effort)
         (tmp_path / "job.json").write_text(job.to_json())
         out = tmp_path / "F.h5"
         return mpiexec(ranks, FAULTY, fault, "--job", tmp_path / "job.json", "--out", out), out
@@ -33,7 +33,7 @@ def launch(mpiexec, tmp_path):
 
 
 def test_a_rank_that_hangs_ends_the_job_and_every_rank_says_where_it_is(launch):
-    ended, out = launch("sleeps", raws.case(4096), timeout=5.0)
+    ended, out = launch("sleeps", raw_examples.case(4096), timeout=5.0)
     assert ended.returncode != 0
     case = "case all_reduce.ring.mpi.cpu.float32.sum.4096B.out, iteration 13, in the operation"
     assert f"r0 | stuck for 5 s: {case}: sequence 0, step 1 of 2 (to rank 1, from rank 1)" in ended.stderr
@@ -43,12 +43,12 @@ def test_a_rank_that_hangs_ends_the_job_and_every_rank_says_where_it_is(launch):
     assert {failure.rank for failure in read.failures} == {0, 1}
     assert all(failure.message.startswith("stuck for 5 s: case") for failure in read.failures)
     results = read_results([out.parent])
-    assert [(row.status, row.case_id) for row in results.rows] == [("failed", raws.case(4096).id)]
+    assert [(row.status, row.case_id) for row in results.rows] == [("failed", raw_examples.case(4096).id)]
     assert [gap.status for gap in results.missing] == ["failed"]
 
 
 def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(launch):
-    ended, out = launch("raises", raws.case(4096))
+    ended, out = launch("raises", raw_examples.case(4096))
     assert ended.returncode not in (0, 2, 3)
     assert 'raise RuntimeError("the moon is in the wrong house")' in ended.stderr
     assert "r1 | RuntimeError: the moon is in the wrong house (case all_reduce.ring" in ended.stderr
@@ -101,14 +101,14 @@ def test_an_abort_waits_until_the_launcher_has_read_the_reason(mpiexec):
 
 
 def test_ranks_that_disagree_on_the_schedule_end_the_job_before_it_hangs(launch):
-    ended, out = launch("none", raws.case(4096, algorithm="unpaired"))
+    ended, out = launch("none", raw_examples.case(4096, algorithm="unpaired"))
     assert ended.returncode not in (0, 2, 3)
     assert "rank 0 is about to send what rank 1 does not expect" in ended.stderr
     assert "what rank 1 does not expect" in read_journal(journal_path(out)).failures[0].message
 
 
 def test_a_wrong_result_is_recorded_with_what_is_wrong_and_is_no_result(launch):
-    ended, out = launch("none", raws.case(4096, algorithm="short"), raws.case(4096))
+    ended, out = launch("none", raw_examples.case(4096, algorithm="short"), raw_examples.case(4096))
     assert ended.returncode == 3
     read = hdf5.read(out)
     assert read.complete
@@ -123,7 +123,7 @@ def test_a_wrong_result_is_recorded_with_what_is_wrong_and_is_no_result(launch):
     results = read_results([out])
     assert [row.algorithm for row in results.rows if row.status == "ok"] == ["ring"]
     assert [(gap.status, gap.reason) for gap in results.missing] == [("wrong", wrong.reason)]
-    again, _ = launch("none", raws.case(4096, algorithm="short"), raws.case(4096))
+    again, _ = launch("none", raw_examples.case(4096, algorithm="short"), raw_examples.case(4096))
     assert again.returncode == 3  # it is still wrong
 
 
@@ -142,7 +142,7 @@ SPOILT = {
 @pytest.mark.parametrize("fault", SPOILT)
 def test_a_plan_that_has_no_whole_result_or_writes_outside_of_it_is_wrong_and_the_row_says_how(launch, fault):
     kinds = {"transport": "mpi"}, {"transport": "shm"}, {"algorithm": "native"}
-    ended, out = launch(fault, *(raws.case(4096, **kind) for kind in kinds))
+    ended, out = launch(fault, *(raw_examples.case(4096, **kind) for kind in kinds))
     assert ended.returncode == 3
     ((_, outcomes),) = hdf5.read(out).attempts
     wrong, words = SPOILT[fault]
@@ -151,7 +151,7 @@ def test_a_plan_that_has_no_whole_result_or_writes_outside_of_it_is_wrong_and_th
 
 
 def test_the_librarys_call_out_of_place_may_not_write_beside_its_part_of_dst(launch):
-    ended, out = launch("in-place-of-rank-0", raws.case(4096, collective="reduce_scatter", algorithm="native"))
+    ended, out = launch("in-place-of-rank-0", raw_examples.case(4096, collective="reduce_scatter", algorithm="native"))
     assert ended.returncode == 3
     ((_, (outcome,)),) = hdf5.read(out).attempts
     said = ("wrong", 40, "rank 1: 2 of 128 elements before dst were overwritten")
@@ -159,7 +159,7 @@ def test_the_librarys_call_out_of_place_may_not_write_beside_its_part_of_dst(lau
 
 
 def test_a_rank_that_a_mapping_has_renumbered_is_told_by_the_number_that_people_know_too(launch):
-    ended, out = launch("none", raws.case(4096, algorithm="short", mapping="block"))
+    ended, out = launch("none", raw_examples.case(4096, algorithm="short", mapping="block"))
     assert ended.returncode == 3
     ((_, (wrong,)),) = hdf5.read(out).attempts
     assert "rank 0 (MPI rank 0): 512 of" in wrong.reason
@@ -168,7 +168,10 @@ def test_a_rank_that_a_mapping_has_renumbered_is_told_by_the_number_that_people_
 
 def test_names_of_ranks_have_the_launchers_number_and_the_host_where_these_tell():
     places = [Place(host=f"n{me // 2}", node=me // 2, clock=0, pid=1, affinity="0") for me in range(4)]
-    two, one = raws.attempt(ranks=4, places=tuple(places)), raws.attempt(ranks=2, places=tuple(places[:2]))
+    two, one = (
+        raw_examples.attempt(ranks=4, places=tuple(places)),
+        raw_examples.attempt(ranks=2, places=tuple(places[:2])),
+    )
     assert [*map(names(two, None), range(4))] == [
         "rank 0 (on n0)",
         "rank 1 (on n0)",
@@ -183,26 +186,26 @@ def test_names_of_ranks_have_the_launchers_number_and_the_host_where_these_tell(
 
 
 def test_in_place_a_step_that_is_left_out_leaves_contributions_missing(launch):
-    ended, out = launch("none", raws.case(4096, algorithm="short", in_place=True))
+    ended, out = launch("none", raw_examples.case(4096, algorithm="short", in_place=True))
     assert ended.returncode == 3
     ((_, (wrong,)),) = hdf5.read(out).attempts
     assert "still the rank's own contribution or the contribution of rank 1 is missing" in wrong.reason
 
 
 def test_a_case_that_memory_has_no_room_for_is_skipped_with_the_reason(launch):
-    ended, out = launch("no-memory", raws.case(8), raws.case(1 << 20))
+    ended, out = launch("no-memory", raw_examples.case(8), raw_examples.case(1 << 20))
     assert ended.returncode == 0
     outcomes = {outcome.case.bytes: outcome for _, done in hdf5.read(out).attempts for outcome in done}
     assert outcomes[8].status == "ok"
     assert outcomes[1 << 20].status == "skipped"
     assert "2 ranks need" in outcomes[1 << 20].reason
     results = read_results([out])
-    assert [gap.case for gap in results.skipped] == [raws.case(1 << 20).id]
+    assert [gap.case for gap in results.skipped] == [raw_examples.case(1 << 20).id]
     assert not results.missing
 
 
 def test_a_case_is_asked_for_once(launch):
-    ended, out = launch("none", raws.case(8), raws.case(8))
+    ended, out = launch("none", raw_examples.case(8), raw_examples.case(8))
     assert ended.returncode == 2
     assert "asked for 2 times" in ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -210,9 +213,9 @@ def test_a_case_is_asked_for_once(launch):
 
 
 def test_the_library_has_a_barrier_and_an_all_gather_and_they_are_right(launch):
-    barrier = raws.case(8, collective="barrier", algorithm="native", op=None, in_place=True)
+    barrier = raw_examples.case(8, collective="barrier", algorithm="native", op=None, in_place=True)
     gather = [
-        raws.case(size, collective="all_gather", algorithm="native", op=None, in_place=in_place)
+        raw_examples.case(size, collective="all_gather", algorithm="native", op=None, in_place=in_place)
         for size in (8, 4096) for in_place in (False, True)
     ]  # fmt: skip
     ended, out = launch("none", barrier, *gather)
@@ -222,14 +225,14 @@ def test_the_library_has_a_barrier_and_an_all_gather_and_they_are_right(launch):
 
 
 def test_ranks_import_no_heavy_library_and_only_rank_0_imports_h5py(launch):
-    ended, _ = launch("modules", raws.case(8))
+    ended, _ = launch("modules", raw_examples.case(8))
     assert ended.returncode == 0, ended.stderr
     assert "modules of rank 0: ['h5py']" in ended.stdout
     assert "modules of rank 1: []" in ended.stdout
 
 
 def test_no_secret_gets_into_a_file(launch):
-    ended, out = launch("secrets", raws.case(8))
+    ended, out = launch("secrets", raw_examples.case(8))
     assert ended.returncode == 0
     content = out.read_bytes()
     assert b"OMPI_MCA_btl" in content
@@ -259,7 +262,9 @@ def test_a_segment_that_makes_too_many_channels_is_refused_by_its_own_name(mpiex
 
 
 def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
-    job = raws.job(raws.case(8, in_place=True), effort=Effort(warmup=0, min_iterations=6, max_iterations=6))
+    job = raw_examples.job(
+        raw_examples.case(8, in_place=True), effort=Effort(warmup=0, min_iterations=6, max_iterations=6)
+    )
     (tmp_path / "job.json").write_text(job.to_json())
     (tmp_path / "one.py").write_text(
         "import os, sys; from hpccoll.run import main\n"

@@ -3,19 +3,19 @@
 from dataclasses import replace
 from itertools import groupby
 
-import raws
+import raw_examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.measure.round_order import Earlier, for_the_rest, rounds_left
 from hpccoll.spec.case import Effort, Shape
 
-CASES = tuple(raws.case(8 * 2**k) for k in range(8))
+CASES = tuple(raw_examples.case(8 * 2**k) for k in range(8))
 SHAPE = Shape(1, 2)
 
 
 def job(rounds=3, seed=1):
-    return raws.job(*CASES, effort=Effort(rounds=rounds), seed=seed)
+    return raw_examples.job(*CASES, effort=Effort(rounds=rounds), seed=seed)
 
 
 def split(left):
@@ -43,8 +43,8 @@ def test_all_ways_of_a_call_are_measured_before_the_next_call_each_round_in_othe
         {"collective": "reduce", "root": 0},
         {"collective": "reduce", "root": 1},
     ]
-    cases = [raws.case(size, **way, **call) for size in (8, 16) for way in ways for call in calls]
-    left = rounds_left(raws.job(*cases, effort=Effort(rounds=3)), SHAPE, Earlier())
+    cases = [raw_examples.case(size, **way, **call) for size in (8, 16) for way in ways for call in calls]
+    left = rounds_left(raw_examples.job(*cases, effort=Effort(rounds=3)), SHAPE, Earlier())
     orders = [[case for number, case in left if number == n] for n in (1, 2, 3)]
     for order in orders:
         assert sorted(case.id for case in order) == sorted(case.id for case in cases)
@@ -55,10 +55,13 @@ def test_all_ways_of_a_call_are_measured_before_the_next_call_each_round_in_othe
 
 def test_what_differs_in_an_argument_is_another_call_and_in_a_parameter_another_way():
     cases = [
-        raws.case(8, collective="all_to_all_v", op=None, algorithm="pairwise", params={"traffic": t, "channels": c})
-        for c in (1, 2, 3) for t in ("uniform", "zipf")
-    ]  # fmt: skip
-    left = rounds_left(raws.job(*cases), SHAPE, Earlier())
+        raw_examples.case(
+            8, collective="all_to_all_v", op=None, algorithm="pairwise", params={"traffic": t, "channels": c}
+        )
+        for c in (1, 2, 3)
+        for t in ("uniform", "zipf")
+    ]
+    left = rounds_left(raw_examples.job(*cases), SHAPE, Earlier())
     assert len(list(groupby(left, key=lambda one: one[1].params["traffic"]))) == 2
 
 
@@ -89,7 +92,7 @@ def test_cases_of_another_shape_are_not_of_this_launch():
 def test_fewer_ranks_measure_what_is_left_as_cases_of_their_own_but_what_stalled_or_is_planned_for_as_many():
     done, stalled, nested, *left = CASES
     planned = replace(nested, ranks=3, nodes=1)
-    asked = raws.job(*CASES, planned, ranks=4)
+    asked = raw_examples.job(*CASES, planned, ranks=4)
     earlier = Earlier(measured={done.id: frozenset([1])}, started=frozenset([stalled.id]))
     rest = for_the_rest(asked, Shape(1, 4), Shape(1, 3), earlier)
     assert {case.id for case in rest.cases} == {replace(case, ranks=3, nodes=1).id for case in left}

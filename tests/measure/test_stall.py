@@ -1,4 +1,4 @@
-"""A rank stalls while a case over NCCL is measured, and the job goes on; MPI is real, NCCL is hosted_nccl.py."""
+"""A rank stalls while a case over NCCL is measured, and the job goes on; MPI is real, NCCL is nccl_over_files.py."""
 
 import platform
 import shutil
@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import raws
-from host_gpu import HostGpu
+import raw_examples
+from cpu_check_kernels import HostGpu
 
 from hpccoll.measure.check_gpu import SOURCE
 from hpccoll.report.alarms import alarms, made_good
@@ -41,9 +41,9 @@ def launch(mpiexec, kernels):
 
     def launch(place, ranks, timeout, who, where, when, how, *more, **about):
         effort = Effort(warmup=WARMUP, min_iterations=ITERATIONS, max_iterations=ITERATIONS, timeout=timeout)
-        cases = [raws.case(size, transport="nccl", device="cuda", **about) for size in (64, 1024, 4096)]
+        cases = [raw_examples.case(size, transport="nccl", device="cuda", **about) for size in (64, 1024, 4096)]
         cases += more
-        (place / "job.json").write_text(raws.job(*cases, ranks=ranks, effort=effort).to_json())
+        (place / "job.json").write_text(raw_examples.job(*cases, ranks=ranks, effort=effort).to_json())
         room, out = place / f"room-{when}", place / "F.h5"
         shutil.copytree(kernels, room)
         fault = [room, who, where, when, how]
@@ -61,7 +61,7 @@ LAUNCHES = {
     "collects": ((3, 18, 0, "wrong", LAST, "called"), {}),  # and who comes is to collect them
     "ahead": ((3, 18, 2, "run", SECOND, "called"), GATHER),  # rank 1 is a barrier ahead
     "keeper": ((3, 12, 0, "run", SECOND, "60"), {}),
-    "unmade": ((2, 60, 1, "__init__", 1, "fails", raws.case(64)), {}),
+    "unmade": ((2, 60, 1, "__init__", 1, "fails", raw_examples.case(64)), {}),
 }
 """What ``launch`` is told; the longest first."""
 AT_ONCE = 3

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from observed import MACHINE, SIZES, observation, observed
+from model_observations import MACHINE, SIZES, observation, observed
 
 from hpccoll.model.fit import fit, fit_link
 from hpccoll.schedule import Layout

@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from commands import inside
+from cli_runner import invoke
 
 RUNS = {
     "trips": ["-c", "send_recv", "-a", "ping_pong"],
@@ -29,7 +29,7 @@ def measured(mpiexec, tmp_path_factory):
 
 @pytest.mark.mpi
 def test_what_was_measured_stands_beside_what_the_model_says(measured):
-    said = inside("model", measured)
+    said = invoke("model", measured)
     assert said.code == 0
     assert re.search(r"inside a node: alpha \S+ \S+, beta \S+ ns a byte, from ping-pongs of \d sizes", said.out)
     told = r"from \d pairs of cases|taken as 0: nothing tells of it"  # where no size is large enough for this machine
@@ -43,7 +43,7 @@ def test_what_was_measured_stands_beside_what_the_model_says(measured):
 
 @pytest.mark.mpi
 def test_as_json_it_has_every_row_and_what_was_fitted(measured):
-    run, shared = json.loads(inside("model", measured, "--json").out)
+    run, shared = json.loads(invoke("model", measured, "--json").out)
     assert (shared["transport"], shared["links"], len(shared["rows"])) == ("shm", {}, 2 * 3)
     assert {row["reason"] for row in shared["rows"]} == {
         "the run has no ping-pong inside a node (a sweep's 'pairs: all' has all there are)"
@@ -70,4 +70,4 @@ def test_as_json_it_has_every_row_and_what_was_fitted(measured):
 @pytest.mark.mpi
 def test_a_run_without_ping_pongs_cannot_be_fitted(measured, tmp_path):
     shutil.copy(measured / "sums.h5", tmp_path)
-    assert inside("model", tmp_path).complains_of("path", "send_recv", "model.yaml")
+    assert invoke("model", tmp_path).is_bad_input("path", "send_recv", "model.yaml")

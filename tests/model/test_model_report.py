@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from observed import MACHINE, observation
-from raws import raw
+from model_observations import MACHINE, observation
+from raw_examples import raw
 
 from hpccoll.model.machine import Link
 from hpccoll.model.report import UPLINKS, Modelled, _crossing, lines

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from schedules import ALGORITHMS, cases
+from schedule_examples import ALGORITHMS, cases
 
 from hpccoll.model.machine import Link, Machine
 from hpccoll.model.simulate import simulate

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from observed import APART, MACHINE, observation, observed
+from model_observations import APART, MACHINE, observation, observed
 
 from hpccoll.model.machine import Machine
 from hpccoll.model.validation import Confronted, Overtaking, confront, crossings, curves

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-import raws
-from commands import inside
+import raw_examples
+from cli_runner import invoke
 
 from hpccoll.store import hdf5
 
@@ -16,13 +16,13 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         path = tmp_path / f"{name}.h5"
-        hdf5.write(raws.raw(raws.skipped(), path=path), path)  # which takes no chart
+        hdf5.write(raw_examples.raw(raw_examples.skipped(), path=path), path)  # which takes no chart
     return tmp_path
 
 
 def last(*arguments):
     """Return the last line of a report that is made."""
-    said = inside("report", *arguments)
+    said = invoke("report", *arguments)
     assert said.code == 3, said.err  # there is nothing but a skipped case
     return said.out.splitlines()[-1]
 
@@ -38,7 +38,7 @@ def test_the_report_of_a_file_lies_beside_it_and_that_of_a_directory_in_it(here)
 def test_a_report_is_made_anew_however_its_input_is_written():
     last("a.h5")
     for same in ("./a.h5", Path("a.h5").absolute()):
-        assert inside("report", same).code == 3
+        assert invoke("report", same).code == 3
     assert last("a.h5", "--out", "x") == last("./a.h5", "--out", "x") == "report: x/index.html"
 
 
@@ -53,7 +53,7 @@ def test_a_directory_that_was_moved_with_its_report_is_the_same_input(here):
 def test_the_report_of_something_else_is_not_replaced_unless_its_place_is_named_and_then_it_is_said(here):
     last("a.h5", "b.h5")
     before = (here / "a.report" / "index.html").read_text()
-    assert inside("report", "a.h5").complains_of("--out", "'a.report'", "there is the report of a.h5, b.h5")
+    assert invoke("report", "a.h5").is_bad_input("--out", "'a.report'", "there is the report of a.h5, b.h5")
     assert (here / "a.report" / "index.html").read_text() == before
     assert last("a.h5", "--out", "a.report") == "report: a.report/index.html, in place of that of a.h5, b.h5"
     assert last("a.h5") == "report: a.report/index.html; --out DIR puts it elsewhere"

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-import raws
-from commands import inside
+import raw_examples
+from cli_runner import invoke
 
 from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.variants import VARIANTS
@@ -47,14 +47,17 @@ def measured(tmp_path):
         logs.mkdir(exist_ok=True)
         (logs / "nccl.n0.4021.log").write_text(log)
         found = Found.in_logs(logs)
-        case = raws.case(SIZE, collective=collective, algorithm="native", transport="nccl", device="cuda")
+        case = raw_examples.case(SIZE, collective=collective, algorithm="native", transport="nccl", device="cuda")
         own = VARIANTS[variant].environment if variant in VARIANTS and environment is None else environment or {}
-        job = raws.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
+        job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
         said = judged(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
-        attempt = raws.attempt(ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance})
-        outcome = raws.outcome(
+        attempt = raw_examples.attempt(
+            ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
+        )
+        outcome = raw_examples.outcome(
             case, bytes=SIZE, requested=said.requested, executed=said.executed, evidence=said.evidence,
-            times=raws.times(ranks=16), wire_sent=(), wire_received=(), port_sent=(), port_received=(), counters=None,
+            times=raw_examples.times(ranks=16), wire_sent=(), wire_received=(), port_sent=(), port_received=(),
+            counters=None,
         )  # fmt: skip
         out = tmp_path / "results"
         (out / "raw").mkdir(parents=True, exist_ok=True)
@@ -71,7 +74,7 @@ def measured(tmp_path):
 )
 def test_where_rdma_was_expected_and_tcp_was_used_the_page_begins_with_that(measured, provenance, why):
     out = measured(SOCKETS, **provenance)
-    ran = inside("report", out)
+    ran = invoke("report", out)
     assert ran.out.startswith("RDMA was expected and TCP was used")
     body = (out / "report" / "index.html").read_text().partition("<body>")[2].strip()
     first = body.partition("</p>")[0]
@@ -96,16 +99,16 @@ def test_sockets_alarm_nobody_where_they_are_meant(measured, provenance):
 
 def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_the_reason(measured):
     out = measured(REFUSED, variant="nccl-sharp", environment={"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": ""})
-    (row,) = json.loads(inside("export", out).out)
+    (row,) = json.loads(invoke("export", out).out)
     assert row["requested"] == "sharp"
     assert row["executed"].startswith("ring (fallback: ")
     assert WHY in row["executed"]
-    assert row["executed"] in inside("export", out, "--format", "csv").out
+    assert row["executed"] in invoke("export", out, "--format", "csv").out
     (group,) = groups(read_results([out]))
     drawn = json.dumps([figure.specification(group) for figure in FIGURES])
     assert "native (sharp asked, ring ran)" in drawn
     assert WHY in drawn
-    inside("report", out)
+    invoke("report", out)
     page = (out / "report" / "index.html").read_text()
     assert "native (sharp asked, ring ran): sharp was asked for and ring ran in 1 row: fallback: " in page
 

@@ -4,8 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import raws
-from commands import inside
+import raw_examples
+from cli_runner import invoke
 
 from hpccoll.report.lines import MOST_NAMED, WHY, outcome_lines
 from hpccoll.spec.case import Effort
@@ -14,8 +14,8 @@ from hpccoll.store.journal import Journal
 from hpccoll.store.rows import Missing
 from hpccoll.sweep.workflow import alone
 
-CASES = [raws.case(size) for size in (8, 16, 32, 64)]
-FIRST, SECOND = (raws.job(*CASES, name=name, effort=Effort(rounds=3)) for name in ("mpi.p2", "mpi.p3"))
+CASES = [raw_examples.case(size) for size in (8, 16, 32, 64)]
+FIRST, SECOND = (raw_examples.job(*CASES, name=name, effort=Effort(rounds=3)) for name in ("mpi.p2", "mpi.p3"))
 
 
 @pytest.fixture
@@ -27,10 +27,12 @@ def out(tmp_path):
     (tmp_path / "raw").mkdir()
     (tmp_path / "plan.json").write_text(plan.to_json())
     journal = Journal(tmp_path / "raw" / "mpi.p2.h5", FIRST)
-    journal.begin(raws.attempt(created=(datetime.now(UTC) - timedelta(seconds=1000)).isoformat(timespec="seconds")))
-    journal.record(raws.outcome(CASES[2]))
-    journal.record(raws.skipped(CASES[1]))
-    journal.record(raws.outcome(CASES[0]))
+    journal.begin(
+        raw_examples.attempt(created=(datetime.now(UTC) - timedelta(seconds=1000)).isoformat(timespec="seconds"))
+    )
+    journal.record(raw_examples.outcome(CASES[2]))
+    journal.record(raw_examples.skipped(CASES[1]))
+    journal.record(raw_examples.outcome(CASES[0]))
     yield tmp_path, journal
     journal.close(remove=False)
 
@@ -52,7 +54,7 @@ def at_work(out):
 
 
 def test_while_a_sweep_is_at_work_status_is_a_line_for_each_job_and_for_each_reason(at_work):
-    said = inside("status", at_work)
+    said = invoke("status", at_work)
     assert (said.code, said.err) == (3, "")
     head, first, skipped, second, waits, left_out = said.out.splitlines()
     # 2 were measured in 1000 s, or in more on a machine that is busy: 500 s for each of the 19 and of the 7.
@@ -72,7 +74,7 @@ def test_once_it_is_not_the_reasons_are_told_each_once_for_all_of_its_cases(ende
     log = ended / "logs" / "mpi.p3.log"
     log.parent.mkdir()
     log.touch()  # as the workflow does when it starts the job
-    said = inside("status", ended)
+    said = invoke("status", ended)
     assert said.out.splitlines() == [
         "no sweep is at work: 5 of 24 measurements",
         "mpi.p2: 0 of 4 cases, 1 not run, 2 partial, 1 skipped",
@@ -88,9 +90,9 @@ def test_once_it_is_not_the_reasons_are_told_each_once_for_all_of_its_cases(ende
 
 def test_report_and_validate_count_as_status_does(ended):
     counted = "0 of 4 cases, 1 not run, 2 partial, 1 skipped"
-    assert f"mpi.p2.h5.journal: partial, {counted}, 1 attempts" in inside("validate", ended).out
+    assert f"mpi.p2.h5.journal: partial, {counted}, 1 attempts" in invoke("validate", ended).out
     both = "0 of 8 cases, 5 not run, 2 partial, 1 skipped; 1 left out of the plan"
-    assert both in inside("report", ended).out.splitlines()
+    assert both in invoke("report", ended).out.splitlines()
     assert f"{both}." in (ended / "report" / "index.html").read_text()
 
 

@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 
 import pytest
-import raws
-from commands import ENVIRONMENT, inside
+import raw_examples
+from cli_runner import ENVIRONMENT, invoke
 
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Effort
@@ -23,7 +23,7 @@ LONG_S = 240
 def slow(tmp_path):
     """A job of half a minute, of measurements that take a fifth of a second each."""
     effort = Effort(warmup=1, min_iterations=3, max_iterations=1_000_000, seconds=0.2, precision=1e-9)
-    job = raws.job(*(raws.case(8 * size) for size in range(1, 151)), effort=effort)
+    job = raw_examples.job(*(raw_examples.case(8 * size) for size in range(1, 151)), effort=effort)
     (tmp_path / "job.json").write_text(job.to_json())
     return tmp_path / "job.json"
 
@@ -53,6 +53,6 @@ def test_who_presses_ctrl_c_is_told_in_a_line_what_is_kept_and_the_same_command_
     assert 2 <= kept < 150
     assert printed.splitlines()[-1] == f"# told to end by SIGINT: {kept} of 150 {there}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["F.h5.journal", "F.h5.told-to-end", "job.json"]
-    valid = inside("validate", out)
+    valid = invoke("validate", out)
     assert valid.code == 3
     assert re.search(rf"partial, {kept} of 150 cases, {150 - kept} not run, 1 attempts\n", valid.out)

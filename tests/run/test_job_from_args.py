@@ -1,7 +1,7 @@
 """What a command line of ``hpccoll run`` asks for: a job."""
 
 import pytest
-from asked import job
+from job_from_command_line import job
 
 from hpccoll.errors import BadInputError
 from hpccoll.run.job_from_args import shape_of

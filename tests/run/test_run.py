@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from asked import job
-from commands import inside, outside, rows
+from cli_runner import invoke, rows, spawn
+from job_from_command_line import job
 
 from hpccoll.spec.case import Job
 from hpccoll.spec.catalogue import algorithms_of, placements
@@ -17,7 +17,7 @@ from hpccoll.store.load import read_results
 @pytest.mark.mpi
 def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a_skipped_row(tmp_path):
     small = ("-a", "ring,native", "-b", "8", "-e", "8", "-n", "1", "--in-place", "--out", tmp_path / "a.h5")
-    said = outside("run", *small, "--variant", "ucx-one-rail", UCX_MAX_RNDV_RAILS="3")
+    said = spawn("run", *small, "--variant", "ucx-one-rail", UCX_MAX_RNDV_RAILS="3")
     assert said.code == 0, said.err
     results = read_results([tmp_path / "a.h5"])
     assert results.runs[0].provenance["variables"]["UCX_MAX_RNDV_RAILS"] == "1"
@@ -30,7 +30,7 @@ def test_a_probe_begins_without_the_logs_of_an_earlier_one(tmp_path):
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "nccl.elsewhere.1.log").write_text("elsewhere:1:1 [0] NCCL INFO Using network IB\n")
-    said = outside("run", "-a", "native", "-b", "8", "-e", "8", "--in-place", "--probe", logs)
+    said = spawn("run", "-a", "native", "-b", "8", "-e", "8", "--in-place", "--probe", logs)
     assert said.code == 0, said.err
     assert not list(logs.glob("nccl.*.log"))
 
@@ -152,8 +152,8 @@ def test_bad_input_takes_one_line_with_the_key_the_value_and_the_choices(name, c
 
 @pytest.mark.mpi
 def test_of_many_ranks_one_complains():
-    said = outside("run", "-a", "rin", launcher=["mpiexec", "-n", "2"])
-    assert said.complains_of("algorithm", "'rin'")
+    said = spawn("run", "-a", "rin", launcher=["mpiexec", "-n", "2"])
+    assert said.is_bad_input("algorithm", "'rin'")
 
 
 @pytest.mark.mpi
@@ -166,12 +166,12 @@ def test_of_many_ranks_one_complains():
     ],
 )
 def test_a_launcher_of_another_library_is_named(variables, launcher):
-    assert outside("run", *SMALL, **variables).complains_of("launcher", launcher, "use the")
+    assert spawn("run", *SMALL, **variables).is_bad_input("launcher", launcher, "use the")
 
 
 def test_no_mpi_library_takes_one_line_that_says_what_to_do():
     nowhere = {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": "/nowhere/libmpi.so", "LD_LIBRARY_PATH": ""}
-    assert outside("run", *SMALL, **nowhere).complains_of("MPI library", "pip install 'hpccoll[local]'", "MPI module")
+    assert spawn("run", *SMALL, **nowhere).is_bad_input("MPI library", "pip install 'hpccoll[local]'", "MPI module")
 
 
 @pytest.mark.mpi
@@ -189,7 +189,7 @@ def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp
     small, large = job(*SMALL, ranks=1), job("-a", "ring", "-b", "16T", "-e", "16T", "-n", "1", ranks=1)
     planned = Job(name="both", ranks=1, effort=small.effort, cases=(*small.cases, *large.cases))
     (tmp_path / "job.json").write_text(planned.to_json())
-    said = outside("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
+    said = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
     assert said.code == 0, said.err
     assert sum("2 cases skipped: bytes: '16 TiB' is not valid" in row for row in rows(said.out)) == 1
     assert (tmp_path / "a.h5").exists()
@@ -206,13 +206,13 @@ def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp
     ],
 )
 def test_where_nothing_fits_the_ranks_it_takes_one_line(arguments, reason):
-    said = outside("run", *SMALL[2:], *arguments, launcher=["mpiexec", "-n", "2"])
-    assert said.complains_of("run: none of its ", " can run here: ", reason)
+    said = spawn("run", *SMALL[2:], *arguments, launcher=["mpiexec", "-n", "2"])
+    assert said.is_bad_input("run: none of its ", " can run here: ", reason)
 
 
 @pytest.mark.mpi
 def test_what_does_not_fit_the_ranks_beside_what_does_is_a_skipped_row_with_the_reason():
-    said = outside("run", *SMALL[2:], "-a", "ring,sharp_emulated", launcher=["mpiexec", "-n", "2"])
+    said = spawn("run", *SMALL[2:], "-a", "ring,sharp_emulated", launcher=["mpiexec", "-n", "2"])
     assert (said.code, said.err) == (0, "")
     (*_, skipped) = sorted(
         (line for line in said.out.splitlines() if not line.startswith("#")), key=lambda r: "skipped" in r
@@ -226,12 +226,12 @@ def test_where_all_is_skipped_nothing_was_measured_which_ends_with_3_and_is_said
     (tmp_path / "job.json").write_text(job(*huge[1:], ranks=1).to_json())
     words = "# nothing was measured: each case has its reason"
     for _ in range(2):
-        said = outside("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
+        said = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
         assert (said.code, said.out.splitlines()[-1]) == (3, words), said.err
-    assert outside("run", "--job", "job.json", "--out", "a.h5", "--exit-zero", cwd=tmp_path).code == 0
-    said = inside("report", tmp_path / "a.h5", "--out", tmp_path / "report")
+    assert spawn("run", "--job", "job.json", "--out", "a.h5", "--exit-zero", cwd=tmp_path).code == 0
+    said = invoke("report", tmp_path / "a.h5", "--out", tmp_path / "report")
     assert (said.code, said.out.splitlines()[0]) == (3, "nothing was measured: every case is skipped")
-    assert inside("status", tmp_path).code == 3
+    assert invoke("status", tmp_path).code == 3
 
 
 @pytest.mark.mpi
@@ -239,25 +239,25 @@ def test_rank_0_alone_ends_badly_for_a_launcher_ends_who_is_left_when_one_does(t
     huge = job("-a", "ring", "-b", "16T", "-e", "16T", "-n", "1", ranks=2)
     (tmp_path / "job.json").write_text(huge.to_json())
     rank = '"$0" "$@" > /dev/null; code=$?; echo "$PMI_RANK $code"; exit $code'
-    said = outside("run", "--job", "job.json", launcher=["mpiexec", "-n", "2", "sh", "-c", rank], cwd=tmp_path)
+    said = spawn("run", "--job", "job.json", launcher=["mpiexec", "-n", "2", "sh", "-c", rank], cwd=tmp_path)
     assert said.code == 3, said.err
     assert sorted(said.out.splitlines()) == ["0 3", "1 0"]
 
 
 @pytest.mark.mpi
 def test_a_check_of_one_rank_says_that_it_is_alone_and_one_of_two_that_they_know_of_each_other():
-    alone = outside("run", "--check")
+    alone = spawn("run", "--check")
     assert (alone.code, alone.err) == (0, "")
     assert alone.out.startswith("# MPI works, and this rank is alone: 1 on ")
     assert "mpiexec -n 2 hpccoll run --check" in alone.out
-    assert outside("run", "--check", launcher=["mpiexec", "-n", "2"]).out.startswith(
+    assert spawn("run", "--check", launcher=["mpiexec", "-n", "2"]).out.startswith(
         "# 2 ranks know of each other: 2 on "
     )
 
 
 @pytest.mark.mpi
 def test_a_broadcast_from_rank_1_is_measured():
-    said = outside("run", "-c", "broadcast", "-r", "1", *SMALL[2:], launcher=["mpiexec", "-n", "2"])
+    said = spawn("run", "-c", "broadcast", "-r", "1", *SMALL[2:], launcher=["mpiexec", "-n", "2"])
     assert (said.code, said.err) == (0, "")
     rows = [line for line in said.out.splitlines() if not line.startswith("#")]
     assert len(rows) == sum(len(placements("broadcast", own, (False, True))) for own in algorithms_of("broadcast"))
@@ -266,9 +266,9 @@ def test_a_broadcast_from_rank_1_is_measured():
 
 @pytest.mark.mpi
 def test_what_all_rows_share_is_said_above_them():
-    said = outside("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
+    said = spawn("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
     assert "\n# all: channels=2\n" in said.out
-    said = outside("run", "-a", "ring,native", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
+    said = spawn("run", "-a", "ring,native", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
     assert "# all:" not in said.out
     assert "ring channels=2 " in said.out
 
@@ -277,7 +277,7 @@ def test_what_all_rows_share_is_said_above_them():
 def test_a_ping_pong_is_one_message_that_goes_and_comes_back_however_large(tmp_path):
     raw = tmp_path / "a.h5"
     arguments = "-c", "send_recv", "-a", "ping_pong", "-b", "16M", "-e", "16M", "-n", "1"
-    said = outside("run", *arguments, "--out", raw, launcher=["mpiexec", "-n", "2"])
+    said = spawn("run", *arguments, "--out", raw, launcher=["mpiexec", "-n", "2"])
     assert (said.code, said.err) == (0, "")
     (row,) = read_results([raw]).rows
     assert "(channels=1, window=1, peer=1)" in row.evidence
@@ -286,7 +286,7 @@ def test_a_ping_pong_is_one_message_that_goes_and_comes_back_however_large(tmp_p
 
 @pytest.mark.mpi
 def test_ranks_that_aggregate_are_asked_for_and_are_there():
-    said = outside(
+    said = spawn(
         "run", "-a", "sharp_emulated", *SMALL[2:], "--in-place", "--aggregators", "1", "--shape", "1x2+1",
         launcher=["mpiexec", "-n", "3"],
     )  # fmt: skip
@@ -313,4 +313,4 @@ def test_help_shows_examples_without_starting_mpi():
 
 
 def test_run_is_the_same_through_the_list_of_commands():
-    assert "hpccoll run [-h]" in inside("run", "--help").out
+    assert "hpccoll run [-h]" in invoke("run", "--help").out

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from schedules import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases, of, places
+from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases, of, places
 
 from hpccoll.algorithms.binomial import binomial_broadcast
 from hpccoll.algorithms.bruck import bruck_all_gather, bruck_all_to_all

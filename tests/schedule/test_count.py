@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedules import ALGORITHMS, EXAMPLES, SUBJECTS, Case, case_of, cases, of
+from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, Case, case_of, cases, of
 
 from hpccoll.algorithms.recursive_doubling import recursive_doubling
 from hpccoll.algorithms.ring import ring

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedules import SUBJECTS, case_of
+from schedule_examples import SUBJECTS, case_of
 
 from hpccoll.schedule import (
     COLLECTIVES,

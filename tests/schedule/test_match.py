@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from schedules import ALGORITHMS, SUBJECTS, case_of, cases
+from schedule_examples import ALGORITHMS, SUBJECTS, case_of, cases
 
 from hpccoll.algorithms.binomial import binomial_tree
 from hpccoll.algorithms.ring import ring

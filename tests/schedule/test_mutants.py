@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from schedules import ALGORITHMS, EXAMPLES, Case, buffers, cases, places, promised, result
+from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, cases, places, promised, result
 
 from hpccoll.schedule import (
     NONE,

@@ -1,5 +1,5 @@
 import pytest
-from schedules import EXAMPLES
+from schedule_examples import EXAMPLES
 
 from hpccoll.schedule import (
     Copy,

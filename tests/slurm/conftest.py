@@ -4,29 +4,29 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from beds import Bed
+from slurm_testbed import Testbed
 
 
 @pytest.fixture(scope="session")
-def new_bed(require) -> Iterator[Callable[[str], Bed]]:
+def new_testbed(require) -> Iterator[Callable[[str], Testbed]]:
     """Name a testbed; whatever comes of it, it is taken down in the end."""
     named = []
 
-    def new_bed(word: str) -> Bed:
-        bed = Bed(f"test-{os.getpid()}-{word}")
-        said = bed.testbed("up", "--rate", "0mbit")  # which never comes up: what else is wrong is said first
+    def new_testbed(word: str) -> Testbed:
+        testbed = Testbed(f"test-{os.getpid()}-{word}")
+        said = testbed.command("up", "--rate", "0mbit")  # which never comes up: what else is wrong is said first
         require("--rate" in said.err, said.err.strip())
-        named.append(bed)
-        return bed
+        named.append(testbed)
+        return testbed
 
-    yield new_bed
-    for bed in named:
-        bed.testbed("down")
+    yield new_testbed
+    for testbed in named:
+        testbed.command("down")
 
 
 @pytest.fixture(scope="session")
-def testbed(new_bed) -> Bed:
+def testbed(new_testbed) -> Testbed:
     """Have four nodes on wires of 1 Gbit/s."""
-    bed = new_bed("main")
-    bed.up("--nodes", 4, "--rate", "1gbit")
-    return bed
+    testbed = new_testbed("main")
+    testbed.up("--nodes", 4, "--rate", "1gbit")
+    return testbed

@@ -24,11 +24,11 @@ EACH = ("--ntasks-per-node=1", "--partition=all", "--exclusive")
 
 
 @pytest.fixture(scope="module")
-def fabric(new_bed):
+def fabric(new_testbed):
     """Have four workers in two racks, two aggregators, and two rails."""
-    bed = new_bed("fabric")
-    bed.up(*SHAPE)
-    return bed
+    testbed = new_testbed("fabric")
+    testbed.up(*SHAPE)
+    return testbed
 
 
 FLOWS = """
@@ -146,7 +146,10 @@ def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
 
 
 def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flow):
-    read = "from hpccoll.host.network_ports import *; print({p: v for (p, n), v in read(find()).items() if n == SENT})"
+    read = (
+        "from hpccoll.host.network_ports import SENT, find, read; "
+        "print({p: v for (p, n), v in read(find()).items() if n == SENT})"
+    )
 
     def sent():
         return eval(fabric.slurm("srun", "--nodelist=n1", sys.executable, "-c", read))  # noqa: S307 - our own words
@@ -239,23 +242,23 @@ def test_status_tells_racks_rails_aggregators_and_what_the_uplink_carries(fabric
     assert (marker["uplink"], marker["uplink_bps"]) == ("100mbit", 100_000_000)
     assert 0 < marker["uplink_Bps"] == marker["uplink_calibration"][-1]["Bps"] < 1.02 * WIRE
     assert marker["uplink_pairs"] == [["n1", "n3"]]
-    said = fabric.testbed("status").out
+    said = fabric.command("status").out
     assert "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit" in said
     assert [
         line for line in ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3") if line not in said
     ] == []
 
 
-def test_unequal_racks_go_when_the_fabric_has_crashed_and_leave_nothing(new_bed):
-    devices, bed = sorted(Path("/sys/class/net").iterdir()), new_bed("racks")
-    said = bed.up("--nodes", 3, "--rate", "100mbit", "--racks", 2, "--uplink", "200mbit")
+def test_unequal_racks_go_when_the_fabric_has_crashed_and_leave_nothing(new_testbed):
+    devices, testbed = sorted(Path("/sys/class/net").iterdir()), new_testbed("racks")
+    said = testbed.up("--nodes", 3, "--rate", "100mbit", "--racks", 2, "--uplink", "200mbit")
     assert "warning: the uplink is not calibrated" in said.out  # rack 2 has one worker
-    status = bed.status()
+    status = testbed.status()
     assert status["marker"]["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3"]}
     assert (status["marker"]["uplink"], status["marker"]["uplink_Bps"]) == ("200mbit", None)
     os.kill(status["hosts"]["fabric"]["init"], signal.SIGKILL)
-    assert bed.testbed("down").code == 0
-    assert bed.status()["state"] == "down"
+    assert testbed.command("down").code == 0
+    assert testbed.status()["state"] == "down"
     assert not Path(status["directory"]).exists()
     assert sorted(Path("/sys/class/net").iterdir()) == devices
 
@@ -274,6 +277,6 @@ def test_unequal_racks_go_when_the_fabric_has_crashed_and_leave_nothing(new_bed)
     ],
 )
 def test_a_shape_that_cannot_be_is_refused_in_one_line(fabric, options, words):
-    said = fabric.testbed("up", *options)
+    said = fabric.command("up", *options)
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert [word for word in words if word not in said.err] == []

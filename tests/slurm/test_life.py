@@ -1,41 +1,41 @@
 """The life of a sweep on real Slurm. Ranks, hosts, disks and people fail it; what was measured stays.
 
-What they do to it is in drills.py; here is what came of it.
+The faults are injected by fault_drills.py, whose fixtures hold the outcome of each drill.
 """
 
 import re
 import sys
 
 import pytest
-from drills import *  # noqa: F403 - fixtures: what came of each drill
-from ground import CASES
+from sweep_sandbox import CASES
 
 from hpccoll.store import hdf5
 from hpccoll.store.link_bytes import with_headers
 from hpccoll.store.load import read_results
 from hpccoll.store.scheduler_log import read_scheduled
 
+pytest_plugins = ("fault_drills",)
 pytestmark = [pytest.mark.slurm, pytest.mark.sweep]
 
 
 def test_a_nested_sweep_is_complete_and_knows_where_it_was(success):
-    ground, first, *_ = success
+    sandbox, first, *_ = success
     assert first.code == 0, first.err
     assert "8 of 8 cases" in first.out
-    results = read_results([ground.out])
+    results = read_results([sandbox.out])
     assert {(row.job, row.nodes, row.ranks, row.kind, row.status) for row in results.rows} == {
         ("mpi.n4x1", n, n, "measured on a testbed", "ok") for n in (2, 4)
     }
     assert len(results.rows) == 8
-    raw = hdf5.read(ground.out / "raw" / "mpi.n4x1.h5")
+    raw = hdf5.read(sandbox.out / "raw" / "mpi.n4x1.h5")
     hosts = [[place.host for place in attempt.places] for attempt, _ in raw.attempts]
-    assert hosts == [ground.nodes[:2], ground.nodes]
-    assert "COMPLETED" in ground.status().out
+    assert hosts == [sandbox.nodes[:2], sandbox.nodes]
+    assert "COMPLETED" in sandbox.status().out
 
 
 def test_as_many_bytes_cross_the_wire_as_the_ring_needs(success):
-    ground, *_ = success
-    rows = [r for r in read_results([ground.out]).rows if (r.algorithm, r.bytes) == ("ring", 1 << 20)]
+    sandbox, *_ = success
+    rows = [r for r in read_results([sandbox.out]).rows if (r.algorithm, r.bytes) == ("ring", 1 << 20)]
     assert [row.nodes for row in rows] == [2, 4]
     for row in rows:
         assert row.wire_bytes_predicted == 2 * (row.nodes - 1) * row.bytes
@@ -49,119 +49,119 @@ def test_a_second_sweep_submits_nothing(success):
 
 
 def test_plain_snakemake_gives_the_same_cases(success):
-    ground, *_, plain = success
+    sandbox, *_, plain = success
     assert plain.code == 0, plain.err
-    here, there = (read_results([ground.home / place]).rows for place in ("results/s", "plain"))
+    here, there = (read_results([sandbox.home / place]).rows for place in ("results/s", "plain"))
     planned, measured = ({(row.job, row.case_id, row.nodes, row.status) for row in rows} for rows in (here, there))
     assert measured == planned
-    assert (ground.home / "plain" / "report" / "index.html").exists()
+    assert (sandbox.home / "plain" / "report" / "index.html").exists()
 
 
 def test_separate_scaling_has_a_job_for_each_size_and_one_rank_is_one(separate):
-    ground, said = separate
+    sandbox, said = separate
     assert said.code == 0, said.err
-    assert sorted((job.job, job.state) for job in read_scheduled(ground.out)) == [
+    assert sorted((job.job, job.state) for job in read_scheduled(sandbox.out)) == [
         ("mpi.n1x1", "COMPLETED"), ("mpi.n2x1", "COMPLETED"),
     ]  # fmt: skip
-    there = sorted((row.job, row.nodes, row.ranks) for row in read_results([ground.out]).rows)
+    there = sorted((row.job, row.nodes, row.ranks) for row in read_results([sandbox.out]).rows)
     assert there == [("mpi.n1x1", 1, 1)] * 4 + [("mpi.n2x1", 2, 2)] * 4
 
 
 def test_a_killed_rank_is_named_and_the_next_sweep_measures_the_rest(killed_rank):
-    ground, first, job, status, kept, page, second = killed_rank
-    log = str(ground.out / "logs" / "slurm" / "rule_measure" / "mpi.n2x1" / f"{job}.log")
+    sandbox, first, job, status, kept, page, second = killed_rank
+    log = str(sandbox.out / "logs" / "slurm" / "rule_measure" / "mpi.n2x1" / f"{job}.log")
     assert (first.code, status.code) == (3, 3)
     for told in (status.out, page):
         assert "failed" in told
-        assert ground.nodes[1] in told
+        assert sandbox.nodes[1] in told
         assert f"Slurm job {job}" in told
         assert log in told
     assert second.code == 0, second.err
-    now = ground.measured()
+    now = sandbox.measured()
     assert kept.items() <= now.items()
     assert len({case for case, _ in now}) == len(now)  # nothing was measured twice
     assert (len(now), {attempt for _, attempt in now}) == (CASES, {1, 2})
 
 
 def test_a_job_that_is_told_to_end_finishes_its_case_and_the_next_goes_on(told_to_end):
-    ground, first, status, kept, files, second = told_to_end
+    sandbox, first, status, kept, files, second = told_to_end
     assert (first.code, status.code) == (3, 3)
     assert "SIGUSR1 told it to end, as Slurm does before a time limit" in status.out
     assert 3 <= len(kept) < CASES
     assert {*files} >= {"mpi.n2x1.h5.journal", "mpi.n2x1.h5.told-to-end"}  # srun may end rank 0 before it tidies up
     assert "mpi.n2x1.h5" not in files
     assert second.code == 0, second.err
-    now = ground.measured()
+    now = sandbox.measured()
     assert kept.items() <= now.items()
     assert (len(now), {attempt for _, attempt in now}) == (CASES, {1, 2})
-    assert sorted(path.name for path in ground.out.glob("raw/*")) == ["mpi.n2x1.h5"]
+    assert sorted(path.name for path in sandbox.out.glob("raw/*")) == ["mpi.n2x1.h5"]
 
 
 def test_a_job_that_reaches_its_limit_is_said_to_have(time_limit):
-    ground, said = time_limit
+    sandbox, said = time_limit
     assert said.code == 3, said.err
-    (job,) = read_scheduled(ground.out)
+    (job,) = read_scheduled(sandbox.out)
     assert re.fullmatch(r"00:\d\d:00", job.limit)
-    for told in (said.out, ground.status().out, ground.page):
+    for told in (said.out, sandbox.status().out, sandbox.page):
         assert f"TIMEOUT: it reached its time limit of {job.limit}; Slurm job {job.id}" in told
-    assert len(ground.measured()) == 1
+    assert len(sandbox.measured()) == 1
 
 
 def test_a_job_that_somebody_cancels_is_said_to_be_cancelled(cancelled):
-    ground, said = cancelled
+    sandbox, said = cancelled
     assert said.code == 3, said.err
-    for told in (said.out, ground.status().out, ground.page):
+    for told in (said.out, sandbox.status().out, sandbox.page):
         assert "CANCELLED: it was cancelled" in told
-    assert len(ground.measured()) >= 2
+    assert len(sandbox.measured()) >= 2
 
 
 def test_a_host_that_dies_is_told_and_what_does_not_need_it_is_measured(dead_worker):
-    ground, said = dead_worker
-    see_that_a_host_was_lost(ground, said)
-    assert [(job.job, job.state) for job in read_scheduled(ground.out)] == [  # one after the other
+    sandbox, said = dead_worker
+    see_that_a_host_was_lost(sandbox, said)
+    assert [(job.job, job.state) for job in read_scheduled(sandbox.out)] == [  # one after the other
         ("mpi.n2x1", "NODE_FAIL"), ("mpi.n1x1", "COMPLETED"),
     ]  # fmt: skip
-    assert len(ground.measured("mpi.n1x1")) == CASES
+    assert len(sandbox.measured("mpi.n1x1")) == CASES
 
 
 def test_the_host_of_the_batch_script_may_die_too(dead_batch_host):
     see_that_a_host_was_lost(*dead_batch_host)
 
 
-def see_that_a_host_was_lost(ground, said):
+def see_that_a_host_was_lost(sandbox, said):
     assert said.code == 3, said.err
-    for told in (said.out, ground.status().out, ground.page):
+    for told in (said.out, sandbox.status().out, sandbox.page):
         assert "NODE_FAIL: one of its nodes failed" in told
-    assert 2 <= len(ground.measured()) < CASES
+    assert 2 <= len(sandbox.measured()) < CASES
 
 
 def test_a_job_whose_node_is_gone_does_not_wait_for_ever(job_without_a_node):
-    ground, said, queue = job_without_a_node
+    sandbox, said, queue = job_without_a_node
     assert said.code == 0, said.err
     assert list(queue.values()) == ["CANCELLED"]
-    (job,) = read_scheduled(ground.out)
+    (job,) = read_scheduled(sandbox.out)
     assert "CANCELLED: it was cancelled (it waited 1 s, and Slurm says: " in job.words
 
 
 def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separate):
-    ground, said = separate
+    sandbox, said = separate
     assert said.code == 0, said.err
-    results = read_results([ground.out])
+    results = read_results([sandbox.out])
     assert {(row.nodes, row.status) for row in results.rows} == {(1, "ok"), (2, "ok")}
     reasons = {gap.reason for gap in results.skipped}
     has = "partition separate has 4 nodes, 1 of them down or drained"
     assert reasons == {f"4 ranks on 4 nodes: {has}", f"8 ranks on 8 nodes: {has}"}
-    assert has in ground.page
+    assert has in sandbox.page
 
 
 def test_ranks_that_believe_to_be_alone_are_told_at_once(no_pmi):
-    ground, said, page = no_pmi
-    status = ground.status()
+    sandbox, said, page = no_pmi
+    status = sandbox.status()
     assert (said.code, status.code) == (3, 3)
     for told in (said.out, status.out, page):
         assert told.count("each rank believes it is alone; use the launcher of MPICH") == 1
         assert re.search(r"srun --mpi can be [\w, ]*pmi2", told)
-    assert not list(ground.out.glob("raw/*.h5*l"))
+    assert not list(sandbox.out.glob("raw/*.h5*l"))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_ranks_that_are_not_where_they_should_be_are_told_at_once(wrong_launcher
 
 
 def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
-    ground, said = kills
+    sandbox, said = kills
     assert said["left by both"] == 1
     assert said["left by Snakemake"] == said["left by Ctrl-C"] == (0, 0)
     for which in ("third", "interrupted"):
@@ -189,29 +189,29 @@ def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
     assert "CANCELLED: it was cancelled (the sweep was interrupted)" in said["status"].out, said["status"]
     assert "ended what an earlier sweep left running: Slurm job" in said["third"].err
     assert said["last"].code == 0, said["last"].err
-    assert len(ground.measured()) == 22
+    assert len(sandbox.measured()) == 22
 
 
 def test_a_controller_that_is_killed_is_told_waited_for_and_nothing_is_lost(no_controller):
-    ground, said, kept = no_controller
+    sandbox, said, kept = no_controller
     assert "jobs that run go on" in said["told"]
     assert said["interrupted"].code == 3, said["interrupted"].err
     assert "the sweep was interrupted: the same command measures what is left" in said["interrupted"].err
     assert "the next sweep cancels the jobs" in said["interrupted"].err
     assert said["last"].code == 0, said["last"].err
     assert "answers again" in said["last"].err
-    now = ground.measured()
+    now = sandbox.measured()
     assert kept.items() <= now.items()
     assert (len({case for case, _ in now}), len(now)) == (CASES, CASES)
 
 
 def test_a_full_disk_is_told_and_with_space_the_sweep_goes_on(full_disk):
-    ground, first, status, kept, second = full_disk
+    sandbox, first, status, kept, second = full_disk
     assert (first.code, status.code) == (3, 3), first.err
     assert "No space left on device" in status.out
     assert second.code == 0, second.err
-    assert kept.items() <= ground.measured().items()
-    assert len(ground.measured()) == CASES
+    assert kept.items() <= sandbox.measured().items()
+    assert len(sandbox.measured()) == CASES
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ def test_a_full_disk_is_told_and_with_space_the_sweep_goes_on(full_disk):
     ],
 )
 def test_bad_input_takes_one_line(bad_input, what, words):
-    ground, said, queue = bad_input
-    assert said[what].complains_of(*words)
-    assert not ground.out.exists()
+    sandbox, said, queue = bad_input
+    assert said[what].is_bad_input(*words)
+    assert not sandbox.out.exists()
     assert queue == {}
 
 

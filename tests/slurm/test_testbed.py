@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT
+from cli_runner import ENVIRONMENT
 
 pytestmark = pytest.mark.slurm
 
@@ -150,12 +150,12 @@ def test_status_names_the_hosts_and_their_processes(testbed):
         service = {"fabric": "munged", "head": "slurmctld"}.get(host, "slurmd")
         assert Path(f"/proc/{facts[service]}/comm").read_text().strip() == service
         assert f"PPid:\t{facts['init']}\n" in Path(f"/proc/{facts[service]}/status").read_text()
-    said = testbed.testbed("status")
+    said = testbed.command("status")
     assert (said.code, said.out.splitlines()[0]) == (0, f"testbed {testbed.name}: up")
 
 
 def test_an_up_testbed_is_not_brought_up_again(testbed):
-    said = testbed.testbed("up")
+    said = testbed.command("up")
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert "take it down first" in said.err
     assert testbed.status()["state"] == "up"
@@ -239,10 +239,10 @@ def namespaces():
     raise AssertionError(said.stderr)
 
 
-def of_other_testbeds(bed):
+def of_other_testbeds(testbed):
     """Return the namespaces that hosts of other testbeds are in: a new one has the number of one that has gone."""
     found = set()
-    for pid in set(processes(f"{ROOT}/")) - set(processes(f"{ROOT}/{bed.name}")):
+    for pid in set(processes(f"{ROOT}/")) - set(processes(f"{ROOT}/{testbed.name}")):
         with suppress(OSError):  # it has ended
             found |= {link.readlink().name.split("[")[1][:-1] for link in Path(f"/proc/{pid}/ns").iterdir()}
     return found
@@ -260,48 +260,48 @@ def surroundings():
     return mounts, sorted(Path("/sys/class/net").iterdir()), files, groups
 
 
-def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed, new_bed):
-    around, bed = surroundings(), new_bed("small")
-    assert bed.testbed("status").code == 3
-    assert bed.testbed("run", "true").code == 2
+def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed, new_testbed):
+    around, small = surroundings(), new_testbed("small")
+    assert small.command("status").code == 3
+    assert small.command("run", "true").code == 2
 
-    command = [bed.program, "up", "--name", bed.name, "--nodes", "2"]
+    command = [small.program, "up", "--name", small.name, "--nodes", "2"]
     up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     while up.stdout.readline() != "slurm\n":
         assert up.poll() is None, "it does not come as far as Slurm"
     up.kill()
     up.communicate()
-    wait(lambda: not processes(f"{ROOT}/{bed.name}"), "hosts live on without the one who made them")
-    assert bed.status()["state"] == "damaged"
+    wait(lambda: not processes(f"{ROOT}/{small.name}"), "hosts live on without the one who made them")
+    assert small.status()["state"] == "damaged"
 
-    bed.up("--nodes", 1, "--rate", "none")
-    status = bed.status()
+    small.up("--nodes", 1, "--rate", "none")
+    status = small.status()
     marker = status["marker"]
     assert (status["state"], marker["rate_bps"], marker["wire_Bps"], marker["calibration"]) == ("up", None, None, [])
-    sleeping = bed.start("srun", "sleep", "1000")
-    wait(lambda: "R" in bed.slurm("squeue", "--noheader", "--format=%t"), "the job does not start")
+    sleeping = small.start("srun", "sleep", "1000")
+    wait(lambda: "R" in small.slurm("squeue", "--noheader", "--format=%t"), "the job does not start")
     os.kill(status["hosts"]["n1"]["init"], signal.SIGKILL)
     wait(lambda: not Path(f"/proc/{status['hosts']['n1']['slurmd']}").exists(), "slurmd survives its host")
-    wait(lambda: "  n1      gone\n" in bed.testbed("status").out, "a host survives its first process")
-    assert bed.testbed("status").code == 3
-    assert bed.run("true").code == 0  # the head host is there
+    wait(lambda: "  n1      gone\n" in small.command("status").out, "a host survives its first process")
+    assert small.command("status").code == 3
+    assert small.run("true").code == 0  # the head host is there
 
-    assert "cleaning up" in bed.up("--nodes", 1).out
+    assert "cleaning up" in small.up("--nodes", 1).out
     assert sleeping.wait(LONG_S) != 0  # killed with the head, unless srun had missed its node before
     sleeping.communicate()
-    again = bed.status()
-    assert bed.slurm("srun", "hostname") == "n1\n"
+    again = small.status()
+    assert small.slurm("srun", "hostname") == "n1\n"
     own = {Path(f"/proc/{facts['init']}/ns/{kind}").readlink().name.split("[")[1][:-1]
            for facts in again["hosts"].values() for kind in ("net", "uts", "mnt", "pid", "ipc")}  # fmt: skip
     assert len(own) == 15
     assert own < namespaces()
-    assert len(of_other_testbeds(bed) - own) >= 5 * 6  # of the testbed beside it
+    assert len(of_other_testbeds(small) - own) >= 5 * 6  # of the testbed beside it
 
-    assert [bed.testbed("down").code for _ in range(2)] == [0, 0]
+    assert [small.command("down").code for _ in range(2)] == [0, 0]
     # Each goes when init has buried its first process.
-    wait(lambda: not (own & namespaces()) - of_other_testbeds(bed), "namespaces are left")
-    assert not processes(f"{ROOT}/{bed.name}")
-    assert not (ROOT / bed.name).exists()
+    wait(lambda: not (own & namespaces()) - of_other_testbeds(small), "namespaces are left")
+    assert not processes(f"{ROOT}/{small.name}")
+    assert not (ROOT / small.name).exists()
     assert surroundings() == around
     assert testbed.status()["state"] == "up"
     assert sorted(testbed.slurm("srun", "-N4", "hostname").split()) == ["n1", "n2", "n3", "n4"]
@@ -318,6 +318,6 @@ def test_it_comes_up_after_every_crash_beside_another_and_leaves_nothing(testbed
     ],
 )
 def test_a_bad_option_is_told_in_one_line(testbed, options, words):
-    said = testbed.testbed("up", *options)
+    said = testbed.command("up", *options)
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert [word for word in words if word not in said.err] == []

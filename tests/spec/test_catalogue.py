@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from cases import ALL, BOTH, case
+from catalogue_cases import ALL, BOTH, case
 from hypothesis import given
 from hypothesis import strategies as st
 

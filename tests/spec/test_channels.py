@@ -1,6 +1,6 @@
 """In how many channels a case goes, and how many of them are in flight."""
 
-from schedules import case_of
+from schedule_examples import case_of
 
 from hpccoll.schedule import Layout
 from hpccoll.spec.channels import channels_of, default_channels, default_queued

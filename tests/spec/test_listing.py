@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from commands import inside
-from equipped import GPUS, RAILS, SWITCHES, equip
+from cli_runner import invoke
+from fake_machine_files import GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.host import hardware
@@ -67,7 +67,7 @@ def test_the_limits_of_a_variant_are_in_the_json(tmp_path):
 
 
 def test_people_read_a_line_for_each_and_of_variants_what_they_set_and_where_they_make_sense():
-    said = inside("list").out.splitlines()
+    said = invoke("list").out.splitlines()
     places = [place for place, line in enumerate(said) if line.startswith("variant ")]
     assert [said[place].split()[1] for place in places] == list(VARIANTS)
     assert sum(line.startswith("transport ") for line in said) == 5
@@ -81,7 +81,7 @@ def test_people_read_a_line_for_each_and_of_variants_what_they_set_and_where_the
 
 
 def test_people_read_what_cases_take_beside_the_parameters_of_their_algorithms():
-    said = inside("list").out.splitlines()
+    said = invoke("list").out.splitlines()
     named = [line.split()[1] for line in said if line.startswith("parameter ")]
     assert sorted(named) == sorted((*PLAN_PARAMETERS, GRAPH))
 

@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from cases import ALL, case
-from schedules import ALGORITHMS, case_of, cases
+from catalogue_cases import ALL, case
+from schedule_examples import ALGORITHMS, case_of, cases
 
 from hpccoll.errors import BadInputError
 from hpccoll.measure.payload_values import PERIOD

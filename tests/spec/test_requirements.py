@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from equipped import EFA, GPUS, RAILS, SWITCHES, equip
+from fake_machine_files import EFA, GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.host import hardware

@@ -1,7 +1,7 @@
 """The ways: which transports move which memory, and what is asked of those that a case names."""
 
 import pytest
-from cases import ALL, case
+from catalogue_cases import ALL, case
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-import raws
+import raw_examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,30 +31,30 @@ def place(tmp_path_factory):
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "F.h5"
-    hdf5.write(raws.raw(raws.outcome(), raws.skipped(raws.case(2048))), path)
+    hdf5.write(raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))), path)
     return path
 
 
 @settings(max_examples=50)
-@given(raws.raw_results())
+@given(raw_examples.raw_results())
 def test_what_is_written_is_what_is_read(place, raw):
     hdf5.write(raw, place / "F.h5")
     read = hdf5.read(place / "F.h5")
-    assert raws.plain(read.job) == raws.plain(raw.job)
-    assert raws.plain(read.attempts) == raws.plain(raw.attempts)
+    assert raw_examples.plain(read.job) == raw_examples.plain(raw.job)
+    assert raw_examples.plain(read.attempts) == raw_examples.plain(raw.attempts)
     assert read.complete == raw.complete
 
 
 def test_ranks_that_are_not_kept_are_absent_and_what_all_did_is_kept(tmp_path):
-    times = raws.times(iterations=4, ranks=6, limit=6)
-    hdf5.write(Raw(path=tmp_path, job=raws.job(raws.case()), attempts=[
-        (raws.attempt(ranks=6), [raws.outcome(times=times, cpu_s=np.zeros(6))])
+    times = raw_examples.times(iterations=4, ranks=6, limit=6)
+    hdf5.write(Raw(path=tmp_path, job=raw_examples.job(raw_examples.case()), attempts=[
+        (raw_examples.attempt(ranks=6), [raw_examples.outcome(times=times, cpu_s=np.zeros(6))])
     ]), tmp_path / "F.h5")  # fmt: skip
     with h5py.File(tmp_path / "F.h5") as file:
         group = file["attempt_1"]
         assert group["rank_stride"][0] == 4
         assert ((group["start_ns"][0] >= 0) == [True, False, False, False, True, False]).all()
-        assert (group["max_ns"][0] == raws.times(iterations=4, ranks=6).max_ns).all()
+        assert (group["max_ns"][0] == raw_examples.times(iterations=4, ranks=6).max_ns).all()
 
 
 def test_nothing_else_is_left_beside_the_file(file):
@@ -64,7 +64,7 @@ def test_nothing_else_is_left_beside_the_file(file):
 def test_the_root_says_what_the_file_is(file):
     with h5py.File(file) as opened:
         about = dict(opened.attrs)
-    job = raws.job(raws.case(), raws.case(2048))
+    job = raw_examples.job(raw_examples.case(), raw_examples.case(2048))
     assert (about["schema"], about["schema_version"], about["status"]) == ("hpccoll-raw", VERSION, "complete")
     assert about["job_sha256"] == job.sha256
     assert json.loads(about["job_json"])["name"] == "mpi.p2"
@@ -96,7 +96,7 @@ def test_a_file_that_was_cut_short_is_refused_in_one_line(file, keep):
 def test_a_damaged_file_is_read_or_refused_and_nothing_else(place, at, damage):
     whole = place / "whole.h5"
     if not whole.exists():
-        hdf5.write(raws.raw(raws.outcome(), raws.skipped(raws.case(2048))), whole)
+        hdf5.write(raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))), whole)
     content = bytearray(whole.read_bytes())
     where = int(at * len(content))
     content[where : where + len(damage)] = damage
@@ -160,11 +160,11 @@ def test_what_this_version_adds_is_absent_in_a_file_of_an_earlier_one_and_missed
     assert "without a digest" in read.notes[0]
     ((_, (outcome, _)),) = read.attempts
     assert (outcome.wire_sent, outcome.wire_received, outcome.counters) == ((), (), None)
-    assert outcome.wire_bytes_measured == raws.outcome().wire_bytes_measured
+    assert outcome.wire_bytes_measured == raw_examples.outcome().wire_bytes_measured
 
 
 def test_a_node_that_does_not_know_what_it_sent_is_not_a_number(tmp_path):
-    hdf5.write(raws.raw(raws.outcome(wire_sent=(None, 7.5), wire_received=())), tmp_path / "F.h5")
+    hdf5.write(raw_examples.raw(raw_examples.outcome(wire_sent=(None, 7.5), wire_received=())), tmp_path / "F.h5")
     with h5py.File(tmp_path / "F.h5") as opened:
         assert np.array_equal(opened["attempt_1/wire_sent"][0], [np.nan, 7.5], equal_nan=True)
         assert np.isnan(opened["attempt_1/wire_received"][0]).all()
@@ -204,7 +204,7 @@ def test_a_kill_in_the_middle_of_writing_leaves_the_old_file_or_the_new_one(tmp_
     steps = int(write(-1).stdout)
     left = []
     for step in [*range(1, steps, steps // 6), *range(steps - 8, steps + 1, 2)]:
-        hdf5.write(raws.raw(raws.outcome(evidence="old")), path)
+        hdf5.write(raw_examples.raw(raw_examples.outcome(evidence="old")), path)
         assert write(step).returncode == -signal.SIGKILL
         ((_, (outcome,)),) = hdf5.read(path).attempts
         left.append(outcome.evidence)
@@ -222,13 +222,13 @@ def test_xarray_reads_named_dimensions_and_units_without_a_warning(file):
             assert dict(data.sizes) == {"case": 2, "iteration": 4, "rank": 2, "node_number": 2, "port": 2}
             assert data.start_ns.dims == ("case", "iteration", "rank")
             assert data.start_ns.units == "ns"
-            assert data.max_ns.max("iteration")[0] == raws.times().max_ns.max()
+            assert data.max_ns.max("iteration")[0] == raw_examples.times().max_ns.max()
             assert data.max_ns.isnull()[1].all()  # the case that was skipped
-            assert list(data.case_id.values) == [raws.case().id, raws.case(2048).id]
+            assert list(data.case_id.values) == [raw_examples.case().id, raw_examples.case(2048).id]
             assert list(data.rank_stride.values[:1]) == [1]
         with xarray.open_dataset(file, engine="h5netcdf", group="attempt_1", mask_and_scale=False) as data:
             assert data.start_ns.dtype == np.int64
-            assert (data.start_ns[0].values == raws.times().start_ns).all()
+            assert (data.start_ns[0].values == raw_examples.times().start_ns).all()
 
 
 def test_h5dump_of_hdf5_1_10_reads_header_and_data(file, require):
@@ -240,5 +240,5 @@ def test_h5dump_of_hdf5_1_10_reads_header_and_data(file, require):
     header = h5dump("-H")
     assert all(f'DATASET "{column.name}"' in header for column in COLUMNS)
     assert "H5T_STD_I64LE" in header
-    assert all(str(value) in h5dump("-d", "/attempt_1/max_ns") for value in raws.times().max_ns)
+    assert all(str(value) in h5dump("-d", "/attempt_1/max_ns") for value in raw_examples.times().max_ns)
     assert '"hpccoll-raw"' in h5dump("-a", "schema")

@@ -8,7 +8,7 @@ import subprocess
 import h5py
 import numpy as np
 import pytest
-import raws
+import raw_examples
 from fuzz import written
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,7 +87,7 @@ def test_a_digest_does_not_depend_on_how_hdf5_lays_the_file_out(file, require):
     packed = file.with_name("packed.h5")
     subprocess.run(["h5repack", "-f", "GZIP=1", str(file), str(packed)], check=True)
     assert packed.read_bytes() != file.read_bytes()
-    assert raws.plain(hdf5.read(packed)) == raws.plain(hdf5.read(file))
+    assert raw_examples.plain(hdf5.read(packed)) == raw_examples.plain(hdf5.read(file))
 
 
 def test_the_job_is_that_of_its_identity_also_where_the_digest_is_right(file):
@@ -183,7 +183,7 @@ def test_a_column_of_one_dimension_that_is_larger_than_its_file_takes_no_memory(
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path):
     with pytest.raises(ImplausibleError, match="ok, and 7 elements are wrong"):
-        hdf5.write(raws.raw(raws.outcome(wrong=7)), tmp_path / "F.h5")
+        hdf5.write(raw_examples.raw(raw_examples.outcome(wrong=7)), tmp_path / "F.h5")
     assert [*tmp_path.iterdir()] == []
 
 
@@ -194,7 +194,7 @@ def test_a_pipe_is_no_raw_file(tmp_path):
 
 
 def test_a_large_column_is_read_case_by_case_and_gives_the_same(file, monkeypatch):
-    before = raws.plain(hdf5.read(file))
+    before = raw_examples.plain(hdf5.read(file))
     monkeypatch.setattr("hpccoll.store.hdf5_attempt.AT_ONCE", 1)
     monkeypatch.setattr(integrity, "SLAB", 1)
-    assert raws.plain(hdf5.read(file)) == before
+    assert raw_examples.plain(hdf5.read(file)) == before

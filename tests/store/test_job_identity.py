@@ -3,24 +3,24 @@
 from dataclasses import replace
 
 import pytest
-import raws
+import raw_examples
 
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Effort
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.raw import Raw
 
-THERE = raws.job(*(raws.case(size) for size in (8, 16)), name="run")
+THERE = raw_examples.job(*(raw_examples.case(size) for size in (8, 16)), name="run")
 OTHERS = {
     "ranks 2 there, 4 here": {"ranks": 4},
     "variant none there, nccl-ring here; environment none there, NCCL_ALGO=Ring here": {
         "variant": "nccl-ring", "environment": {"NCCL_ALGO": "Ring"},
     },
     "seconds 1.0 there, 2.0 here; rounds 1 there, 3 here": {"effort": Effort(seconds=2.0, rounds=3)},
-    "algorithms ring there, ring,native here": {"cases": (*THERE.cases, raws.case(8, algorithm="native"))},
-    "sizes 8 B,16 B there, 8 B to 2 KiB (9) here": {"cases": tuple(raws.case(8 << k) for k in range(9))},
+    "algorithms ring there, ring,native here": {"cases": (*THERE.cases, raw_examples.case(8, algorithm="native"))},
+    "sizes 8 B,16 B there, 8 B to 2 KiB (9) here": {"cases": tuple(raw_examples.case(8 << k) for k in range(9))},
     "in place False there, True here; parameters none there, channels=4 here": {
-        "cases": tuple(raws.case(size, in_place=True, params={"channels": 4}) for size in (8, 16)),
+        "cases": tuple(raw_examples.case(size, in_place=True, params={"channels": 4}) for size in (8, 16)),
     },
     "what auto chooses": {"table": {"choices": []}},
     "sizes 8 B,16 B there, 16 B,8 B here": {"cases": THERE.cases[::-1]},
@@ -36,7 +36,10 @@ def test_what_differs_from_what_is_there_is_told(told):
 
 
 def test_cases_that_are_others_though_their_words_are_the_same_are_counted():
-    some, others = (raws.job(raws.case(8), raws.case(16), raws.case(size, algorithm="native")) for size in (8, 16))
+    some, others = (
+        raw_examples.job(raw_examples.case(8), raw_examples.case(16), raw_examples.case(size, algorithm="native"))
+        for size in (8, 16)
+    )
     with pytest.raises(BadInputError, match=r"another job \(3 cases there, 3 others here\)"):
         check_same_job(Raw(path=None, job=some), others, "F.h5")
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import raws
+import raw_examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,23 +38,23 @@ def out(tmp_path):
     return tmp_path / "F.h5"
 
 
-CASES = [raws.case(size) for size in (8, 16, 32)]
-JOB = raws.job(*CASES)
+CASES = [raw_examples.case(size) for size in (8, 16, 32)]
+JOB = raw_examples.job(*CASES)
 
 
 def begin(out, done=1):
     """Return the journal of an attempt that has measured the first cases, and begun the next."""
     journal = Journal(out, JOB)
-    journal.begin(raws.attempt())
+    journal.begin(raw_examples.attempt())
     for case in CASES[:done]:
         journal.start(case)
-        journal.record(raws.outcome(case))
+        journal.record(raw_examples.outcome(case))
     journal.start(CASES[done])
     return journal
 
 
 @settings(max_examples=40)
-@given(raws.raw_results())
+@given(raw_examples.raw_results())
 def test_what_is_recorded_is_what_is_read(tmp_path_factory, raw):
     out = tmp_path_factory.mktemp("journal") / "F.h5"
     journal = Journal(out, raw.job)
@@ -64,21 +64,21 @@ def test_what_is_recorded_is_what_is_read(tmp_path_factory, raw):
             journal.start(outcome.case)
             journal.record(outcome)
     for read in (read_journal(journal_path(out)), journal.raw):
-        assert raws.plain(read.attempts) == raws.plain(raw.attempts)
-        assert raws.plain(read.job) == raws.plain(raw.job)
+        assert raw_examples.plain(read.attempts) == raw_examples.plain(raw.attempts)
+        assert raw_examples.plain(read.job) == raw_examples.plain(raw.job)
     journal.close(remove=True)
     assert not list(out.parent.iterdir())
 
 
 @settings(max_examples=40)
-@given(raws.raw_results())
+@given(raw_examples.raw_results())
 def test_a_new_journal_takes_over_a_partial_file(tmp_path_factory, raw):
     out = tmp_path_factory.mktemp("journal") / "F.h5"
     journal = Journal(out, raw.job, raw)
-    assert raws.plain(journal.raw.attempts) == raws.plain(raw.attempts)
+    assert raw_examples.plain(journal.raw.attempts) == raw_examples.plain(raw.attempts)
     journal.close(remove=False)
     again = Journal(out, raw.job, raw)  # not twice
-    assert raws.plain(again.raw.attempts) == raws.plain(raw.attempts)
+    assert raw_examples.plain(again.raw.attempts) == raw_examples.plain(raw.attempts)
     again.close(remove=False)
 
 
@@ -95,8 +95,8 @@ def test_wherever_a_crash_cuts_it_short_what_was_whole_is_kept_and_the_next_atte
         assert bool(journal.raw.damage or journal.raw.notes) == (
             cut not in (*events, *(end + 1 for end in events), len(whole) + 1)
         )
-        journal.begin(raws.attempt(2))
-        journal.record(raws.outcome(CASES[2]))
+        journal.begin(raw_examples.attempt(2))
+        journal.record(raw_examples.outcome(CASES[2]))
         journal.close(remove=False)
         read = read_journal(journal_path(out))
         assert len(read.done) == (kept >= 6) + (kept >= 8) + 1
@@ -119,7 +119,7 @@ def whole(tmp_path_factory):
 
 
 def plain_outcomes(raw):
-    return {outcome.case.id: raws.plain(outcome) for _, outcomes in raw.attempts for outcome in outcomes}
+    return {outcome.case.id: raw_examples.plain(outcome) for _, outcomes in raw.attempts for outcome in outcomes}
 
 
 @given(place=st.floats(0, 1, exclude_max=True))
@@ -136,10 +136,10 @@ def test_a_flipped_bit_costs_one_line_at_most_which_is_named_and_its_case_is_mea
     assert left.items() <= before.items()
     assert journal.raw.damage or journal.raw.notes or not lost
     assert all(re.match(r"line \d+ .*is damaged: ", damage.words) for damage in journal.raw.damage)
-    journal.begin(raws.attempt(2))
+    journal.begin(raw_examples.attempt(2))
     for case in CASES:
         if case.id not in journal.raw.done:
-            journal.record(raws.outcome(case))
+            journal.record(raw_examples.outcome(case))
     journal.close(remove=False)
     assert read_journal(journal_path(out)).complete
 
@@ -156,8 +156,8 @@ def test_a_case_whose_outcome_is_damaged_did_not_end_the_job(out):
     assert f"line {place + 1} (after the start of {CASES[0].id}) is damaged" in damage
     assert read.done == {CASES[1].id}
     journal = Journal(out, JOB)
-    journal.begin(raws.attempt(2))
-    journal.record(raws.outcome(CASES[0]))
+    journal.begin(raw_examples.attempt(2))
+    journal.record(raw_examples.outcome(CASES[0]))
     assert (journal.raw.lost, len(journal.raw.damage)) == ([], 1)
     journal.close(remove=False)
 
@@ -187,8 +187,8 @@ def test_a_line_of_many_records_or_of_any_length_is_one_damaged_line_each(out, m
 def test_outcomes_of_an_attempt_whose_lines_are_damaged_are_not_those_of_another(out):
     begin(out).close(remove=False)
     journal = Journal(out, JOB)
-    journal.begin(raws.attempt(2))
-    journal.record(raws.outcome(CASES[1]))
+    journal.begin(raw_examples.attempt(2))
+    journal.record(raw_examples.outcome(CASES[1]))
     journal.close(remove=False)
     content = journal_path(out).read_bytes()
     journal_path(out).write_bytes(content.replace(b'"run-2"', b'"run-3"'))
@@ -209,11 +209,11 @@ def test_a_journal_without_checksums_is_read_with_a_note_and_gone_on_from_with_c
     old = "".join("\n" + json.dumps(line) for line in (first, attempt, *events)) + '\n{"outcome": {}}\n{"outcome": {"ca'
     journal_path(out).write_text(old)
     read = read_journal(journal_path(out))
-    assert raws.plain(read.attempts) == raws.plain(journal.raw.attempts)
+    assert raw_examples.plain(read.attempts) == raw_examples.plain(journal.raw.attempts)
     assert any("without checksums" in note for note in read.notes)
     assert len(read.damage) == 1
     again = Journal(out, JOB)
-    assert raws.plain(again.raw.attempts) == raws.plain(journal.raw.attempts)
+    assert raw_examples.plain(again.raw.attempts) == raw_examples.plain(journal.raw.attempts)
     assert (again.raw.notes, again.raw.damage) == ([], read.damage)
     assert again.raw.started == read.started
     again.close(remove=False)
@@ -242,7 +242,7 @@ def test_a_link_that_was_planted_is_not_followed(out, ending):
     out.with_name(f"F.h5{ending}").symlink_to(aim)
     with suppress(BadInputError):
         journal = Journal(out, JOB)
-        journal.begin(raws.attempt())
+        journal.begin(raw_examples.attempt())
         journal.end("SIGUSR1 told it to")
         with suppress(OSError):
             leave_word(out, Failure(case_id=CASES[0].id, rank=0, message="stuck"))
@@ -333,7 +333,7 @@ def test_why_an_attempt_ended_is_known_until_the_next_begins(out):
     written.close(remove=False)
     assert read_journal(journal_path(out)).ended == "SIGUSR1 told it to"
     again = Journal(out, JOB)
-    again.begin(raws.attempt(2))
+    again.begin(raw_examples.attempt(2))
     again.close(remove=False)
     assert again.raw.ended is None
     assert read_journal(journal_path(out)).ended is None
@@ -341,7 +341,7 @@ def test_why_an_attempt_ended_is_known_until_the_next_begins(out):
 
 def test_the_failures_of_a_partial_file_stay_known(out):
     failure = Failure(case_id=CASES[1].id, rank=1, message="no", attempt=1)
-    earlier = raws.raw(raws.outcome(CASES[0]), more=CASES[1:])
+    earlier = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
     earlier.failures.append(failure)
     written = Journal(out, earlier.job, earlier)
     written.close(remove=False)
@@ -352,7 +352,7 @@ def test_the_journal_of_another_job_is_refused_and_left_alone(out):
     begin(out).close(remove=False)
     before = journal_path(out).read_bytes()
     with pytest.raises(BadInputError, match=r"holds another job \(sizes 8 B,16 B,32 B there, 8 B here\)"):
-        Journal(out, raws.job(raws.case(8)))
+        Journal(out, raw_examples.job(raw_examples.case(8)))
     assert journal_path(out).read_bytes() == before
 
 
@@ -367,11 +367,11 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(out):
     ) as first:
         assert first.stdout.readline() == b"open\n"
         with pytest.raises(BadInputError, match="no other process writes"):
-            Journal(out, raws.job(raws.case(8)))
+            Journal(out, raw_examples.job(raw_examples.case(8)))
         assert read_journal(journal_path(out)).at_work
         first.kill()
         first.wait()
-    Journal(out, raws.job(raws.case(8))).close(remove=True)
+    Journal(out, raw_examples.job(raw_examples.case(8))).close(remove=True)
 
 
 @pytest.mark.parametrize("content", ["hello\n", '{"x": 1}\n', '\n{"attempt": {}}', "1\n", '\n{"job": 3}', "[]"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import h5py
 import pytest
-import raws
+import raw_examples
 
 from hpccoll.errors import BadInputError
 from hpccoll.spec.plan import Launcher, Plan, Skip
@@ -19,23 +19,23 @@ from hpccoll.store.raw import Failure, Raw
 from hpccoll.store.result_files import find
 
 SIZES = (8, 16, 32, 64)
-CASES = [raws.case(size) for size in SIZES]
+CASES = [raw_examples.case(size) for size in SIZES]
 
 
 @pytest.fixture
 def sweep(tmp_path):
     """A sweep of two jobs: one ended in its third case, the other has left nothing; one case was never planned."""
     out = tmp_path / "sweep"
-    first, second = raws.job(*CASES, name="mpi.p2"), raws.job(*CASES[:2], name="mpi.p3", ranks=3)
+    first, second = raw_examples.job(*CASES, name="mpi.p2"), raw_examples.job(*CASES[:2], name="mpi.p3", ranks=3)
     plan = Plan(name="sweep", profile="local", jobs=(first, second), launcher=Launcher(command="mpiexec"),
                 resources={}, estimated_s=1.0,
                 skips=(Skip(case="x", job="mpi.p3", reason="needs a power of two"),))  # fmt: skip
     (out / "raw").mkdir(parents=True)
     (out / "plan.json").write_text(plan.to_json())
     journal = Journal(out / "raw" / "mpi.p2.h5", first)
-    journal.begin(raws.attempt())
-    journal.record(raws.outcome(CASES[0]))
-    journal.record(raws.outcome(CASES[1], status="wrong", reason="rank 0: bad", wrong=7))
+    journal.begin(raw_examples.attempt())
+    journal.record(raw_examples.outcome(CASES[0]))
+    journal.record(raw_examples.outcome(CASES[1], status="wrong", reason="rank 0: bad", wrong=7))
     journal.start(CASES[2])
     leave_word(out / "raw" / "mpi.p2.h5", Failure(case_id=CASES[2].id, rank=1, message="stuck"))
     journal.close(remove=False)
@@ -69,9 +69,13 @@ def test_a_row_for_each_outcome_and_for_each_failure(sweep):
 
 
 def test_rows_of_a_mapping_follow_one_another_however_they_were_measured(tmp_path):
-    cyclic, block = ([raws.case(size, mapping=mapping) for size in SIZES[:2]] for mapping in ("cyclic", "block"))
+    cyclic, block = (
+        [raw_examples.case(size, mapping=mapping) for size in SIZES[:2]] for mapping in ("cyclic", "block")
+    )
     measured = (cyclic[1], block[1], cyclic[0], block[0])
-    hdf5.write(raws.raw(*(raws.outcome(case, bytes=case.bytes) for case in measured)), tmp_path / "F.h5")
+    hdf5.write(
+        raw_examples.raw(*(raw_examples.outcome(case, bytes=case.bytes) for case in measured)), tmp_path / "F.h5"
+    )
     rows = read_results([tmp_path]).rows
     assert [row.case_id for row in rows] == [case.id for case in (*block, *cyclic)]
     assert [row.mapping for row in rows] == ["block", "block", "cyclic", "cyclic"]
@@ -80,10 +84,10 @@ def test_rows_of_a_mapping_follow_one_another_however_they_were_measured(tmp_pat
 def test_a_run_is_partial_until_every_case_has_an_outcome(sweep):
     (run,) = read_results([sweep]).runs
     assert (run.status, run.job, run.attempt) == ("partial", "mpi.p2", 1)
-    journal = Journal(sweep / "raw" / "mpi.p2.h5", raws.job(*CASES, name="mpi.p2"))
-    journal.begin(raws.attempt(2))
-    journal.record(raws.outcome(CASES[2]))
-    journal.record(raws.skipped(CASES[3]))
+    journal = Journal(sweep / "raw" / "mpi.p2.h5", raw_examples.job(*CASES, name="mpi.p2"))
+    journal.begin(raw_examples.attempt(2))
+    journal.record(raw_examples.outcome(CASES[2]))
+    journal.record(raw_examples.skipped(CASES[3]))
     hdf5.write(journal.raw, sweep / "raw" / "mpi.p2.h5")
     journal.close(remove=True)
     results = read_results([sweep])
@@ -96,7 +100,7 @@ def test_a_run_is_partial_until_every_case_has_an_outcome(sweep):
 def test_a_file_is_taken_once_however_often_it_is_named(tmp_path):
     file = tmp_path / "raw" / "F.h5"
     file.parent.mkdir()
-    hdf5.write(raws.raw(raws.outcome()), file)
+    hdf5.write(raw_examples.raw(raw_examples.outcome()), file)
     (tmp_path / "link.h5").symlink_to(file)
     assert find([file, tmp_path, file.parent, tmp_path / "link.h5"]) == [file]
     assert len(read_results([file, tmp_path]).rows) == 1
@@ -104,7 +108,7 @@ def test_a_file_is_taken_once_however_often_it_is_named(tmp_path):
 
 def test_a_finished_file_stands_before_the_journal_that_was_not_removed(tmp_path):
     file = tmp_path / "F.h5"
-    raw = raws.raw(raws.outcome())
+    raw = raw_examples.raw(raw_examples.outcome())
     Journal(file, raw.job, raw).close(remove=False)
     hdf5.write(raw, file)
     for named in (tmp_path, file, journal_path(file)):
@@ -114,12 +118,12 @@ def test_a_finished_file_stands_before_the_journal_that_was_not_removed(tmp_path
 
 def test_a_journal_stands_before_a_partial_file_that_it_goes_on_from(tmp_path):
     file = tmp_path / "F.h5"
-    raw = raws.raw(raws.outcome(CASES[0]), more=CASES[1:])
+    raw = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
     hdf5.write(raw, file)
     assert find([tmp_path]) == [file]
     journal = Journal(file, raw.job, raw)
-    journal.begin(raws.attempt(2))
-    journal.record(raws.outcome(CASES[1]))
+    journal.begin(raw_examples.attempt(2))
+    journal.record(raw_examples.outcome(CASES[1]))
     assert find([tmp_path]) == [journal_path(file)]
     assert len(read_results([tmp_path]).rows) == 2
     journal.close(remove=False)
@@ -128,7 +132,7 @@ def test_a_journal_stands_before_a_partial_file_that_it_goes_on_from(tmp_path):
 def test_a_journal_alone_is_read_and_an_empty_one_passed_over(tmp_path):
     journal_path(tmp_path / "empty.h5").touch()
     assert find([tmp_path]) == []
-    Journal(tmp_path / "F.h5", raws.job(*CASES)).close(remove=False)
+    Journal(tmp_path / "F.h5", raw_examples.job(*CASES)).close(remove=False)
     assert find([tmp_path]) == [tmp_path / "F.h5.journal"]
     results = read_results([tmp_path])
     assert {gap.status for gap in results.missing} == {"not run"}
@@ -172,7 +176,7 @@ def test_a_broken_file_below_a_directory_is_a_gap_and_hides_no_other(sweep):
 
 
 def test_of_several_files_that_are_named_those_that_cannot_be_read_are_listed(tmp_path):
-    hdf5.write(raws.raw(raws.outcome()), tmp_path / "F.h5")
+    hdf5.write(raw_examples.raw(raw_examples.outcome()), tmp_path / "F.h5")
     broken = tmp_path / "broken.h5", tmp_path / "another.h5"
     for path in broken:
         path.write_text("x")
@@ -207,12 +211,12 @@ def test_a_damaged_line_of_a_journal_is_named_and_its_case_is_not_there(sweep):
 
 
 def test_a_copy_of_a_raw_file_counts_once_and_is_named(tmp_path):
-    raw = raws.raw(raws.outcome(CASES[0]), raws.outcome(CASES[1]))
+    raw = raw_examples.raw(raw_examples.outcome(CASES[0]), raw_examples.outcome(CASES[1]))
     hdf5.write(raw, tmp_path / "b.h5")
     shutil.copy(tmp_path / "b.h5", tmp_path / "a.h5")
     part = replace(raw, attempts=[(raw.attempts[0][0], raw.attempts[0][1][:1])])
     hdf5.write(part, tmp_path / "0-part.h5")
-    another = replace(raw, attempts=[(raws.attempt(1, run_id="another"), raw.attempts[0][1])])
+    another = replace(raw, attempts=[(raw_examples.attempt(1, run_id="another"), raw.attempts[0][1])])
     hdf5.write(another, tmp_path / "c.h5")
     found = read_results([tmp_path])
     assert [(row.case_id, row.run_id) for row in found.rows] == [
@@ -225,10 +229,12 @@ def test_a_copy_of_a_raw_file_counts_once_and_is_named(tmp_path):
 
 
 def test_of_two_files_that_went_on_from_one_no_launch_counts_twice_and_none_is_lost(tmp_path):
-    first = (raws.attempt(1), [raws.outcome(CASES[0])])
+    first = (raw_examples.attempt(1), [raw_examples.outcome(CASES[0])])
     for name, case in (("a", CASES[1]), ("b", CASES[2])):
-        more = (raws.attempt(2, run_id=f"run-2{name}"), [raws.outcome(case)])
-        hdf5.write(Raw(path=tmp_path, job=raws.job(*CASES[:3]), attempts=[first, more]), tmp_path / f"{name}.h5")
+        more = (raw_examples.attempt(2, run_id=f"run-2{name}"), [raw_examples.outcome(case)])
+        hdf5.write(
+            Raw(path=tmp_path, job=raw_examples.job(*CASES[:3]), attempts=[first, more]), tmp_path / f"{name}.h5"
+        )
     found = read_results([tmp_path])
     assert sorted((row.requested_bytes, row.run_id) for row in found.rows) == [
         (8, "run-1"), (16, "run-2a"), (32, "run-2b"),
@@ -239,7 +245,7 @@ def test_of_two_files_that_went_on_from_one_no_launch_counts_twice_and_none_is_l
 
 def test_a_journal_is_read_where_the_partial_file_that_it_goes_on_from_is_damaged(tmp_path):
     file = tmp_path / "F.h5"
-    raw = raws.raw(raws.outcome(CASES[0]), more=CASES[1:])
+    raw = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
     hdf5.write(raw, file)
     Journal(file, raw.job, raw).close(remove=False)
     for damaged in (file.read_bytes()[:-900], b"x"):
@@ -257,8 +263,8 @@ def test_what_slurm_said_is_never_waited_for(sweep):
 
 def test_files_without_a_digest_are_noted_together(tmp_path):
     for name in ("a", "b"):
-        raw = raws.raw(raws.outcome())
-        raw = replace(raw, attempts=[(raws.attempt(run_id=name), raw.attempts[0][1])])
+        raw = raw_examples.raw(raw_examples.outcome())
+        raw = replace(raw, attempts=[(raw_examples.attempt(run_id=name), raw.attempts[0][1])])
         hdf5.write(raw, tmp_path / f"{name}.h5")
         with h5py.File(tmp_path / f"{name}.h5", "r+") as file:
             del file.attrs[DIGEST]
@@ -269,13 +275,13 @@ def test_files_without_a_digest_are_noted_together(tmp_path):
 
 def test_failures_stay_in_the_finished_file(tmp_path):
     out = tmp_path / "F.h5"
-    journal = Journal(out, raws.job(CASES[0]))
-    journal.begin(raws.attempt(1))
+    journal = Journal(out, raw_examples.job(CASES[0]))
+    journal.begin(raw_examples.attempt(1))
     leave_word(out, Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1))
     journal.close(remove=False)
-    journal = Journal(out, raws.job(CASES[0]))
-    journal.begin(raws.attempt(2))
-    journal.record(raws.outcome(CASES[0]))
+    journal = Journal(out, raw_examples.job(CASES[0]))
+    journal.begin(raw_examples.attempt(2))
+    journal.record(raw_examples.outcome(CASES[0]))
     hdf5.write(journal.raw, out)
     journal.close(remove=True)
     assert hdf5.read(out).failures == [Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1)]
@@ -283,6 +289,10 @@ def test_failures_stay_in_the_finished_file(tmp_path):
 
 
 def test_failures_of_a_case_that_was_measured_later_are_forgotten():
-    raw = Raw(path=None, job=raws.job(CASES[0]), attempts=[(raws.attempt(2), [raws.outcome(CASES[0])])])
+    raw = Raw(
+        path=None,
+        job=raw_examples.job(CASES[0]),
+        attempts=[(raw_examples.attempt(2), [raw_examples.outcome(CASES[0])])],
+    )
     raw.failures.append(Failure(case_id=CASES[0].id, rank=0, message="no"))
     assert raw.complete

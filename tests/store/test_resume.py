@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import raws
+import raw_examples
 
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
@@ -22,9 +22,9 @@ LONG_S = 240
 
 @pytest.fixture
 def job(tmp_path):
-    cases = [raws.case(2**k, in_place=place, algorithm=name)
+    cases = [raw_examples.case(2**k, in_place=place, algorithm=name)
              for k in range(3, 19) for place in (False, True) for name in ("ring", "recursive_doubling")]  # fmt: skip
-    job = raws.job(*cases, effort=EFFORT)
+    job = raw_examples.job(*cases, effort=EFFORT)
     (tmp_path / "job.json").write_text(job.to_json())
     return job
 
@@ -60,7 +60,7 @@ def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(j
     raw = hdf5.read(file)
     assert raw.complete
     assert [attempt.number for attempt, _ in raw.attempts] == [1, 2]
-    assert raws.plain(raw.attempts[0]) == raws.plain(before)
+    assert raw_examples.plain(raw.attempts[0]) == raw_examples.plain(before)
     ids = [outcome.case.id for _, outcomes in raw.attempts for outcome in outcomes]
     assert sorted(ids) == sorted(case.id for case in job.cases)
     assert raw.attempts[0][0].run_id != raw.attempts[1][0].run_id
@@ -75,8 +75,8 @@ def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(j
 
 
 def test_a_job_goes_on_with_the_rounds_that_are_left(tmp_path, mpiexec):  # noqa: ARG001
-    cases = [raws.case(2**k, algorithm=name) for k in range(10, 20) for name in ("ring", "native")]
-    job = raws.job(*cases, effort=Effort(warmup=1, min_iterations=60, max_iterations=60, rounds=3))
+    cases = [raw_examples.case(2**k, algorithm=name) for k in range(10, 20) for name in ("ring", "native")]
+    job = raw_examples.job(*cases, effort=Effort(warmup=1, min_iterations=60, max_iterations=60, rounds=3))
     (tmp_path / "job.json").write_text(job.to_json())
     file, journal = tmp_path / "F.h5", journal_path(tmp_path / "F.h5")
     kill_a_rank_once(tmp_path, len(cases) + 5)
@@ -90,7 +90,7 @@ def test_a_job_goes_on_with_the_rounds_that_are_left(tmp_path, mpiexec):  # noqa
     assert f"attempt 2: {left} measurements (3 rounds of each case)" in printed
     raw = hdf5.read(file)
     assert raw.complete
-    assert raws.plain(raw.attempts[0]) == raws.plain(before.attempts[0])
+    assert raw_examples.plain(raw.attempts[0]) == raw_examples.plain(before.attempts[0])
     assert [whole.outcome.times.round.tolist() for whole in raw.wholes()] == [[1] * 20 + [2] * 20 + [3] * 20] * len(
         cases
     )
@@ -113,8 +113,8 @@ def test_the_case_that_ended_a_job_is_tried_last(job, tmp_path, mpiexec):  # noq
 
 
 def test_a_journal_that_outlived_its_complete_file_is_removed_and_the_file_left_alone(job, tmp_path, mpiexec):  # noqa: ARG001
-    outcomes = [raws.outcome(case) for case in job.cases]
-    raw = raws.raw(*outcomes)
+    outcomes = [raw_examples.outcome(case) for case in job.cases]
+    raw = raw_examples.raw(*outcomes)
     raw.job = job
     hdf5.write(raw, tmp_path / "F.h5")
     journal_path(tmp_path / "F.h5").write_text("whatever")
@@ -127,7 +127,7 @@ def test_a_journal_that_outlived_its_complete_file_is_removed_and_the_file_left_
 
 
 def test_a_partial_file_without_a_journal_is_gone_on_from(job, tmp_path, mpiexec):  # noqa: ARG001
-    raw = raws.raw(*(raws.outcome(case) for case in job.cases[:-2]))
+    raw = raw_examples.raw(*(raw_examples.outcome(case) for case in job.cases[:-2]))
     raw.job = job
     hdf5.write(raw, tmp_path / "F.h5")
     process = start(tmp_path)
@@ -135,11 +135,11 @@ def test_a_partial_file_without_a_journal_is_gone_on_from(job, tmp_path, mpiexec
     assert process.returncode == 0
     read = hdf5.read(tmp_path / "F.h5")
     assert [len(outcomes) for _, outcomes in read.attempts] == [len(job.cases) - 2, 2]
-    assert raws.plain(read.attempts[0]) == raws.plain(raw.attempts[0])
+    assert raw_examples.plain(read.attempts[0]) == raw_examples.plain(raw.attempts[0])
 
 
 def test_a_file_of_another_job_is_refused_and_left_alone(job, tmp_path, mpiexec):  # noqa: ARG001
-    hdf5.write(raws.raw(raws.outcome()), tmp_path / "F.h5")
+    hdf5.write(raw_examples.raw(raw_examples.outcome()), tmp_path / "F.h5")
     before = (tmp_path / "F.h5").read_bytes()
     process = start(tmp_path)
     _, complaints = process.communicate(timeout=LONG_S)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import raws
+import raw_examples
 
 from hpccoll.spec.case import Case, Effort
 from hpccoll.store import hdf5
@@ -14,18 +14,26 @@ from hpccoll.store.load import read_results
 from hpccoll.store.raw import COUNTED, Outcome, Raw
 from hpccoll.store.statistics import Round, across, row
 
-CASES = (raws.case(1024), raws.case(2048))
-JOB = raws.job(*CASES, effort=Effort(rounds=3))
+CASES = (raw_examples.case(1024), raw_examples.case(2048))
+JOB = raw_examples.job(*CASES, effort=Effort(rounds=3))
 
 
 def interrupted():
     """An attempt that ended in the second round, and the next, which measured the rest."""
     first, second = CASES
-    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raws.attempt(1), [])])
-    for outcome in (raws.of_round(1, first), raws.of_round(1, second), raws.of_round(2, first, 6)):
+    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
+    for outcome in (
+        raw_examples.of_round(1, first),
+        raw_examples.of_round(1, second),
+        raw_examples.of_round(2, first, 6),
+    ):
         raw.record(outcome)
-    raw.attempts.append((raws.attempt(2), []))
-    for outcome in (raws.of_round(2, second), raws.of_round(3, first, 2), raws.of_round(3, second)):
+    raw.attempts.append((raw_examples.attempt(2), []))
+    for outcome in (
+        raw_examples.of_round(2, second),
+        raw_examples.of_round(3, first, 2),
+        raw_examples.of_round(3, second),
+    ):
         raw.record(outcome)
     return raw
 
@@ -34,7 +42,7 @@ def test_an_attempt_has_one_outcome_of_a_case_with_its_rounds_one_after_the_othe
     (_, before), (_, after) = interrupted().attempts
     assert [outcome.times.round.tolist() for outcome in before] == [[1] * 4 + [2] * 6, [1] * 4]
     assert [outcome.times.round.tolist() for outcome in after] == [[2] * 4 + [3] * 4, [3] * 2]
-    assert (before[0].times.max_ns[4:] == raws.times(6).max_ns).all()
+    assert (before[0].times.max_ns[4:] == raw_examples.times(6).max_ns).all()
 
 
 def test_what_is_put_together_over_attempts_says_which_run_measured_which_round():
@@ -45,14 +53,14 @@ def test_what_is_put_together_over_attempts_says_which_run_measured_which_round(
 
 def test_what_is_recorded_is_seen_whenever_it_is_asked_for():
     first, second = CASES
-    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raws.attempt(1), [])])
+    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
     seen = []
     for number, of in [(1, first), (1, second), (2, second), (2, first)]:
-        raw.record(raws.of_round(number, of))
+        raw.record(raw_examples.of_round(number, of))
         ((_, outcome, runs),) = raw.wholes(of.id)
         seen.append((outcome.case, sorted(outcome.rounds), sorted(runs)))
     assert seen == [(first, [1], [1]), (second, [1], [1]), (second, [1, 2], [1, 2]), (first, [1, 2], [1, 2])]
-    raw.attempts.append((raws.attempt(2), [raws.of_round(3, second)]))  # as a file is read
+    raw.attempts.append((raw_examples.attempt(2), [raw_examples.of_round(3, second)]))  # as a file is read
     assert [whole.outcome.case for whole in raw.wholes()] == [first, second]
     assert next(raw.wholes(second.id)).runs == {1: "run-1", 2: "run-1", 3: "run-2"}
     assert not [*raw.wholes("none of its cases")]
@@ -60,13 +68,13 @@ def test_what_is_recorded_is_seen_whenever_it_is_asked_for():
 
 def test_to_record_a_round_does_not_take_longer_the_more_cases_there_are(monkeypatch):
     asked, named = [], Case.id.fget
-    cases = [raws.case(size) for size in range(1, 101)]
-    raw = Raw(path=Path("here.h5"), job=raws.job(*cases), attempts=[(raws.attempt(), [])])
+    cases = [raw_examples.case(size) for size in range(1, 101)]
+    raw = Raw(path=Path("here.h5"), job=raw_examples.job(*cases), attempts=[(raw_examples.attempt(), [])])
     monkeypatch.setattr(Case, "id", property(lambda case: asked.append(case) or named(case)))
 
     def names_asked(case):
         asked.clear()
-        raw.record(raws.skipped(case))
+        raw.record(raw_examples.skipped(case))
         next(raw.wholes(named(case)))
         return len(asked)
 
@@ -74,7 +82,7 @@ def test_to_record_a_round_does_not_take_longer_the_more_cases_there_are(monkeyp
 
 
 def test_rounds_of_which_not_the_same_ranks_are_kept_keep_those_in_common():
-    few, all_of_them = raws.times(2, ranks=8, limit=4), raws.times(2, ranks=8, number=2)
+    few, all_of_them = raw_examples.times(2, ranks=8, limit=4), raw_examples.times(2, ranks=8, number=2)
     assert few.rank_stride == 4
     assert all_of_them.then(few).rank_stride == few.then(all_of_them).rank_stride == 4
     both = few.then(all_of_them)
@@ -83,8 +91,12 @@ def test_rounds_of_which_not_the_same_ranks_are_kept_keep_those_in_common():
 
 
 def test_wrong_elements_add_up_and_what_is_not_timed_is_of_the_last_round():
-    first = raws.of_round(1, iterations=1, wrong=3, status="wrong", reason="rank 0: bad", cpu_s=np.array([1.0, 2.0]))
-    last = raws.of_round(2, iterations=3, wrong=0, evidence="new", wire_sent=(1.0, 2.0), cpu_s=np.array([2.0, 2.0]))
+    first = raw_examples.of_round(
+        1, iterations=1, wrong=3, status="wrong", reason="rank 0: bad", cpu_s=np.array([1.0, 2.0])
+    )
+    last = raw_examples.of_round(
+        2, iterations=3, wrong=0, evidence="new", wire_sent=(1.0, 2.0), cpu_s=np.array([2.0, 2.0])
+    )
     both = first.then(last)
     assert (both.status, both.wrong, both.reason) == ("wrong", 3, "rank 0: bad")
     assert (both.evidence, both.wire_sent) == ("new", (1.0, 2.0))
@@ -93,13 +105,13 @@ def test_wrong_elements_add_up_and_what_is_not_timed_is_of_the_last_round():
 
 
 def test_a_round_whose_bytes_are_not_counted_leaves_those_that_were_with_what_was_found_by_them():
-    counted = raws.of_round(1, evidence="by its ports")
+    counted = raw_examples.of_round(1, evidence="by its ports")
     nothing = {"wire_bytes_measured": None, "wire_sent": (), "wire_received": (), "port_sent": (), "port_received": ()}
-    timed = raws.of_round(2, **nothing, counters=None, executed="unknown", evidence=None, bytes=4096)
+    timed = raw_examples.of_round(2, **nothing, counters=None, executed="unknown", evidence=None, bytes=4096)
     both = counted.then(timed)
     assert {name: getattr(both, name) for name in COUNTED} == {name: getattr(counted, name) for name in COUNTED}
     assert (both.bytes, both.rounds) == (4096, {1, 2})
-    assert (timed.then(counted).evidence, both.then(raws.of_round(3, evidence="anew")).evidence) == (
+    assert (timed.then(counted).evidence, both.then(raw_examples.of_round(3, evidence="anew")).evidence) == (
         "by its ports", "anew",
     )  # fmt: skip
 
@@ -123,53 +135,55 @@ def test_a_file_is_partial_until_every_case_has_every_round(tmp_path):
 
 def test_a_journal_keeps_every_round_at_once_and_says_why_there_are_no_more(tmp_path):
     journal = Journal(tmp_path / "F.h5", JOB)
-    journal.begin(raws.attempt())
+    journal.begin(raw_examples.attempt())
     for number in (1, 2):
         journal.start(CASES[0])
-        journal.record(raws.of_round(number, CASES[0]))
+        journal.record(raw_examples.of_round(number, CASES[0]))
     journal.start(CASES[0])
     journal.close(remove=False)
     read = read_journal(journal_path(tmp_path / "F.h5"))
-    assert raws.plain(read.attempts) == raws.plain(journal.raw.attempts)
+    assert raw_examples.plain(read.attempts) == raw_examples.plain(journal.raw.attempts)
     assert (read.measured, read.started) == ({CASES[0].id: {1, 2}}, [CASES[0].id])
     (found,) = read_results([tmp_path]).rows
     assert found.reason == "2 of 3 rounds; the job ended while it ran, without a word"
 
 
 def test_a_case_that_is_skipped_has_no_rounds_to_come_and_one_skipped_later_has():
-    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raws.attempt(), [])])
-    raw.record(raws.skipped(CASES[0]))
-    raw.record(raws.of_round(1, CASES[1]))
-    raw.record(raws.skipped(CASES[1]))
+    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(), [])])
+    raw.record(raw_examples.skipped(CASES[0]))
+    raw.record(raw_examples.of_round(1, CASES[1]))
+    raw.record(raw_examples.skipped(CASES[1]))
     assert raw.measured == {CASES[0].id: {1, 2, 3}, CASES[1].id: {1}}
     ((_, (skipped, measured)),) = raw.attempts
-    assert (skipped.status, row(JOB, raws.attempt(), skipped).status) == ("skipped", "skipped")
-    found = row(JOB, raws.attempt(), measured)
+    assert (skipped.status, row(JOB, raw_examples.attempt(), skipped).status) == ("skipped", "skipped")
+    found = row(JOB, raw_examples.attempt(), measured)
     assert (found.status, found.reason) == ("partial", "1 of 3 rounds; too large")
 
 
 def test_a_case_that_failed_is_still_to_be_measured_with_the_rounds_that_it_has_and_is_known_for_it():
-    failed = {size: Outcome(case=raws.case(size), status="failed", reason="it stalled") for size in (1, 2)}
-    raw = raws.raw(failed[1], raws.of_round(1, raws.case(2)), raws.of_round(1, raws.case(3)))
+    failed = {size: Outcome(case=raw_examples.case(size), status="failed", reason="it stalled") for size in (1, 2)}
+    raw = raw_examples.raw(
+        failed[1], raw_examples.of_round(1, raw_examples.case(2)), raw_examples.of_round(1, raw_examples.case(3))
+    )
     raw.job = replace(raw.job, effort=Effort(rounds=2))
     raw.record(failed[2])
-    assert raw.failed == {raws.case(1).id, raws.case(2).id}
-    assert raw.measured == {raws.case(2).id: frozenset([1]), raws.case(3).id: frozenset([1])}
+    assert raw.failed == {raw_examples.case(1).id, raw_examples.case(2).id}
+    assert raw.measured == {raw_examples.case(2).id: frozenset([1]), raw_examples.case(3).id: frozenset([1])}
     ((attempt, outcomes),) = raw.attempts
     assert [row(raw.job, attempt, outcome).status for outcome in outcomes] == ["failed", "partial", "partial"]
-    raw.attempts.append((raws.attempt(2), []))
+    raw.attempts.append((raw_examples.attempt(2), []))
     for number in (1, 2):
-        raw.record(raws.of_round(number, raws.case(1)))
-    assert raw.failed == {raws.case(2).id}
-    assert raws.case(1).id in raw.done
+        raw.record(raw_examples.of_round(number, raw_examples.case(1)))
+    assert raw.failed == {raw_examples.case(2).id}
+    assert raw_examples.case(1).id in raw.done
 
 
 def of_durations(**rounds):
     """An outcome whose iterations took so many ns, by round."""
     parts = []
     for number, durations in enumerate(rounds.values(), 1):
-        times = raws.times(len(durations), number=number)
-        parts.append(raws.outcome(CASES[0], times=replace(times, max_ns=np.array(durations))))
+        times = raw_examples.times(len(durations), number=number)
+        parts.append(raw_examples.outcome(CASES[0], times=replace(times, max_ns=np.array(durations))))
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.then(part)
@@ -178,7 +192,7 @@ def of_durations(**rounds):
 
 def test_the_median_is_that_of_the_medians_of_the_rounds_however_many_iterations_each_had():
     outcome = of_durations(calm=[100] * 6, noisy=[900] * 60, calm_again=[110] * 6)
-    found = row(JOB, raws.attempt(), outcome)
+    found = row(JOB, raw_examples.attempt(), outcome)
     assert found.median_s == pytest.approx(110e-9)
     assert found.round_medians_s == pytest.approx((100e-9, 900e-9, 110e-9))
     assert (found.rounds, found.iterations) == (3, 72)
@@ -186,7 +200,7 @@ def test_the_median_is_that_of_the_medians_of_the_rounds_however_many_iterations
 
 def test_the_interval_of_a_few_rounds_holds_those_of_all():
     outcome = of_durations(first=[90, 95, 100, 105, 110, 120], second=[205, 210] * 3, third=[150] * 6)
-    found = row(JOB, raws.attempt(), outcome)
+    found = row(JOB, raw_examples.attempt(), outcome)
     assert (found.ci_low_s, found.ci_high_s) == pytest.approx((90e-9, 210e-9))
     assert found.round_intervals_s[0] == pytest.approx((90e-9, 120e-9))
 
@@ -201,5 +215,5 @@ def test_of_many_rounds_the_interval_leaves_out_as_many_at_each_end_as_the_rule_
 
 
 def test_a_round_with_too_few_iterations_leaves_the_case_without_an_interval():
-    found = row(JOB, raws.attempt(), of_durations(first=[100] * 6, second=[100] * 5, third=[100] * 6))
+    found = row(JOB, raw_examples.attempt(), of_durations(first=[100] * 6, second=[100] * 5, third=[100] * 6))
     assert (found.ci_low_s, found.round_intervals_s[1]) == (None, None)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import raws
+import raw_examples
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
@@ -73,8 +73,8 @@ def test_the_time_of_an_iteration_is_that_of_the_slowest_rank_and_no_average():
 
 def measured(start, end, *, one_clock=True, **attempt):
     times = Times.of(np.array(start), np.array(end), one_clock=one_clock)
-    outcome = replace(raws.outcome(), times=times, bytes=1_000_000, cpu_s=np.array([1e-6, 3e-6]))
-    return raws.job(outcome.case), raws.attempt(ranks=2, **attempt), outcome
+    outcome = replace(raw_examples.outcome(), times=times, bytes=1_000_000, cpu_s=np.array([1e-6, 3e-6]))
+    return raw_examples.job(outcome.case), raw_examples.attempt(ranks=2, **attempt), outcome
 
 
 def test_a_row_has_the_bandwidths_of_nccl_tests():
@@ -99,8 +99,8 @@ def test_the_time_of_an_aggregator_is_kept_but_is_not_the_operations():
     assert {*times.max_ns, *times.min_ns, *times.median_ns} == {1500, 1000, 1250}
     assert {*times.span_ns} == {2000}
     assert {*times.slowest_rank} == {1}
-    outcome = replace(raws.outcome(), times=times, bytes=1_000_000)
-    found = row(raws.job(outcome.case, aggregators=1), raws.attempt(ranks=3, aggregators=1), outcome)
+    outcome = replace(raw_examples.outcome(), times=times, bytes=1_000_000)
+    found = row(raw_examples.job(outcome.case, aggregators=1), raw_examples.attempt(ranks=3, aggregators=1), outcome)
     assert (found.median_s, found.ranks, found.aggregators) == (1500e-9, 2, 1)
     assert found.busbw_Bps == found.algbw_Bps  # that of two ranks
 
@@ -112,8 +112,8 @@ def test_the_bandwidth_on_a_bus_is_that_of_the_collective():
         "scatter": 0.75, "all_to_all": 0.75, "all_to_all_v": 0.75, "barrier": None, "send_recv": 2, "bidirectional": 1,
     }  # fmt: skip
     for name, factor in factors.items():
-        of = raws.case(collective=name, algorithm="native")
-        found = row(raws.job(of, ranks=4), raws.attempt(ranks=4), replace(outcome, case=of))
+        of = raw_examples.case(collective=name, algorithm="native")
+        found = row(raw_examples.job(of, ranks=4), raw_examples.attempt(ranks=4), replace(outcome, case=of))
         assert found.algbw_Bps == (factor and pytest.approx(1_000_000 / 1e-6))
         assert found.busbw_Bps == (factor and pytest.approx(factor * found.algbw_Bps))
 
@@ -149,7 +149,7 @@ def test_the_time_by_events_is_that_of_the_slowest_gpu_and_none_where_one_has_no
 
 
 def test_what_is_absent_is_none():
-    found = row(raws.job(raws.skipped().case), raws.attempt(), raws.skipped())
+    found = row(raw_examples.job(raw_examples.skipped().case), raw_examples.attempt(), raw_examples.skipped())
     for name in ("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "cpu_s", "wrong"):
         assert getattr(found, name) is None
     assert (found.iterations, found.status, found.reason) == (0, "skipped", "too large")

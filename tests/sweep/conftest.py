@@ -2,9 +2,9 @@
 
 import os
 
-import planned as sweeps
+import planning_inputs as sweeps
 import pytest
-import recorded
+import slurm_outputs
 
 from hpccoll.sweep.planner import make_plan
 
@@ -49,10 +49,14 @@ def cluster(programs):
     """A cluster of two partitions without a database."""
     programs(
         "scontrol",
-        {"show partition": recorded.PARTITIONS, "show job": recorded.JOB, "show hostnames n[1-2]": "n1\nn2\n"},
+        {
+            "show partition": slurm_outputs.PARTITIONS,
+            "show job": slurm_outputs.JOB,
+            "show hostnames n[1-2]": "n1\nn2\n",
+        },
     )
-    programs("sinfo", recorded.NODES)
-    programs("sacct", code=1, err=recorded.DISABLED)
+    programs("sinfo", slurm_outputs.NODES)
+    programs("sacct", code=1, err=slurm_outputs.DISABLED)
     programs("sbatch", err="sbatch: Job 3 to start at 2026-11-21T13:07:53 using 2 processors on nodes n[1-2]\n")
     return programs
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tuned import table
+from synthetic_timings import table
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES

@@ -5,7 +5,7 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from equipped import CLOSED, EFA, GPUS, LINUX, MANAGED, OPEN, RAILS, SWITCHES, equip
+from fake_machine_files import CLOSED, EFA, GPUS, LINUX, MANAGED, OPEN, RAILS, SWITCHES, equip
 
 from hpccoll.host import hardware
 from hpccoll.sweep import doctor

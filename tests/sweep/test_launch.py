@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import raws
+import raw_examples
 
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Shape
@@ -19,8 +19,8 @@ from hpccoll.store.raw import Failure, Raw
 from hpccoll.sweep import child_process
 from hpccoll.sweep.launch import Start, launch, signs
 
-CASES = tuple(raws.case(8, ranks=n, nodes=n) for n in (1, 2, 4))
-JOB = raws.job(*CASES, name="mpi.n4x1", ranks=4, nodes=4)
+CASES = tuple(raw_examples.case(8, ranks=n, nodes=n) for n in (1, 2, 4))
+JOB = raw_examples.job(*CASES, name="mpi.n4x1", ranks=4, nodes=4)
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def calls(here):
 def measured(here, *cases):
     """Have a journal in which ``cases`` have outcomes."""
     journal = Journal(here / "raw" / "F.h5", JOB)
-    journal.begin(raws.attempt())
+    journal.begin(raw_examples.attempt())
     for case in cases:
-        journal.record(raws.outcome(case))
+        journal.record(raw_examples.outcome(case))
     return journal
 
 
@@ -70,7 +70,10 @@ def test_what_is_measured_is_not_launched_again(here):
 
 def test_a_complete_file_needs_no_launch(here):
     (here / "raw").mkdir()
-    hdf5.write(Raw(path=here, job=JOB, attempts=[(raws.attempt(), [*map(raws.outcome, CASES)])]), here / "raw" / "F.h5")
+    hdf5.write(
+        Raw(path=here, job=JOB, attempts=[(raw_examples.attempt(), [*map(raw_examples.outcome, CASES)])]),
+        here / "raw" / "F.h5",
+    )
     assert start(here)
     assert not (here / "calls").exists()
 
@@ -144,7 +147,7 @@ def test_a_shape_that_fails_keeps_no_larger_one_from_being_measured(here):
 
 def test_ranks_that_were_told_to_end_are_the_last_that_are_launched(here):
     measured(here, CASES[0]).close(remove=False)
-    (here / "does.py").write_text(TOLD.format(tests=str(Path(raws.__file__).parent), here=str(here)))
+    (here / "does.py").write_text(TOLD.format(tests=str(Path(raw_examples.__file__).parent), here=str(here)))
     assert not start(here)
     assert calls(here) == ["-N 2 -n 2"]
     assert not (here / "raw" / "F.h5").exists()  # its journal holds all of it: what the workflow finds is whole
@@ -282,7 +285,7 @@ def test_a_journal_that_grows_is_a_sign_of_ranks_that_have_begun(here):
     nothing = signs(out)
     journal = Journal(out, JOB)
     begun = signs(out)
-    journal.begin(raws.attempt())
+    journal.begin(raw_examples.attempt())
     assert len({str(seen) for seen in (nothing, begun, signs(out))}) == 3
     journal.close(remove=True)
 

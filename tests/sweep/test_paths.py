@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from commands import inside
+from cli_runner import invoke
 
 from hpccoll.errors import BadInputError
 from hpccoll.sweep import paths
@@ -35,8 +35,8 @@ def test_no_launcher_takes_one_line_that_says_what_to_do(tmp_path):
     with pytest.raises(BadInputError, match="launcher: no mpiexec in "):
         paths.mpiexec()
     for command in (["plan"], ["sweep", "--out", tmp_path / "out"]):
-        said = inside(*command, tmp_path / "a.yaml")
-        assert said.complains_of("mpiexec", str(tmp_path), "pip install 'hpccoll[local]'", "MPI module")
+        said = invoke(*command, tmp_path / "a.yaml")
+        assert said.is_bad_input("mpiexec", str(tmp_path), "pip install 'hpccoll[local]'", "MPI module")
     assert not (tmp_path / "out").exists()
 
 

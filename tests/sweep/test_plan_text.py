@@ -4,14 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
-import raws
+import raw_examples
 
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.sweep import plan_text
 
-NCCL = raws.case(algorithm="native", transport="nccl", device="cuda")
+NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
 
 
 def job(variant=None, *cases, environment=None, **more):
@@ -20,7 +20,7 @@ def job(variant=None, *cases, environment=None, **more):
     environment = {**known, **(environment or {})}
     cases = cases or (NCCL,)
     communicator = VARIANTS[variant].communicator if variant in VARIANTS else {}
-    return raws.job(
+    return raw_examples.job(
         *cases, name=name, ranks=16, nodes=2, variant=variant, environment=environment, communicator=communicator,
         **more,
     )  # fmt: skip
@@ -77,24 +77,24 @@ def test_a_control_that_is_not_in_the_sweep_is_missed_and_what_follows_is_said(t
         "nothing will show that the evidence goes where it is off, and the report will say so"
     )
     assert read["evidence"]["nccl.n2x8.nccl-sharp"]["control_job"] is None
-    lines, _ = told(job("nccl-sharp"), job("nccl-sharp-off", raws.case(algorithm="native", nodes=1, ranks=8)))
+    lines, _ = told(job("nccl-sharp"), job("nccl-sharp-off", raw_examples.case(algorithm="native", nodes=1, ranks=8)))
     assert "nccl-sharp-off is not launched in all of these shapes: " in lines["nccl.n2x8.nccl-sharp"][-1]
 
 
 def test_a_launch_that_is_probed_is_shown_with_its_probe(told):
-    lines, _ = told(job(), job("mine", raws.case(algorithm="native"), environment={"UCX_TLS": "tcp"}))
+    lines, _ = told(job(), job("mine", raw_examples.case(algorithm="native"), environment={"UCX_TLS": "tcp"}))
     assert lines["launches"] == [
         "2x8: srun -N 2 -n 16 hpccoll run --shape 2x8 --device cuda --job JOB.json --out JOB.h5", plan_text.PROBE
     ]  # fmt: skip
     assert lines["nccl.n2x8"] == [f"evidence: {plan_text.BY_NCCL}"]
     assert lines["nccl.n2x8.mine"] == ["environment: UCX_TLS=tcp"]
     assert {"nccl.n2x8: 1 case on 2x8, after a probe", "nccl.n2x8.mine: 1 case on 2x8"} <= lines.heads
-    both = raws.case(algorithm="native", transport="nccl", device="cuda", nodes=1, ranks=8)
+    both = raw_examples.case(algorithm="native", transport="nccl", device="cuda", nodes=1, ranks=8)
     lines, _ = told(job(None, NCCL, both))
     assert "nccl.n2x8: 2 cases on 1x8 and 2x8, each after a probe" in lines.heads
     lines, _ = told(job(None, NCCL, replace(both, transport="mpi")))
     assert "nccl.n2x8: 2 cases on 1x8 and 2x8, 2x8 after a probe" in lines.heads
-    lines, _ = told(job("mine", raws.case(algorithm="native")))
+    lines, _ = told(job("mine", raw_examples.case(algorithm="native")))
     assert "launches" in lines
     assert plan_text.PROBE not in lines["launches"]
 

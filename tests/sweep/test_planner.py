@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from commands import inside
-from planned import CLUSTER, TEXT
-from tuned import table
+from cli_runner import invoke
+from planning_inputs import CLUSTER, TEXT
+from synthetic_timings import table
 
 from hpccoll.errors import BadInputError
 from hpccoll.measure.port_traffic import PASS_S, SETTLE_S
@@ -118,13 +118,13 @@ def test_a_directory_takes_more_jobs_and_no_other_ones(planned, tmp_path):
 
 def test_a_plan_that_is_none_takes_one_line(tmp_path):
     (tmp_path / "plan.json").write_text("{}")
-    assert inside("status", tmp_path).complains_of("plan", "plan.json", "hpccoll plan")
+    assert invoke("status", tmp_path).is_bad_input("plan", "plan.json", "hpccoll plan")
 
 
 @pytest.mark.usefixtures("picky")
 def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     planned("algorithms: [ring, picky]\nbytes: 8\nin_place: false\nranks: [2, 3]")
-    said = inside("plan", tmp_path / "some.yaml")
+    said = invoke("plan", tmp_path / "some.yaml")
     assert said.code == 0
     assert said.out.splitlines() == [
         "some: 3 cases in 2 jobs, 3 rounds of each, 1 case left out; about 5 s, longer where operations are slow",
@@ -168,14 +168,14 @@ def test_a_plan_and_its_sweep_are_told_so_before_anything_runs(planned):
 
 def test_plan_as_json_is_the_plan_and_the_evidence_of_its_jobs(planned, tmp_path):
     plan = planned()
-    said = json.loads(inside("plan", tmp_path / "some.yaml", "--json").out)
+    said = json.loads(invoke("plan", tmp_path / "some.yaml", "--json").out)
     assert said.pop("evidence").keys() == {job.name for job in plan.jobs}
     assert said == json.loads(plan.to_json())
 
 
 def test_plan_writes_what_the_jobs_read(planned, tmp_path):
     plan = planned()
-    assert inside("plan", tmp_path / "some.yaml", "--out", tmp_path / "out").code == 0
+    assert invoke("plan", tmp_path / "some.yaml", "--out", tmp_path / "out").code == 0
     assert (tmp_path / "out" / "jobs" / "mpi.p3.json").read_text() == plan.jobs[1].to_json()
 
 
@@ -184,12 +184,12 @@ def test_plan_writes_what_the_jobs_read(planned, tmp_path):
 def test_an_output_that_cannot_be_written_takes_one_line(command, out, planned, tmp_path, monkeypatch):
     planned()
     monkeypatch.chdir(tmp_path)
-    assert inside(command, "some.yaml", "--out", out).complains_of("--out", out, "cannot be written")
+    assert invoke(command, "some.yaml", "--out", out).is_bad_input("--out", out, "cannot be written")
 
 
 def test_an_unknown_profile_takes_one_line(planned, tmp_path):
     planned()
-    assert inside("plan", tmp_path / "some.yaml", "--profile", "mars").complains_of("--profile", "'mars'", "local")
+    assert invoke("plan", tmp_path / "some.yaml", "--profile", "mars").is_bad_input("--profile", "'mars'", "local")
 
 
 @pytest.mark.parametrize(
@@ -202,13 +202,13 @@ def test_an_unknown_profile_takes_one_line(planned, tmp_path):
 def test_a_plan_whose_value_is_no_value_is_refused(key, value, planned, tmp_path):
     good = json.loads(planned().to_json())
     (tmp_path / "plan.json").write_text(json.dumps(good | {key: value}))
-    assert inside("status", tmp_path).complains_of("plan", "plan.json", "hpccoll plan")
+    assert invoke("status", tmp_path).is_bad_input("plan", "plan.json", "hpccoll plan")
 
 
 def test_a_plan_has_each_job_once(planned, tmp_path):
     good = json.loads(planned().to_json())
     (tmp_path / "plan.json").write_text(json.dumps(good | {"jobs": good["jobs"] * 2}))
-    assert inside("status", tmp_path).complains_of("plan.json", "a name of its own")
+    assert invoke("status", tmp_path).is_bad_input("plan.json", "a name of its own")
 
 
 def test_a_plan_that_could_not_be_read_again_is_not_written(planned, tmp_path, monkeypatch):

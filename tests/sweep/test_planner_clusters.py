@@ -4,8 +4,8 @@ import re
 import shlex
 
 import pytest
-from commands import inside
-from planned import CLUSTER, NODES, PARTITION, TEXT, begin
+from cli_runner import invoke
+from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin
 
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.variants import VARIANTS
@@ -101,15 +101,15 @@ def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
 def test_nodes_and_sites_are_not_of_this_machine(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "some.yaml").write_text(CLUSTER)
-    assert inside(*command, "some.yaml").complains_of("some.yaml: nodes: they take --profile slurm or", "'ranks'")
+    assert invoke(*command, "some.yaml").is_bad_input("some.yaml: nodes: they take --profile slurm or", "'ranks'")
     (tmp_path / "some.yaml").write_text(TEXT)
-    assert inside(*command, "some.yaml", "--site", "hgx").complains_of("--site", "'hgx'", "profile local")
+    assert invoke(*command, "some.yaml", "--site", "hgx").is_bad_input("--site", "'hgx'", "profile local")
     assert [path.name for path in tmp_path.iterdir()] == ["some.yaml"]
 
 
 def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_that(programs, tmp_path):
     (tmp_path / "some.yaml").write_text(TEXT)
-    said = inside("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
+    said = invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
     plan = Plan.load(tmp_path / "out" / "plan.json")
     assert (plan.on_paper, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
@@ -129,7 +129,7 @@ def test_a_site_file_by_the_name_of_a_key_is_a_file_and_all_its_mistakes_are_tol
     monkeypatch.chdir(tmp_path)
     (tmp_path / "some.yaml").write_text(CLUSTER)
     (tmp_path / "partition.yaml").write_text("partitio: x\nlaunche: y\n")
-    said = inside("plan", "some.yaml", "--site", "partition.yaml")
+    said = invoke("plan", "some.yaml", "--site", "partition.yaml")
     assert [line.partition(": no such key")[0] for line in said.err.splitlines()] == [
         "hpccoll: partition.yaml: partitio: 'x' is not valid", "hpccoll: partition.yaml: launche: 'y' is not valid",
     ]  # fmt: skip
@@ -168,40 +168,40 @@ def test_a_controller_that_does_not_say_whether_there_are_racks_is_no_word_on_th
 
 def test_the_profile_of_the_testbed_is_of_its_hosts(programs, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER)
-    said = inside("plan", tmp_path / "some.yaml", "--profile", "testbed")
-    assert said.complains_of("--profile testbed: this is no host of a testbed: slurm/testbed/testbed run hpccoll")
+    said = invoke("plan", tmp_path / "some.yaml", "--profile", "testbed")
+    assert said.is_bad_input("--profile testbed: this is no host of a testbed: slurm/testbed/testbed run hpccoll")
     assert programs.calls() == []
 
 
 def test_a_plan_on_paper_is_not_written_over_that_of_a_sweep(on_cluster, tmp_path):
     plan, out = on_cluster(), tmp_path / "out"
     write_plan(plan, out)
-    said = inside("plan", tmp_path / "some.yaml", "--out", out)
-    assert said.complains_of("--out", out, "another directory, or with --profile")
+    said = invoke("plan", tmp_path / "some.yaml", "--out", out)
+    assert said.is_bad_input("--out", out, "another directory, or with --profile")
     assert Plan.load(out / "plan.json") == plan
     for _ in range(2):
-        assert inside("plan", tmp_path / "some.yaml", "--out", tmp_path / "paper").code == 0
+        assert invoke("plan", tmp_path / "some.yaml", "--out", tmp_path / "paper").code == 0
 
 
 def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER + "ranks_per_node: 8\n")
     (tmp_path / "site.yaml").write_text("launcher: srun --mpi=pmix\npartition: gpu\n")
-    said = inside("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
+    said = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
     assert "planned by the files alone" in said.out
     assert "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; asks for 6 nodes for at most " in said.out
     assert re.search(r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per", said.out, re.MULTILINE)
     assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
-    plan = Plan.load(_written(inside("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
+    plan = Plan.load(_written(invoke("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
     assert plan.on_paper
     assert plan.launcher.command.startswith("srun -N")
     assert not plan.skips
-    assert inside("plan", tmp_path / "some.yaml", "--site", "x").complains_of("--site", "'x'", "a file, or one of")
+    assert invoke("plan", tmp_path / "some.yaml", "--site", "x").is_bad_input("--site", "'x'", "a file, or one of")
 
 
 @pytest.mark.parametrize("name", ["gpu-nccl", "gpu-mpi", "sharp", "sharp-mpi"])
 def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_show(programs, name):
-    said = inside("plan", workflows() / "config" / f"{name}.yaml")
+    said = invoke("plan", workflows() / "config" / f"{name}.yaml")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
     jobs = [part for part in said.out.split("\n\n") if " cases on " in part]
     launches = re.findall(r"^  (\w+): srun .* run --shape (\w+) ", said.out, re.MULTILINE)
@@ -224,7 +224,7 @@ def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_sho
 def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, told, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER + f"devices: {device}\n")
     (tmp_path / "site.yaml").write_text(site + "\n")
-    said = inside("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
+    said = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
     assert said.code == 0, said.err
     assert ("no GPUs are asked of Slurm" in said.out) == told
     assert "on this machine" not in said.out

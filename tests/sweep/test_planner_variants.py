@@ -1,7 +1,7 @@
 """Variants in a plan: a job each, sized by what is left, and never another than its name says."""
 
 import pytest
-from planned import CLUSTER, TEXT, begin
+from planning_inputs import CLUSTER, TEXT, begin
 
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.spec.case import Shape

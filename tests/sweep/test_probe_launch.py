@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import raws
+import raw_examples
 
 from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.variants import VARIANTS
@@ -19,7 +19,7 @@ from hpccoll.sweep import paths, probe_launch
 from hpccoll.sweep.launch import launch
 
 EFFORT = Effort(warmup=0, min_iterations=6, max_iterations=6, seconds=0.1, timeout=20)
-NATIVE, RING = raws.case(4096, algorithm="native"), raws.case(4096)
+NATIVE, RING = raw_examples.case(4096, algorithm="native"), raw_examples.case(4096)
 UCC = (
     "[1763766000.0] [n1:77:0] ucc_coll.c:260 UCC_COLL INFO coll_init: Allreduce sum: "
     "src={0x7f01, 1024, float32, Host}, dst={0x7f02, 1024, float32, Host}; CL_BASIC {%s}, team_id 32768"
@@ -41,13 +41,15 @@ def here(tmp_path, mpiexec):  # noqa: ARG001 - there is one
     python, calls, does = sys.executable, str(tmp_path / "calls"), str(tmp_path / "does.py")
     program.write_text(PROGRAM.format(python=python, calls=calls, does=does))
     program.chmod(0o755)
-    job = raws.job(
+    job = raw_examples.job(
         NATIVE, RING, name="mpi.p2.mine", variant="mine", environment={**VARIANTS["ucc-sharp"].environment, "A": "1"},
         effort=EFFORT,
     )  # fmt: skip
 
     def start(does, effort=EFFORT, *, complete=True, **how):
-        of = raws.job(*job.cases, name=job.name, variant=job.variant, environment=job.environment, effort=effort)
+        of = raw_examples.job(
+            *job.cases, name=job.name, variant=job.variant, environment=job.environment, effort=effort
+        )
         Path(tmp_path / "does.py").write_text(does)
         launcher = Launcher(command=f"{shlex.join(paths.mpiexec())} -n {{ranks}}", program=str(program), **how)
         plan = Plan(name="x", profile="local", jobs=(of,), skips=(), launcher=launcher, resources={}, estimated_s=1)
@@ -162,7 +164,7 @@ def test_where_there_is_no_room_for_logs_it_is_measured_without(here):
 
 
 def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
-    out, job, shape = tmp_path / "raw" / "F.h5", raws.job(NATIVE), Shape(1, 2)
+    out, job, shape = tmp_path / "raw" / "F.h5", raw_examples.job(NATIVE), Shape(1, 2)
     place = probe_launch.place_of(out, job, shape)
     place.mkdir(parents=True)
     (place / "nccl.old.1.log").write_text(UCC % "TL_SHARP")
@@ -171,10 +173,12 @@ def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
 
 def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did():
     shape = Shape(2, 2)
-    assert not probe_launch.wanted(raws.job(NATIVE, RING, nodes=2), shape)
-    assert probe_launch.wanted(raws.job(raws.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape)
-    ours = [raws.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
-    assert once(raws.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
-    assert probe_launch.wanted(raws.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
-    assert not probe_launch.wanted(raws.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
-    assert not probe_launch.wanted(raws.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)
+    assert not probe_launch.wanted(raw_examples.job(NATIVE, RING, nodes=2), shape)
+    assert probe_launch.wanted(
+        raw_examples.job(raw_examples.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape
+    )
+    ours = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
+    assert once(raw_examples.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
+    assert probe_launch.wanted(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
+    assert not probe_launch.wanted(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
+    assert not probe_launch.wanted(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)

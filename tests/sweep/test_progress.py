@@ -4,7 +4,7 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
-import raws
+import raw_examples
 
 from hpccoll.spec.case import Case, Effort, Job
 from hpccoll.spec.plan import Launcher, Plan
@@ -52,11 +52,11 @@ def test_outcomes_are_counted_as_they_come(tally, tmp_path):
 def test_what_a_journal_records_is_counted(tally, tmp_path):
     raw, job = tmp_path / "raw" / "a.h5", next(iter(tally._raw.values()))
     journal = Journal(raw, job)
-    journal.begin(raws.attempt())
+    journal.begin(raw_examples.attempt())
     for case in job.cases[:2]:
         journal.start(case)
-        journal.record(raws.outcome(case))
-    journal.record(raws.skipped(job.cases[2]))
+        journal.record(raw_examples.outcome(case))
+    journal.record(raw_examples.skipped(job.cases[2]))
     assert tally.count() == (4, 2)
     journal.close(remove=False)
 

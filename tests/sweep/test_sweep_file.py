@@ -6,9 +6,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from commands import inside
-from planned import last_of_each_key
-from tuned import table
+from cli_runner import invoke
+from planning_inputs import last_of_each_key
+from synthetic_timings import table
 
 from hpccoll.sweep.paths import workflows
 from hpccoll.sweep.sweep_file import json_schema, load_sweep
@@ -57,8 +57,8 @@ def test_the_table_of_auto_is_read_with_the_file(sweep_file, tmp_path):
 
 def test_a_table_that_nothing_chooses_by_is_refused_by_its_name(sweep_file, tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
-    said = inside("plan", sweep_file(LEAST + f"table: {tmp_path / 't.json'}"))
-    assert said.complains_of("a.yaml: table", f"'{tmp_path / 't.json'}'", "left out")
+    said = invoke("plan", sweep_file(LEAST + f"table: {tmp_path / 't.json'}"))
+    assert said.is_bad_input("a.yaml: table", f"'{tmp_path / 't.json'}'", "left out")
 
 
 BAD = {
@@ -184,11 +184,11 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_sweep_file_takes_one_line_with_the_key_the_value_and_the_choices(name, sweep_file):
     text, words = BAD[name]
-    assert inside("plan", sweep_file(text)).complains_of("a.yaml", *words)
+    assert invoke("plan", sweep_file(text)).is_bad_input("a.yaml", *words)
 
 
 def test_every_mistake_of_a_sweep_file_has_a_line_of_its_own(sweep_file):
-    said = inside(
+    said = invoke(
         "plan", sweep_file("algorithms: ring\nranks: two\nseed: x\neffort: {second: 1, warmup: -1}\nbytes: []\n")
     )
     assert (said.code, said.out) == (2, "")
@@ -198,7 +198,7 @@ def test_every_mistake_of_a_sweep_file_has_a_line_of_its_own(sweep_file):
 
 
 def test_every_misspelt_word_of_a_sweep_file_has_a_line_of_its_own_whatever_else_is_wrong(sweep_file):
-    said = inside("plan", sweep_file(
+    said = invoke("plan", sweep_file(
         "collectives: [allreduce]\nalgorithms: [rign, ring, naitve]\nops: [summ]\ndtypes: [f32]\ntransports: [smh]\n"
         "traffic: [zip]\nbytes: [8, 9Q]\nranks: two\nparams: {ring: {chanels: 1, windw: 2}, rnig: {channels: 1}}\n"
         "variants: {nccl-rign: , nccl-tre: {}}\n"
@@ -216,13 +216,13 @@ def test_every_misspelt_word_of_a_sweep_file_has_a_line_of_its_own_whatever_else
 
 def test_a_sweep_file_that_is_no_text_takes_one_line(tmp_path):
     (tmp_path / "a.yaml").write_bytes(b"a: \xff\xfe")
-    assert inside("plan", tmp_path / "a.yaml").complains_of("a.yaml", "not text in UTF-8")
+    assert invoke("plan", tmp_path / "a.yaml").is_bad_input("a.yaml", "not text in UTF-8")
 
 
 @pytest.mark.parametrize("path", ["nope.yaml", "/"])
 def test_a_sweep_file_that_cannot_be_read_takes_one_line(path):
-    assert inside("plan", path).complains_of("CONFIG: ", f"'{path}' cannot be read: ")
-    assert inside("sweep", path, "--out", "/proc/nowhere").complains_of("CONFIG", path)
+    assert invoke("plan", path).is_bad_input("CONFIG: ", f"'{path}' cannot be read: ")
+    assert invoke("sweep", path, "--out", "/proc/nowhere").is_bad_input("CONFIG", path)
 
 
 def test_a_known_variant_brings_its_variables_and_those_behind_it_are_added_or_of_the_site(sweep_file):
@@ -276,32 +276,32 @@ def test_what_communicators_are_made_with_stands_beside_the_variables_of_a_varia
     ],
 )
 def test_a_setting_that_nccl_has_not_is_told(sweep_file, communicator, words):
-    said = inside("plan", sweep_file(LEAST + f"variants: {{mine: {{communicator: {communicator}}}}}"))
-    assert said.complains_of(*words)
+    said = invoke("plan", sweep_file(LEAST + f"variants: {{mine: {{communicator: {communicator}}}}}"))
+    assert said.is_bad_input(*words)
 
 
 def test_a_setting_of_a_known_variant_stays_what_it_is(sweep_file):
-    said = inside("plan", sweep_file(LEAST + "variants: {nccl-symmetric: {communicator: {buffers: allocated}}}"))
-    assert said.complains_of("variants.nccl-symmetric.communicator.buffers", "symmetric, which is what nccl-symmetric")
+    said = invoke("plan", sweep_file(LEAST + "variants: {nccl-symmetric: {communicator: {buffers: allocated}}}"))
+    assert said.is_bad_input("variants.nccl-symmetric.communicator.buffers", "symmetric, which is what nccl-symmetric")
 
 
 def test_an_unknown_variant_needs_variables(sweep_file):
-    said = inside("plan", sweep_file(LEAST + "variants: {nccl-rnig: }"))
-    assert said.complains_of("variants", "'nccl-rnig'", "variables behind it", "ucc-sharp", "mean nccl-ring?")
+    said = invoke("plan", sweep_file(LEAST + "variants: {nccl-rnig: }"))
+    assert said.is_bad_input("variants", "'nccl-rnig'", "variables behind it", "ucc-sharp", "mean nccl-ring?")
 
 
 def test_a_misspelt_variant_that_sets_nothing_is_refused_and_one_of_its_own_is_not(sweep_file):
-    said = inside("plan", sweep_file(LEAST + "variants: {plain: {}, nccl-rnig: {}}"))
-    assert said.complains_of("a.yaml: variants: 'nccl-rnig' is not valid: did you mean nccl-ring?")
+    said = invoke("plan", sweep_file(LEAST + "variants: {plain: {}, nccl-rnig: {}}"))
+    assert said.is_bad_input("a.yaml: variants: 'nccl-rnig' is not valid: did you mean nccl-ring?")
     own = "nccl: {}, nccl-default: {}, sharp: {}, nccl-rnig: {A: b}, nccl-symetric: {communicator: {max_ctas: 4}}"
     assert len(load_sweep(sweep_file(LEAST + f"variants: {{{own}}}")).variants) == 5
 
 
 def test_a_variant_that_would_be_another_or_is_misspelt_is_refused_where_it_stands(sweep_file):
-    said = inside("plan", sweep_file(LEAST + "variants: {nccl-ring: {NCCL_ALGO: Tree}}"))
-    assert said.complains_of("a.yaml: variants.nccl-ring.NCCL_ALGO", "'Tree'", "Ring, which is what nccl-ring sets")
-    said = inside("plan", sweep_file(LEAST + "variants: {mine: {NCCL_PROTO: LL64}}"))
-    assert said.complains_of("a.yaml: variants.mine.NCCL_PROTO", "'LL64'", "LL, LL128, Simple")
+    said = invoke("plan", sweep_file(LEAST + "variants: {nccl-ring: {NCCL_ALGO: Tree}}"))
+    assert said.is_bad_input("a.yaml: variants.nccl-ring.NCCL_ALGO", "'Tree'", "Ring, which is what nccl-ring sets")
+    said = invoke("plan", sweep_file(LEAST + "variants: {mine: {NCCL_PROTO: LL64}}"))
+    assert said.is_bad_input("a.yaml: variants.mine.NCCL_PROTO", "'LL64'", "LL, LL128, Simple")
 
 
 def test_the_json_schema_is_current():

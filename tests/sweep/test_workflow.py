@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from commands import inside
+from cli_runner import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from snakemake.cli import parse_config
@@ -60,8 +60,8 @@ def test_a_lock_that_is_a_pipe_or_a_link_is_neither_waited_for_nor_written(tmp_p
 def test_a_sweep_is_alone_in_its_directory(tmp_path):
     (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
     with workflow.alone(tmp_path / "out"):
-        said = inside("sweep", tmp_path / "a.yaml", "--out", tmp_path / "out")
-        assert said.complains_of("out", "a sweep is at work in it")
+        said = invoke("sweep", tmp_path / "a.yaml", "--out", tmp_path / "out")
+        assert said.is_bad_input("out", "a sweep is at work in it")
     with workflow.alone(tmp_path / "out"):
         pass
 

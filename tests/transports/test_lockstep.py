@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from schedules import EXAMPLES, Case, buffers, case_of, of, promised, result
+from schedule_examples import EXAMPLES, Case, buffers, case_of, of, promised, result
 
 from hpccoll.algorithms.dissemination import dissemination
 from hpccoll.algorithms.ring import ring

@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from cases import case
+from catalogue_cases import case
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tuned import KIB, MIB, lines, table
+from synthetic_timings import KIB, MIB, lines, table
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout

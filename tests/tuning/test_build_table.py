@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tuned import KIB, MIB, both, chosen, lines, measured, table
+from synthetic_timings import KIB, MIB, both, chosen, lines, measured, table
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.rows import Missing

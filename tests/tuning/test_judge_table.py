@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from commands import inside
-from raws import case, outcome, raw
-from tuned import KIB, both, lines, measured, table, taking
+from cli_runner import invoke
+from raw_examples import case, outcome, raw
+from synthetic_timings import KIB, both, lines, measured, table, taking
 
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
@@ -125,12 +125,12 @@ def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path)
             for size, seconds in curve.items()
         ]
         hdf5.write(raw(*outcomes), tmp_path / name)
-    said = inside("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json")
+    said = invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json")
     assert said.code == 0, said.err
     assert "  below 115788 B: recursive_doubling (1.00 of the best time)" in said.out.splitlines()
-    said = inside("tune", tmp_path / "b.h5", "--judge", tmp_path / "t.json")
+    said = invoke("tune", tmp_path / "b.h5", "--judge", tmp_path / "t.json")
     assert said.out.splitlines()[-1] == "geometric mean of the regret at 15 sizes: 1.000"
-    said = inside("tune", tmp_path / "b.h5", "--judge", tmp_path / "t.json", "--json")
+    said = invoke("tune", tmp_path / "b.h5", "--judge", tmp_path / "t.json", "--json")
     assert [size["regret"] for size in json.loads(said.out)["settings"][0]["sizes"]] == [1.0] * 15
 
 
@@ -138,16 +138,16 @@ def test_a_table_replaces_a_table_and_never_what_it_is_made_of(tmp_path):
     raws, made = tmp_path / "a.h5", tmp_path / "t.json"
     hdf5.write(raw(outcome(case(KIB), bytes=KIB, times=taking(1e-5))), raws)
     before = raws.read_bytes()
-    assert inside("tune", raws, "--out", raws).complains_of("--out", "a new file, or a table")
+    assert invoke("tune", raws, "--out", raws).is_bad_input("--out", "a new file, or a table")
     assert raws.read_bytes() == before
-    assert [inside("tune", raws, "--out", made).code for _ in range(2)] == [0, 0]
+    assert [invoke("tune", raws, "--out", made).code for _ in range(2)] == [0, 0]
 
 
 def test_a_table_is_made_or_judged_and_where_it_cannot_be_it_takes_one_line(tmp_path):
     hdf5.write(raw(), tmp_path / "a.h5")
-    assert inside("tune", tmp_path / "a.h5").complains_of("hpccoll tune: it takes --out, ", "or --judge")
-    assert inside("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json", "--json").complains_of("--json", "--out")
+    assert invoke("tune", tmp_path / "a.h5").is_bad_input("hpccoll tune: it takes --out, ", "or --judge")
+    assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json", "--json").is_bad_input("--json", "--out")
     both_ways = ["--out", tmp_path / "t.json", "--judge", tmp_path / "t.json"]
-    assert inside("tune", tmp_path / "a.h5", *both_ways).complains_of("it takes --out, ", "or --judge")
-    assert inside("tune", tmp_path / "a.h5", "--judge", tmp_path / "no.json").complains_of("--judge", "no.json")
-    assert inside("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").complains_of("PATHS", "there are: no rows")
+    assert invoke("tune", tmp_path / "a.h5", *both_ways).is_bad_input("it takes --out, ", "or --judge")
+    assert invoke("tune", tmp_path / "a.h5", "--judge", tmp_path / "no.json").is_bad_input("--judge", "no.json")
+    assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").is_bad_input("PATHS", "there are: no rows")

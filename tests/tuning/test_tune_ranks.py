@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from commands import inside, outside
+from cli_runner import invoke, spawn
 
 from hpccoll.store.hdf5 import read
 from hpccoll.store.load import read_results
@@ -18,9 +18,9 @@ def table(tmp_path_factory):
     """The file of a table that ranks measured, with a choice of ours above 1 KiB: times decide nothing here."""
     place = tmp_path_factory.mktemp("tuned")
     asked = ["run", *SHORT, "-a", "ring,native,null", "-b", "64", "-e", "4K", "-f", "8", "--out", "a.h5"]
-    said = outside(*asked, cwd=place, launcher=["mpiexec", "-n", "2"])
+    said = spawn(*asked, cwd=place, launcher=["mpiexec", "-n", "2"])
     assert said.code == 0, said.err
-    said = outside("tune", "a.h5", "--out", "t.json", cwd=place)
+    said = spawn("tune", "a.h5", "--out", "t.json", cwd=place)
     assert said.code == 0, said.err
     made = load_table(place / "t.json", "table")
     (entry,) = made["entries"]
@@ -36,7 +36,7 @@ def table(tmp_path_factory):
 def test_what_a_table_chooses_runs_and_the_row_of_auto_says_what_it_was(table, tmp_path):
     out = tmp_path / "b.h5"
     asked = ["run", *SHORT, "-a", "auto,star", "-b", "512", "-e", "4K", "-f", "8", "--table", table, "--out", out]
-    said = outside(*asked, launcher=["mpiexec", "-n", "2"])
+    said = spawn(*asked, launcher=["mpiexec", "-n", "2"])
     assert said.code == 0, said.err
     rows = {row.requested_bytes: row for row in read_results([out]).rows if row.algorithm == "auto"}
     assert {size: (row.executed, row.status, row.wrong) for size, row in rows.items()} == {
@@ -60,7 +60,7 @@ def test_what_the_table_lacks_is_skipped_with_what_it_has(table, tmp_path):
     out = tmp_path / "b.h5"
     both_placements = SHORT[:-1]
     asked = ["run", *both_placements, "-a", "auto", "-b", "64", "-e", "64", "--table", table, "--out", out]
-    said = outside(*asked, launcher=["mpiexec", "-n", "2"])
+    said = spawn(*asked, launcher=["mpiexec", "-n", "2"])
     assert said.code == 0, said.err
     found = read_results([out])
     (skip,) = found.skipped
@@ -71,10 +71,10 @@ def test_what_the_table_lacks_is_skipped_with_what_it_has(table, tmp_path):
 
 def test_where_nothing_of_auto_can_run_it_takes_one_line(table):
     asked = ["run", *SHORT, "-a", "auto", "-e", "64"]
-    assert outside(*asked, "--table", table).complains_of("cases can run here", "1 rank on 1 node", "the table has")
-    assert outside(*asked).complains_of("--table", "hpccoll tune")
+    assert spawn(*asked, "--table", table).is_bad_input("cases can run here", "1 rank on 1 node", "the table has")
+    assert spawn(*asked).is_bad_input("--table", "hpccoll tune")
 
 
 def test_auto_is_listed_with_what_it_needs():
-    (policy,) = json.loads(inside("list", "--json").out)["policies"]
+    (policy,) = json.loads(invoke("list", "--json").out)["policies"]
     assert (policy["name"], policy["needs"]) == ("auto", ["a table of hpccoll tune"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, Said, outside
+from cli_runner import ENVIRONMENT, CommandResult, spawn
 
 TINY = """
 algorithms: [ring, native]
@@ -22,7 +22,7 @@ class Swept:
     """A directory in which ``hpccoll sweep tiny.yaml`` was run, and what it said."""
 
     home: Path
-    said: Said
+    said: CommandResult
 
     @property
     def out(self):
@@ -35,7 +35,7 @@ def swept(tmp_path_factory, require):
     require(shutil.which("mpiexec", path=ENVIRONMENT["PATH"]), "there is no mpiexec")
     home = tmp_path_factory.mktemp("swept")
     (home / "tiny.yaml").write_text(TINY)
-    return Swept(home, outside("sweep", "tiny.yaml", cwd=home))
+    return Swept(home, spawn("sweep", "tiny.yaml", cwd=home))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, inside, outside
+from cli_runner import ENVIRONMENT, invoke, spawn
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.journal import read_journal
@@ -107,10 +107,10 @@ def drill(tmp_path, marked):
 @pytest.mark.usefixtures("swept")
 def test_a_sweep_survives_every_kill(drill):
     sweep = drill.start()
-    status = inside("status", drill.out)
+    status = invoke("status", drill.out)
     assert (status.code, status.out.partition(":")[0]) == (3, "a sweep is at work")
     assert "mpi.p2: at work, " in status.out
-    assert outside("sweep", "slow.yaml", cwd=drill.home).complains_of("results/slow", "a sweep is at work")
+    assert spawn("sweep", "slow.yaml", cwd=drill.home).is_bad_input("results/slow", "a sweep is at work")
     drill.hit(os.kill, drill.ranks()[1], signal.SIGKILL)
     out = drill.ends(sweep, 3)
     assert out.splitlines()[3].startswith("  failed in mpi.p2: all_reduce.")  # which tells more than what was not run
@@ -135,10 +135,10 @@ def test_a_sweep_survives_every_kill(drill):
     assert drill.process("hpccoll run")
     drill.keep()
 
-    status = inside("status", drill.out)
+    status = invoke("status", drill.out)
     assert (status.code, status.out.partition(":")[0]) == (3, "no sweep is at work")
     assert " not run" in status.out
-    said = outside("sweep", "slow.yaml", cwd=drill.home)
+    said = spawn("sweep", "slow.yaml", cwd=drill.home)
     assert said.code == 0, said.out + said.err
     assert "ended what an earlier sweep left running: " in said.err
     assert f"{CASES} of {CASES} cases" in said.out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import h5py
 import pytest
-from commands import ENVIRONMENT, inside, outside
+from cli_runner import ENVIRONMENT, invoke, spawn
 
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
@@ -27,7 +27,7 @@ def raw_files(out):
 
 
 def case_ids(path):
-    return {(row["job"], row["case_id"], row["status"]) for row in json.loads(inside("export", path).out)}
+    return {(row["job"], row["case_id"], row["status"]) for row in json.loads(invoke("export", path).out)}
 
 
 def test_a_sweep_prints_the_command_and_last_the_report(swept):
@@ -46,7 +46,7 @@ def test_a_sweep_says_in_a_log_how_far_it_is(swept):
 
 def test_every_planned_case_has_a_row(swept):
     plan = json.loads((swept.out / "plan.json").read_text())
-    rows = json.loads(inside("export", swept.out).out)
+    rows = json.loads(invoke("export", swept.out).out)
     assert {row["status"] for row in rows} == {"ok"}
     assert {(row["job"], row["algorithm"], row["bytes"]) for row in rows} == {
         (job["name"], case["algorithm"], case["bytes"]) for job in plan["jobs"] for case in job["cases"]
@@ -54,7 +54,7 @@ def test_every_planned_case_has_a_row(swept):
 
 
 def test_status_and_validate_say_that_all_is_there(swept):
-    status, valid = inside("status", swept.out), inside("validate", swept.out)
+    status, valid = invoke("status", swept.out), invoke("validate", swept.out)
     assert (status.code, valid.code) == (0, 0)
     assert [f"mpi.p{ranks}: 6 of 6 cases\n" in status.out for ranks in (1, 2)] == [True, True]
     assert valid.out.count("complete, 6 of 6 cases, 1 attempts") == 2
@@ -62,7 +62,7 @@ def test_status_and_validate_say_that_all_is_there(swept):
 
 def test_a_second_sweep_measures_nothing(copy):
     before = raw_files(copy.out)
-    said = outside("sweep", "tiny.yaml", cwd=copy.home)
+    said = spawn("sweep", "tiny.yaml", cwd=copy.home)
     assert said.code == 0, said.err
     assert raw_files(copy.out) == before
     assert "Nothing to be done" in (copy.out / "logs" / "snakemake.log").read_text().rpartition("\n$ ")[2]
@@ -72,7 +72,7 @@ def test_a_second_sweep_measures_nothing(copy):
 def test_a_job_whose_raw_file_is_gone_is_run_again_alone(copy):
     before = raw_files(copy.out)
     (copy.out / "raw" / "mpi.p1.h5").unlink()
-    said = outside("sweep", "tiny.yaml", cwd=copy.home)
+    said = spawn("sweep", "tiny.yaml", cwd=copy.home)
     assert said.code == 0, said.err
     after = raw_files(copy.out)
     assert after.keys() == {"mpi.p1.h5", "mpi.p2.h5"}
@@ -85,7 +85,7 @@ def test_outcomes_that_a_killed_job_had_no_time_to_write_are_written_and_not_mea
     before = hdf5.read(path)
     Journal(path, before.job, before).close(remove=False)
     path.unlink()
-    assert outside("sweep", "tiny.yaml", cwd=copy.home).code == 0
+    assert spawn("sweep", "tiny.yaml", cwd=copy.home).code == 0
     after = hdf5.read(path)
     assert [attempt for attempt, _ in after.attempts] == [attempt for attempt, _ in before.attempts]
     assert after.complete
@@ -93,7 +93,7 @@ def test_outcomes_that_a_killed_job_had_no_time_to_write_are_written_and_not_mea
 
 
 def test_what_snakemake_refuses_is_said_and_the_report_is_there(copy):
-    said = outside("sweep", "tiny.yaml", "--", "--frobnicate", cwd=copy.home)
+    said = spawn("sweep", "tiny.yaml", "--", "--frobnicate", cwd=copy.home)
     assert said.code == 3
     assert "snakemake ended with 2: see results/tiny/logs" in said.err
     assert said.out.splitlines()[-1] == "report: results/tiny/report/index.html"
@@ -102,9 +102,9 @@ def test_what_snakemake_refuses_is_said_and_the_report_is_there(copy):
 def test_another_sweep_file_is_refused_and_nothing_is_lost(copy):
     before = raw_files(copy.out)
     (copy.home / "tiny.yaml").write_text((copy.home / "tiny.yaml").read_text().replace("1K", "2K"))
-    assert outside("sweep", "tiny.yaml", cwd=copy.home).complains_of("--out", "results/tiny", "another directory")
+    assert spawn("sweep", "tiny.yaml", cwd=copy.home).is_bad_input("--out", "results/tiny", "another directory")
     assert raw_files(copy.out) == before
-    assert inside("validate", copy.out).code == 0
+    assert invoke("validate", copy.out).code == 0
 
 
 def test_plain_snakemake_gives_the_same_cases_and_a_report(swept, tmp_path):
@@ -124,7 +124,7 @@ def test_what_a_sweep_measured_is_nothing_to_do_for_plain_snakemake(copy):
 
 def test_a_dry_run_is_shown_and_leaves_nothing(swept, tmp_path):
     (tmp_path / "tiny.yaml").write_bytes((swept.home / "tiny.yaml").read_bytes())
-    said = outside("sweep", "tiny.yaml", "--", "--dry-run", cwd=tmp_path)
+    said = spawn("sweep", "tiny.yaml", "--", "--dry-run", cwd=tmp_path)
     assert said.code == 0, said.err
     assert "This was a dry-run" in said.out
     assert not (tmp_path / "results").exists()
@@ -161,8 +161,8 @@ def test_a_broken_raw_file_takes_one_line_and_stays_as_it_is(command, broken, co
     before = path.read_bytes()
     arguments = ["--job", copy.out / "jobs" / "mpi.p2.json", "--out", path] if command == "run" else [path]
     launcher = ["mpiexec", "-n", "2"] if command == "run" else []
-    said = outside(command, *arguments, launcher=launcher) if command == "run" else inside(command, *arguments)
-    assert said.complains_of("mpi.p2.h5")
+    said = spawn(command, *arguments, launcher=launcher) if command == "run" else invoke(command, *arguments)
+    assert said.is_bad_input("mpi.p2.h5")
     assert path.read_bytes() == before
     assert not list(copy.out.glob("raw/*.journal"))
 
@@ -178,9 +178,9 @@ def spoil(path: Path, how):
 
 
 def test_a_report_that_cannot_be_written_takes_one_line(swept):
-    assert inside("report", swept.out, "--out", "/proc/nowhere").complains_of("--out", "cannot be written")
-    assert inside("report", swept.out, "--out", swept.home / "tiny.yaml").complains_of("--out", "cannot be written")
+    assert invoke("report", swept.out, "--out", "/proc/nowhere").is_bad_input("--out", "cannot be written")
+    assert invoke("report", swept.out, "--out", swept.home / "tiny.yaml").is_bad_input("--out", "cannot be written")
 
 
 def test_an_unknown_format_takes_one_line(swept):
-    assert inside("export", swept.out, "--format", "xml").complains_of("format", "'xml'", "json", "csv", "nccl-tests")
+    assert invoke("export", swept.out, "--format", "xml").is_bad_input("format", "'xml'", "json", "csv", "nccl-tests")

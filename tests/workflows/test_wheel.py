@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from commands import outside
+from cli_runner import spawn
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,6 +43,6 @@ def test_an_installed_package_finds_its_own_workflow(installed, tmp_path):
 
 def test_an_installed_package_plans_its_default_sweep_from_an_empty_directory(installed, tmp_path):
     sweep = installed / "hpccoll" / "_workflows" / "config" / "default.yaml"
-    said = outside("plan", sweep, cwd=tmp_path, PYTHONPATH=str(installed))
+    said = spawn("plan", sweep, cwd=tmp_path, PYTHONPATH=str(installed))
     assert said.code == 0, said.err
     assert said.out.startswith("default: ")

@@ -3,7 +3,7 @@
 import getpass
 
 import pytest
-import recorded
+import slurm_outputs
 
 from hpccoll.errors import BadInputError
 from hpccoll.sweep.slurm import partitions
@@ -39,7 +39,7 @@ def test_an_unknown_partition_is_told_with_those_that_there_are():
 
 
 def test_without_a_default_partition_one_has_to_be_named(cluster):
-    cluster("scontrol", recorded.PARTITIONS.replace("Default=YES", "Default=NO"))
+    cluster("scontrol", slurm_outputs.PARTITIONS.replace("Default=YES", "Default=NO"))
     with pytest.raises(BadInputError, match="partition is missing: choose from debug, work"):
         partitions.partition(None)
 
@@ -69,7 +69,7 @@ def test_a_partition_may_give_a_job_fewer_nodes_than_it_has():
 
 
 def test_a_partition_that_is_down_has_no_nodes(cluster):
-    cluster("scontrol", recorded.PARTITIONS.replace("State=UP", "State=DOWN"))
+    cluster("scontrol", slurm_outputs.PARTITIONS.replace("State=UP", "State=DOWN"))
     assert partitions.partition("work").usable == 0
 
 

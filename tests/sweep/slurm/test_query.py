@@ -1,8 +1,8 @@
 """What Slurm's commands say, as recorded on real clusters, and where they say nothing."""
 
 import pytest
-import recorded
-from commands import inside
+import slurm_outputs
+from cli_runner import invoke
 
 from hpccoll.errors import BadInputError
 from hpccoll.sweep.slurm import query
@@ -14,15 +14,15 @@ SWEEP = "algorithms: ring\nbytes: 8\nnodes: 2\n"
 def test_without_slurm_a_plan_takes_one_line_that_says_what_to_do(programs, tmp_path):
     assert programs.calls() == []
     (tmp_path / "a.yaml").write_text(SWEEP)
-    said = inside("plan", tmp_path / "a.yaml", "--profile", "slurm")
-    assert said.complains_of("Slurm: no scontrol on PATH", "Slurm's module", "--profile local")
+    said = invoke("plan", tmp_path / "a.yaml", "--profile", "slurm")
+    assert said.is_bad_input("Slurm: no scontrol on PATH", "Slurm's module", "--profile local")
 
 
 def test_a_controller_that_is_away_takes_one_line(programs, tmp_path):
     programs("scontrol", code=1, err=SILENT)
     (tmp_path / "a.yaml").write_text(SWEEP)
-    said = inside("plan", tmp_path / "a.yaml", "--profile", "slurm")
-    assert said.complains_of("Slurm: no controller answers: ", "Unable to contact slurm controller")
+    said = invoke("plan", tmp_path / "a.yaml", "--profile", "slurm")
+    assert said.is_bad_input("Slurm: no controller answers: ", "Unable to contact slurm controller")
 
 
 def test_a_controller_that_hangs_takes_one_line(programs, monkeypatch):
@@ -35,7 +35,7 @@ def test_a_controller_that_hangs_takes_one_line(programs, monkeypatch):
 
 def test_there_is_accounting_where_sacct_answers(programs, monkeypatch):
     assert not query.accounting(), "there is no sacct"
-    programs("sacct", code=1, err=recorded.DISABLED)
+    programs("sacct", code=1, err=slurm_outputs.DISABLED)
     assert not query.accounting()
     programs("sacct")
     assert query.accounting()

@@ -9,7 +9,7 @@ import pytest
 from contract_schedules import BRUCK, COMM, ME, RANKS, RING, SLICED, agrees_with_lockstep, operation
 from contract_vendor import vendor
 from mpi4py import MPI
-from schedules import Case, of
+from schedule_examples import Case, of
 
 from hpccoll.schedule import Copy, Layout, Receive, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
 from hpccoll.transports.mpi.persistent import Mpi, Tiered

@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 from mpi4py import MPI
-from queued import QueuedMemory
-from schedules import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, promised, result
+from queued_memory import QueuedMemory
+from schedule_examples import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, promised, result
 
 from hpccoll.schedule import DTYPES, REDUCTIONS, Layout, Schedule, all_gather
 from hpccoll.transports.lockstep import lockstep

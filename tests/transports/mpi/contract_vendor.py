@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 from contract_schedules import COMM, ME, RANKS, shared
 from mpi4py import MPI
-from queued import QueuedMemory
-from schedules import buffers, promises, result
+from queued_memory import QueuedMemory
+from schedule_examples import buffers, promises, result
 
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, Promise
 from hpccoll.spec.catalogue import NATIVE, placements

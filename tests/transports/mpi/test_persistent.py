@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schedules import Case
+from schedule_examples import Case
 
 from hpccoll.schedule import Copy, Layout, Part, Receive, Reduce, Schedule, Send, Step, all_reduce
 from hpccoll.schedule.words import Range

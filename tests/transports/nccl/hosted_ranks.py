@@ -2,10 +2,10 @@
 
 import sys
 
-import host_nccl
+import nccl_over_mpi
 import numpy as np
 from mpi4py import MPI
-from schedules import SUBJECTS, buffers, case_of, promised
+from schedule_examples import SUBJECTS, buffers, case_of, promised
 
 from hpccoll.transports.lockstep import lockstep
 from hpccoll.transports.nccl.grouped import Nccl
@@ -22,7 +22,7 @@ class HostGpu:
         return aligned_empty(count, dtype)
 
 
-host_nccl.install(COMM)
+nccl_over_mpi.install(COMM)
 
 
 def agrees_with_lockstep(asked):

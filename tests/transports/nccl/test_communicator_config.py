@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_gpus import Cluster
+from fake_gpu_cluster import Cluster
 from mpi4py import MPI
-from nccl_recorder import Handle, HostGpu, NCCLError, Recorder, Room
+from nccl4py_recorder import Handle, HostGpu, NCCLError, Recorder, Room
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import in_numbers

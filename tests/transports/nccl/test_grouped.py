@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_gpus import Cluster, DeadlockError, FakeDevice, plans
-from schedules import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, places, promised
+from fake_gpu_cluster import Cluster, DeadlockError, FakeDevice, plans
+from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, places, promised
 
 from hpccoll.schedule import (
     BFLOAT16,

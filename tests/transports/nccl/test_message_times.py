@@ -1,7 +1,7 @@
 """When the messages of a schedule have both their ends under way."""
 
 import pytest
-from schedules import SUBJECTS, case_of
+from schedule_examples import SUBJECTS, case_of
 
 from hpccoll.schedule import Layout, Receive, Schedule, Send, Step
 from hpccoll.schedule.words import live

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from mpi4py import MPI
-from nccl_recorder import ARGUMENTS
+from nccl4py_recorder import ARGUMENTS
 
 from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
 from hpccoll.transports.nccl import communicator_config

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_gpus import Cluster
-from schedules import buffers, contributions, promises, result
+from fake_gpu_cluster import Cluster
+from schedule_examples import buffers, contributions, promises, result
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout

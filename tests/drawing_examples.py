@@ -1,8 +1,8 @@
-"""Subjects to draw: every algorithm, the examples of schedules.py, and algorithms on nodes, racks and switches."""
+"""Schedules to draw: every algorithm, the schedule_examples, and algorithms on nodes, racks and switches."""
 
 from collections.abc import Callable, Mapping
 
-from schedules import ALGORITHMS, EXAMPLES, Case, cases
+from schedule_examples import ALGORITHMS, EXAMPLES, Case, cases
 
 from hpccoll.draw import Subject
 from hpccoll.schedule import Layout, Parameter

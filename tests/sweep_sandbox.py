@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from commands import Said, inside
+from cli_runner import CommandResult, invoke
 
 from hpccoll.store import hdf5
 from hpccoll.store.journal import read_journal
@@ -75,10 +75,10 @@ def processes(mark):
 
 
 @dataclass
-class Ground:
+class SweepSandbox:
     """Where a drill takes place: a directory, and nodes in a partition."""
 
-    bed: object
+    testbed: object
     home: Path
     name: str
     nodes: list[str]
@@ -101,7 +101,7 @@ class Ground:
         return ["s.yaml", "--profile", "testbed", "--site", "site.yaml"]
 
     def run(self, *command, **variables):
-        return self.bed.run(*command, cwd=self.home, timeout=LONG_S, **variables)
+        return self.testbed.run(*command, cwd=self.home, timeout=LONG_S, **variables)
 
     def hpccoll(self, *arguments, **variables):
         """Run a command of hpccoll's on the head host to its end."""
@@ -109,14 +109,14 @@ class Ground:
 
     def start(self, *arguments):
         """Start a sweep."""
-        sweep = self.bed.start(sys.executable, "-m", "hpccoll", "sweep", *arguments, cwd=self.home)
+        sweep = self.testbed.start(sys.executable, "-m", "hpccoll", "sweep", *arguments, cwd=self.home)
         self.started.append(sweep)
         return sweep
 
     def end(self, sweep):
         """Let a sweep end by itself."""
         out, err = sweep.communicate(timeout=LONG_S)
-        return Said(sweep.returncode, out, err)
+        return CommandResult(sweep.returncode, out, err)
 
     def told(self, sweep, words):
         """Return the line that holds such words as soon as a sweep prints it on stderr."""
@@ -165,7 +165,7 @@ class Ground:
     def interrupted(self, sweep):
         """Interrupt a sweep when Slurm has ended its job: Snakemake would look at it after a minute or two."""
         (number,) = self.queue()
-        self.bed.end_of(number)
+        self.testbed.end_of(number)
         os.kill(sweep.pid, signal.SIGINT)
         return self.end(sweep)
 
@@ -178,13 +178,15 @@ class Ground:
 
         Five minutes after its end, Slurm forgets a job: a drill asks while it runs, not a test that looks at it later.
         """
-        said = self.bed.slurm("squeue", "--states=all", "--noheader", f"--partition={self.partition}", "--format=%i %T")
+        said = self.testbed.slurm(
+            "squeue", "--states=all", "--noheader", f"--partition={self.partition}", "--format=%i %T"
+        )
         return dict(sorted((line.split() for line in said.splitlines()), key=lambda row: -int(row[0])))
 
     def shorten(self, seconds):
         """Have the job that runs end after so many seconds, as an operator may; Slurm looks every 30 s."""
         (number,) = self.alive()
-        self.bed.slurm("scontrol", "update", f"jobid={number}", f"endtime=now+{seconds}")
+        self.testbed.slurm("scontrol", "update", f"jobid={number}", f"endtime=now+{seconds}")
 
     def alive(self):
         return {number: state for number, state in self.queue().items() if state in ("PENDING", "RUNNING")}
@@ -201,12 +203,12 @@ class Ground:
 
     def init(self, node):
         """Return the first process of a node: whoever kills it pulls the plug."""
-        return self.bed.status()["hosts"][node]["init"]
+        return self.testbed.status()["hosts"][node]["init"]
 
     def status(self, name=None):
         """Return what is said of the sweep, or of another one in this place; one drill at a time may ask."""
         with INSIDE:
-            return inside("status", self.home / name if name else self.out)
+            return invoke("status", self.home / name if name else self.out)
 
     @property
     def page(self):

@@ -4,7 +4,7 @@ from functools import reduce
 from pathlib import Path
 
 import numpy as np
-from raws import attempt, case, job, outcome
+from raw_examples import attempt, case, job, outcome
 
 from hpccoll.spec.case import Case, Effort
 from hpccoll.store.case_times import Times

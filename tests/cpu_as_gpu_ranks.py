@@ -1,4 +1,4 @@
-"""Ranks whose GPU is the host, for cases of device cuda without one: mpiexec -n N python gpu_ranks.py DIRECTORY.
+"""Ranks whose GPU is the host, for cases of device cuda without one: mpiexec -n N python cpu_as_gpu_ranks.py DIRECTORY.
 
 Folds and copies are queued, the kernels of the check are run as they are, and everything else is as on a GPU.
 """
@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import host_nccl
+import nccl_over_mpi
 import numpy as np
-from host_gpu import HostGpu
+from cpu_check_kernels import HostGpu
 from mpi4py import MPI
-from queued import QueuedMemory
+from queued_memory import QueuedMemory
 
 from hpccoll.measure.prepared_case import CaseSubject
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
@@ -89,7 +89,7 @@ def check(case, layout, gpu, flip=flip_on_host):
 
 if __name__ == "__main__":
     world = MPI.COMM_WORLD
-    host_nccl.install(world)
+    nccl_over_mpi.install(world)
     here = Path(sys.argv[1]) / str(world.rank)
     here.mkdir()
     ran, layout, gpu = [], Layout.of(world.size), Gpu(here)

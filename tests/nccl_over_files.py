@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from fake_gpus import do
-from host_gpu import HostGpu
+from cpu_check_kernels import HostGpu
+from fake_gpu_cluster import do
 
 from hpccoll.measure import gpu_assignment
 from hpccoll.transports import gpu

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
-from fake_gpus import do
+from fake_gpu_cluster import do
 from mpi4py import MPI
 
 from hpccoll.transports.nccl import communicators, cupy_device

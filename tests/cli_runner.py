@@ -17,14 +17,14 @@ ENVIRONMENT = {**os.environ, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """What a command said, and its exit code."""
 
     code: int
     out: str
     err: str
 
-    def complains_of(self, *words):
+    def is_bad_input(self, *words):
         """See that it is bad input, told in one line that holds ``words``."""
         lines = self.err.splitlines()
         assert (self.code, len(lines), self.out) == (2, 1, ""), f"{self.code}\n{self.out}\n{self.err}"
@@ -38,25 +38,25 @@ def rows(printed):
     return [line for line in printed.splitlines() if not line.startswith("#")]
 
 
-def inside(*arguments):
+def invoke(*arguments):
     """Run a command in this process, which is still to be interrupted as it was."""
     out, err, interrupted = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGINT)
     with patch.object(sys, "argv", ["hpccoll", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
         try:
             main()
         except SystemExit as end:
-            return Said(int(end.code or 0), out.getvalue(), err.getvalue())
+            return CommandResult(int(end.code or 0), out.getvalue(), err.getvalue())
         finally:
             if signal.getsignal(signal.SIGINT) is not interrupted:  # in the main thread, where alone it is set
                 signal.signal(signal.SIGINT, interrupted)
     raise AssertionError("a command ends with an exit code")
 
 
-def outside(*arguments, cwd=None, launcher=(), timeout=300, **variables):
+def spawn(*arguments, cwd=None, launcher=(), timeout=300, **variables):
     """Run a command as a process, or as the processes that ``launcher`` starts."""
     command = [*launcher, sys.executable, "-m", "hpccoll", *map(str, arguments)]
     environment = {**ENVIRONMENT, **variables}
     ended = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
     )
-    return Said(ended.returncode, ended.stdout, ended.stderr)
+    return CommandResult(ended.returncode, ended.stdout, ended.stderr)

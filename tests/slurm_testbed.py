@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, Said
+from cli_runner import ENVIRONMENT, CommandResult
 
 ENDED = """
 while job=$(scontrol -o show job $0) && [[ $job =~ JobState=(PENDING|CONFIGURING|RUNNING|COMPLETING) ]]
@@ -19,7 +19,7 @@ echo "$job"
 """A job as it is when it has ended."""
 
 
-class Bed:
+class Testbed:
     """A testbed of this test session."""
 
     program = Path(__file__).parents[1] / "slurm" / "testbed" / "testbed"
@@ -27,17 +27,17 @@ class Bed:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def testbed(self, command, *arguments, timeout=240):
+    def command(self, command, *arguments, timeout=240):
         """Call the testbed's command line."""
         ended = subprocess.run(
             [self.program, command, "--name", self.name, *map(str, arguments)],
             capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
-        return Said(ended.returncode, ended.stdout, ended.stderr)
+        return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
     def up(self, *arguments):
         """Bring it up."""
-        said = self.testbed("up", *arguments)
+        said = self.command("up", *arguments)
         assert said.code == 0, f"{said.code}\n{said.out}\n{said.err}"
         return said
 
@@ -50,7 +50,7 @@ class Bed:
                 seen = self.scene(command)
                 os.killpg(child.pid, signal.SIGKILL)
                 pytest.fail(f"{late}\n{seen}")
-        return Said(child.returncode, out, err)
+        return CommandResult(child.returncode, out, err)
 
     def start(self, *command, cwd=None, stdin=None, **variables):
         """Start a command on the head host, as the leader of a process group; the caller ends it."""
@@ -86,7 +86,7 @@ class Bed:
 
     def status(self):
         """Return what `status --json` says, up or not."""
-        return json.loads(self.testbed("status", "--json").out)
+        return json.loads(self.command("status", "--json").out)
 
     def kill(self, host, service):
         """Kill a service of Slurm's on a host: slurmctld on head, slurmd on a node."""

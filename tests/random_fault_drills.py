@@ -1,6 +1,6 @@
 """The drills by hand: at random times of a sweep's life a part of it is killed or stopped, or its disk takes no more.
 
-    python tests/drills_by_hand.py [--rounds 12] [--seed 1] [DRILL...]
+    python tests/random_fault_drills.py [--rounds 12] [--seed 1] [DRILL...]
 
 After each the same sweep again has to complete: nothing that was measured is lost or measured twice, nothing of ours is
 left running, exit codes are the documented ones, and no output holds a traceback. Ends with 1 where a round failed. It
@@ -22,9 +22,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from beds import Bed
-from commands import ENVIRONMENT
-from ground import processes
+from cli_runner import ENVIRONMENT
+from slurm_testbed import Testbed
+from sweep_sandbox import processes
 
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
@@ -58,21 +58,21 @@ class Scene:
     """A sweep in a directory that is a small file system of its own."""
 
     home: Path
-    bed: Bed | None
+    testbed: Testbed | None
     random: random.Random
     notes: list[str] = field(default_factory=list)
     hit: bool = False
 
     def __post_init__(self) -> None:
         self.out = self.home / "results" / "s"
-        (self.home / "s.yaml").write_text(SWEEP.format(where="nodes: [2]" if self.bed else "ranks: 2"))
+        (self.home / "s.yaml").write_text(SWEEP.format(where="nodes: [2]" if self.testbed else "ranks: 2"))
         (self.home / "site.yaml").write_text(SITE)
-        slurm = ["--profile", "testbed", "--site", "site.yaml"] if self.bed else []
+        slurm = ["--profile", "testbed", "--site", "site.yaml"] if self.testbed else []
         self.command = [sys.executable, "-m", "hpccoll", "sweep", "s.yaml", *slurm]
 
     def start(self) -> subprocess.Popen[str]:
-        if self.bed:
-            return self.bed.start(*self.command, cwd=self.home)
+        if self.testbed:
+            return self.testbed.start(*self.command, cwd=self.home)
         return subprocess.Popen(
             self.command, cwd=self.home, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
@@ -203,18 +203,18 @@ def restarted(host: str, service: str, least_s: float, most_s: float) -> Callabl
     """
 
     def hit(scene: Scene, _sweep: subprocess.Popen[str]) -> None:
-        assert scene.bed
-        scene.bed.kill(host, service)
+        assert scene.testbed
+        scene.testbed.kill(host, service)
         away_s = scene.random.uniform(least_s, most_s)
         scene.notes.append(f"away {away_s:.0f} s")
         time.sleep(away_s)
-        scene.bed.restart(host, service)
+        scene.testbed.restart(host, service)
         until = time.monotonic() + SETTLES_S
         while time.monotonic() < until:
-            for line in scene.bed.run("sinfo", "--noheader", "--Node", "--format=%N %T").out.splitlines():
+            for line in scene.testbed.run("sinfo", "--noheader", "--Node", "--format=%N %T").out.splitlines():
                 node, state = line.split()
                 if state.startswith("drain"):
-                    scene.bed.run("scontrol", "update", f"nodename={node}", "state=resume")
+                    scene.testbed.run("scontrol", "update", f"nodename={node}", "state=resume")
                     scene.notes.append(f"{node} resumed")
             time.sleep(2)
 
@@ -274,7 +274,7 @@ def held(drill: Drill, scene: Scene, after_s: float) -> None:
         raise FailedError(f"not complete, or measured twice: {sorted(now)}\n{said}")
     if not kept.items() <= now.items():
         raise FailedError(f"lost: {sorted(kept.keys() - now.keys())}")
-    left = scene.left() or (scene.bed and scene.bed.slurm("squeue", "--noheader"))
+    left = scene.left() or (scene.testbed and scene.testbed.slurm("squeue", "--noheader"))
     if left:
         raise FailedError(f"left: {left}")
 
@@ -290,13 +290,13 @@ def file_system() -> Iterator[Path]:
 
 
 @contextmanager
-def cluster(name: str) -> Iterator[Bed]:
-    bed = Bed(f"by-hand-{os.getpid()}-{name}")
+def cluster(name: str) -> Iterator[Testbed]:
+    testbed = Testbed(f"by-hand-{os.getpid()}-{name}")
     try:
-        bed.up("--nodes", 2, "--rate", "none")
-        yield bed
+        testbed.up("--nodes", 2, "--rate", "none")
+        yield testbed
     finally:
-        bed.testbed("down")
+        testbed.command("down")
 
 
 def rounds(name: str, count: int, seed: int) -> int:
@@ -304,8 +304,8 @@ def rounds(name: str, count: int, seed: int) -> int:
     drill, passed, draw = DRILLS[name], 0, random.Random(f"{seed} {name}")  # noqa: S311 - times, not secrets
     life_s = 0.0
     for number in range(count + 1):  # the first is left alone, and says how long a sweep lives
-        with file_system() as home, cluster(name) if drill.slurm else nullcontext() as bed:
-            scene = Scene(home, bed, draw)
+        with file_system() as home, cluster(name) if drill.slurm else nullcontext() as testbed:
+            scene = Scene(home, testbed, draw)
             if not number:
                 begun = time.monotonic()
                 scene.ended(scene.start(), {0})
