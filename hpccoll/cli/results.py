@@ -23,10 +23,10 @@ def report(
 
     Curves, tables, what is missing, provenance: one HTML file that opens offline.
     """
-    from hpccoll.report.output_directory import default_place, others
+    from hpccoll.report.output_directory import default_directory, other_inputs
 
-    place = out or default_place(paths)
-    lost = others(paths, place)
+    place = out or default_directory(paths)
+    lost = other_inputs(paths, place)
     if lost and out is None:
         raise BadInputError("--out", str(place), f"a place of its own for this one: there is the report of {lost}")
     where = "" if out or paths[0].is_dir() else "; --out DIR puts it elsewhere"
@@ -34,14 +34,14 @@ def report(
 
 
 def write_report(paths: list[Path], out: Path, note: str = "") -> int:
-    from hpccoll.report.build import build
-    from hpccoll.report.lines import outcome_lines
-    from hpccoll.report.output_directory import stem
+    from hpccoll.report.output_directory import results_name
+    from hpccoll.report.report_writer import build_report
+    from hpccoll.report.terminal_summary import outcome_lines
     from hpccoll.store.load import read_results
 
     results = read_results(paths)
     try:
-        page = build(results, out, title=stem(paths[0]), paths=paths)
+        page = build_report(results, out, title=results_name(paths[0]), paths=paths)
     except OSError as error:
         raise no_file("--out", out, error, "written") from None
     code = say_damaged(results)
@@ -71,7 +71,7 @@ def export(
 @family.command(epilog="Example: hpccoll validate results/default")
 def validate(paths: PATHS) -> int:
     """See that raw files are whole, and say what they hold. Ends with 3 where one is not."""
-    from hpccoll.report.lines import counts
+    from hpccoll.report.terminal_summary import case_counts
     from hpccoll.store.load import summarise
     from hpccoll.store.result_files import Found, absent_files, read_raws
 
@@ -83,7 +83,7 @@ def validate(paths: PATHS) -> int:
         results = summarise(Found(raws=[raw]))
         partial += not raw.complete
         state = "complete" if raw.complete else "partial"
-        typer.echo(f"{raw.path}: {state}, {counts(results)}, {len(results.runs)} attempts")
+        typer.echo(f"{raw.path}: {state}, {case_counts(results)}, {len(results.runs)} attempts")
     absent = sorted(absent_files(found))
     for path in absent:
         typer.echo(f"{path}: planned, and not there")
@@ -93,7 +93,7 @@ def validate(paths: PATHS) -> int:
 @family.command(epilog="Example: hpccoll status results/default")
 def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
     """Show how far a sweep is, how long it takes, and what failed."""
-    from hpccoll.report.lines import measurements, status_lines
+    from hpccoll.report.terminal_summary import measurement_progress, status_lines
     from hpccoll.store.load import read_results
     from hpccoll.store.scheduler_log import read_scheduled
     from hpccoll.sweep.slurm.monitor import Follower
@@ -104,7 +104,7 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
     if not busy and any(job.state in ALIVE for job in read_scheduled(directory)):
         Follower(directory).look_now()  # the sweep that looked last is gone
     results = read_results([directory])
-    typer.echo(f"{'a' if busy else 'no'} sweep is at work: {measurements(results.progress)}")
+    typer.echo(f"{'a' if busy else 'no'} sweep is at work: {measurement_progress(results.progress)}")
     for line in status_lines(results, directory):
         typer.echo(line)
     code = say_damaged(results)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 
 from hpccoll.errors import BadInputError
-from hpccoll.report.calls import own_params, pair, root, traffic
-from hpccoll.report.naming import counted
+from hpccoll.report.call_labels import algorithm_params, rank_pair, root_rank, traffic_pattern
+from hpccoll.report.series_names import format_count
 from hpccoll.schedule import COLLECTIVES, itemsize
 from hpccoll.store.rows import Results, Row
 from hpccoll.terminal import printable
@@ -34,7 +34,7 @@ def export(results: Results, format: str) -> str:  # noqa: A002 - the word of th
     return FORMATS[format](results)
 
 
-def record(row: Row) -> dict[str, object]:
+def row_record(row: Row) -> dict[str, object]:
     """Return the fields of ``row`` in order, ready for JSON."""
     values = {name: getattr(row, name) for name in FIELDS}
     values["params"] = dict(row.params)
@@ -46,7 +46,7 @@ def _is_not_finite(value: object) -> bool:
 
 
 def _json(results: Results) -> str:
-    rows = ",\n".join(json.dumps(record(row), allow_nan=False) for row in results.rows)
+    rows = ",\n".join(json.dumps(row_record(row), allow_nan=False) for row in results.rows)
     return f"[\n{rows}\n]\n" if rows else "[]\n"
 
 
@@ -55,11 +55,11 @@ def _csv(results: Results) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(FIELDS)
     for row in results.rows:
-        writer.writerow([_cell(value) for value in record(row).values()])
+        writer.writerow([_cell(value) for value in row_record(row).values()])
     return text.getvalue()
 
 
-FORMULA = ("=", "+", "-", "@", "\t")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t")
 """How text begins that a spreadsheet computes, beside a carriage return, which is written as one can see it."""
 
 
@@ -67,20 +67,20 @@ def _cell(value: object) -> object:
     """Return what stands in a cell; before text that a spreadsheet would compute stands a quote, as OWASP asks."""
     if isinstance(value, str):
         text = printable(value)
-        return f"'{text}" if text.startswith(FORMULA) else text
+        return f"'{text}" if text.startswith(FORMULA_STARTS) else text
     return json.dumps(value) if isinstance(value, bool | Mapping | tuple) else value
 
 
 _TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 _WIDTHS = (12, 12, 8, 6, 6, 9, 7, 7, 7, 9, 7, 7, 7)
-_HEADS = (
+_HEADINGS = (
     ("", "", "", "", "", "out-of-place", "", "", "", "in-place", "", "", ""),
     ("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2),
     ("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * 2),
 )
 
 
-_ONE_TABLE = (
+_TABLE_KEY = (
     "run_id", "collective", "algorithm", "transport", "variant", "device", "dtype", "op", "mapping", "ranks", "nodes",
     "aggregators", "timing", "kind",
 )  # fmt: skip
@@ -90,32 +90,32 @@ def _nccl_tests(results: Results) -> str:
     """One table for each series of a run; what identifies it is in comment lines, which begin with ``#``."""
     tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
     for row in results.rows:
-        table = (*(getattr(row, name) for name in _ONE_TABLE), root(row), _call(row))
+        table = (*(getattr(row, name) for name in _TABLE_KEY), root_rank(row), _call_words(row))
         tables[table][row.bytes, row.requested_bytes][row.in_place] = row
     head = "# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"
-    return "\n".join([head, *(line for sizes in tables.values() for line in _table(sizes))]) + "\n"
+    return "\n".join([head, *(line for sizes in tables.values() for line in _nccl_table(sizes))]) + "\n"
 
 
-def _call(row: Row) -> str:
+def _call_words(row: Row) -> str:
     """What was called, beside what the columns say: the pair of ranks, the traffic, the algorithm's own parameters."""
-    two, pattern = pair(row), traffic(row)
+    two, pattern = rank_pair(row), traffic_pattern(row)
     between = f"between ranks {two[0]} and {two[1]}" if two else ""
-    own = (f"{name}={value}" for name, value in sorted(own_params(row).items()))
+    own = (f"{name}={value}" for name, value in sorted(algorithm_params(row).items()))
     return " ".join(filter(None, (between, f"traffic {pattern}" if pattern else "", *own)))
 
 
-def _table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
+def _nccl_table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
     rows = [row for _, placements in sorted(sizes.items()) for row in placements.values()]
     first = rows[0]
-    what = (first.collective, first.algorithm, first.variant or "", _call(first), f"over {first.transport}")
-    beside = f"and {counted(first.aggregators, 'aggregator')} " if first.aggregators else ""
-    where = f"{counted(first.ranks, 'rank')} {beside}on {counted(first.nodes, 'node')}"
+    what = (first.collective, first.algorithm, first.variant or "", _call_words(first), f"over {first.transport}")
+    beside = f"and {format_count(first.aggregators, 'aggregator')} " if first.aggregators else ""
+    where = f"{format_count(first.ranks, 'rank')} {beside}on {format_count(first.nodes, 'node')}"
     where += f", mapping {first.mapping}" if first.nodes > 1 else ""
     how = f"{first.kind}, timing {first.timing}, run {first.run_id}"
     return [
         f"#\n# {' '.join(filter(None, what))}: {where}, {how}",
-        *("#" + _line(head)[1:] for head in _HEADS),
-        *(_size(placements) for _, placements in sorted(sizes.items())),
+        *("#" + _aligned(head)[1:] for head in _HEADINGS),
+        *(_nccl_line(placements) for _, placements in sorted(sizes.items())),
         *dict.fromkeys(
             f"# {row.bytes} B: {row.status}: {' '.join((row.reason or '').split())}"
             for row in rows
@@ -124,13 +124,13 @@ def _table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
     ]
 
 
-def _size(placements: Mapping[bool, Row]) -> str:
+def _nccl_line(placements: Mapping[bool, Row]) -> str:
     row = next(iter(placements.values()))
-    what = (_TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if root(row) is None else root(row))
-    return _line((row.bytes, _count(row), *what, *_timing(placements.get(False)), *_timing(placements.get(True))))
+    what = (_TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if root_rank(row) is None else root_rank(row))
+    return _aligned((row.bytes, _count(row), *what, *_timing(placements.get(False)), *_timing(placements.get(True))))
 
 
-def _line(cells: tuple[object, ...]) -> str:
+def _aligned(cells: tuple[object, ...]) -> str:
     return " ".join(f"{cell!s:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()
 
 

@@ -10,9 +10,9 @@ import raw_examples
 from cpu_check_kernels import HostGpu
 
 from hpccoll.measure.check_gpu import SOURCE
-from hpccoll.report.alarms import alarms, made_good
-from hpccoll.report.groups import groups
-from hpccoll.report.lines import status_lines
+from hpccoll.report.chart_groups import chart_groups
+from hpccoll.report.critical_findings import find_critical, find_resolved
+from hpccoll.report.terminal_summary import status_lines
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
@@ -97,10 +97,10 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert sorted((row.status, row.ranks) for row in results.rows) == [("failed", 3), ("ok", 2), ("ok", 3)]
     left = {gap.status: gap.reason for gap in results.missing}
     assert left == {"failed": failed.reason, "not run": f"the job ended before it: it needs all ranks: {failed.reason}"}
-    assert {point.row.ranks for group in groups(results) for point in group.points} == {3}
-    (alarm,) = alarms(results)
+    assert {point.row.ranks for group in chart_groups(results) for point in group.points} == {3}
+    (alarm,) = find_critical(results)
     assert alarm.startswith(f"{who[0].upper()}{who[1:]} stalled: ")
-    assert made_good(results) == ()
+    assert find_resolved(results) == ()
     (status, *_) = status_lines(results, out.parent)
     assert status == "mpi.p2: 1 of 3 cases, 1 failed, 1 not run, 1 beside them on fewer ranks"
     again, _ = launch(out.parent, 3, 12, 1, "run", 0, "never")
@@ -110,8 +110,8 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert [attempt.number for attempt, _ in raw.attempts] == [1, 2, 3]
     assert [outcome.case.id for _, last in raw.attempts[2:] for outcome in last][-1] == failed.case.id
     results = read_results([out])
-    assert (results.missing, alarms(results)) == ((), ())
-    (told,) = made_good(results)
+    assert (results.missing, find_critical(results)) == ((), ())
+    (told,) = find_resolved(results)
     assert told.startswith(alarm.partition(". ")[0])
     assert "a later launch has measured all that was asked. In mpi.p2." in told
 

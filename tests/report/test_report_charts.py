@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 import vl_convert
 
+from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.groups import groups
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 
@@ -15,7 +15,7 @@ def specification(of_rows):
     """The specification of a chart of the rows given."""
 
     def make(name, *rows, runs=None):
-        (group,) = groups(of_rows(*rows, runs=runs))
+        (group,) = chart_groups(of_rows(*rows, runs=runs))
         return BY_NAME[name].specification(group)
 
     return make
@@ -49,7 +49,7 @@ def axis_titles(specification):
 
 @pytest.mark.parametrize("name", ON_ONE_MACHINE)
 def test_a_chart_says_what_was_measured_where_and_in_which_units(results, name):
-    (group,) = groups(results)
+    (group,) = chart_groups(results)
     chart = BY_NAME[name].specification(group)
     heading = " ".join(chart["title"]["subtitle"])
     assert chart["title"]["text"].startswith("all_reduce: ")
@@ -65,7 +65,7 @@ def test_a_chart_says_what_was_measured_where_and_in_which_units(results, name):
 
 @pytest.mark.parametrize(("name", "where"), EVERY_CHART)
 def test_a_chart_is_vega_lite_and_can_be_rendered(valid, sweep, name):
-    (group,) = groups(sweep)
+    (group,) = chart_groups(sweep)
     svg = vl_convert.vegalite_to_svg(json.dumps(valid(BY_NAME[name].specification(group))))
     assert svg.count("ring") >= 1
     assert "NaN" not in svg
@@ -78,7 +78,7 @@ def test_what_is_not_a_result_is_not_drawn(specification, make_row, name, change
 
 
 def test_the_floor_is_drawn_against_size_and_nowhere_else(results):
-    (group,) = groups(results)
+    (group,) = chart_groups(results)
     drawn = {
         name
         for name, figure in BY_NAME.items()
@@ -88,7 +88,7 @@ def test_the_floor_is_drawn_against_size_and_nowhere_else(results):
 
 
 def test_a_series_has_one_colour_in_all_charts(results):
-    (group,) = groups(results)
+    (group,) = chart_groups(results)
     pairs = set()
     for chart in filter(None, (figure.specification(group) for figure in FIGURES)):
         layers = chart.get("spec", chart)["layer"]
@@ -107,7 +107,7 @@ def test_oversubscribed_points_are_hollow(specification, make_row):
 
 
 def test_panels_are_ordered_by_placement_and_ranks(results):
-    (group,) = groups(results)
+    (group,) = chart_groups(results)
     chart = BY_NAME["time"].specification(group)
     out = ["2 ranks, out of place", "3 ranks, out of place", "4 ranks, out of place"]
     assert chart["facet"]["sort"] == [*out, *(title.replace("out of", "in") for title in out)]
@@ -144,7 +144,7 @@ def test_scaling_needs_two_rank_counts(specification, make_row):
 def test_a_policy_is_drawn_over_size_and_in_no_chart_that_compares(make_node_row, make_bed_run, of_rows):
     rows = [make_node_row(nodes=nodes) for nodes in (2, 4)]
     rows += [replace(row, algorithm="auto", median_s=row.median_s / 2) for row in rows]
-    (group,) = groups(of_rows(*rows, runs=(make_bed_run(),)))
+    (group,) = chart_groups(of_rows(*rows, runs=(make_bed_run(),)))
     drawn = {name: BY_NAME[name].specification(group) for name in OF_ALL_RANKS}
     with_auto = {name for name, chart in drawn.items() if "auto" in {v["series"] for v in values(chart)}}
     assert with_auto == {"time", "busbw"}
@@ -173,13 +173,13 @@ def test_the_map_says_who_is_ahead_who_ties_and_who_is_alone(specification, make
 
 @pytest.mark.parametrize(("name", "where"), EVERY_CHART)
 def test_charts_are_given_no_number_that_json_lacks(sweep, name):
-    (group,) = groups(sweep)
+    (group,) = chart_groups(sweep)
     json.dumps(BY_NAME[name].specification(group), allow_nan=False)
 
 
 @pytest.mark.parametrize("name", OF_ALL_RANKS)
 def test_a_chart_of_a_testbed_says_so_and_at_which_rate(testbed_results, name):
-    (group,) = groups(testbed_results)
+    (group,) = chart_groups(testbed_results)
     subtitle = BY_NAME[name].specification(group)["title"]["subtitle"]
     assert subtitle[0] == "measured on a testbed, 100 Mbit/s on cluster bed, 2 CPUs of AMD EPYC a node"
 
@@ -190,7 +190,7 @@ def test_the_map_of_the_fastest_comes_first():
 
 @pytest.mark.parametrize(("name", "title"), [("scaling", "time against nodes"), ("fastest", "by nodes and size")])
 def test_charts_of_nodes_say_nodes_and_how_many_ranks_each_has(testbed_results, name, title):
-    (group,) = groups(testbed_results)
+    (group,) = chart_groups(testbed_results)
     chart = BY_NAME[name].specification(group)
     assert title in chart["title"]["text"]
     assert "nodes (1 rank each)" in axis_titles(chart)
@@ -198,7 +198,7 @@ def test_charts_of_nodes_say_nodes_and_how_many_ranks_each_has(testbed_results, 
 
 
 def test_a_line_of_nested_launches_is_joined_over_nodes(testbed_results):
-    (group,) = groups(testbed_results)
+    (group,) = chart_groups(testbed_results)
     drawn = [
         v for v in values(BY_NAME["scaling"].specification(group)) if (v["series"], v["size"]) == ("ring", "4 MiB")
     ]
@@ -206,7 +206,7 @@ def test_a_line_of_nested_launches_is_joined_over_nodes(testbed_results):
 
 
 def test_panels_of_nodes_are_named_by_nodes(testbed_results):
-    (group,) = groups(testbed_results)
+    (group,) = chart_groups(testbed_results)
     panels = BY_NAME["time"].specification(group)["facet"]["sort"]
     assert panels == ["2 nodes, out of place", "4 nodes, out of place", "8 nodes, out of place"]
 
@@ -220,7 +220,7 @@ def test_ranks_are_the_axis_where_nodes_hold_unlike_numbers_of_them(specificatio
 
 
 def test_slow_bandwidths_are_labelled_in_megabytes(testbed_results):
-    (group,) = groups(testbed_results)
+    (group,) = chart_groups(testbed_results)
     assert "busbw (MB/s)" in axis_titles(BY_NAME["busbw"].specification(group))
 
 
@@ -229,7 +229,7 @@ def rules(chart):
 
 
 def test_the_calibrated_wire_is_a_rule_where_it_holds(testbed_results):
-    (group,) = groups(testbed_results)
+    (group,) = chart_groups(testbed_results)
     chart = BY_NAME["busbw"].specification(group)
     assert len(rules(chart)) == 1
     held = {v["size"]: v["wire"] for v in values(chart)}
@@ -237,13 +237,13 @@ def test_the_calibrated_wire_is_a_rule_where_it_holds(testbed_results):
 
 
 def test_there_is_no_rule_without_a_calibrated_wire(results, specification, make_node_row, make_bed_run):
-    (group,) = groups(results)
+    (group,) = chart_groups(results)
     assert not rules(BY_NAME["busbw"].specification(group))
     assert not rules(specification("busbw", make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),)))
 
 
 def test_bytes_on_the_wire_stand_beside_those_counted(testbed_results):
-    (group,) = groups(testbed_results)
+    (group,) = chart_groups(testbed_results)
     drawn = {(v["series"], v["nodes"]): v for v in values(BY_NAME["wire"].specification(group)) if v["size"] == "4 MiB"}
     assert drawn["ring", 8]["expected"] == pytest.approx(2 * 7 / 8)
     assert drawn["ring", 8]["value"] == pytest.approx(2 * 7 / 8 * 1.0111, rel=1e-4)
@@ -252,7 +252,7 @@ def test_bytes_on_the_wire_stand_beside_those_counted(testbed_results):
 
 
 def test_nothing_is_said_of_the_wire_on_one_node(results):
-    (group,) = groups(results)
+    (group,) = chart_groups(results)
     assert BY_NAME["wire"].specification(group) is None
 
 

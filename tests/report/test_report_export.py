@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.report.export import FORMATS, FORMULA, export
+from hpccoll.report.export import FORMATS, FORMULA_STARTS, export
 from hpccoll.store.rows import Row
 from hpccoll.terminal import printable
 
@@ -58,7 +58,7 @@ def test_csv_gives_back_every_field_and_leaves_out_what_is_absent(make_row, of_r
         assert json.loads(record["params"]) == row.params
         assert json.loads(record["in_place"]) is row.in_place
         reason = printable(row.reason or "")
-        assert record["reason"] == (f"'{reason}" if reason.startswith(FORMULA) else reason)
+        assert record["reason"] == (f"'{reason}" if reason.startswith(FORMULA_STARTS) else reason)
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
@@ -66,7 +66,7 @@ def test_no_cell_of_text_is_a_formula_and_numbers_stay_numbers(make_row, of_rows
     text = f"{begin}cmd|' /C calc'!A0"
     row = make_row(median_s=-1e-5, **dict.fromkeys(("case_id", "reason", "evidence", "variant", "job", "run_id"), text))
     head, cells = csv.reader(io.StringIO(export(of_rows(row), "csv"), newline=""))
-    assert [cell for cell in cells if cell.startswith(FORMULA)] == ["-1e-05"]
+    assert [cell for cell in cells if cell.startswith(FORMULA_STARTS)] == ["-1e-05"]
     assert dict(zip(head, cells, strict=True))["reason"] == ("" if begin == "\r" else "'") + printable(text)
 
 

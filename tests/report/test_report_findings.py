@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 
+from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.findings import findings, ratio_table
-from hpccoll.report.groups import groups
 
 
 def said(results):
-    (group,) = groups(results)
+    (group,) = chart_groups(results)
     return {finding.about: finding.says for finding in findings(group)}
 
 
@@ -66,14 +66,14 @@ def test_what_crowds_the_cores_is_counted_with_the_aggregators_that_are_among_it
 
 def test_that_nearly_no_row_is_sure_comes_first_with_what_to_do(make_row, of_rows):
     rows = [make_row(nbytes=8 << i, converged=False) for i in range(9)]
-    (group,) = groups(of_rows(*rows, make_row(nbytes=4)))
+    (group,) = chart_groups(of_rows(*rows, make_row(nbytes=4)))
     first = findings(group)[0]
     assert first.about == "Not converged"
     assert first.says.startswith("the interval of 9 of 10 rows did not become tight in time: more time for each case")
     assert first.says.endswith("a machine that nobody else uses.")
-    (group,) = groups(of_rows(*rows, make_row(nbytes=4), make_row(nbytes=2)))
+    (group,) = chart_groups(of_rows(*rows, make_row(nbytes=4), make_row(nbytes=2)))
     assert findings(group)[0].about != "Not converged"
-    (group,) = groups(of_rows(make_row(ranks=4, converged=False)))
+    (group,) = chart_groups(of_rows(make_row(ranks=4, converged=False)))
     assert "fewer ranks, which wait for a core" in findings(group)[0].says
 
 
@@ -82,13 +82,13 @@ def test_a_sweep_speaks_of_every_rank_count(results):
 
 
 def test_the_table_of_ratios_says_lowest_and_highest_and_what_was_not_measured(results, make_row, of_rows):
-    (group,) = groups(results)
+    (group,) = chart_groups(results)
     head, body = ratio_table(group)
     assert head == ["time over native's", "2 ranks", "3 ranks", "4 ranks"]
     assert [row[0] for row in body] == ["recursive_doubling", "ring"]
     assert body[0][2] == "not measured"
     rows = [make_row(nbytes=n, seconds=s) for n, s in ((8, 2e-5), (64, 1e-5))]
-    (small,) = groups(of_rows(*rows, *(make_row("native", nbytes=n) for n in (8, 64))))
+    (small,) = chart_groups(of_rows(*rows, *(make_row("native", nbytes=n) for n in (8, 64))))
     assert ratio_table(small)[1] == [["ring", "1.00x (64 B) to 2.00x (8 B)"]]
 
 
@@ -161,7 +161,7 @@ def test_a_case_whose_rounds_are_of_several_launches_is_not_said_to_be_of_one(ma
 
 def test_findings_of_nodes_are_about_nodes(testbed_results):
     assert {"2 nodes", "4 nodes", "8 nodes"} <= set(said(testbed_results))
-    (group,) = groups(testbed_results)
+    (group,) = chart_groups(testbed_results)
     assert ratio_table(group)[0] == ["time over native's", "2 nodes", "4 nodes", "8 nodes"]
 
 

@@ -1,0 +1,240 @@
+"""Which rows may share a chart, and what a line in it is called and coloured.
+
+Rows share a chart when they are of one collective and agree in every coordinate that is neither an axis nor the name
+of a line. What tells two lines of one algorithm apart (transport, parameters) is in their names only where it differs.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hpccoll.evidence.probe_result import Found
+from hpccoll.report import call_labels
+from hpccoll.report.executed_labels import fell_back
+from hpccoll.report.library_evidence import expected_s, library_summary, probe_of_run
+from hpccoll.report.series_colours import FLOOR_GREY, FOREGROUND, assign_numbers, series_colour, series_shape
+from hpccoll.report.series_names import format_count, group_file_names, series_namer, setting_keys
+from hpccoll.report.wire_bandwidth import Wire
+from hpccoll.schedule.collectives import COLLECTIVES
+from hpccoll.schedule.promise import AUTO, NATIVE
+from hpccoll.store.rows import Results, Row, Run
+from hpccoll.units import format_size
+
+SOFTWARE = {"sharp_emulated": "software, switches played by ranks"}
+"""Algorithms that play hardware, and what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """A row, the name of its line, and what its run says of the machine, its hosts and its wires."""
+
+    row: Row
+    series: str
+    machine: str
+    hosts: tuple[str, ...]  # of the nodes, in their order
+    wire: Wire
+    hosts_changed: bool = False  # its rounds were measured on different hosts
+    library: str = ""  # what its logs say of it and its network
+    expected_s: float | None = None  # what the library's own model gives for what ran
+
+    @property
+    def kind(self) -> str:
+        """What the result is, with the rate of the wires where they are a testbed's."""
+        return ", ".join(filter(None, (self.row.kind, self.wire.rate_label)))
+
+    def rank_label(self, rank: int) -> str:
+        """Return a worker in words, with its host where there are several."""
+        row, node = self.row, call_labels.node_of_rank(self.row, rank)
+        host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
+        return f"{rank} ({host})" if host else str(rank)
+
+
+@dataclass(frozen=True, slots=True)
+class ChartGroup:
+    """The rows that may share a chart.
+
+    Args:
+        name: unique among the groups, fit for a file name.
+        setting: in words, what all its rows share beside collective and kind.
+        points: in the order of their runs' creation.
+        colours: of every series of the report, so that a colour means the same in all charts.
+        shapes: of their marks, likewise.
+    """
+
+    name: str
+    collective: str
+    kind: str
+    setting: str
+    points: tuple[SeriesPoint, ...]
+    colours: Mapping[str, str]
+    shapes: Mapping[str, str]
+
+    def distinguishing_setting(self, others: Iterable["ChartGroup"]) -> str:
+        """Return the words of the setting that not all of ``others`` share."""
+        shared = set.intersection(*({*other.setting.split(", "), other.kind} for other in others))
+        return ", ".join(word for word in (*self.setting.split(", "), self.kind) if word not in shared) or "others"
+
+    @property
+    def has_size(self) -> bool:
+        """Whether a size can be asked for."""
+        return call_labels.has_size(self.collective)
+
+    def size_label(self, nbytes: int) -> str:
+        """Return a size in words; nothing where it is not one that was asked for."""
+        return format_size(nbytes) if self.has_size else ""
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The pairs of ranks that were measured, where messages go between two."""
+        return tuple(sorted({two for point in self.usable if (two := call_labels.rank_pair(point.row))}))
+
+    @property
+    def many_pairs(self) -> bool:
+        """Whether lines stand for pairs of ranks."""
+        pairs = {(p.row.ranks, p.row.nodes, two) for p in self.usable if (two := call_labels.rank_pair(p.row))}
+        return len({(ranks, nodes) for ranks, nodes, _ in pairs}) < len(pairs)
+
+    @property
+    def software(self) -> tuple[str, ...]:
+        """What is played by ranks, in words, with how many of them."""
+        return tuple(filter(None, (_played(self, name, what) for name, what in SOFTWARE.items())))
+
+    @property
+    def usable(self) -> tuple[SeriesPoint, ...]:
+        """The points that may be drawn and compared."""
+        return tuple(point for point in self.points if is_usable(point.row))
+
+    @property
+    def modelled(self) -> bool:
+        """Whether a library says what it expects of what it ran."""
+        return any(point.expected_s for point in self.usable)
+
+    @property
+    def several_mappings(self) -> bool:
+        """Whether ranks were numbered in several ways."""
+        return len({point.row.mapping for point in self.usable}) > 1
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines, in order of first use."""
+        return tuple(dict.fromkeys(point.machine for point in self.points))
+
+    def machine_label(self, point: SeriesPoint) -> str:
+        """The short name of the machine of ``point``: ``machine 1``."""
+        return f"machine {self.machines.index(point.machine) + 1}"
+
+    @property
+    def ranks_per_node(self) -> int | None:
+        """The ranks of each node, where curves run over nodes; None where they run over ranks."""
+        rows = [point.row for point in self.usable]
+        each = {row.ranks_per_node for row in rows}
+        return each.pop() if len(each) == 1 and any(row.nodes > 1 for row in rows) else None
+
+    @property
+    def unit(self) -> str:
+        """What curves run over, and a field of a row: ``nodes``, or ``ranks``."""
+        return "ranks" if self.ranks_per_node is None else "nodes"
+
+    @property
+    def unit_title(self) -> str:
+        """The same as the title of an axis: ``nodes (1 rank each)``."""
+        return "ranks" if self.ranks_per_node is None else f"nodes ({format_count(self.ranks_per_node, 'rank')} each)"
+
+    def axis_value(self, row: Row) -> int:
+        """Return where ``row`` is on such a curve."""
+        return row.ranks if self.ranks_per_node is None else row.nodes
+
+    def place_label(self, row: Row) -> str:
+        """Return the same in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""
+        if self.ranks_per_node is not None:
+            return format_count(row.nodes, "node")
+        return format_count(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+
+
+def is_usable(row: Row) -> bool:
+    """Return whether ``row`` is a result: its answer was right, and there is a time and a size to plot.
+
+    Rounds that are missing do not make those that are there worse.
+    """
+    return row.status in ("ok", "partial") and not row.wrong and bool(row.median_s) and row.bytes > 0
+
+
+def is_ranked(row: Row) -> bool:
+    """Return whether ``row`` may be called the best: a floor does nothing, and auto is a choice among the others."""
+    return not row.floor and row.algorithm != AUTO
+
+
+def chart_groups(results: Results) -> tuple[ChartGroup, ...]:
+    """Return the rows of ``results`` by collective, in the order of its table; the setting of most rows is first."""
+    points = _series_points(results)
+    keys = setting_keys([(point.row, point.kind) for point in points])
+    members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
+    for key, point in zip(keys, points, strict=True):
+        members[key].append(point)
+    place = {name: i for i, name in enumerate(COLLECTIVES)}
+    ordered = sorted(members, key=lambda key: (place.get(key[0], len(place)), key[0], -len(members[key]), key))
+    names = group_file_names(ordered)
+    colours, shapes = series_styles(points)
+    return tuple(
+        ChartGroup(
+            names[key], key[0], key[-1], ", ".join(filter(None, key[1:-1])), tuple(members[key]), colours, shapes
+        )
+        for key in ordered
+    )
+
+
+def series_styles(points: Iterable[SeriesPoint]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the colour and the shape of every series: ink for the library's own, grey for the floor, else a palette's.
+
+    Series of different collectives may share one: there are more of them than eyes can tell apart.
+    """
+    kinds = {point.series: point.row for point in points}
+    floors = [name for name in sorted(kinds) if kinds[name].floor]
+    own = (name for name in kinds if kinds[name].algorithm == NATIVE)
+    native = sorted(own, key=lambda name: (fell_back(kinds[name]), name))[:1]
+    by_collective: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        by_collective[point.row.collective].add(point.series)
+    others = [name for name in sorted(kinds) if name not in floors and name not in native]
+    numbers = assign_numbers(others, by_collective.values())
+    colours = dict.fromkeys(native, FOREGROUND) | {name: series_colour(i) for name, i in numbers.items()}
+    shapes = dict.fromkeys(native, series_shape(0)) | {name: series_shape(i + 1) for name, i in numbers.items()}
+    return colours | dict.fromkeys(floors, FLOOR_GREY), shapes | dict.fromkeys(floors, series_shape(0))
+
+
+def _played(group: ChartGroup, name: str, what: str) -> str:
+    """Return what an algorithm plays and with how many aggregators, on each number of ranks where they differ."""
+    counts = {group.place_label(p.row): p.row.aggregators for p in group.usable if p.row.algorithm == name}
+    if not counts:
+        return ""
+    alike = len(set(counts.values())) == 1
+    said = {f"{format_count(n, 'aggregator')}{'' if alike else f' ({place})'}": None for place, n in counts.items()}
+    return f"{name}: {what}, with {', '.join(said)}"
+
+
+def _series_points(results: Results) -> list[SeriesPoint]:
+    runs = {run.run_id: run for run in results.runs}
+    created = {run_id: run.created for run_id, run in runs.items()}
+    aside = {run_id for run_id, run in runs.items() if run.left_behind}  # an alarm says so
+    asked = (row for row in results.rows if row.run_id not in aside)
+    rows = sorted(asked, key=lambda row: created.get(row.run_id, ""))
+    name = series_namer(rows)
+    found = {run_id: probe_of_run(run) for run_id, run in runs.items()}
+    return [_series_point(row, name(row), runs, found) for row in rows]
+
+
+def _series_point(row: Row, series: str, runs: Mapping[str, Run], found: Mapping[str, Found]) -> SeriesPoint:
+    run = runs.get(row.run_id)
+    if run is None:
+        return SeriesPoint(row, series, "unknown machine", (), Wire())
+    places = {_hosts(runs[run_id]) for run_id in row.round_run_ids if run_id and run_id in runs}
+    return SeriesPoint(
+        row, series, run.machine, _hosts(run), Wire.of(run), hosts_changed=len(places) > 1,
+        library=library_summary(found[run.run_id]) if row.algorithm == NATIVE else "",
+        expected_s=expected_s(found[run.run_id], row),
+    )  # fmt: skip
+
+
+def _hosts(run: Run) -> tuple[str, ...]:
+    hosts = run.provenance.get("hosts")
+    return tuple(hosts if isinstance(hosts, list | tuple) else ())

@@ -1,0 +1,247 @@
+"""What charts are put together from: a record of each point, lines with their intervals, panels side by side."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import altair as alt
+
+from hpccoll.report import chart_axes
+from hpccoll.report.call_labels import placement_label
+from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.report.comparisons import evenly_spaced
+from hpccoll.report.executed_labels import executed_note
+from hpccoll.report.rank_pairs import pair_label
+from hpccoll.report.round_statistics import Interval, median_interval, median_seconds, round_stats
+from hpccoll.report.wire_bandwidth import format_rate
+from hpccoll.units import format_seconds
+
+ChartRecord: TypeAlias = dict[str, object]
+Chart: TypeAlias = alt.FacetChart | alt.LayerChart
+ValueAxis: TypeAlias = Callable[[Iterable[float]], alt.Y]
+ExtraLayers: TypeAlias = Callable[[alt.Chart], list[alt.Chart]] | None
+"""Layers that a chart has below its lines, from what they share."""
+
+MAX_SIZES = 4
+PANEL_GAP = {"row": 20, "column": 40}
+"""Pixels between panels: the labels at the ends of two axes need them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelLayout:
+    """How curves are laid out: one panel for each of ``titles``, ``columns`` of them in a row, over the axis ``x``."""
+
+    titles: Sequence[str]
+    columns: int
+    x: alt.X
+
+
+def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Interval = None) -> ChartRecord:
+    """Return what a chart knows of ``point``: ``value`` with its 95 % interval to draw, the rest to tell."""
+    low, high = ends or (value, value)
+    row, taken = point.row, [one.median for one in round_stats(point).values()]
+    return {
+        "series": point.series,
+        "bytes": row.bytes,
+        "size": group.size_label(row.requested_bytes),
+        "ranks": row.ranks,
+        "nodes": row.nodes,
+        "at": group.place_label(row),
+        "place": placement_label(row),
+        "pair": pair_label(point),
+        "machine": group.machine_label(point),
+        "run": row.run_id,
+        "fill": chart_axes.BACKGROUND if row.oversubscribed else group.colours[point.series],
+        "floor": row.floor,
+        "value": value,
+        "low": low,
+        "high": high,
+        "time": format_seconds(median_seconds(point)),
+        "interval": interval_label(median_interval(point)),
+        "rounds": ", ".join(map(format_seconds, taken)) if len(taken) > 1 else "one",
+        "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
+        "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
+        "ran": executed_note(row),
+    }
+
+
+def interval_label(ends: Interval) -> str:
+    """Return an interval as a pointer over a mark is told it."""
+    return " to ".join(map(format_seconds, ends)) if ends else "none: too few iterations"
+
+
+def curves_over_size(
+    group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis, extra: ExtraLayers = None
+) -> Chart | None:
+    """Lines over sizes, in panels of ranks or nodes and placement; None without data."""
+    if not data:
+        return None
+    data = sorted(data, key=lambda d: (d["place"] == "in place", d["ranks"]))
+    places = sorted({*field_values(data, "place")} - {""}, reverse=True) or [""]
+    shown = [
+        d | {"panel": ", ".join(filter(None, (str(d["at"]), place)))}
+        for place in places
+        for d in data
+        if d["place"] in (place, "")  # where a series has one placement only, it stands beside both of the others
+    ]
+    titles = list(dict.fromkeys(field_values(shown, "panel")))
+    sizes = chart_axes.size_axis(point.row.bytes for point in group.usable)
+    counts = len(set(field_values(data, "at")))  # a row for each placement, where it has room
+    return _curves(group, shown, y, PanelLayout(titles, counts if counts < 5 else 3, sizes), extra)
+
+
+def curves_over_ranks(group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis) -> Chart | None:
+    """Lines over ranks or nodes, in panels of a few sizes; None where there are not two of them, or pairs of ranks."""
+    if group.pairs or len(set(field_values(data, group.unit))) < 2:
+        return None
+    sizes = evenly_spaced(sorted({point.row.requested_bytes for point in group.usable}), MAX_SIZES)
+    titles = [group.size_label(nbytes) for nbytes in sizes]
+    shown = [d | {"panel": d["size"]} for d in data if d["size"] in titles]
+    return _curves(group, shown, y, PanelLayout(titles, len(titles), chart_axes.count_axis(group)))
+
+
+def _curves(
+    group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis, panels: PanelLayout, extra: ExtraLayers = None
+) -> Chart:
+    order = list(group.colours)  # native first, so that the others are drawn over it
+    data = sorted(_number_repeats(data, panels.x.shorthand.split(":")[0]), key=lambda d: order.index(str(d["series"])))
+    pick = alt.selection_point("pick", fields=["series"], bind="legend")
+    base = alt.Chart().encode(
+        x=panels.x,
+        y=y(_axis_values(data)),
+        color=chart_axes.series_colour(group, field_values(data, "series")),
+        detail=["machine:N", "repeat:N"],
+        opacity=alt.condition(pick, alt.value(1), alt.value(0.12)),
+    )
+    points = base.transform_filter("isValid(datum.value)")
+    real = points.transform_filter("!datum.floor")
+    marks = _marks(real, group, field_values(data, "series")).add_params(pick)
+    below = [] if extra is None else extra(base)
+    ticks = [tick for d in data for tick in _tick_records(d)]
+    behind = [_bands(real, pick), *([_ticks(base, pick)] if ticks else [])]
+    sized: Chart = alt.layer(*below, *behind, _lines(points), marks).properties(
+        width=chart_axes.WIDTH // max(2, panels.columns), height=200
+    )
+    return facet_chart(sized, [*data, *ticks], "panel", panels.columns, panels.titles)
+
+
+def _tick_records(d: ChartRecord) -> list[ChartRecord]:
+    """Return a record for each round's tick: the point's own without its value, so that nothing else draws it."""
+    ticks = d.pop("ticks", ())
+    kept = {name: value for name, value in d.items() if name not in ("value", "low", "high", "wire", "expected")}
+    return [kept | {"tick": tick} for tick in ticks] if isinstance(ticks, list) else []
+
+
+def wire_rule(base: alt.Chart) -> list[alt.Chart]:
+    """A rule at what the wire was calibrated to carry, from the size on from which it holds."""
+    held = base.transform_filter("isValid(datum.wire)").encode(
+        y="max(wire):Q", detail=["machine:N", "wires:N"], opacity=alt.value(1), color=alt.value(chart_axes.MUTED_COLOUR)
+    )
+    rule = held.mark_rule(strokeDash=[5, 3]).encode(x="min(bytes):Q", x2=alt.value("width"))
+    words = held.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11)
+    return [rule, words.encode(x=alt.value("width"), text="wires:N")]
+
+
+def expected_lines(base: alt.Chart) -> list[alt.Chart]:
+    """A dashed line of each series at what is expected, beside what was measured."""
+    expected = base.transform_filter("isValid(datum.expected)")
+    return [expected.mark_line(strokeDash=[4, 3], strokeWidth=1.2).encode(y=alt.Y("expected:Q"))]
+
+
+def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
+    opacity = alt.condition(pick, alt.value(0.2), alt.value(0.03))
+    bands: alt.Chart = base.mark_area().encode(y="low:Q", y2="high:Q", opacity=opacity)
+    return bands
+
+
+def _ticks(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
+    """A tick at what each round gave."""
+    there = base.transform_filter("isValid(datum.tick)").mark_tick(orient="horizontal", width=9, thickness=1.2)
+    ticks: alt.Chart = there.encode(y="tick:Q", opacity=alt.condition(pick, alt.value(0.8), alt.value(0.05)))
+    return ticks
+
+
+def _lines(base: alt.Chart) -> alt.Chart:
+    lines: alt.Chart = base.mark_line(strokeJoin="round").encode(
+        strokeDash=alt.condition("datum.floor", alt.value([2, 2]), alt.value([1, 0])),
+        strokeWidth=alt.condition("datum.floor", alt.value(1), alt.value(2)),
+    )
+    return lines
+
+
+def _marks(base: alt.Chart, group: ChartGroup, present: Iterable[str]) -> alt.Chart:
+    grey = alt.Legend(symbolFillColor=chart_axes.MUTED_COLOUR, symbolStrokeColor=chart_axes.MUTED_COLOUR)
+    by_machine = alt.Shape("machine:N", legend=grey)
+    pairs = ("pair", "range") if group.many_pairs else ()
+    by_library = ("ran",) if any(executed_note(point.row) for point in group.usable) else ()
+    marks: alt.Chart = base.mark_point(size=34, strokeWidth=1.6).encode(
+        fill=alt.Fill("fill:N", scale=None),
+        shape=by_machine if len(group.machines) > 1 else chart_axes.series_shape(group, present),
+        tooltip=tooltip(
+            "series",
+            *by_library,
+            "size",
+            "at",
+            *pairs,
+            "place",
+            "time",
+            "interval",
+            "rounds",
+            "algbw",
+            "busbw",
+            "machine",
+            "run",
+        ),
+    )
+    return marks
+
+
+def _number_repeats(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:
+    """Number repeated measurements of the same point, so that a line joins first with first, second with second."""
+    seen: Counter[tuple[object, ...]] = Counter()
+    numbered = []
+    for d in data:
+        key = (d["series"], d["panel"], d["machine"], d[x])
+        numbered.append(d | {"repeat": seen[key]})
+        seen[key] += 1
+    return numbered
+
+
+def _axis_values(data: Iterable[ChartRecord]) -> list[float]:
+    """What the vertical axis has to reach: values, the ends of their intervals, and what they are set beside."""
+    keys = ("value", "low", "high", "wire", "expected")
+    return [number for d in data for key in keys if isinstance(number := d.get(key), float)]
+
+
+def facet_chart(chart: Chart, data: Sequence[ChartRecord], by: str, columns: int, titles: Sequence[str]) -> Chart:
+    """Return ``chart`` once for each of ``titles``, the values of ``by``, ``columns`` in a row."""
+    facet = alt.Facet(f"{by}:N", title=None, sort=list(titles))
+    panels: alt.FacetChart = chart.facet(facet=facet, columns=columns, data=inline_data(data), spacing=PANEL_GAP)
+    return panels
+
+
+def inline_data(data: Sequence[ChartRecord]) -> alt.InlineData:
+    """Return ``data`` as a part of the specification."""
+    return alt.InlineData(values=list(data))
+
+
+def field_values(data: Iterable[ChartRecord], field: str) -> list[str]:
+    """Return ``field`` of all records, as text."""
+    return [str(d[field]) for d in data]
+
+
+_TOOLTIP_TITLES = {
+    "at": "on",
+    "ran": "what ran",
+    "interval": "95 % interval",
+    "rounds": "medians of rounds",
+    "place": "buffers",
+    "second": "runner-up",
+    "range": "all pairs",
+}
+
+
+def tooltip(*fields: str) -> list[alt.Tooltip]:
+    """Return what a pointer over a mark shows."""
+    return [alt.Tooltip(f"{field}:N", title=_TOOLTIP_TITLES.get(field, field)) for field in fields]

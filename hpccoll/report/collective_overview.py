@@ -1,0 +1,110 @@
+"""The overview of several collectives: a line for each, with what is fastest at both ends of its sizes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from hpccoll.report.call_labels import BETWEEN_NODES, ON_ONE_NODE, tier_label
+from hpccoll.report.chart_groups import SOFTWARE, ChartGroup, SeriesPoint
+from hpccoll.report.comparisons import Comparison, find_comparisons
+from hpccoll.report.html_tables import plain_table
+from hpccoll.report.rank_pairs import median_pairs
+from hpccoll.report.round_statistics import clearly_faster, median_seconds, round_ratios, time_ratio
+from hpccoll.report.wire_bandwidth import format_rate
+from hpccoll.schedule.collectives import COLLECTIVES
+from hpccoll.store.rows import Results
+from hpccoll.units import format_seconds, format_size
+
+HEADINGS = (
+    "collective", "cases", "sizes", "ranks", "fastest at the smallest size", "over native's", "at the largest size",
+    "over native's",
+)  # fmt: skip
+PROBLEM_HEADINGS = ("wrong", "missing")
+"""Columns that are there where they count something."""
+OVERVIEW_NOTE = (
+    "Fastest on the most ranks that were measured, by its median; a tie: not clearly so in every round. Over native's: "
+    "its time over the library's own of the same run, the median of the ratios of their rounds, or the least to the "
+    "greatest where it is not clearly faster in every round. Of several settings, that with the most points; of pairs "
+    "of ranks, the median pair, between nodes where there are several."
+)
+
+
+def overview_table(results: Results, groups: Sequence[ChartGroup]) -> str:
+    """Return the table as HTML; each collective links to its own part of the page."""
+    names = [name for name, _ in groupby(groups, key=lambda group: group.collective)]
+    members = {name: [group for group in groups if group.collective == name] for name in names}
+    unmeasured = sorted({gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - members.keys())
+    head, body = list(HEADINGS), [_table_line(found) for found in members.values()]
+    body += [[name, "0", "", "", "nothing was measured", "", "", ""] for name in unmeasured]
+    bad = [_count_problems(results, name, members.get(name, [])) for name in (*members, *unmeasured)]
+    for place, name in enumerate(PROBLEM_HEADINGS):
+        if any(counts[place] for counts in bad):
+            head.append(name)
+            body = [[*line, str(counts[place] or "")] for line, counts in zip(body, bad, strict=True)]
+    return plain_table(head, body, names)
+
+
+def count_missing(results: Results, collective: str) -> int:
+    """Return how many cases of a collective are without a usable result."""
+    return sum(gap.case.startswith(f"{collective}.") for gap in results.missing)
+
+
+def _count_problems(results: Results, collective: str, groups: Iterable[ChartGroup]) -> tuple[int, int]:
+    wrong = sum(point.row.status == "wrong" for group in groups for point in group.points)
+    return wrong, count_missing(results, collective)
+
+
+def _table_line(groups: Sequence[ChartGroup]) -> list[str]:
+    rows = [point.row for group in groups for point in group.points]
+    best = max(groups, key=lambda group: len(group.usable))
+    found = find_comparisons(_median_pairs(best) if best.many_pairs else best.points)
+    least, most = (_comparison_at(found, choose) for choose in (min, max))
+    other = f" ({best.distinguishing_setting(groups)})" if len(groups) > 1 else ""
+    return [
+        best.collective,
+        str(len(rows)),
+        " to ".join(dict.fromkeys(_size_range(row.requested_bytes for row in rows))) if best.has_size else "",
+        ", ".join(map(str, sorted({row.ranks for row in rows}))),
+        *(_fastest(best, least, other) if least else ("", "")),
+        *(_fastest(best, most, other, bandwidth=True) if most and best.has_size else ("", "")),
+    ]
+
+
+def _median_pairs(group: ChartGroup) -> list[SeriesPoint]:
+    """Return the median pair of every line, as if all were of one pair: lines are compared by it, the far ones."""
+    far = max((tier_label(point.row) for point in group.usable), key=(ON_ONE_NODE, BETWEEN_NODES).index, default="")
+    points = (middle.point for middle in median_pairs(group.usable) if tier_label(middle.point.row) == far)
+    return [replace(point, row=replace(point.row, root=0, params={**point.row.params, "peer": -1})) for point in points]
+
+
+def _size_range(sizes: Iterable[int]) -> list[str]:
+    sizes = list(sizes)
+    return [format_size(min(sizes)), format_size(max(sizes))]
+
+
+def _comparison_at(found: Sequence[Comparison], choose: Callable[[Iterable[int]], int]) -> Comparison | None:
+    """Return the comparison at one end of the sizes on the most ranks; of several machines, the one in the middle."""
+    if not found:
+        return None
+    ranks = max(comparison.ranks for comparison in found)
+    nbytes = choose(comparison.nbytes for comparison in found if comparison.ranks == ranks)
+    there = [comparison for comparison in found if (comparison.ranks, comparison.nbytes) == (ranks, nbytes)]
+    return sorted(there, key=lambda comparison: median_seconds(comparison.fastest))[(len(there) - 1) // 2]
+
+
+def _fastest(group: ChartGroup, comparison: Comparison, other: str, *, bandwidth: bool = False) -> tuple[str, str]:
+    winner, native = comparison.fastest, comparison.native
+    tie = ", a tie" if comparison.runner_up_ratio and not comparison.clear_winner else ""
+    name = f"{winner.series} (software)" if winner.row.algorithm in SOFTWARE else winner.series
+    size = f"{size}: " if (size := group.size_label(comparison.nbytes)) else ""
+    rate = f", {format_rate(winner.row.busbw_Bps)}" if bandwidth and winner.row.busbw_Bps else ""
+    said = f"{size}{name}, {format_seconds(median_seconds(winner))}{rate}{tie}{other}"
+    return said, _ratio_to_native(winner, native) if native else "no native"
+
+
+def _ratio_to_native(winner: SeriesPoint, native: SeriesPoint) -> str:
+    """Return its time over native's: of a tie the range, whose middle may seem to contradict that it is the fastest."""
+    if winner is native or clearly_faster(winner, native):
+        return f"{time_ratio(winner, native):.2f}x"
+    found = round_ratios(winner, native)
+    return " to ".join(dict.fromkeys(f"{end:.2f}x" for end in (min(found), max(found))))

@@ -1,0 +1,222 @@
+"""Who is faster, by how much, and since which size: pure functions over points.
+
+A comparison stays within one launch, round by round, and takes of every series the faster of the placements that were
+measured. The harness floor is in none of them.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from hpccoll.report.call_labels import algorithm_params, rank_pair
+from hpccoll.report.chart_groups import SeriesPoint, is_ranked, is_usable
+from hpccoll.report.round_statistics import (
+    clearly_faster,
+    disjoint,
+    median_interval,
+    median_seconds,
+    split_by_launch,
+    time_ratio,
+)
+from hpccoll.schedule.promise import NATIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The series that did the same work in the same run, fastest first."""
+
+    entries: tuple[SeriesPoint, ...]
+
+    @property
+    def fastest(self) -> SeriesPoint:
+        return self.entries[0]
+
+    @property
+    def ranks(self) -> int:
+        return self.fastest.row.ranks
+
+    @property
+    def nbytes(self) -> int:
+        """The size that was asked for: what is moved may differ a little with the ranks."""
+        return self.fastest.row.requested_bytes
+
+    @property
+    def runner_up_ratio(self) -> float | None:
+        """How many times as long the runner-up takes, round by round; None without one."""
+        return time_ratio(self.entries[1], self.fastest) if len(self.entries) > 1 else None
+
+    @property
+    def clear_winner(self) -> str | None:
+        """The fastest series; None where it is not ahead of all others in every round: no clear winner."""
+        clear = all(clearly_faster(self.fastest, entry) for entry in self.entries[1:])
+        return self.fastest.series if clear else None
+
+    @property
+    def variants(self) -> frozenset[str | None]:
+        """The environments that the entries ran in."""
+        return frozenset(entry.row.variant for entry in self.entries)
+
+    @property
+    def variant(self) -> str | None:
+        """The one that all entries share."""
+        return next(iter(self.variants)) if len(self.variants) == 1 else None
+
+    @property
+    def mapping(self) -> str:
+        """How the ranks of all entries are numbered."""
+        return self.fastest.row.mapping
+
+    @property
+    def native(self) -> SeriesPoint | None:
+        """The library's own collective at its default settings; where all share a variant, in that."""
+        natives = [e for e in self.entries if e.row.algorithm == NATIVE and not algorithm_params(e.row)]
+        return next((e for e in natives if e.row.variant is None or len(self.variants) == 1), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeInterval:
+    """Neighbouring sizes with the same leader (None: no clear winner), and the range of its lead."""
+
+    clear_winner: str | None
+    sizes: tuple[int, ...]
+    runner_up_ratios: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """busbw of ``point`` over that of ``base``, the same series and size on the fewest ranks measured."""
+
+    point: SeriesPoint
+    base: SeriesPoint
+    value: float
+
+
+def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
+    """Return for each run, series, ranks and size the faster of in place and out of place; no floor and no policy."""
+    return tuple(point for _, entries in _measured_together(points) for point in entries)
+
+
+def _measured_together(points: Iterable[SeriesPoint]) -> Iterator[tuple[tuple[object, ...], list[SeriesPoint]]]:
+    """Yield what was measured side by side of the same work, the faster placement of each series, and which work."""
+    alike: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    for point in points:
+        row = point.row
+        if is_usable(row) and is_ranked(row):
+            alike[point.machine, rank_pair(row), row.mapping, row.ranks, row.nodes, row.requested_bytes].append(point)
+    for work, found in alike.items():
+        for together in split_by_launch(found):
+            best: dict[str, SeriesPoint] = {}
+            for point in together:
+                best[point.series] = min(best.get(point.series, point), point, key=median_seconds)
+            yield work, [*best.values()]
+
+
+def find_comparisons(points: Iterable[SeriesPoint]) -> tuple[Comparison, ...]:
+    """Return one comparison for each machine, variant, mapping, ranks, size and pair of ranks, by ranks and then size.
+
+    Where several runs did the same work, the one with the most series counts, the later of equals.
+    """
+    chosen: dict[tuple[object, ...], Comparison] = {}
+    for work, entries in _measured_together(points):
+        comparison = Comparison(tuple(sorted(entries, key=median_seconds)))
+        held = chosen.get((*work, comparison.variants))
+        if held is None or len(entries) >= len(held.entries):
+            chosen[*work, comparison.variants] = comparison
+    return tuple(sorted(chosen.values(), key=lambda comparison: (comparison.ranks, comparison.nbytes)))
+
+
+def native_ratios(found: Iterable[Comparison]) -> dict[tuple[str, int], list[tuple[int, float]]]:
+    """Return for each series and ranks its time over native's, round by round: pairs of (bytes, ratio)."""
+    ratios: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
+    for comparison in found:
+        if native := comparison.native:
+            for entry in comparison.entries:
+                if entry is not native:
+                    ratios[entry.series, comparison.ranks].append((comparison.nbytes, time_ratio(entry, native)))
+    return dict(ratios)
+
+
+def size_intervals(found: Sequence[Comparison]) -> list[SizeInterval]:
+    """Return the comparisons of one rank count, in order of size, as intervals with the same leader."""
+    runs = (
+        list(run)
+        for _, run in groupby((c for c in found if c.runner_up_ratio), key=lambda comparison: comparison.clear_winner)
+    )
+    return [
+        SizeInterval(run[0].clear_winner, tuple(c.nbytes for c in run), (min(leads), max(leads)))
+        for run in runs
+        for leads in [[comparison.runner_up_ratio or 1.0 for comparison in run]]
+    ]
+
+
+def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
+    """Return the parallel efficiency of every point that has a bandwidth, within one machine."""
+    curves: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    for point in best_placements(points):
+        if point.row.busbw_Bps and not rank_pair(point.row):
+            curves[point.machine, point.series, point.row.requested_bytes].append(point)
+    return tuple(
+        Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base.row.busbw_Bps)
+        for curve in curves.values()
+        for base in [min(curve, key=lambda point: point.row.ranks)]
+        for point in curve
+        if base.row.busbw_Bps
+    )
+
+
+def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the jobs and hosts of launches that a curve joins though they are not all on hosts of the largest one."""
+    curves: dict[tuple[object, ...], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
+    times: Counter[tuple[object, ...]] = Counter()
+    for point in points:
+        row = point.row
+        if is_usable(row) and point.hosts:
+            curve = point.machine, point.series, row.in_place
+            measured = *curve, rank_pair(row), row.ranks, row.nodes, row.requested_bytes
+            again = times[measured]  # a repeated measurement is another curve
+            curves[*curve, again][row.job, frozenset(point.hosts)] = None
+            times[measured] += 1
+    joined = (launch for launches in curves.values() if not _are_nested(launches) for launch in launches)
+    return tuple(dict.fromkeys(joined))
+
+
+def _are_nested(launches: Iterable[tuple[str, frozenset[str]]]) -> bool:
+    hosts = [hosts for _, hosts in launches]
+    return all(some <= max(hosts, key=len) for some in hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedPoint:
+    """A point that several runs measured, as the fastest and the slowest of them did."""
+
+    fastest: SeriesPoint
+    slowest: SeriesPoint
+
+    @property
+    def time_ratio(self) -> float:
+        """How many times as long the slowest took."""
+        return median_seconds(self.slowest) / median_seconds(self.fastest)
+
+    @property
+    def disagrees(self) -> bool:
+        return disjoint(median_interval(self.fastest), median_interval(self.slowest))
+
+
+def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
+    """Return the points that were measured in more than one run on the same machine."""
+    alike: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    for point in points:
+        row = point.row
+        if is_usable(row) and not row.floor:
+            key = (point.machine, point.series, rank_pair(row), row.in_place, row.ranks, row.nodes, row.requested_bytes)
+            alike[key].append(point)
+    several = (found for found in alike.values() if len({point.row.run_id for point in found}) > 1)
+    return tuple(RepeatedPoint(min(found, key=median_seconds), max(found, key=median_seconds)) for found in several)
+
+
+def evenly_spaced(values: Sequence[int], count: int) -> list[int]:
+    """Return at most ``count`` of the sorted ``values``, evenly spaced, the first and the last among them."""
+    if len(values) <= count:
+        return list(values)
+    return [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]

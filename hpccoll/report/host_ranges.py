@@ -1,0 +1,28 @@
+"""Hosts in words: many names in few, as Slurm writes them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+
+def jobs_and_hosts(launches: Iterable[tuple[str, frozenset[str]]]) -> str:
+    """Return jobs and their hosts: ``job a on n[1-2]; job b on n3, n7``."""
+    return "; ".join(f"job {job} on {host_ranges(hosts)}" for job, hosts in launches)
+
+
+def host_ranges(hosts: Iterable[str]) -> str:
+    """Return host names with numbers that follow each other as a range: ``n[1-4], n7``."""
+    alike: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for host in hosts:
+        name = host.rstrip("0123456789")
+        digits = host[len(name) :]
+        alike[name, len(digits)].append(digits)  # node01 is not node1
+    return ", ".join(
+        name + run for (name, _), digits in sorted(alike.items()) for run in _number_ranges(sorted(digits))
+    )
+
+
+def _number_ranges(digits: Iterable[str]) -> Iterator[str]:
+    for _, run in groupby(enumerate(digits), lambda pair: int(pair[1] or 0) - pair[0]):
+        first, *rest = [text for _, text in run]
+        yield f"[{first}-{rest[-1]}]" if rest else first

@@ -1,0 +1,123 @@
+"""The tables of the report as HTML: everything that comes from outside is escaped here."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import chain, zip_longest
+
+from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.report.library_evidence import library_facts
+from hpccoll.report.report_columns import ReportColumn, report_columns
+from hpccoll.report.series_names import format_count
+from hpccoll.store.rows import Missing, Run
+from hpccoll.store.scheduler_log import WORDS, Scheduled
+
+LONG_TEXT = 40
+"""Characters above which the text of a cell may be broken into lines."""
+
+
+def rows_table(groups: Iterable[ChartGroup]) -> str:
+    """Return the table of all rows; a column in which all agree becomes one sentence above it."""
+    points = list(chain.from_iterable(group.points for group in groups))
+    columns = report_columns(points)
+    texts = {column: [column.text(point) for point in points] for column in columns}
+    shown = [column for column in columns if column.always or len(set(texts[column])) > 1]
+    same = [f"{column.head} {texts[column][0]}" for column in columns if column not in shown and texts[column][0]]
+    agreed = f'<p class="note">The same in all rows: {escape(", ".join(same))}.</p>' if same else ""
+    head = "".join(f'<th scope="col" tabindex="0">{escape(column.head)}</th>' for column in shown)
+    body = "".join(_row(point, [(column, texts[column][i]) for column in shown]) for i, point in enumerate(points))
+    table = f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'{agreed}<div class="scroll tall">{table}</div>'
+
+
+def _row(point: SeriesPoint, cells: Iterable[tuple[ReportColumn, str]]) -> str:
+    marked = "".join(_number_cell(column.key(point), text) if column.key else _cell(text) for column, text in cells)
+    return f'<tr class="{escape(point.row.status)}">{marked}</tr>'
+
+
+def _number_cell(key: float | None, text: str) -> str:
+    return f'<td class="number" data-key="{"" if key is None else key}">{escape(text)}</td>'
+
+
+def _cell(text: str) -> str:
+    return f"<td{' class=words' if len(text) > LONG_TEXT else ''}>{escape(text)}</td>"
+
+
+def plain_table(head: Sequence[str], body: Iterable[Sequence[str]], parts: Iterable[str] = ()) -> str:
+    """Return a small table of texts; the first of each line links to the part of the page that ``parts`` names."""
+    heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    links = (f'<td><a href="#{escape(part)}">{escape(part)}</a></td>' for part in parts)
+    lines = ([_cell(cell) for cell in cells] for cells in body)
+    rows = "".join(f"<tr>{''.join([link or line[0], *line[1:]])}</tr>" for link, line in zip_longest(links, lines))
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def missing_table(missing: Iterable[Missing]) -> str:
+    """Return the cases without a result: one line for all of a job that share a reason, the cases folded.
+
+    Those that were not run come last: something else is the cause.
+    """
+    alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for gap in missing:
+        alike[gap.status, gap.job, gap.reason].append(gap.case)
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("cases", "status", "job", "reason"))
+    rows = "".join(
+        f"<tr><td>{_folded(cases)}</td>{_cell(status)}{_cell(job)}<td class=words>{escape(reason)}</td></tr>"
+        for (status, job, reason), cases in sorted(
+            alike.items(), key=lambda group: (group[0][0] == "not run", -len(group[1]))
+        )
+    )
+    return f'<div class="scroll gaps"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _folded(cases: Sequence[str]) -> str:
+    if len(cases) == 1:
+        return escape(cases[0])
+    listed = "".join(f"<li>{escape(case)}</li>" for case in cases)
+    return f"<details><summary>{format_count(len(cases), 'case')}</summary><ul>{listed}</ul></details>"
+
+
+def slurm_jobs_table(jobs: Iterable[Scheduled]) -> str:
+    """Return Slurm's jobs and what became of them."""
+    head = ("Slurm job", "job", "state", "hosts", "time limit", "log")
+    return plain_table(head, [(job.id, job.job, _state_text(job), job.hosts, job.limit, job.log) for job in jobs])
+
+
+def _state_text(job: Scheduled) -> str:
+    reason = f", {job.reason}" if job.reason else ""
+    return f"{WORDS.get(job.state, 'its state')} ({job.state}{reason})"
+
+
+def provenance_list(run: Run) -> str:
+    """Return one run, folded: where its raw file is, and everything it recorded of where it ran."""
+    facts = {
+        "raw file": run.path,
+        "machine": run.machine,
+        "kind": run.kind,
+        "created": run.created,
+        "status": run.status,
+    }
+    listed = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>"
+        for name, value in (facts | library_facts(run) | _flat(run.provenance)).items()
+    )
+    title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"
+    return f"<details><summary>{escape(title)}</summary><dl>{listed}</dl></details>"
+
+
+def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = _list_text(value) if isinstance(value, list | tuple) else value
+    return flat
+
+
+def _list_text(values: Iterable[object]) -> str:
+    """Return the values of a list in words, also where they are records."""
+    return "; ".join(
+        ", ".join(f"{name} {said}" for name, said in _flat(value).items()) if isinstance(value, Mapping) else str(value)
+        for value in values
+    )

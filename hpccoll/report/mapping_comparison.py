@@ -1,0 +1,110 @@
+"""Mappings side by side: what it costs that ranks are numbered badly, and what crosses between racks for it."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.report.comparisons import best_placements, evenly_spaced
+from hpccoll.report.round_statistics import clearly_faster, median_seconds, split_by_launch, time_ratio
+from hpccoll.report.wire_bandwidth import uncounted_reason
+from hpccoll.store.rows import Row
+
+MAX_SIZES = 4
+"""The most sizes that have a column."""
+
+
+def mapping_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
+    """Return header and body of a table: the time of each series over the fastest's of its run; bytes between racks.
+
+    A line for each series on each number of ranks, the fastest at the largest size first; the body is empty where no
+    run numbered its ranks in several ways.
+    """
+    by_work = _comparable_points(group)
+    sizes = evenly_spaced(sorted({point.row.requested_bytes for points in by_work for point in points}), MAX_SIZES)
+    racks = any(point.row.rack_bytes_predicted is not None for points in by_work for point in points)
+    head = ["time over the fastest's", "on", *map(group.size_label, sizes), *(["between racks"] * racks)]
+    body = [line for points in by_work for line in _table_lines(group, points, sizes)]
+    return head, [line[: len(head)] for line in body]
+
+
+def _comparable_points(group: ChartGroup) -> list[list[SeriesPoint]]:
+    """Return what was measured together on each number of ranks, where several mappings are among it.
+
+    Of each series and size that is one point, the faster; that an interrupted job went on sets nothing apart.
+    """
+    compared = group.several_mappings and not group.many_pairs
+    by_ranks: dict[tuple[str, int, int], list[SeriesPoint]] = defaultdict(list)
+    for point in best_placements(group.points) if compared else ():
+        by_ranks[point.machine, point.row.ranks, point.row.nodes].append(point)
+    works = [_faster_of_each(together) for points in by_ranks.values() for together in split_by_launch(points)]
+    return [points for points in works if len({point.row.mapping for point in points}) > 1]
+
+
+def _faster_of_each(points: Sequence[SeriesPoint]) -> list[SeriesPoint]:
+    best: dict[tuple[str, int], SeriesPoint] = {}
+    for point in points:
+        call = point.series, point.row.requested_bytes
+        best[call] = min(best.get(call, point), point, key=median_seconds)
+    return [*best.values()]
+
+
+def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequence[int]) -> Iterator[list[str]]:
+    """Yield the lines of what did the same work at several sizes, in the order of the largest size."""
+    over = _ratios_to_fastest(points)
+    largest = {point.series: point for point in sorted(points, key=lambda point: point.row.requested_bytes)}
+    for point in sorted(
+        largest.values(), key=lambda p: (-p.row.requested_bytes, over[p.series, p.row.requested_bytes])
+    ):
+        crossed = point.row.rack_bytes_predicted
+        yield [
+            point.series,
+            _place_label(group, point),
+            *(f"{over[point.series, n]:.2f}x" if (point.series, n) in over else "" for n in sizes),
+            _uncounted(point.row) if crossed is None else f"{crossed / point.row.bytes:.3f} S",
+        ]
+
+
+def _ratios_to_fastest(points: Sequence[SeriesPoint]) -> dict[tuple[str, int], float]:
+    """Return by series and size the time over the least at the size, side by side: none is below 1."""
+    by_size: dict[int, list[SeriesPoint]] = defaultdict(list)
+    for point in points:
+        by_size[point.row.requested_bytes].append(point)
+    over: dict[tuple[str, int], float] = {}
+    for nbytes, found in by_size.items():
+        one = min(found, key=median_seconds)
+        ratios = {point.series: time_ratio(point, one) for point in found}
+        over |= {(series, nbytes): each / min(ratios.values()) for series, each in ratios.items()}
+    return over
+
+
+def _uncounted(row: Row) -> str:
+    return uncounted_reason(row) if row.racks > 1 else ""
+
+
+def _place_label(group: ChartGroup, point: SeriesPoint) -> str:
+    return group.place_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
+
+
+def mapping_findings(group: ChartGroup) -> Iterator[tuple[str, str]]:
+    """Yield what the worst mapping costs each algorithm, at the largest size that has several: a title, a sentence."""
+    for points in _comparable_points(group):
+        calls: dict[tuple[int, str], list[SeriesPoint]] = defaultdict(list)
+        for point in points:
+            calls[point.row.requested_bytes, point.series.removesuffix(f" {point.row.mapping}")].append(point)
+        several = {call: found for call, found in calls.items() if len(found) > 1}
+        if several:
+            most = max(nbytes for nbytes, _ in several)
+            at = ", ".join(filter(None, (group.size_label(most), _place_label(group, points[0]))))
+            clauses = (_cost(name, found) for (nbytes, name), found in several.items() if nbytes == most)
+            yield f"Mapping, {at}", "; ".join(clauses) + "."
+
+
+def _cost(name: str, found: Sequence[SeriesPoint]) -> str:
+    best, *_, worst = sorted(found, key=median_seconds)
+    if not clearly_faster(best, worst):
+        return f"{name} is not clearly slower either way ({worst.row.mapping} {time_ratio(worst, best):.2f}x)"
+    says = f"{name} takes {time_ratio(worst, best):.2f} times as long {worst.row.mapping} as {best.row.mapping}"
+    near, far = (point.row.rack_bytes_predicted for point in (best, worst))
+    if near is None or far is None or near == far:
+        return says
+    return f"{says}, and sends {far / worst.row.bytes:.3g} S between racks instead of {near / best.row.bytes:.3g} S"

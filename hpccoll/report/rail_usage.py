@@ -1,0 +1,110 @@
+"""Rails: through which ports of a node the bytes went, and what a second one gains."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import altair as alt
+
+from hpccoll.report import chart_axes
+from hpccoll.report.call_labels import algorithm_params
+from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.report.chart_panels import Chart, ChartRecord, chart_record, facet_chart, field_values, tooltip
+from hpccoll.report.comparisons import best_placements
+from hpccoll.report.round_statistics import (
+    clearly_faster,
+    disjoint,
+    median_interval,
+    median_seconds,
+    paired_rounds,
+    time_ratio,
+)
+from hpccoll.report.series_colours import series_colour
+from hpccoll.report.wire_bandwidth import UNUSED_PORT_SHARE, in_units_of_size, ports_used
+from hpccoll.units import format_size
+
+
+def rail_findings(group: ChartGroup) -> Iterator[tuple[str, str]]:
+    """Say of every algorithm on the most ranks which ports it used at the largest size, and what more of them gain."""
+    points = _largest_points(group)
+    most = max((point.row.ranks for point in points), default=0)
+    alike: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    for point in points:
+        row = point.row
+        if row.ranks == most:
+            same = point.machine, row.algorithm, row.transport, row.mapping, row.nodes
+            alike[*same, tuple(sorted(algorithm_params(row).items()))].append(point)
+    clauses = [clause for points in alike.values() for clause in _clauses(group, points)]
+    if clauses:
+        row = next(iter(alike.values()))[0].row
+        at = f" at {format_size(row.requested_bytes)}" if group.has_size else ""
+        yield "Rails", f"sent by a node on {group.place_label(row)}{at}: {'; '.join(clauses)}."
+
+
+def _clauses(group: ChartGroup, points: Sequence[SeriesPoint]) -> Iterator[str]:
+    """Yield what each of ``points``, one algorithm in several environments, used; gains are over the fewest ports."""
+    base = min(points, key=lambda point: (len(ports_used(point.row)), median_seconds(point)))
+    for point in points:
+        used = ports_used(point.row)
+        parts = [f"{port} {part:.0%}" for port, part in used.items()]
+        unused = [port for port in point.row.port_sent if port not in used]
+        little = f", at most {100 * UNUSED_PORT_SHARE:g} % on {', '.join(unused)}" if unused else ""
+        more = _gain(point, base) if len(used) > len(ports_used(base.row)) else ""
+        on = f" on {group.machine_label(point)}" if len(group.machines) > 1 else ""
+        yield f"{point.series}{on} through {', '.join(parts)}{little}{more}"
+
+
+def _gain(point: SeriesPoint, base: SeriesPoint) -> str:
+    """Say how many times as fast as ``base`` it is, where one is clearly faster; an environment has its launches."""
+    together = bool(paired_rounds(point, base))
+    for one, other in ((point, base), (base, point)):
+        if clearly_faster(one, other) if together else disjoint(median_interval(one), median_interval(other)):
+            launch = "" if together else " (another launch)"
+            return f", {time_ratio(base, point):.2f}x as fast as {base.series}{launch}"
+    return ""
+
+
+def port_bytes_chart(group: ChartGroup) -> Chart | None:
+    """Draw what each port carried at the largest size, stacked; None where nodes have one port."""
+    data = [
+        chart_record(group, point, sent) | {"port": port, "panel": _panel_title(group, point), "part": f"{part:.1%}"}
+        for point in _largest_points(group)
+        for port, nbytes in point.row.port_sent.items()
+        if (sent := in_units_of_size(point.row, nbytes)) is not None
+        for part in [nbytes / (sum(point.row.port_sent.values()) or 1)]
+    ]
+    return _stacked(group, data) if data else None
+
+
+def _panel_title(group: ChartGroup, point: SeriesPoint) -> str:
+    return group.place_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
+
+
+def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:
+    ports = sorted(set(field_values(data, "port")))
+    series = [name for name in group.colours if name in field_values(data, "series")]
+    scale = alt.Scale(domain=ports, range=[series_colour(i) for i in range(len(ports))])
+    bars = (
+        alt.Chart()
+        .mark_bar(stroke=chart_axes.BACKGROUND)
+        .encode(
+            x=alt.X("value:Q", title=chart_axes.SENT_TITLE, axis=alt.Axis(tickCount=5)),
+            y=alt.Y("series:N", title=None, sort=series, axis=alt.Axis(labelLimit=260)),
+            color=alt.Color("port:N", scale=scale, legend=alt.Legend(symbolType="square")),
+            order=alt.Order("port:N"),
+            tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
+        )
+    )
+    panels = list(dict.fromkeys(field_values(data, "panel")))
+    columns = min(2, len(panels))
+    sized: Chart = alt.layer(bars).properties(width=chart_axes.WIDTH // 2, height=30 * len(series))
+    return facet_chart(sized, data, "panel", columns, panels)
+
+
+def _largest_points(group: ChartGroup) -> list[SeriesPoint]:
+    """Return the points at the largest size whose nodes have several ports, by ranks and series, each measured last."""
+    there = [p for p in best_placements(group.points) if p.row.nodes > 1 and len(p.row.port_sent) > 1]
+    largest = max((p.row.requested_bytes for p in there), default=0)
+    order = list(group.colours)
+    points = [p for p in there if p.row.requested_bytes == largest and not group.many_pairs]
+    last = {(p.machine, p.series, p.row.ranks, p.row.nodes): p for p in points}
+    return sorted(last.values(), key=lambda p: (p.row.ranks, order.index(p.series)))

@@ -1,0 +1,123 @@
+"""Pairs of ranks, where messages go between two: the one in the middle, the ends of the range, and which they are."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from hpccoll.report.call_labels import rank_pair, tier_label
+from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.report.round_statistics import Interval, median_interval, median_seconds
+from hpccoll.report.series_names import format_count
+from hpccoll.report.wire_bandwidth import format_rate
+from hpccoll.units import format_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class MedianPair:
+    """What a line shows of points that differ in their pair of ranks: the median one (the faster of two)."""
+
+    points: tuple[SeriesPoint, ...]  # the fastest first
+
+    @property
+    def point(self) -> SeriesPoint:
+        return self.points[(len(self.points) - 1) // 2]
+
+    @property
+    def range(self) -> Interval:
+        """The times of the fastest and of the slowest pair; of one pair the interval of its median."""
+        return (
+            (median_seconds(self.points[0]), median_seconds(self.points[-1]))
+            if len(self.points) > 1
+            else median_interval(self.point)
+        )
+
+
+def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
+    """Return the points of each machine, line, number of ranks and size; of each pair of ranks the last measured."""
+    alike: dict[tuple[object, ...], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
+    for point in points:
+        row = point.row
+        alike[point.machine, point.series, row.ranks, row.nodes, row.requested_bytes][rank_pair(row)] = point
+    return tuple(MedianPair(tuple(sorted(found.values(), key=median_seconds))) for found in alike.values())
+
+
+def curve_points(group: ChartGroup) -> Iterator[tuple[SeriesPoint, Interval]]:
+    """Yield what curves over size show: each point with its interval, or the pair in the middle with the range."""
+    if group.many_pairs:
+        yield from ((middle.point, middle.range) for middle in median_pairs(group.usable))
+    else:
+        yield from ((point, median_interval(point)) for point in group.usable)
+
+
+def pair_label(point: SeriesPoint) -> str:
+    """Return the two ranks of a point, with their hosts where there are several; nothing where all take part."""
+    two = rank_pair(point.row)
+    return f"ranks {' and '.join(map(point.rank_label, two))}" if two else ""
+
+
+def series_without_tier(point: SeriesPoint) -> str:
+    """Return the name of a point's line without how far the ranks are apart."""
+    return point.series.removesuffix(f" {tier_label(point.row)}")
+
+
+def map_points(group: ChartGroup) -> list[SeriesPoint]:
+    """Return the points of all pairs of the shape that most of them were measured on, each measured last."""
+    pairs: dict[tuple[str, int, int], set[object]] = defaultdict(set)
+    for point in group.usable:
+        pairs[point.machine, point.row.ranks, point.row.nodes].add(rank_pair(point.row))
+    shape = max(pairs, key=lambda shape: (len(pairs[shape]), shape[1]))
+    chosen = (p for p in group.usable if (p.machine, p.row.ranks, p.row.nodes) == shape and not p.row.floor)
+    last = {(series_without_tier(p), rank_pair(p.row), p.row.requested_bytes): p for p in chosen}
+    return list(last.values())
+
+
+def smallest_and_largest(points: Iterable[SeriesPoint]) -> tuple[list[SeriesPoint], list[SeriesPoint]]:
+    """Return the points of the smallest and of the largest size."""
+    points = list(points)
+    sizes = [point.row.requested_bytes for point in points]
+    least, most = min(sizes), max(sizes)
+    return [p for p in points if p.row.requested_bytes == least], [p for p in points if p.row.requested_bytes == most]
+
+
+def map_sizes(group: ChartGroup) -> tuple[str, str]:
+    """Return the smallest and the largest size of a map of pairs in words; nothing where there is no map."""
+    if not group.many_pairs:
+        return "", ""
+    least, most = (
+        group.size_label(points[0].row.requested_bytes) for points in smallest_and_largest(map_points(group))
+    )
+    return least, most
+
+
+def pair_findings(group: ChartGroup) -> Iterator[tuple[str, str]]:
+    """Yield of each line which pairs are the fastest and the slowest at both ends of the sizes: a title, a sentence."""
+    if not group.many_pairs:
+        return
+    least, most = smallest_and_largest(map_points(group))
+    yield from _said(group, least, _time)
+    if most[0].row.requested_bytes > least[0].row.requested_bytes:
+        yield from _said(group, most, _rate)
+
+
+def _said(
+    group: ChartGroup, points: Sequence[SeriesPoint], value: Callable[[SeriesPoint], str]
+) -> Iterator[tuple[str, str]]:
+    for name in group.colours:
+        found = sorted((point for point in points if point.series == name), key=median_seconds)
+        if len(found) > 1:
+            fastest, slowest, middle = found[0], found[-1], MedianPair(tuple(found)).point
+            times = median_seconds(slowest) / median_seconds(fastest)
+            says = (
+                f"{value(middle)} is the median of {format_count(len(found), 'pair')}; "
+                f"fastest are {pair_label(fastest)} with {value(fastest)}; "
+                f"slowest are {pair_label(slowest)} with {value(slowest)}, {times:.2f} times as long."
+            )
+            yield f"{name}, {group.size_label(middle.row.requested_bytes)}, {group.place_label(middle.row)}", says
+
+
+def _time(point: SeriesPoint) -> str:
+    return format_seconds(median_seconds(point))
+
+
+def _rate(point: SeriesPoint) -> str:
+    return format_rate(point.row.busbw_Bps or 0.0)

@@ -1,0 +1,47 @@
+"""The colours and marks of lines: a name has the same ones in all charts, and no two of one chart have both alike."""
+
+import colorsys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+FOREGROUND = "#1f2937"
+FLOOR_GREY = "#9ca3af"
+PALETTE = (
+    "#2b7bba", "#d9662b", "#2f9467", "#b04a96", "#a9811a", "#7a5cc4", "#c8443f", "#2b97a5", "#8a6146", "#6d8b1f",
+    "#e0409a", "#3f5ee8", "#c52fe0",
+)  # fmt: skip
+"""Readable on white and on near-black, and under white text."""
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
+"""The second cue, for eyes that see some of the colours as one."""
+
+
+def assign_numbers(names: Iterable[str], together: Iterable[Iterable[str]]) -> dict[str, int]:
+    """Return a number for each of ``names``, the least that no other one has beside which it ever stands.
+
+    Args:
+        names: in the order in which they choose.
+        together: those that share a chart.
+    """
+    beside: Mapping[str, set[str]] = defaultdict(set)
+    for some in map(set, together):
+        for name in some:
+            beside[name] |= some
+    numbers: dict[str, int] = {}
+    for name in names:
+        taken = {numbers.get(other) for other in beside[name]}
+        numbers[name] = next(i for i in range(len(taken) + 1) if i not in taken)
+    return numbers
+
+
+def series_colour(i: int) -> str:
+    """Return colour number ``i``: of the palette, then any hue that was not there yet."""
+    if i < len(PALETTE):
+        return PALETTE[i]
+    red, green, blue = colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5)  # the golden ratio never comes back to a hue
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+def series_shape(i: int) -> str:
+    """Return the mark that goes with colour number ``i``."""
+    return SHAPES[i % len(SHAPES)]

@@ -1,0 +1,120 @@
+"""What lines, settings and files are called, from what differs between rows and only from that."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from hpccoll.report import call_labels
+from hpccoll.report.executed_labels import requested_note
+from hpccoll.schedule.promise import AUTO, NATIVE
+from hpccoll.store.rows import Row
+
+_SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
+    "dtype": str,
+    "op": str,
+    "device": lambda device: f"{device} memory",
+    "mapping": lambda mapping: f"mapping {mapping}",
+    "timing": lambda rule: f"timing rule {rule}",
+}
+_ELEMENT_FIELDS = ("dtype", "op")
+"""Fields that say nothing of a collective that moves no elements of the user's."""
+_SERIES_DETAILS: Mapping[str, Callable[[Row], str]] = {
+    "transport": lambda row: row.transport,
+    "variant": lambda row: row.variant or "",
+    "params": lambda row: " ".join(
+        f"{name}={value}" for name, value in sorted(call_labels.algorithm_params(row).items())
+    ),
+    "mapping": lambda row: row.mapping,
+    "tier": call_labels.tier_label,
+}
+
+
+def format_count(count: object, word: str) -> str:
+    """Return ``count`` of something in words: ``1 rank``, ``2 ranks``."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
+    """Return what names the line of a row: its algorithm, what ran where that is not what was asked, what differs.
+
+    A transport is told of every algorithm that has one where the collective has several: lines stand side by side.
+    """
+    seen: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for row in rows:
+        for field, words in _SERIES_DETAILS.items():
+            seen[_compared_with(row, field)].add(words(row))
+
+    def name(row: Row) -> str:
+        told = (field for field in _SERIES_DETAILS if len(seen[_compared_with(row, field)]) > 1)
+        details = (_SERIES_DETAILS[field](row) for field in told)
+        return " ".join(filter(None, (row.algorithm, requested_note(row), *details))) + (
+            " (floor)" if row.floor else ""
+        )
+
+    return name
+
+
+def _compared_with(row: Row, field: str) -> tuple[str, str, str]:
+    """Return among which rows ``field`` has to differ to be told of ``row``."""
+    moves = not row.floor and row.algorithm not in (NATIVE, AUTO)
+    return row.collective, "any that moves bytes" if field == "transport" and moves else row.algorithm, field
+
+
+def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
+    """Return a key for each row and its kind: collective, words of what it shares with those of its charts, kind."""
+    rows = list(rows)
+    by_collective: dict[str, list[Row]] = defaultdict(list)
+    for row, _ in rows:
+        by_collective[row.collective].append(row)
+    places = {collective: _shape_labels(found) for collective, found in by_collective.items()}
+    rooted = {row.collective for row, _ in rows if call_labels.root_rank(row)}
+
+    def key(row: Row, kind: str) -> tuple[str, ...]:
+        pattern, root = call_labels.traffic_pattern(row), call_labels.root_rank(row)
+        call = f"traffic {pattern}" if pattern else "", f"root {root}" if row.collective in rooted else ""
+        silent = () if call_labels.has_size(row.collective) else _ELEMENT_FIELDS
+        if len({other.mapping for other in by_collective[row.collective]}) > 1:
+            silent = (*silent, "mapping")  # it is said in the names of lines: placements are compared
+        values = {field: None if field in silent else getattr(row, field) for field in _SETTING_LABELS}
+        words = [_SETTING_LABELS[field](value) if value is not None else "" for field, value in values.items()]
+        return (row.collective, *call, *words, *places[row.collective](row), kind)
+
+    return [key(row, kind) for row, kind in rows]
+
+
+def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
+    """Return what settings of one collective say of its aggregators and of the ranks of each node."""
+    spread = _needs_ranks_per_node({(row.ranks, row.nodes, row.ranks_per_node) for row in rows})
+    beside: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for row in rows:
+        beside[row.ranks, row.nodes].add(row.aggregators)
+    counts = set().union(*beside.values())
+    said = counts != {0} and (len(counts) == 1 or any(len(found) > 1 for found in beside.values()))
+    named = len(counts - {0}) == 1 or any(len(found - {0}) > 1 for found in beside.values())
+
+    def words(row: Row) -> tuple[str, str]:
+        exact = format_count(row.aggregators, "aggregator") if named else "aggregators"
+        aggregators = exact if row.aggregators else "no aggregators"
+        each = f"{format_count(row.ranks_per_node or 'unequal', 'rank')} per node"
+        return aggregators if said else "", each if spread else ""
+
+    return words
+
+
+def _needs_ranks_per_node(shapes: Collection[tuple[int, int, int | None]]) -> bool:
+    """Return whether the ranks of each node have to be said: the same ranks are on few nodes and many, or all alike."""
+    same_everywhere = len({each for _, _, each in shapes}) == 1 and any(nodes > 1 for _, nodes, _ in shapes)
+    return same_everywhere or len({ranks for ranks, _, _ in shapes}) < len(shapes)
+
+
+def group_file_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """A file name for each key: the collective, and the words in which its groups differ."""
+    names: dict[tuple[str, ...], str] = {}
+    taken: Counter[str] = Counter()
+    for key in keys:
+        siblings = [other for other in keys if other[0] == key[0]]
+        differing = (word for i, word in enumerate(key[1:], 1) if len({other[i] for other in siblings}) > 1)
+        name = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in (key[0], *filter(None, differing)))
+        taken[name] += 1
+        names[key] = name if taken[name] == 1 else f"{name}-{taken[name]}"
+    return names

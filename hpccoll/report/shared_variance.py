@@ -1,0 +1,63 @@
+"""Drift: how much of what rounds are apart is shared by all ways to do a call, which take their turns together."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtrc
+
+from hpccoll.report.call_labels import rank_pair
+from hpccoll.report.chart_groups import SeriesPoint
+from hpccoll.report.round_statistics import round_stats
+
+SIGNIFICANCE = 0.01
+"""Of noise alone to look as if rounds had something in common."""
+
+VARIANCE_FLOOR = 1e-12
+"""A variance of logarithms below which clocks do not tell; no noise at all must not divide by zero."""
+
+
+def shared_variance(points: Iterable[SeriesPoint]) -> float | None:
+    """Return what part of the variance between rounds, of the logarithm of times, all ways to do a call share.
+
+    A machine that changes from round to round slows all of them; what slows one alone is noise of its own. This is the
+    intraclass correlation of a two-way layout, rounds by ways, pooled over the calls (P. E. Shrout and J. L. Fleiss,
+    Intraclass correlations, Psychological Bulletin 86, 1979), where each way has a level of its own. None where it
+    cannot be told from noise by Fisher's F, as where rounds or ways are few.
+
+    Args:
+        points: usable ones of a group.
+    """
+    of_rounds, of_rest = np.zeros(2), np.zeros(2)  # sum of squares, degrees of freedom
+    ways = 0.0  # weighted by degrees of freedom
+    for logs in _log_times(points):
+        p, n = logs.shape
+        own = logs - logs.mean(axis=1, keepdims=True)
+        common = own.mean(axis=0)
+        of_rounds += p * (common**2).sum(), n - 1
+        of_rest += ((own - common) ** 2).sum(), (p - 1) * (n - 1)
+        ways += p * (n - 1)
+    if not of_rest[1]:
+        return None
+    between, within = of_rounds[0] / of_rounds[1], of_rest[0] / of_rest[1]
+    if fdtrc(of_rounds[1], of_rest[1], between / max(within, VARIANCE_FLOOR)) > SIGNIFICANCE:
+        return None
+    both = (between - within) * of_rounds[1] / ways
+    return float(both / (both + within))
+
+
+def _log_times(points: Iterable[SeriesPoint]) -> Iterator[NDArray[np.float64]]:
+    """Yield, of each call on each ranks, the logarithms of the times of its ways, [way, round]."""
+    calls: dict[tuple[object, ...], list[dict[tuple[str, int], float]]] = defaultdict(list)
+    for point in points:
+        row = point.row
+        if not row.floor:
+            call = row.dtype, row.op, row.requested_bytes, row.root, rank_pair(row)
+            calls[*call, row.ranks, row.nodes, row.run_id].append(
+                {n: took.median for n, took in round_stats(point).items()}
+            )
+    for ways in calls.values():
+        both = sorted(set.intersection(*map(set, ways)))
+        if len(ways) > 1 and len(both) > 1:
+            yield np.log([[way[one] for one in both] for way in ways])

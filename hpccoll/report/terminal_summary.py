@@ -1,0 +1,83 @@
+"""What is there and what is not, in lines for a terminal; the page says the same at length."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from hpccoll.report.critical_findings import find_critical, find_resolved
+from hpccoll.store.rows import LEFT_OUT, Missing, Progress, Results
+from hpccoll.units import format_wait
+
+MAX_REASONS = 5
+"""Reasons that are printed after a sweep, or one more where that is all; the report has all of them."""
+MAX_JOBS_NAMED = 6
+"""Jobs that are named with a reason."""
+UNFINISHED = "not run", "partial"
+"""What becomes of cases that are not measured, or not in all rounds: of a job that is at work, what it is at."""
+
+
+def _reason_lines(gaps: Iterable[Missing], *, named: bool = False) -> Iterator[str]:
+    """Yield a line for all that are missing for one reason.
+
+    Args:
+        gaps: cases.
+        named: whether their job has been named already.
+    """
+    alike: defaultdict[tuple[str, str], list[Missing]] = defaultdict(list)
+    for gap in gaps:
+        alike[gap.status, gap.reason].append(gap)
+    for (status, reason), some in alike.items():
+        jobs = list(dict.fromkeys(gap.job for gap in some))
+        where = "" if named else f" in {', '.join(jobs) if len(jobs) <= MAX_JOBS_NAMED else f'{len(jobs)} jobs'}"
+        cases = some[0].case if len(some) == 1 else f"{len(some)} cases"
+        yield f"  {status}{where}: {cases}: {reason}"
+
+
+def case_counts(results: Results) -> str:
+    """Return how many of the cases that were planned are done, and what became of the others."""
+    done, beside = results.done
+    others = Counter(gap.status for gap in (*results.missing, *results.skipped))
+    left_out = others.pop(LEFT_OUT, 0)
+    said = [f"{done} of {results.planned} cases", *(f"{count} {status}" for status, count in sorted(others.items()))]
+    said += [f"{beside} beside them on fewer ranks"] if beside else []
+    return ", ".join(said) + (f"; {left_out} left out of the plan" if left_out else "")
+
+
+def measurement_progress(progress: Iterable[Progress]) -> str:
+    """Return how many measurements are done, and how long the others will take at the pace of those at work."""
+    all_of = list(progress)
+    done, total = sum(one.done for one in all_of), sum(one.total for one in all_of)
+    rate = sum(one.rate or 0.0 for one in all_of)
+    left = f", about {format_wait((total - done) / rate)} left" if rate and done < total else ""
+    return f"{done} of {total} measurements{left}"
+
+
+def outcome_lines(results: Results) -> Iterator[str]:
+    """Yield what is alarming, how much of what was planned is there, and why the rest is not."""
+    yield from (*find_critical(results), *find_resolved(results))
+    if results.skipped and not (results.measured or results.missing):
+        yield "nothing was measured: every case is skipped"
+    yield case_counts(results)
+    missing = sorted(results.missing, key=lambda gap: gap.status == "not run")
+    reasons = list(_reason_lines((*missing, *results.skipped)))
+    shown = reasons if len(reasons) <= MAX_REASONS + 1 else reasons[:MAX_REASONS]
+    yield from shown
+    if more := len(reasons) - len(shown):
+        yield f"  and more for {more} other reasons, which the report lists"
+
+
+def status_lines(results: Results, directory: Path) -> Iterator[str]:
+    """Yield for each job of the sweep into ``directory`` what is done, its Slurm jobs and logs, and what is missing.
+
+    What was left out of the plan comes last.
+    """
+    for job in dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)]):
+        its = results.of(job)
+        at_work = any(one.at_work for one in its.progress)
+        yield f"{job}: {f'at work, {measurement_progress(its.progress)}; ' if at_work else ''}{case_counts(its)}"
+        yield from (f"  {scheduled.words}" for scheduled in its.scheduled)
+        if (log := directory / "logs" / f"{job}.log").exists():
+            yield f"  what its ranks printed: {log}"
+        gaps = (gap for gap in its.missing if not (at_work and gap.status in UNFINISHED))
+        yield from _reason_lines((*gaps, *its.skipped), named=True)
+    yield from _reason_lines(gap for gap in results.skipped if gap.status == LEFT_OUT)

@@ -1,0 +1,188 @@
+"""The wires between nodes: how fast they are, what of it a result reaches, and what was sent over them.
+
+Only the wires of a testbed are calibrated, and only of a calibrated wire is there a per cent.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpccoll.report.executed_labels import offloaded
+from hpccoll.schedule.promise import NATIVE
+from hpccoll.store.link_bytes import ETHERNET, IPV4, TCP, with_headers
+from hpccoll.store.rows import Row, Run
+
+TOLERANCE = 0.02
+"""How far a calibrated wire may be from what TCP carries of its rate, and a size's calibration from the wire's."""
+HEADERS = IPV4 + TCP
+SHARED_GPU = "measured on a shared GPU"
+"""The kind of results of ranks that share a GPU: they show that something works, and are set beside no link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What is known of the wires of a run.
+
+    Args:
+        words: their rate where they are a testbed's, empty on real machines.
+        mtu: the same on every port, None where it is not, or where a port is not Ethernet's.
+        carried: bytes per second of one of them, None unless it is calibrated and keeps what its rate promises.
+        rails: wires of each node.
+        least: bytes from which on the calibration gives ``calibrated_rate``; less may pass as a burst.
+        kept: the part of what TCP carries of its rate that it was seen to carry, where that is not nearly all.
+    """
+
+    rate_label: str = ""
+    mtu: int | None = None
+    calibrated_rate: float | None = None
+    rails: int = 1
+    min_bytes: int = 0
+    rate_ratio: float | None = None
+
+    @classmethod
+    def of(cls, run: Run | None) -> "Wire":
+        """Return what ``run`` recorded of its wires."""
+        provenance: Mapping[str, Any] = run.provenance if run else {}
+        mtu, bed = _common_mtu(provenance.get("ports") or ()), provenance.get("testbed")
+        if not bed:
+            return cls(mtu=mtu)
+        rate, seen, mtu = bed["rate_bps"], bed["wire_Bps"], mtu or bed["mtu"]
+        words = format_bit_rate(rate) if rate else "unmetered wires"
+        if uplink := bed.get("uplink_bps"):
+            # What leaves a rack shares one wire: that of a node says little.
+            return cls(f"{words}, {format_bit_rate(uplink)} from each rack", mtu)
+        if not rate or not seen:
+            return cls(words, mtu)
+        if abs((rate_ratio := seen / tcp_rate(rate, mtu)) - 1) > TOLERANCE:
+            return cls(words, mtu, rate_ratio=rate_ratio)
+        least = _smallest_calibrated(bed["calibration"], seen)
+        return cls(words, mtu) if least is None else cls(words, mtu, seen, bed.get("rails", 1), least)
+
+
+def tcp_rate(rate_bps: float, mtu: int) -> float:
+    """Return the bytes per second that TCP carries over an Ethernet of that rate: 99.3 % where frames are jumbo."""
+    return rate_bps / 8 * (mtu - HEADERS) / (mtu + ETHERNET)
+
+
+def _smallest_calibrated(calibration: Iterable[Mapping[str, int]], seen: float) -> int | None:
+    """Return the smallest size from which on all sizes that were calibrated come to what the wire carries."""
+    least = None
+    for entry in sorted(calibration, key=lambda entry: -entry["bytes"]):
+        if abs(entry["Bps"] / seen - 1) > TOLERANCE:
+            break
+        least = entry["bytes"]
+    return least
+
+
+def _common_mtu(hosts: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return the MTU that all ports of all hosts have, None where they differ or are not all Ethernet's."""
+    ports = [port for alike in hosts for port in alike["ports"]]
+    mtus = {port["mtu"] if port["kind"] == "netdev" else None for port in ports}
+    return mtus.pop() if len(mtus) == 1 else None
+
+
+UNUSED_PORT_SHARE = 0.02
+"""The part of a node's bytes up to which a port is not in use: what the MPI library has to say there."""
+
+
+def ports_used(row: Row) -> dict[str, float]:
+    """Return the ports that carried what a node sent, each with its part of the bytes, the largest first."""
+    total = sum(row.port_sent.values())
+    parts = {port: sent / total for port, sent in row.port_sent.items() if sent > UNUSED_PORT_SHARE * total}
+    return dict(sorted(parts.items(), key=lambda item: (-round(item[1], 2), item[0])))
+
+
+def wire_ceiling(row: Row, wire: Wire) -> float | None:
+    """Return the bytes per second of the calibrated wires that ``row`` used together, None where busbw may pass it.
+
+    The rails of a testbed are alike, and one of them is calibrated. With one rank on each node, busbw is at most what
+    its wires carry; ranks that share them may exceed that, and so does aggregation, which sends a vector once, by ranks
+    or by switches. Ranks that share a GPU do not wait for wires.
+    """
+    if offloaded(row) or row.kind == SHARED_GPU:
+        return None
+    rails = _rails(row, wire)
+    if wire.calibrated_rate is None or not rails or row.nodes < 2 or row.ranks != row.nodes:
+        return None
+    if row.collective == "all_to_all_v":  # its busbw is of the mean, and the busiest of unequal ranks sets the time
+        return None
+    return None if _aggregated(row) else wire.calibrated_rate * rails
+
+
+def wire_limit(row: Row, wire: Wire) -> float | None:
+    """Return the same from the size on from which the calibration holds, else None: less may pass as a burst."""
+    return None if row.bytes < wire.min_bytes * _rails(row, wire) else wire_ceiling(row, wire)
+
+
+def _rails(row: Row, wire: Wire) -> int:
+    return 1 if wire.rails == 1 else len(ports_used(row))
+
+
+def _aggregated(row: Row) -> bool:
+    """Return whether aggregators spare a worker a part of the bytes that busbw supposes it to send."""
+    if not row.aggregators or row.worker_sent_predicted is None or not row.algbw_Bps or not row.busbw_Bps:
+        return False
+    return row.worker_sent_predicted / row.bytes < 0.999 * row.busbw_Bps / row.algbw_Bps
+
+
+def wire_label(row: Row, wire: Wire) -> str:
+    """Return the calibrated wires that ``row`` used, in words."""
+    rails = len(ports_used(row)) if wire.rails > 1 else 1
+    return "the calibrated wire" if rails == 1 else f"{rails} calibrated wires"
+
+
+def wire_share(row: Row, wire: Wire) -> float | None:
+    """Return busbw over what the wires in use carry, None where that says nothing."""
+    carried = wire_limit(row, wire)
+    return row.busbw_Bps / carried if row.busbw_Bps and carried else None
+
+
+def counted_with_headers(row: Row, wire: Wire) -> float | None:
+    """Return the bytes that all nodes send by our count of the schedule, headers and acknowledgements among them."""
+    if row.nodes < 2 or not row.wire_bytes_predicted or wire.mtu is None:
+        return None
+    return with_headers(row.wire_bytes_predicted, wire.mtu)
+
+
+def measured_to_counted(row: Row, wire: Wire) -> float | None:
+    """Return the bytes that the ports sent over those that we count, with headers."""
+    expected = counted_with_headers(row, wire)
+    return row.wire_bytes_measured / expected if expected and row.wire_bytes_measured is not None else None
+
+
+def in_units_of_size(row: Row, nbytes: float | None) -> float | None:
+    """Return bytes that cross the wire in units of S; None where nothing crosses one."""
+    return None if nbytes is None or row.nodes < 2 or not row.bytes else nbytes / row.bytes
+
+
+def uncounted_reason(row: Row) -> str:
+    """Return why nothing is counted for ``row``; nothing where that is only the age of its file."""
+    return "its schedule is not known" if row.algorithm == NATIVE else ""
+
+
+def aggregator_bytes(row: Row, everyone: float | None, worker: float | None) -> float | None:
+    """Return what of the bytes of ``everyone`` is not of the nodes of workers, ``worker`` each: the aggregators'."""
+    return None if everyone is None or worker is None or not row.aggregators else everyone - row.nodes * worker
+
+
+HEADER_MODEL = (
+    f"Counted with headers: the bytes that our schedule sends between nodes, in full frames of the MTU, each with "
+    f"{HEADERS + ETHERNET} bytes of Ethernet, IPv4 and TCP headers, and an acknowledgement for every second one; a "
+    "small message has a frame, and the header of the MPI library, to itself, and is above it."
+)
+
+
+def format_bit_rate(bps: float) -> str:
+    """Return a rate as people name wires: ``100 Mbit/s``, ``2.5 Gbit/s``."""
+    return f"{bps / 1e9:g} Gbit/s" if bps >= 1e9 else f"{bps / 1e6:g} Mbit/s"
+
+
+def rate_unit(largest: float) -> tuple[float, str]:
+    """Return the unit in which rates up to ``largest`` bytes per second are read best, by its scale and name."""
+    return (1e9, "GB/s") if largest >= 1e9 else (1e6, "MB/s")
+
+
+def format_rate(rate: float) -> str:
+    """Return bytes per second with three significant digits: ``3.2 GB/s``, ``12.4 MB/s``."""
+    scale, unit = rate_unit(rate)
+    return f"{rate / scale:.3g} {unit}"

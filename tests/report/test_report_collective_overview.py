@@ -1,0 +1,203 @@
+"""A page of several collectives: an overview, and a tab for each."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from hpccoll.report import report_writer
+from hpccoll.report.chart_groups import chart_groups
+from hpccoll.report.charts import FIGURES
+from hpccoll.report.definitions import COLLECTIVE_DESCRIPTIONS, describe_collective
+from hpccoll.report.findings import findings
+from hpccoll.report.report_writer import build_report
+from hpccoll.schedule.collectives import COLLECTIVES
+from hpccoll.store.rows import Missing
+
+BY_NAME = {figure.name: figure for figure in FIGURES}
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    """The page of some results; pictures are not drawn."""
+    monkeypatch.setattr(report_writer, "_save_chart", lambda _chart, _out: None)
+    return lambda results: build_report(results, tmp_path, "A sweep").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def several(make_row, of_rows):
+    """Three collectives, of which one has a gap and one has neither size nor bandwidth."""
+    rows = [
+        make_row(name, ranks, nbytes, seconds=seconds * nbytes * 1e-8)
+        for name, seconds in (("ring", 1), ("native", 2))
+        for ranks in (2, 4)
+        for nbytes in (8, 1024)
+    ]
+    rows += [
+        make_row("bruck", collective="all_gather", op=None),
+        make_row("bad", collective="all_gather", op=None, status="wrong", wrong=1),
+    ]
+    none = {"collective": "barrier", "algbw_Bps": None, "busbw_Bps": None}
+    rows += [
+        make_row(name, p, 8, seconds=s, **none)
+        for name, s in (("dissemination", 1e-5), ("native", 2e-5))
+        for p in (2, 4)
+    ]
+    missing = (
+        Missing(case="all_gather.ring.mpi.cpu.float32.8B.out", job="local", status="failed", reason="it stopped"),
+    )
+    return of_rows(*rows, missing=missing)
+
+
+def table_after(text, words):
+    body = text.partition(words)[2].partition("</table>")[0]
+    lines = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in re.findall(r"<tr>.*?</tr>", body)]
+    return [[re.sub(r"<.*?>", "", cell) for cell in line] for line in lines]
+
+
+def test_each_collective_is_a_tab_after_the_overview_in_the_order_of_their_table(text, several):
+    page = text(several)
+    tabs = ["overview", "all_reduce", "all_gather", "barrier"]
+    assert re.findall(r'<section id="(\w+)" class=tab>', page) == tabs
+    picks = re.search(r'<span class="picks">(.*?)</span>', page)[1]
+    assert re.findall(r'href="#(\w+)"', picks) == tabs
+
+
+def test_the_overview_has_a_line_for_each_collective_that_links_to_it(text, several):
+    page = text(several)
+    head, *lines = table_after(page, '<div class="overview">')
+    assert head == [
+        "collective", "cases", "sizes", "ranks", "fastest at the smallest size", "over native&#x27;s",
+        "at the largest size", "over native&#x27;s", "wrong", "missing",
+    ]  # fmt: skip
+    assert lines == [
+        ["all_reduce", "8", "8 B to 1 KiB", "2, 4", "8 B: ring, 80 ns", "0.50x", "1 KiB: ring, 10.2 us, 150 MB/s",
+         "0.50x", "", ""],
+        ["all_gather", "2", "1 KiB", "2", "1 KiB: bruck, 10 us", "no native", "1 KiB: bruck, 10 us, 102 MB/s",
+         "no native", "1", "1"],
+        ["barrier", "4", "", "2, 4", "dissemination, 10 us", "0.50x", "", "", "", ""],
+    ]  # fmt: skip
+    assert '<td><a href="#barrier">barrier</a></td>' in page
+
+
+def test_a_tab_says_how_many_of_its_cases_are_missing_and_has_its_own_rows(text, several):
+    sections = re.split(r"<section ", text(several))
+    assert [section.count('1 case missing: see <a href="#overview">') for section in sections] == [0, 0, 0, 1, 0]
+    assert [section.count('class="sortable"') for section in sections] == [0, 0, 1, 1, 1]
+    assert "collective all_reduce" in sections[2]
+
+
+def test_how_ratios_are_read_stands_below_those_that_are_there(text, several):
+    sections = re.split(r"<section ", text(several))
+    assert [section.count("A time of 0.80x is faster than native") for section in sections] == [0, 0, 1, 0, 1]
+
+
+def test_one_collective_has_no_tabs(text, results):
+    page = text(results)
+    assert "class=tab" not in page
+    assert 'href="#overview"' not in page
+    assert '<h2 id="rows">' in page
+
+
+def test_the_hash_picks_a_tab_before_anything_is_drawn(text, several):
+    page = text(several)
+    chooses, vega, draws = (
+        page.index('addEventListener("hashchange", choose)'),
+        page.index("vegaEmbed"),
+        page.rindex("await seen()"),
+    )
+    assert chooses < vega < draws
+    script = page[page.rindex("<script>", 0, chooses) : chooses]
+    assert "location.hash" in script
+    assert 'closest(".tab")' in script
+    assert 'setAttribute("aria-current", "page")' in script
+
+
+def test_without_a_script_and_on_paper_all_tabs_are_there(text, several):
+    style = re.search(r"<style>(.*?)</style>", text(several), re.DOTALL)[1]
+    (hides,) = re.findall(r"@media screen \{\s*\.tabbed \.tab:not\(\.shown\) \{ display: none; \}", style)
+    assert style.count("display: none") == 1
+    assert hides
+    assert '<html lang="en">' in text(several)  # a script adds tabbed
+
+
+def test_what_is_hidden_is_drawn_after_what_is_seen(text, several):
+    page = text(several)
+    assert 'addEventListener("tab", seen)' in page
+    assert '!chart.closest(".tab:not(.shown)")' in page
+    assert page.rindex("await seen();") < page.rindex("await rest();")
+
+
+def test_all_collectives_of_the_table_are_spoken_of():
+    assert COLLECTIVE_DESCRIPTIONS.keys() == COLLECTIVES.keys()
+
+
+def test_a_root_that_is_always_the_first_rank_is_said_once(text, make_row, of_rows):
+    rows = [make_row(collective="broadcast", op=None, nbytes=n) for n in (8, 64)]
+    assert describe_collective("broadcast", chart_groups(of_rows(*rows))).count("The root is rank 0.") == 1
+    assert "root 0" not in text(of_rows(*rows))
+    other = chart_groups(of_rows(*rows, make_row(collective="broadcast", root=1)))
+    assert "The root is rank 0." not in describe_collective("broadcast", other)
+
+
+def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(several):
+    (group,) = (group for group in chart_groups(several) if group.collective == "barrier")
+    charts = {name for name, figure in BY_NAME.items() if figure.specification(group)}
+    assert charts == {"fastest", "scaling"}
+    assert BY_NAME["fastest"].heading(group)[0] == "barrier: fastest series by ranks"
+    assert "8 B" not in str(BY_NAME["scaling"].specification(group))
+    said = {finding.about: finding.says for finding in findings(group)}
+    assert said["4 ranks"] == "dissemination is fastest (2.00x ahead)."
+
+
+def test_what_has_one_placement_stands_beside_both_of_the_others(make_row, of_rows):
+    shape = {"collective": "broadcast", "op": None}
+    rows = make_row(**shape), make_row(**shape, in_place=True), make_row("native", **shape, in_place=True)
+    (group,) = chart_groups(of_rows(*rows))
+    (data,) = BY_NAME["time"].specification(group)["datasets"].values()
+    native = [d["panel"] for d in data if d["series"] == "native"]
+    assert native == ["2 ranks, out of place", "2 ranks, in place"]
+    (only,) = chart_groups(of_rows(make_row("pairwise", collective="all_to_all_v", op=None)))
+    assert BY_NAME["time"].specification(only)["facet"]["sort"] == ["2 ranks"]
+
+
+def test_many_lines_have_a_legend_that_fits_and_a_second_cue(make_row, of_rows):
+    rows = [make_row(f"algorithm_number_{i}", nbytes=n) for i in range(11) for n in (8, 64)]
+    (group,) = chart_groups(of_rows(*rows))
+    specification = BY_NAME["time"].specification(group)
+    label = specification["usermeta"]["label"]
+    assert specification["config"]["legend"]["columns"] * label <= 780
+    (shapes,) = [
+        layer["encoding"]["shape"]["scale"]["range"]
+        for layer in specification["spec"]["layer"]
+        if "shape" in layer["encoding"]
+    ]
+    assert len(set(shapes)) == 8
+
+
+def test_a_collective_of_which_nothing_came_has_a_line_without_a_link(text, make_row, of_rows):
+    rows = make_row(), make_row(collective="all_gather", op=None)
+    missing = (Missing(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
+    page = text(of_rows(*rows, missing=missing))
+    head, *lines = table_after(page, '<div class="overview">')
+    assert lines[-1][:5] == ["scatter", "0", "", "", "nothing was measured"]
+    assert (head[-1], "wrong" in head, [line[-1] for line in lines]) == ("missing", False, ["", "", "1"])
+    assert "#scatter" not in page
+
+
+def test_an_emulation_that_is_fastest_is_said_to_be_software(text, make_row, of_rows):
+    rows = [
+        make_row("sharp_emulated", ranks=4, seconds=1e-6, aggregators=1),
+        make_row("native", ranks=4, aggregators=1),
+    ]
+    page = text(of_rows(*rows, make_row(collective="all_gather", op=None)))
+    assert "1 KiB: sharp_emulated (software), 1 us" in page
+    assert "sharp_emulated: software, switches played by ranks, with 1 aggregator" in page
+    assert not re.search(r"\bsharp\b", page.partition("<script")[0], re.IGNORECASE)
+
+
+def test_a_page_of_a_barrier_alone_names_no_size(text, several):
+    rows = tuple(row for row in several.rows if row.collective == "barrier")
+    page = text(replace(several, rows=rows, missing=()))
+    assert "barrier: native, dissemination; 2, 4 ranks; measured on" in page
+    assert ">8 B<" not in page

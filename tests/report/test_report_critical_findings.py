@@ -1,0 +1,176 @@
+"""What stands in red above everything else: logs, raw file, report, export, from end to end."""
+
+import json
+
+import pytest
+import raw_examples
+from cli_runner import invoke
+
+from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.variants import VARIANTS
+from hpccoll.measure.executed_evidence import judged
+from hpccoll.report.chart_groups import chart_groups
+from hpccoll.report.charts import FIGURES
+from hpccoll.report.critical_findings import find_critical
+from hpccoll.store import hdf5
+from hpccoll.store.load import read_results
+from hpccoll.store.raw import Raw
+
+SIZE = 67108864
+HEAD = "n0:4021:4021 [0] NCCL INFO "
+SOCKETS = f"""{HEAD}NCCL version 2.30.7+cuda12.9
+{HEAD}NET/Plugin: Could not find: libnccl-net.so
+{HEAD}NET/IB : No device found.
+{HEAD}NET/Socket : Using [0]eth0:10.0.0.1<0>
+{HEAD}Using network Socket
+{HEAD}comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/Socket/0
+{HEAD}AllReduce: {SIZE} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..1}}
+"""
+WHY = "Cannot initialize CollNet, using point-to-point network instead"
+REFUSED = f"""{HEAD}NCCL version 2.30.7+cuda12.9
+{HEAD}NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>
+{HEAD}Using network IB
+{HEAD}comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+n0:4021:4021 [0] init.cc:1392 NCCL WARN {WHY}
+{HEAD}AllReduce: {SIZE} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..15}}
+"""
+INFINIBAND = [{"hosts": ["n0"], "ports": [{"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand"}]}]
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """``measured(log, **provenance)`` is a directory with a raw file of NCCL's all-reduce, whose probe left ``log``."""
+
+    def measure(log, variant=None, environment=None, name="nccl.n2x8", nodes=2, collective="all_reduce", **provenance):
+        logs = tmp_path / "logs"
+        logs.mkdir(exist_ok=True)
+        (logs / "nccl.n0.4021.log").write_text(log)
+        found = Found.in_logs(logs)
+        case = raw_examples.case(SIZE, collective=collective, algorithm="native", transport="nccl", device="cuda")
+        own = VARIANTS[variant].environment if variant in VARIANTS and environment is None else environment or {}
+        job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
+        said = judged(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
+        attempt = raw_examples.attempt(
+            ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
+        )
+        outcome = raw_examples.outcome(
+            case, bytes=SIZE, requested=said.requested, executed=said.executed, evidence=said.evidence,
+            times=raw_examples.times(ranks=16), wire_sent=(), wire_received=(), port_sent=(), port_received=(),
+            counters=None,
+        )  # fmt: skip
+        out = tmp_path / "results"
+        (out / "raw").mkdir(parents=True, exist_ok=True)
+        hdf5.write(Raw(path=out, job=job, attempts=[(attempt, [outcome])]), out / "raw" / f"{name}.h5")
+        return out
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("provenance", "why"),
+    [({"network": "rdma"}, "the site file says so"), ({"ports": INFINIBAND}, "mlx5_0/1 is active")],
+    ids=["by the site", "by a port"],
+)
+def test_where_rdma_was_expected_and_tcp_was_used_the_page_begins_with_that(measured, provenance, why):
+    out = measured(SOCKETS, **provenance)
+    ran = invoke("report", out)
+    assert ran.out.startswith("RDMA was expected and TCP was used")
+    body = (out / "report" / "index.html").read_text().partition("<body>")[2].strip()
+    first = body.partition("</p>")[0]
+    assert first.startswith('<p class="alarm" role="alert">RDMA was expected and TCP was used')
+    assert "Socket" in first
+    assert f"Expected, for {why}. In nccl.n2x8." in first
+
+
+@pytest.mark.parametrize(
+    "provenance",
+    [
+        {},
+        {"network": "tcp"},
+        {"network": "tcp", "ports": INFINIBAND},
+        {"network": "rdma", "variant": "nccl-socket", "environment": {"NCCL_NET": "Socket"}},
+    ],
+    ids=["nothing expected", "tcp expected", "tcp although there is a port", "a variant that asks for it"],
+)
+def test_sockets_alarm_nobody_where_they_are_meant(measured, provenance):
+    assert find_critical(read_results([measured(SOCKETS, **provenance)])) == ()
+
+
+def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_the_reason(measured):
+    out = measured(REFUSED, variant="nccl-sharp", environment={"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": ""})
+    (row,) = json.loads(invoke("export", out).out)
+    assert row["requested"] == "sharp"
+    assert row["executed"].startswith("ring (fallback: ")
+    assert WHY in row["executed"]
+    assert row["executed"] in invoke("export", out, "--format", "csv").out
+    (group,) = chart_groups(read_results([out]))
+    drawn = json.dumps([figure.specification(group) for figure in FIGURES])
+    assert "native (sharp asked, ring ran)" in drawn
+    assert WHY in drawn
+    invoke("report", out)
+    page = (out / "report" / "index.html").read_text()
+    assert "native (sharp asked, ring ran): sharp was asked for and ring ran in 1 row: fallback: " in page
+
+
+def test_a_control_that_still_shows_sharp_is_an_alarm(measured):
+    log = REFUSED.replace(WHY, "nothing").replace("Algo RING", "Algo COLLNET_DIRECT")
+    (said,) = find_critical(read_results([measured(log, variant="nccl-sharp-off")]))
+    assert said.startswith("The control nccl-sharp-off controls nothing: SHARP is off, and still: ")
+
+
+@pytest.mark.parametrize("variant", [None, "nccl-ring", "mine"])
+def test_sockets_that_a_site_has_set_by_mistake_are_no_excuse(measured, variant):
+    variables = {"NCCL_IB_DISABLE": "1"}
+    (said,) = find_critical(read_results([measured(SOCKETS, variant=variant, network="rdma", variables=variables)]))
+    assert said.startswith("RDMA was expected and TCP was used")
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [
+        ("nccl-sharp", "a TUNING line with Algo COLLNET_DIRECT"),
+        ("nccl-ll", "a TUNING line with proto LL for each size"),
+        ("nccl-gdr", "channels via NET/.../GDRDMA, all of them"),
+        ("nccl-all-rails", "NET/IB : Using names several ports"),
+        ("nccl-nvls", "lines that say NVLS multicast is available"),
+    ],
+)
+def test_a_variant_that_does_not_show_what_it_has_to_is_an_alarm(measured, variant, words):
+    (said,) = find_critical(read_results([measured(REFUSED, variant=variant)]))
+    assert said.startswith(f"The variant {variant} does not show what it has to: {words}")
+
+
+@pytest.mark.parametrize("variant", ["nccl-ring", "nccl-simple", "nccl-one-rail", "nccl-sharp-off", "nccl-rails-apart"])
+def test_a_variant_that_shows_what_it_has_to_alarms_nobody(measured, variant):
+    assert find_critical(read_results([measured(REFUSED, variant=variant)])) == ()
+
+
+def test_the_network_comes_before_all_else(measured):
+    one_node = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
+    measured(one_node, variant="nccl-nvls", name="a.n1x8", network="rdma")
+    said = find_critical(read_results([measured(SOCKETS, name="b.n2x8", network="rdma")]))
+    assert [sentence.partition(" ")[0] for sentence in said] == ["RDMA", "The"]
+
+
+def test_what_nccl_does_by_sends_and_receives_has_no_algorithm_to_show(measured):
+    assert find_critical(read_results([measured(REFUSED, variant="nccl-nvls", collective="all_to_all")])) == ()
+
+
+def test_a_variant_that_a_sweep_has_made_another_is_not_held_to_the_table(measured):
+    assert (
+        find_critical(read_results([measured(REFUSED, variant="nccl-nvls", environment={"NCCL_ALGO": "Ring"})])) == ()
+    )
+
+
+def test_evidence_without_its_control_is_an_alarm(measured):
+    direct = f"{REFUSED}{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
+    (said,) = find_critical(read_results([measured(direct, variant="nccl-gdr")]))
+    assert said.startswith("Nothing controls nccl-gdr: nccl-gdr-off, which has to lose its evidence, has left no logs.")
+    (said,) = find_critical(read_results([measured(direct, variant="nccl-gdr-off")]))
+    assert said.startswith("The control nccl-gdr-off controls nothing: GPUDirect is off, and still: NET/IB/GDRDMA.")
+
+
+def test_one_node_needs_no_network(measured):
+    log = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
+    assert find_critical(read_results([measured(log, network="rdma")])) == ()

@@ -1,0 +1,96 @@
+"""Rows of the library's own are named, told and compared as what ran, and not as what was asked for."""
+
+from dataclasses import replace
+
+import pytest
+
+from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.records import Record
+from hpccoll.report.chart_groups import chart_groups
+from hpccoll.report.charts import FIGURES
+from hpccoll.report.executed_labels import fell_back, offloaded
+from hpccoll.report.findings import findings
+from hpccoll.report.html_tables import rows_table
+from hpccoll.report.library_evidence import library_facts
+from hpccoll.report.vendor_findings import fallback_findings
+from hpccoll.report.wire_bandwidth import SHARED_GPU
+
+LINE = "SHARP coll init error: Cannot create SHARP job(-11)"
+REFUSED = {"requested": "sharp", "executed": f"ring (fallback: {LINE})", "variant": "nccl-sharp"}
+
+
+@pytest.fixture
+def refused(make_row, of_rows):
+    """A sweep in which SHARP was asked for, and refused."""
+    rows = [make_row("native", nbytes=n, **REFUSED) for n in (1024, 4096)]
+    rows += [make_row("native", nbytes=n, requested="sharp", executed="sharp", run_id="run-2") for n in (1024, 4096)]
+    return of_rows(*rows)
+
+
+def test_a_row_is_drawn_under_what_ran_with_what_was_asked(refused):
+    (group,) = chart_groups(refused)
+    assert {point.series for point in group.points} == {"native (sharp asked, ring ran) nccl-sharp", "native (sharp)"}
+    time = next(figure for figure in FIGURES if figure.name == "time").specification(group)
+    data = [d for values in time["datasets"].values() for d in values] if "datasets" in time else time["data"]["values"]
+    told = {d["series"]: d["ran"] for d in data if "ran" in d}
+    assert told["native (sharp asked, ring ran) nccl-sharp"] == f"ring (fallback: {LINE})"
+
+
+def test_what_nothing_shows_is_named_as_that(make_row, of_rows):
+    (group,) = chart_groups(
+        of_rows(make_row("native", requested="sharp", executed="unknown", evidence="the probe failed"))
+    )
+    assert [point.series for point in group.points] == ["native (sharp asked, not shown)"]
+    ((_, says),) = fallback_findings(group)
+    assert says.endswith(": sharp was asked for and nothing shows what ran in 1 row: the probe failed.")
+
+
+def test_the_reason_is_in_the_findings_and_in_the_table(refused):
+    (group,) = chart_groups(refused)
+    ((about, says),) = fallback_findings(group)
+    assert about == "Not what was asked"
+    assert says.endswith(f"sharp was asked for and ring ran in 2 rows: fallback: {LINE}.")
+    assert LINE in rows_table([group])
+
+
+def test_what_ran_as_asked_and_what_was_not_asked_are_no_fallback(make_row):
+    row = make_row("native", requested="ring", executed="ring LL128, 16 channels")
+    assert not fell_back(row)
+    assert not fell_back(replace(row, requested=None))
+    assert fell_back(replace(row, requested="tree"))
+    by_switches = replace(row, executed="sharp (collnet_direct)")
+    assert [fell_back(replace(by_switches, requested=word)) for word in ("sharp", "collnet_direct", "ring")] == [
+        False, False, True,
+    ]  # fmt: skip
+    assert fell_back(replace(row, requested="sharp", executed="nvls (not shown to be SHARP)"))
+
+
+def test_ranks_that_share_a_gpu_are_in_no_chart_with_others(make_row, of_rows):
+    found = chart_groups(of_rows(make_row("ring"), make_row("native"), make_row("ring", kind=SHARED_GPU)))
+    assert {group.kind: len(group.points) for group in found} == {"measured": 2, SHARED_GPU: 1}
+
+
+def test_switches_have_no_per_cent_of_a_wire_and_their_algbw_is_told(make_node_row, make_bed_run, of_rows):
+    def said(**changes):
+        row = make_node_row("native", 4, seconds=(4 << 20) / 1e7, **changes)
+        (group,) = chart_groups(of_rows(row, runs=[make_bed_run()]))
+        return {found.about: found.says for found in findings(group)}
+
+    assert "Per cent of wire" in said(executed="ring")
+    for executed in ("nvls", "sharp (by CollNet)", "collnet_chain"):
+        assert "Per cent of wire" not in said(executed=executed)
+        assert "algbw 10 MB/s: where switches reduce" in said(executed=executed)["Highest busbw"]
+    assert "Per cent of wire" not in said(executed="ring", kind=SHARED_GPU)
+
+
+def test_ring_is_not_offloaded_and_what_is_unknown_is_not_either(make_row):
+    assert not offloaded(make_row("native", executed="ring (fallback: no nvls)"))
+    assert not offloaded(make_row("native", executed="unknown"))
+
+
+def test_whether_gpus_have_adapters_as_near_as_the_others_is_told_with_the_library(make_row, make_run, of_rows):
+    said = "not balanced: most GPUs have a NIC at PIX, but GPU 3: SYS (mlx5_0)"
+    run = make_run(evidence=Found(record=Record(library="nccl", version="2.30.7"), balance=said).to_json())
+    (group,) = chart_groups(of_rows(make_row("native", transport="nccl"), runs=[run]))
+    assert {found.about: found.says for found in findings(group)}["Library"] == f"NCCL 2.30.7; {said}."
+    assert library_facts(run)["evidence.library"] == f"NCCL 2.30.7; {said}"

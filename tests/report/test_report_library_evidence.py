@@ -1,0 +1,64 @@
+"""NCCL's own model is told and drawn beside what was measured."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.records import Modelled, Ran, Record
+from hpccoll.report.chart_groups import chart_groups
+from hpccoll.report.charts import FIGURES
+from hpccoll.report.findings import findings
+from hpccoll.report.wire_bandwidth import SHARED_GPU
+
+SIZES = 1024, 1 << 20
+TIME = next(figure for figure in FIGURES if figure.name == "time")
+
+
+@pytest.fixture
+def measured(make_row, make_run, of_rows):
+    """NCCL's own, twice as slow as it expects at the first size and half as slow again at the second; and a ring."""
+
+    def make(**changes):
+        ring = {"collective": "all_reduce", "algorithm": "ring", "protocol": "LL"}
+        cell = Modelled(**ring, latency_s=1e-5, bytes_per_s=1e9)
+        ran = (Ran(**ring, bytes=n, line="AllReduce: ...") for n in SIZES)
+        found = Found(record=Record(library="nccl", version="2.30.7", ran=tuple(ran), model=(cell,)))
+        rows = [
+            make_row(name, 2, n, transport="nccl", executed="ring", seconds=slower * (1e-5 + n / 1e9))
+            for n, slower in zip(SIZES, (2, 1.5), strict=True)
+            for name in ("native", "ring")
+        ]
+        run = make_run(evidence=found.to_json())
+        (group,) = chart_groups(of_rows(*(replace(row, **changes) for row in rows), runs=[run]))
+        return group
+
+    return make
+
+
+def expected(group):
+    """Return the series that have a dashed line, each with its values."""
+    data = [d for values in TIME.specification(group)["datasets"].values() for d in values]
+    return {(d["series"], d["bytes"]): d["expected"] for d in data if d["expected"] is not None}
+
+
+def test_the_chart_of_time_has_a_dashed_line_at_what_nccl_expects_and_says_so(measured):
+    group = measured()
+    assert expected(group) == pytest.approx({("native", n): 1e-5 + n / 1e9 for n in SIZES})
+    assert "strokeDash" in json.dumps(TIME.specification(group)["spec"]["layer"][0])
+    assert "Dashed: what NCCL's own model gives" in TIME.group_caption(group)
+
+
+def test_the_findings_tell_how_far_from_it_the_library_is(measured):
+    told = {found.about: found.says for found in findings(measured())}
+    words = "native takes 1.50 (at 1 MiB) to 2.00 (at 1 KiB) times as long as NCCL expects of what ran."
+    assert told["NCCL's model"] == words
+
+
+@pytest.mark.parametrize("changes", [{"kind": SHARED_GPU}, {"transport": "mpi"}], ids=["one GPU", "another transport"])
+def test_a_model_of_links_says_nothing_of_ranks_that_share_a_gpu_nor_of_mpi(measured, changes):
+    group = measured(**changes)
+    assert not expected(group)
+    assert "Dashed" not in TIME.group_caption(group)
+    assert "NCCL's model" not in {found.about for found in findings(group)}

@@ -1,0 +1,73 @@
+"""Drift: what part of the variance between rounds all ways to do a call share."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hpccoll.report.chart_groups import chart_groups
+from hpccoll.report.findings import findings
+from hpccoll.report.shared_variance import shared_variance
+
+
+@pytest.fixture
+def made(make_row, of_rows):
+    """A group of calls whose rounds differ by so much for all ways alike and for each alone, in log seconds."""
+
+    def make(common, alone, calls=40, ways=5, rounds=4, seed=1, **more):
+        numbers = np.random.default_rng(seed)
+        rows = []
+        for call in range(calls):
+            drift = common * numbers.standard_normal(rounds)
+            for way in range(ways):
+                seconds = tuple(1e-5 * (way + 1) * np.exp(drift + alone * numbers.standard_normal(rounds)))
+                told = {"round_medians_s": seconds, "round_intervals_s": (None,) * rounds}
+                row = make_row(f"way{way}", nbytes=8 << call, seconds=float(np.median(seconds)), rounds=rounds, **more)
+                rows.append(replace(row, round_run_ids=("run-1",) * rounds, **told))
+        (group,) = chart_groups(of_rows(*rows))
+        return group
+
+    return make
+
+
+@pytest.mark.parametrize(("common", "alone"), [(0.3, 0.1), (0.1, 0.1), (0.1, 0.2), (0.2, 0.0)])
+def test_it_is_the_part_of_the_variance_that_rounds_have_in_common(made, common, alone):
+    part = common**2 / (common**2 + alone**2)
+    assert shared_variance(made(common, alone).usable) == pytest.approx(part, abs=0.08)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 2), (1, 2, 3), (2, 4, 2), (4, 2, 3), (8, 4, 3)], ids=str)
+def test_noise_alone_is_next_to_never_taken_for_the_machine(made, shape):
+    """1 of 100 by Fisher's F; 4 or more of 60 come about once in 300 times, and these are always the same ones."""
+    assert sum(shared_variance(made(0.0, 0.1, *shape, seed=seed).usable) is not None for seed in range(60)) < 4
+
+
+def test_one_way_shares_with_nobody_and_a_floor_is_no_way_to_do_a_call(made):
+    assert shared_variance(made(0.3, 0.1, ways=1).usable) is None
+    assert shared_variance(made(0.3, 0.1, floor=True).usable) is None
+
+
+def test_pairs_of_ranks_are_calls_of_their_own(made):
+    points = made(0.3, 0.0, ways=2).usable
+    pairs = [
+        replace(point, row=replace(point.row, collective="send_recv", root=0, params={"peer": 1 + (i % 2)}))
+        for i, point in enumerate(points)
+    ]
+    assert shared_variance(points) == pytest.approx(1.0)
+    assert shared_variance(pairs) is None
+
+
+def test_rounds_of_different_launches_are_not_side_by_side(made):
+    points = made(0.3, 0.1, ways=2).usable
+    other = [replace(p, row=replace(p.row, round_run_ids=("run-2",) * 4)) for p in points if p.series == "way1"]
+    assert shared_variance([*(p for p in points if p.series == "way0"), *other]) is None
+
+
+def test_a_machine_that_changes_is_told_from_noise(made):
+    def said(*about):
+        return {finding.about: finding.says for finding in findings(made(*about))}["Between rounds"]
+
+    assert "it is the machine that changes" in said(0.3, 0.1)
+    assert "All ways to do a call share " in said(0.1, 0.2)
+    assert "machine" not in said(0.1, 0.2)
+    assert "share" not in said(0.0, 0.2)

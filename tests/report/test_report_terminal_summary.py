@@ -1,0 +1,114 @@
+"""What a terminal is told of results: every case is counted once, in the same words by every command."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import raw_examples
+from cli_runner import invoke
+
+from hpccoll.report.terminal_summary import MAX_JOBS_NAMED, MAX_REASONS, outcome_lines
+from hpccoll.spec.case import Effort
+from hpccoll.spec.plan import Launcher, Plan, Skip
+from hpccoll.store.journal import Journal
+from hpccoll.store.rows import Missing
+from hpccoll.sweep.workflow import alone
+
+CASES = [raw_examples.case(size) for size in (8, 16, 32, 64)]
+FIRST, SECOND = (raw_examples.job(*CASES, name=name, effort=Effort(rounds=3)) for name in ("mpi.p2", "mpi.p3"))
+
+
+@pytest.fixture
+def out(tmp_path):
+    """A sweep of two jobs; of the first, which began 1000 s ago, two cases are measured once and one is skipped."""
+    skip = Skip(case="x", job="mpi.p3", reason="needs a power of two")
+    plan = Plan(name="s", profile="local", jobs=(FIRST, SECOND), launcher=Launcher(command="mpiexec"), resources={},
+                estimated_s=1.0, skips=(skip,))  # fmt: skip
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    journal = Journal(tmp_path / "raw" / "mpi.p2.h5", FIRST)
+    journal.begin(
+        raw_examples.attempt(created=(datetime.now(UTC) - timedelta(seconds=1000)).isoformat(timespec="seconds"))
+    )
+    journal.record(raw_examples.outcome(CASES[2]))
+    journal.record(raw_examples.skipped(CASES[1]))
+    journal.record(raw_examples.outcome(CASES[0]))
+    yield tmp_path, journal
+    journal.close(remove=False)
+
+
+@pytest.fixture
+def ended(out):
+    """The same when its ranks have ended, and the sweep, too."""
+    out, journal = out
+    journal.close(remove=False)
+    return out
+
+
+@pytest.fixture
+def at_work(out):
+    """The same while it is measured."""
+    out, _ = out
+    with alone(out):
+        yield out
+
+
+def test_while_a_sweep_is_at_work_status_is_a_line_for_each_job_and_for_each_reason(at_work):
+    said = invoke("status", at_work)
+    assert (said.code, said.err) == (3, "")
+    head, first, skipped, second, waits, left_out = said.out.splitlines()
+    # 2 were measured in 1000 s, or in more on a machine that is busy: 500 s for each of the 19 and of the 7.
+    (hours,) = re.fullmatch(r"a sweep is at work: 5 of 24 measurements, about (.*) h left", head).groups()
+    (minutes,) = re.fullmatch(
+        r"mpi\.p2: at work, 5 of 12 measurements, about (.*) min left; 0 of 4 cases, 1 not run, 2 partial, 1 skipped",
+        first,
+    ).groups()
+    assert 2.6 <= float(hours) < 4
+    assert 58 <= float(minutes) < 90
+    assert skipped == f"  skipped: {CASES[1].id}: too large"
+    assert (second, waits) == ("mpi.p3: 0 of 4 cases, 4 not run", "  not run: 4 cases: its job has not begun")
+    assert left_out == "  left out in mpi.p3: x: needs a power of two"
+
+
+def test_once_it_is_not_the_reasons_are_told_each_once_for_all_of_its_cases(ended):
+    log = ended / "logs" / "mpi.p3.log"
+    log.parent.mkdir()
+    log.touch()  # as the workflow does when it starts the job
+    said = invoke("status", ended)
+    assert said.out.splitlines() == [
+        "no sweep is at work: 5 of 24 measurements",
+        "mpi.p2: 0 of 4 cases, 1 not run, 2 partial, 1 skipped",
+        "  partial: 2 cases: 1 of 3 rounds; the job ended before it",
+        f"  not run: {CASES[3].id}: the job ended before it",
+        f"  skipped: {CASES[1].id}: too large",
+        "mpi.p3: 0 of 4 cases, 4 not run",
+        f"  what its ranks printed: {log}",
+        "  not run: 4 cases: its job left no result",
+        "  left out in mpi.p3: x: needs a power of two",
+    ]
+
+
+def test_report_and_validate_count_as_status_does(ended):
+    counted = "0 of 4 cases, 1 not run, 2 partial, 1 skipped"
+    assert f"mpi.p2.h5.journal: partial, {counted}, 1 attempts" in invoke("validate", ended).out
+    both = "0 of 8 cases, 5 not run, 2 partial, 1 skipped; 1 left out of the plan"
+    assert both in invoke("report", ended).out.splitlines()
+    assert f"{both}." in (ended / "report" / "index.html").read_text()
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_reasons_are_counted_only_where_that_saves_a_line(of_rows, make_row, more):
+    gaps = tuple(Missing(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + more))
+    counts, *reasons = outcome_lines(of_rows(make_row(), missing=gaps))
+    assert counts == f"1 of {MAX_REASONS + more + 1} cases, {MAX_REASONS + more} failed"
+    assert len(reasons) == MAX_REASONS + (more > 0)
+    assert [line for line in reasons if "and more" in line] == [
+        "  and more for 2 other reasons, which the report lists"
+    ] * (more == 2)
+
+
+def test_a_reason_of_several_jobs_is_a_line_that_names_them_unless_they_are_too_many(of_rows, make_row):
+    gaps = [Missing(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MAX_JOBS_NAMED + 1)]
+    few, many = (list(outcome_lines(of_rows(make_row(), missing=gaps[:n])))[1:] for n in (2, MAX_JOBS_NAMED + 1))
+    assert few == ["  not run in mpi.p0, mpi.p1: 2 cases: no"]
+    assert many == [f"  not run in {MAX_JOBS_NAMED + 1} jobs: {MAX_JOBS_NAMED + 1} cases: no"]
