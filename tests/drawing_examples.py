@@ -51,7 +51,7 @@ def _found(name: str, ranks: int) -> list[Case]:
 def subjects(name: str, ranks: int) -> list[Subject]:
     """Return the calls of what is called ``name`` on so many ranks: one for each root, none where it cannot be."""
     return [
-        Subject(case.promise, case.slices, name.rsplit("-", maxsplit=1)[-1], "A page about it.")
+        Subject(case.call, case.slices, name.rsplit("-", maxsplit=1)[-1], "A page about it.")
         for case in _found(name, ranks)
     ]
 

@@ -39,8 +39,8 @@ class Setting:
     def of(cls, name: str, op: str, dtype: str, p: int) -> "Setting":
         """Return the result of the last rank, of a root that has one."""
         count = PARTS * GRAIN // dtype_of(dtype).itemsize
-        promise = collective(name).promise(p, p - 1 if name == "gather" else None)
-        payload = Payload(promise, REDUCTIONS[op], dtype_of(dtype), count, me=p - 1, turn=1)
+        call = collective(name).call(p, p - 1 if name == "gather" else None)
+        payload = Payload(call, REDUCTIONS[op], dtype_of(dtype), count, me=p - 1, turn=1)
         return cls(payload, joined(payload.expected(in_place=False), payload.dtype))
 
     @property
@@ -55,7 +55,7 @@ class Setting:
     @cached_property
     def contributions(self) -> list[np.ndarray]:
         """What each rank brings to the result, where it is folded."""
-        (unit,) = self.payload.promise.target(self.payload.me, len(self.payload.source()))
+        (unit,) = self.payload.call.target(self.payload.me, len(self.payload.source()))
         return [replace(self.payload, me=me).source()[unit] for me in range(self.payload.p)]
 
     def counted(self, origin: int, times: int) -> np.ndarray:

@@ -14,9 +14,9 @@ def observation(collective, algorithm, nbytes, seconds, layout=APART, about=(), 
     """An observation, with what ``about`` says of it beside its parameters; the library's own algorithm is None."""
     family = COLLECTIVES[collective]
     arguments = {name: value for name, value in params.items() if name in family.arguments}
-    promise = family.promise(layout.workers, **arguments)
+    call = family.call(layout.workers, **arguments)
     more = {"asked": params, "op": "sum" if family.has_op else None, **dict(about)}
-    return Observation(promise, family.algorithms.get(algorithm), params, nbytes, seconds, layout, **more)
+    return Observation(call, family.algorithms.get(algorithm), params, nbytes, seconds, layout, **more)
 
 
 def observed(collective, algorithm, layout=APART, machine=MACHINE, sizes=SIZES, **params):

@@ -19,9 +19,9 @@ AGGREGATORS = 1
 
 def payload(name, p, me, *, root=0, op="sum", dtype="float32", count=40, **arguments):
     family = COLLECTIVES[name]
-    promise = family.promise(p, root if family.rooted else None, **arguments)
+    call = family.call(p, root if family.rooted else None, **arguments)
     reduction = REDUCTIONS["max" if family.idempotent else op]
-    return Payload(promise, reduction, dtype_of(dtype), p if family.token else count, me)
+    return Payload(call, reduction, dtype_of(dtype), p if family.token else count, me)
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Bench:
     def __post_init__(self):
         one = self.payload
         self.operation = Operation(
-            promise=one.promise, layout=Layout.of(one.p, aggregators=AGGREGATORS), schedules=(), count=one.count,
+            call=one.call, layout=Layout.of(one.p, aggregators=AGGREGATORS), schedules=(), count=one.count,
             dtype=one.dtype, reduction=one.reduction, in_place=self.in_place,
         )  # fmt: skip
         self.guarded = [

@@ -17,12 +17,12 @@ from hpccoll.schedule import (
     REDUCTIONS,
     Algorithm,
     Collective,
+    CollectiveCall,
     Index,
     Layout,
     Parameter,
-    Promise,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     Send,
     Step,
@@ -30,13 +30,13 @@ from hpccoll.schedule import (
     all_reduce,
     broadcast,
     dst,
-    only,
+    in_groups,
     out_of_place,
+    peer_if,
     prove,
     then,
-    within,
 )
-from hpccoll.schedule.promise import check_parameters
+from hpccoll.schedule.collective import check_parameters
 from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.transports.operation import Operation
 
@@ -49,7 +49,7 @@ Array = np.ndarray
 class Case:
     """The slices of an algorithm or an example, and the promise that they are held to."""
 
-    promise: Promise
+    call: CollectiveCall
     slices: tuple[Schedule, ...]
     words: str = ""
 
@@ -60,23 +60,23 @@ class Case:
     @property
     def placements(self) -> tuple[bool, ...]:
         """In place and out of place, as far as contribution and result can share a buffer."""
-        return (True, False) if self.promise.collective.in_place else (False,)
+        return (True, False) if self.call.collective.in_place else (False,)
 
     def prove(self, turn: int | None = None) -> None:
         """Prove the promise in place and out of place, or one of the two in turn."""
         placements = self.placements if turn is None else [self.placements[turn % len(self.placements)]]
         for in_place in placements:
-            placed = self.slices if in_place else [out_of_place(self.promise, each) for each in self.slices]
-            prove(self.promise, placed, in_place=in_place)
+            placed = self.slices if in_place else [out_of_place(self.call, each) for each in self.slices]
+            prove(self.call, placed, in_place=in_place)
 
     def operation(self, count: int, dtype="int64", op="sum", *, in_place=None, channels=1, window=1) -> Operation:
         """Return the case as an operation; a token is one byte a unit, and is not cut."""
-        token, idempotent = self.promise.collective.token, self.promise.collective.idempotent
+        token, idempotent = self.call.collective.token, self.call.collective.idempotent
         return Operation(
-            self.promise,
+            self.call,
             self.layout,
             self.slices,
-            self.promise.p if token else count,
+            self.call.p if token else count,
             np.dtype("uint8" if token else dtype),
             REDUCTIONS["max" if idempotent else op],
             in_place=self.placements[0] if in_place is None else in_place and self.placements[0],
@@ -103,13 +103,13 @@ def held(collective: Collective, algorithm: Algorithm) -> Collective:
     return replace(collective, target=collective.source, result=lambda _call, me, unit: {(me, unit)})
 
 
-def promises(collective: Collective, p: int) -> Iterator[Promise]:
+def calls_of(collective: Collective, p: int) -> Iterator[CollectiveCall]:
     """Yield the calls on ``p`` workers: the roots 0, 1 and p - 1, the peers 0, 1 and p - 1, every traffic."""
     some = sorted({0, 1, p - 1} & set(range(p)))
     for root in some if collective.rooted else [None]:
         values = {"peer": [peer for peer in some if peer != root], "traffic": list(PATTERNS)}
         for chosen in product(*(values[name] for name in collective.arguments)):
-            yield collective.promise(p, root, **dict(zip(collective.arguments, chosen, strict=True)))
+            yield collective.call(p, root, **dict(zip(collective.arguments, chosen, strict=True)))
 
 
 def places(algorithm: Algorithm, p: int) -> Layout:
@@ -122,9 +122,9 @@ def cases(collective: Collective, algorithm: Algorithm, layout: Layout, **parame
     if algorithm.unmet(layout, **parameters):
         return
     row = held(collective, algorithm)
-    for promise in promises(row, layout.workers):
-        slices = promise.slices(algorithm, layout, **parameters)
-        yield Case(promise, slices, f"{collective.name} {algorithm.name} {promise.root} {promise.peer} {parameters}")
+    for call in calls_of(row, layout.workers):
+        slices = call.slices(algorithm, layout, **parameters)
+        yield Case(call, slices, f"{collective.name} {algorithm.name} {call.root} {call.peer} {parameters}")
 
 
 def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Parameter]]:
@@ -152,7 +152,7 @@ def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Para
 
 shift = Collective(
     "shift",
-    "free",
+    "divisible",
     lambda _call, _me, units: range(units),
     lambda _call, _me, units: range(units),
     lambda call, me, unit: {((me - 1) % call.p, unit)},
@@ -168,15 +168,15 @@ def two_way_ring(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(
             Send(right, (me - step) % p),
             Send(left, p + (me + step) % p),
-            Reduce(left, (me - step - 1) % p),
-            Reduce(right, p + (me + step + 1) % p),
+            RecvReduce(left, (me - step - 1) % p),
+            RecvReduce(right, p + (me + step + 1) % p),
         )
     for step in range(p - 1):
         yield Step(
             Send(right, (me - step) % p),
             Send(left, p + (me + step) % p),
-            Receive(left, (me - step - 1) % p),
-            Receive(right, p + (me + step + 1) % p),
+            Recv(left, (me - step - 1) % p),
+            Recv(right, p + (me + step + 1) % p),
         )
 
 
@@ -184,36 +184,34 @@ def all_at_once(layout: Layout, me: Index) -> Iterator[Step]:
     """All-gather in one step with a message to everyone."""
     p = layout.workers
     sends = [Send((me + distance) % p, me) for distance in range(1, p)]
-    yield Step(*sends, *(Receive((me - distance) % p, (me - distance) % p) for distance in range(1, p)))
+    yield Step(*sends, *(Recv((me - distance) % p, (me - distance) % p) for distance in range(1, p)))
 
 
 def shift_by_one(layout: Layout, me: Index) -> Iterator[Step]:
     """Everyone's vector goes one to the right: each receive lands on what its own step sends."""
     p = layout.workers
     if p > 1:
-        yield Step(Send((me + 1) % p, dst[0:2]), Receive((me - 1) % p, dst[0:2]))
+        yield Step(Send((me + 1) % p, dst[0:2]), Recv((me - 1) % p, dst[0:2]))
 
 
 def line(layout: Layout, me: int) -> Iterator[Step]:
     """Broadcast down a line of ranks, five units one after the other: step i of a rank meets step i - 1 of the next."""
     p, units = layout.workers, 5
     for step in range(units + 1):
-        down = only(me + 1 < p and 0 < step + (me == 0) <= units, me + 1)
-        up = only(me > 0 and step < units, me - 1)
+        down = peer_if(me + 1 < p and 0 < step + (me == 0) <= units, me + 1)
+        up = peer_if(me > 0 and step < units, me - 1)
         if down != -1 or up != -1:
-            yield Step(Send(down, step - (me > 0)), Receive(up, step))
+            yield Step(Send(down, step - (me > 0)), Recv(up, step))
 
 
 def halves_then_whole(layout: Layout, me: Index) -> Iterator[Step]:
     """All-gather that sends its own block with one that has just come: half of the part lies in src, half in dst."""
     p = layout.workers
     if p > 1:
-        yield Step(Send((me + 1) % p, me), Receive((me - 1) % p, (me - 1) % p))
+        yield Step(Send((me + 1) % p, me), Recv((me - 1) % p, (me - 1) % p))
     for step in range(1, p - 1):
         new = (me - step) % p
-        yield Step(
-            Send((me + 1) % p, dst[me] + dst[new]), Receive((me - 1) % p, dst[(me - 1) % p] + dst[(new - 1) % p])
-        )
+        yield Step(Send((me + 1) % p, dst[me] + dst[new]), Recv((me - 1) % p, dst[(me - 1) % p] + dst[(new - 1) % p]))
 
 
 def of(
@@ -237,9 +235,9 @@ def leaders_of_nodes(layout: Layout) -> Schedule:
         return unit * n // len(homes[group])
 
     return then(
-        within(layout, n, homes, binomial_reduce.schedule, whole),
-        within(layout, n, [[home[0] for home in homes]], ring.schedule, lambda _, unit: unit * n // len(homes)),
-        within(layout, n, homes, binomial_broadcast.schedule, whole),
+        in_groups(layout, n, homes, binomial_reduce.schedule, whole),
+        in_groups(layout, n, [[home[0] for home in homes]], ring.schedule, lambda _, unit: unit * n // len(homes)),
+        in_groups(layout, n, homes, binomial_broadcast.schedule, whole),
     )
 
 
@@ -256,7 +254,7 @@ class Example:
         return (self.make(self.layout(ranks)),)
 
     def case(self, ranks: int) -> Case:
-        return Case(self.collective.promise(ranks), self.slices(ranks), self.name)
+        return Case(self.collective.call(ranks), self.slices(ranks), self.name)
 
 
 def _uneven(ranks: int) -> Layout:
@@ -300,11 +298,11 @@ _NUMPY = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maxim
 
 def _lengths(asked: Operation, me: int, *, sends: bool) -> list[int]:
     """Return the elements of every unit that a caller knows, in src or in dst of rank ``me``."""
-    if asked.collective.units == "free":
+    if asked.collective.units == "divisible":
         return [asked.count]
-    blocks = asked.promise.blocks(asked.count)
+    blocks = asked.call.blocks(asked.count)
     if blocks is None:
-        return [asked.count] * asked.promise.p
+        return [asked.count] * asked.call.p
     return (blocks[me] if sends else blocks[:, me]).tolist()
 
 
@@ -316,9 +314,9 @@ def _slice(lengths: Sequence[int], units: range, first: int = 0) -> slice:
 def contributions(asked: Operation, *, exact: bool = True) -> list[Array]:
     """Return what each worker contributes: small integers (powers of two for prod), or any numbers if not ``exact``."""
     chance, inputs = np.random.default_rng(1), []
-    for me in range(asked.promise.p):
+    for me in range(asked.call.p):
         lengths = _lengths(asked, me, sends=True)
-        held = _slice(lengths, asked.promise.source(me, len(lengths)))
+        held = _slice(lengths, asked.call.source(me, len(lengths)))
         values = chance.integers(0, 7, held.stop - held.start)
         if asked.reduction.name == "prod":
             values = 2 ** (values % 2)
@@ -330,36 +328,36 @@ def contributions(asked: Operation, *, exact: bool = True) -> list[Array]:
 
 def buffers(asked: Operation, *, exact: bool = True) -> tuple[list[Array], list[Array]]:
     """Return src and dst of all ranks as they are before the operation."""
-    p, ranks = asked.promise.p, range(asked.layout.ranks)
+    p, ranks = asked.call.p, range(asked.layout.ranks)
     inputs = contributions(asked, exact=exact)
     inputs += [np.full(asked.elements("src", me), 55, asked.dtype) for me in ranks[p:]]
     outputs = [np.full(asked.elements("dst", me), 77, asked.dtype) for me in ranks]
     if asked.in_place:
         for me in range(p):
             lengths = _lengths(asked, me, sends=False)
-            outputs[me][_slice(lengths, asked.promise.source(me, len(lengths)))] = inputs[me]
+            outputs[me][_slice(lengths, asked.call.source(me, len(lengths)))] = inputs[me]
     return inputs, outputs
 
 
 def result(asked: Operation, inputs: Sequence[Array], me: int) -> Array:
     """Return what is promised to rank ``me``, by NumPy's own reduction."""
-    promise, units = asked.promise, len(_lengths(asked, me, sends=False))
+    call, units = asked.call, len(_lengths(asked, me, sends=False))
 
     def contributed(origin: int, unit: int) -> Array:
-        held = promise.source(origin, units)
+        held = call.source(origin, units)
         return inputs[origin][_slice(_lengths(asked, origin, sends=True), range(unit, unit + 1), held.start)]
 
     folded = [
-        fold(_NUMPY[asked.reduction.name], [contributed(*one) for one in sorted(promise.result(me, unit))])
-        for unit in promise.target(me, units)
+        fold(_NUMPY[asked.reduction.name], [contributed(*one) for one in sorted(call.result(me, unit))])
+        for unit in call.target(me, units)
     ]
     whole = np.concatenate([*folded, np.empty(0, asked.dtype)])
     if asked.reduction.name != "avg":
         return whole
-    return whole // promise.p if whole.dtype.kind == "i" else whole / np.array(promise.p, whole.dtype)
+    return whole // call.p if whole.dtype.kind == "i" else whole / np.array(call.p, whole.dtype)
 
 
 def promised(asked: Operation, target: Array, me: int) -> Array:
     """Return the part of dst that is defined at rank ``me`` in the end; the rest is workspace."""
     lengths = _lengths(asked, me, sends=False)
-    return target[_slice(lengths, asked.promise.target(me, len(lengths)))]
+    return target[_slice(lengths, asked.call.target(me, len(lengths)))]

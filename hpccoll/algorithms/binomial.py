@@ -24,18 +24,18 @@ from hpccoll.schedule import (
     Cost,
     Index,
     Layout,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     Send,
     Step,
     all_reduce,
     broadcast,
-    doublings,
+    ceil_log2,
     dst,
     gather,
     minimum,
-    only,
+    peer_if,
     reduce,
     reverse,
     scatter,
@@ -43,30 +43,30 @@ from hpccoll.schedule import (
 )
 
 
-@broadcast("binomial", cost=lambda p: Cost(rounds=doublings(p), sent=doublings(p), reduced=0))
+@broadcast("binomial", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=0))
 def binomial_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     everything = dst[0:p]
-    for k in reversed(range(doublings(p))):
+    for k in reversed(range(ceil_log2(p))):
         distance = 1 << k
         gives, gets = (me % (2 * distance) == 0) & (me + distance < p), me % (2 * distance) == distance
-        yield Step(Send(only(gives, me + distance), everything), Receive(only(gets, me - distance), everything))
+        yield Step(Send(peer_if(gives, me + distance), everything), Recv(peer_if(gets, me - distance), everything))
 
 
-@reduce("binomial", cost=lambda p: Cost(rounds=doublings(p), sent=doublings(p), reduced=doublings(p)))
+@reduce("binomial", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p)))
 def binomial_reduce(layout: Layout) -> Schedule:
-    return reverse(binomial_broadcast.schedule(layout), Reduce)
+    return reverse(binomial_broadcast.schedule(layout), RecvReduce)
 
 
-@scatter("binomial", cost=lambda p: Cost(rounds=doublings(p), sent=(p - 1) / p, reduced=0))
+@scatter("binomial", cost=lambda p: Cost(rounds=ceil_log2(p), sent=(p - 1) / p, reduced=0))
 def binomial_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-    for k in reversed(range(doublings(p))):
+    for k in reversed(range(ceil_log2(p))):
         distance = 1 << k
         gives, gets = (me % (2 * distance) == 0) & (me + distance < p), me % (2 * distance) == distance
         yield Step(
-            Send(only(gives, me + distance), dst[me + distance : minimum(me + 2 * distance, p)]),
-            Receive(only(gets, me - distance), dst[me : minimum(me + distance, p)]),
+            Send(peer_if(gives, me + distance), dst[me + distance : minimum(me + 2 * distance, p)]),
+            Recv(peer_if(gets, me - distance), dst[me : minimum(me + distance, p)]),
         )
 
 
@@ -75,6 +75,6 @@ def binomial_gather(layout: Layout) -> Schedule:
     return reverse(binomial_scatter.schedule(layout))
 
 
-@all_reduce("binomial_tree", cost=lambda p: Cost(rounds=2 * doublings(p), sent=2 * doublings(p), reduced=doublings(p)))
+@all_reduce("binomial_tree", cost=lambda p: Cost(rounds=2 * ceil_log2(p), sent=2 * ceil_log2(p), reduced=ceil_log2(p)))
 def binomial_tree(layout: Layout) -> Schedule:
     return then(binomial_reduce.schedule(layout), binomial_broadcast.schedule(layout))

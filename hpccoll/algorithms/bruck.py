@@ -31,12 +31,12 @@ from hpccoll.schedule import (
     Index,
     Layout,
     Part,
-    Receive,
+    Recv,
     Send,
     Step,
     all_gather,
     all_to_all,
-    doublings,
+    ceil_log2,
     dst,
     maximum,
     minimum,
@@ -44,7 +44,7 @@ from hpccoll.schedule import (
 )
 
 
-@all_gather("bruck", cost=lambda p: Cost(rounds=doublings(p), sent=(p - 1) / p, reduced=0))
+@all_gather("bruck", cost=lambda p: Cost(rounds=ceil_log2(p), sent=(p - 1) / p, reduced=0))
 def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
 
@@ -53,22 +53,22 @@ def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
         first = first % p
         return dst[first : minimum(first + n, p)] + dst[0 : maximum(first + n - p, 0)]
 
-    for k in range(doublings(p)):
+    for k in range(ceil_log2(p)):
         distance = 1 << k
         n = min(distance, p - distance)
-        yield Step(Send((me - distance) % p, blocks(me, n)), Receive((me + distance) % p, blocks(me + distance, n)))
+        yield Step(Send((me - distance) % p, blocks(me, n)), Recv((me + distance) % p, blocks(me + distance, n)))
 
 
 def _all_to_all_cost(p: int) -> Cost:
-    return Cost(rounds=doublings(p), sent=sum(j.bit_count() for j in range(p)) / p, reduced=0)
+    return Cost(rounds=ceil_log2(p), sent=sum(j.bit_count() for j in range(p)) / p, reduced=0)
 
 
 @all_to_all("bruck", cost=_all_to_all_cost)
 def bruck_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     yield Step(Copy(dst[me:p] + dst[0:me], tmp[0:p]))
-    for k in range(doublings(p)):
+    for k in range(ceil_log2(p)):
         moving = Part("tmp", tuple(r for j in range(p) if j >> k & 1 for r in tmp[j].ranges))
-        yield Step(Send((me + (1 << k)) % p, moving), Receive((me - (1 << k)) % p, moving))
+        yield Step(Send((me + (1 << k)) % p, moving), Recv((me - (1 << k)) % p, moving))
     arrived = Part("tmp", tuple(r for origin in range(p) for r in tmp[(me - origin) % p].ranges))
     yield Step(Copy(arrived, dst[0:p]))

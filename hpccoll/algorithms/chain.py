@@ -19,7 +19,7 @@ J. Watts, R. van de Geijn: A pipelined broadcast for multidimensional meshes, Pa
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, Receive, Send, Step, broadcast, dst, only
+from hpccoll.schedule import Cost, Index, Layout, Recv, Send, Step, broadcast, dst, peer_if
 
 
 def _cost(p: int, channels: int = 1) -> Cost:
@@ -31,5 +31,5 @@ def _cost(p: int, channels: int = 1) -> Cost:
 def chain(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     everything = dst[0:p]
-    yield Step(Receive(only(me > 0, me - 1), everything))
-    yield Step(Send(only(me < p - 1, me + 1), everything))
+    yield Step(Recv(peer_if(me > 0, me - 1), everything))
+    yield Step(Send(peer_if(me < p - 1, me + 1), everything))

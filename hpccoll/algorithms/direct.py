@@ -23,8 +23,8 @@ from hpccoll.schedule import (
     Cost,
     Index,
     Layout,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     Send,
     Step,
@@ -44,13 +44,13 @@ def _others(layout: Layout, me: Index) -> list[Index]:
 @reduce_scatter("direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=(p - 1) / p))
 def direct_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     others = _others(layout, me)
-    yield Step(*(Send(other, other) for other in others), *(Reduce(other, me) for other in others))
+    yield Step(*(Send(other, other) for other in others), *(RecvReduce(other, me) for other in others))
 
 
 @all_gather("direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=0))
 def direct_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     others = _others(layout, me)
-    yield Step(*(Send(other, me) for other in others), *(Receive(other, other) for other in others))
+    yield Step(*(Send(other, me) for other in others), *(Recv(other, other) for other in others))
 
 
 @all_reduce("direct", cost=lambda p: Cost(rounds=2 * (p > 1), sent=2 * (p - 1) / p, reduced=(p - 1) / p))
@@ -61,4 +61,4 @@ def direct(layout: Layout) -> Schedule:
 @all_to_all("direct", cost=direct_all_gather.cost)
 def direct_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
     others = _others(layout, me)
-    yield Step(*(Send(other, other) for other in others), *(Receive(other, other) for other in others))
+    yield Step(*(Send(other, other) for other in others), *(Recv(other, other) for other in others))

@@ -22,15 +22,15 @@ from hpccoll.schedule import (
     Cost,
     Index,
     Layout,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     Send,
     Step,
     broadcast,
     dst,
     gather,
-    only,
+    peer_if,
     reduce,
     reverse,
     scatter,
@@ -44,7 +44,7 @@ def _rounds(p: int) -> int:
 @scatter("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=(p - 1) / p, reduced=0))
 def direct_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     others = range(1, layout.workers)
-    yield Step(*(Send(only(me == 0, other), other) for other in others), Receive(only(me > 0, 0), me))
+    yield Step(*(Send(peer_if(me == 0, other), other) for other in others), Recv(peer_if(me > 0, 0), me))
 
 
 @gather("direct", cost=direct_scatter.cost)
@@ -56,7 +56,7 @@ def direct_gather(layout: Layout) -> Schedule:
 def direct_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
     everything = dst[0 : layout.workers]
     others = range(1, layout.workers)
-    yield Step(*(Send(only(me == 0, other), everything) for other in others), Receive(only(me > 0, 0), everything))
+    yield Step(*(Send(peer_if(me == 0, other), everything) for other in others), Recv(peer_if(me > 0, 0), everything))
 
 
 @reduce("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=p - 1))
@@ -64,4 +64,5 @@ def direct_reduce(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     everything = dst[0:p]
     others = range(1, p)
-    yield Step(Send(only(me > 0, 0), everything), *(Reduce(only(me == 0, other), everything) for other in others))
+    arrivals = (RecvReduce(peer_if(me == 0, other), everything) for other in others)
+    yield Step(Send(peer_if(me > 0, 0), everything), *arrivals)

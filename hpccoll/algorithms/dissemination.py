@@ -15,12 +15,12 @@ D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, IJ
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, Reduce, Send, Step, barrier, doublings, dst
+from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Send, Step, barrier, ceil_log2, dst
 
 
-@barrier("dissemination", cost=lambda p: Cost(rounds=doublings(p), sent=doublings(p), reduced=doublings(p)))
+@barrier("dissemination", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p)))
 def dissemination(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     token = dst[0:p]
-    for k in range(doublings(p)):
-        yield Step(Send((me + (1 << k)) % p, token), Reduce((me - (1 << k)) % p, token))
+    for k in range(ceil_log2(p)):
+        yield Step(Send((me + (1 << k)) % p, token), RecvReduce((me - (1 << k)) % p, token))

@@ -27,7 +27,7 @@ Computing 35 (2009) 581-594. S. Jeaugey: Massively scale your deep learning trai
 from collections.abc import Iterator
 from dataclasses import astuple
 
-from hpccoll.schedule import NONE, Cost, Index, Layout, Receive, Reduce, Schedule, Send, Step, all_reduce, dst, relabel
+from hpccoll.schedule import NONE, Cost, Index, Layout, Recv, RecvReduce, Schedule, Send, Step, all_reduce, dst, relabel
 
 
 def _cost(p: int, channels: int = 1, window: int = 1 << 20) -> Cost:
@@ -54,14 +54,14 @@ def double_binary_tree(layout: Layout) -> tuple[Schedule, ...]:
 def _tree(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     everything = dst[0:p]
-    parent, left, right = _kin(int(me) + 1, p)
-    yield Step(Reduce(left, everything), Reduce(right, everything))
+    parent, left, right = parent_and_children(int(me) + 1, p)
+    yield Step(RecvReduce(left, everything), RecvReduce(right, everything))
     yield Step(Send(parent, everything))
-    yield Step(Receive(parent, everything))
+    yield Step(Recv(parent, everything))
     yield Step(Send(left, everything), Send(right, everything))
 
 
-def _kin(number: int, p: int) -> tuple[int, int, int]:
+def parent_and_children(number: int, p: int) -> tuple[int, int, int]:
     """Return the parent and the children of the rank that is ``number``, counted from 1, NONE where there is none."""
     bit = number & -number  # the lowest one that is set: 1 for a leaf
     above = (number - bit) | 2 * bit

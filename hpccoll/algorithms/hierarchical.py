@@ -25,7 +25,7 @@ heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019).
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from hpccoll.schedule import Layout, Need, Parameter, Schedule, all_reduce, nested, reduce_scatter
+from hpccoll.schedule import Layout, Parameter, Requirement, Schedule, all_reduce, reduce_scatter, two_level_all_reduce
 
 
 def _tiers(layout: Layout, levels: Parameter) -> list[str]:
@@ -41,7 +41,7 @@ def _even(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
     return all(len(alike) == 1 for alike in (*sizes, *(racks if len(tiers) > 1 else ())))
 
 
-@all_reduce("hierarchical", needs=[Need("as many ranks on every node, as many nodes in every rack", _even)])
+@all_reduce("hierarchical", needs=[Requirement("as many ranks on every node, as many nodes in every rack", _even)])
 def hierarchical(
     layout: Layout,
     *,
@@ -49,11 +49,11 @@ def hierarchical(
     outer: Annotated[str, all_reduce] = "ring",
     levels: Annotated[int, range(1, 4)] = 3,
 ) -> tuple[Schedule, ...]:
-    scatter, between = reduce_scatter.part(inner), all_reduce.part(outer)  # two algorithms
+    scatter, between = reduce_scatter.component(inner), all_reduce.component(outer)  # two algorithms
 
     def over(part: Layout, tiers: Sequence[str]) -> tuple[Schedule, ...]:
         if not tiers:
             return between.slices(part)
-        return nested(part, part.groups(tiers[0]), scatter.schedule, lambda peers: over(peers, tiers[1:]))
+        return two_level_all_reduce(part, part.groups(tiers[0]), scatter.schedule, lambda peers: over(peers, tiers[1:]))
 
     return over(layout, _tiers(layout, levels))

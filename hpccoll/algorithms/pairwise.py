@@ -19,7 +19,7 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, Receive, Send, Step, all_to_all, all_to_all_v, only
+from hpccoll.schedule import Cost, Index, Layout, Recv, Send, Step, all_to_all, all_to_all_v, peer_if
 
 
 def _cost(p: int) -> Cost:
@@ -32,8 +32,8 @@ def pairwise(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for step in range(p):
         partner = me ^ step if p.bit_count() == 1 else (step - me) % p
-        partner = only(partner != me, partner)
-        yield Step(Send(partner, partner), Receive(partner, partner))
+        partner = peer_if(partner != me, partner)
+        yield Step(Send(partner, partner), Recv(partner, partner))
 
 
 all_to_all_v("pairwise")(pairwise.program)

@@ -21,13 +21,13 @@ from hpccoll.schedule import (
     Cost,
     Index,
     Layout,
-    Receive,
+    Recv,
     Send,
     Step,
     at_least,
     bidirectional,
     dst,
-    only,
+    peer_if,
     send_recv,
     src,
 )
@@ -36,11 +36,11 @@ from hpccoll.schedule import (
 @send_recv("ping_pong", needs=[at_least(2)], cost=lambda _p: Cost(rounds=2, sent=2, reduced=0))
 def ping_pong(layout: Layout, me: Index) -> Iterator[Step]:
     message, room = src[0 : layout.workers], dst[0 : layout.workers]
-    yield Step(Send(only(me == 0, 1), message), Receive(only(me == 1, 0), room))
-    yield Step(Send(only(me == 1, 0), message), Receive(only(me == 0, 1), room))
+    yield Step(Send(peer_if(me == 0, 1), message), Recv(peer_if(me == 1, 0), room))
+    yield Step(Send(peer_if(me == 1, 0), message), Recv(peer_if(me == 0, 1), room))
 
 
 @bidirectional("exchange", needs=[at_least(2)], cost=lambda _p: Cost(rounds=1, sent=1, reduced=0))
 def exchange(layout: Layout, me: Index) -> Iterator[Step]:
-    partner = only(me < 2, 1 - me)
-    yield Step(Send(partner, src[0 : layout.workers]), Receive(partner, dst[0 : layout.workers]))
+    partner = peer_if(me < 2, 1 - me)
+    yield Step(Send(partner, src[0 : layout.workers]), Recv(partner, dst[0 : layout.workers]))

@@ -25,21 +25,23 @@ from hpccoll.schedule import (
     Cost,
     Index,
     Layout,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     Send,
     Step,
     all_gather,
     all_reduce,
     dst,
+    floor_log2,
+    is_power_of_two,
     on_power_of_two,
     power_of_two,
 )
 
 
 def _cost(p: int) -> Cost:
-    doublings, extra = p.bit_length() - 1, p.bit_count() > 1
+    doublings, extra = floor_log2(p), not is_power_of_two(p)
     return Cost(rounds=doublings + 2 * extra, sent=doublings + 2 * extra, reduced=doublings + extra)
 
 
@@ -53,7 +55,7 @@ def _doubling(layout: Layout, me: Index) -> Iterator[Step]:
     everything = dst[0:p]
     for k in range(p.bit_length() - 1):
         partner = me ^ (1 << k)
-        yield Step(Send(partner, everything), Reduce(partner, everything))
+        yield Step(Send(partner, everything), RecvReduce(partner, everything))
 
 
 @all_gather(
@@ -68,5 +70,5 @@ def recursive_doubling_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
         mine = me & -distance  # I have the blocks of the aligned group of `distance` ranks that I am in
         theirs = mine ^ distance
         yield Step(
-            Send(me ^ distance, dst[mine : mine + distance]), Receive(me ^ distance, dst[theirs : theirs + distance])
+            Send(me ^ distance, dst[mine : mine + distance]), Recv(me ^ distance, dst[theirs : theirs + distance])
         )

@@ -15,7 +15,7 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, Reduce, Send, Step, dst, power_of_two, reduce_scatter
+from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Send, Step, dst, power_of_two, reduce_scatter
 
 
 @reduce_scatter(
@@ -30,5 +30,5 @@ def recursive_halving(layout: Layout, me: Index) -> Iterator[Step]:
         mine = me & -distance  # the half that I keep begins here
         theirs = mine ^ distance
         yield Step(
-            Send(me ^ distance, dst[theirs : theirs + distance]), Reduce(me ^ distance, dst[mine : mine + distance])
+            Send(me ^ distance, dst[theirs : theirs + distance]), RecvReduce(me ^ distance, dst[mine : mine + distance])
         )

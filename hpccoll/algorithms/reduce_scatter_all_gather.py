@@ -15,11 +15,11 @@ E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication:
 
 from typing import Annotated
 
-from hpccoll.schedule import Cost, Layout, Schedule, all_gather, all_reduce, reduce_scatter, summed, then
+from hpccoll.schedule import Cost, Layout, Schedule, all_gather, all_reduce, reduce_scatter, then, total_cost
 
 
 def _cost(p: int, scatter: str = "ring", gather: str = "bruck") -> Cost | None:
-    return summed(p, reduce_scatter.part(scatter), all_gather.part(gather))
+    return total_cost(p, reduce_scatter.component(scatter), all_gather.component(gather))
 
 
 @all_reduce("reduce_scatter_all_gather", cost=_cost)
@@ -29,4 +29,4 @@ def reduce_scatter_all_gather(
     scatter: Annotated[str, reduce_scatter] = "ring",
     gather: Annotated[str, all_gather] = "bruck",
 ) -> Schedule:
-    return then(reduce_scatter.part(scatter).schedule(layout), all_gather.part(gather).schedule(layout))
+    return then(reduce_scatter.component(scatter).schedule(layout), all_gather.component(gather).schedule(layout))

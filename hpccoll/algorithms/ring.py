@@ -24,8 +24,8 @@ from hpccoll.schedule import (
     Cost,
     Index,
     Layout,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     Send,
     Step,
@@ -41,7 +41,7 @@ def ring_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     right, left = (me + 1) % p, (me - 1) % p
     for step in range(1, p):  # the unit that comes last, complete, is `me`
-        yield Step(Send(right, (me - step) % p), Reduce(left, (me - step - 1) % p))
+        yield Step(Send(right, (me - step) % p), RecvReduce(left, (me - step - 1) % p))
 
 
 @all_gather("ring", cost=lambda p: Cost(rounds=p - 1, sent=(p - 1) / p, reduced=0))
@@ -49,7 +49,7 @@ def ring_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     right, left = (me + 1) % p, (me - 1) % p
     for step in range(p - 1):  # the unit that leaves first is `me`, and then each that has just come
-        yield Step(Send(right, (me - step) % p), Receive(left, (me - step - 1) % p))
+        yield Step(Send(right, (me - step) % p), Recv(left, (me - step - 1) % p))
 
 
 @all_reduce("ring", cost=lambda p: Cost(rounds=2 * (p - 1), sent=2 * (p - 1) / p, reduced=(p - 1) / p))

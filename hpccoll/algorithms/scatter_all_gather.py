@@ -19,13 +19,13 @@ communication library, Supercomputing (1994).
 from typing import Annotated
 
 from hpccoll.algorithms.binomial import binomial_scatter
-from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, summed, then
+from hpccoll.schedule import Cost, Layout, Schedule, all_gather, broadcast, then, total_cost
 
 
 def _cost(p: int, gather: str = "ring") -> Cost | None:
-    return summed(p, binomial_scatter, all_gather.part(gather))
+    return total_cost(p, binomial_scatter, all_gather.component(gather))
 
 
 @broadcast("scatter_all_gather", cost=_cost)
 def scatter_all_gather(layout: Layout, *, gather: Annotated[str, all_gather] = "ring") -> Schedule:
-    return then(binomial_scatter.schedule(layout), all_gather.part(gather).schedule(layout))
+    return then(binomial_scatter.schedule(layout), all_gather.component(gather).schedule(layout))

@@ -28,7 +28,20 @@ reduction, COMHPC (2016) 1-10.
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from hpccoll.schedule import NONE, Cost, Index, Layout, Need, Parameter, Receive, Reduce, Send, Step, all_reduce, dst
+from hpccoll.schedule import (
+    NONE,
+    Cost,
+    Index,
+    Layout,
+    Parameter,
+    Recv,
+    RecvReduce,
+    Requirement,
+    Send,
+    Step,
+    all_reduce,
+    dst,
+)
 
 
 def _levels(workers: int, radix: int, depth: int) -> list[range]:
@@ -60,7 +73,7 @@ def _cost(p: int, channels: int = 1, radix: int = 32, depth: int = 1) -> Cost:
     "sharp_emulated",
     cost=_cost,
     needs=[
-        Need(
+        Requirement(
             "an aggregator for every `radix` (2 or more) workers, and for every `radix` of those, up to one "
             "(`aggregators` says how many there are)",
             _enough,
@@ -81,7 +94,7 @@ def sharp_emulated(
     parent = levels[mine + 1][place // radix] if mine + 1 < len(levels) else NONE
     children = levels[mine - 1][place * radix : (place + 1) * radix] if mine else range(0)
     first, *others = children or [NONE]
-    yield Step(Receive(first, everything), *(Reduce(child, everything) for child in others))
+    yield Step(Recv(first, everything), *(RecvReduce(child, everything) for child in others))
     yield Step(Send(parent, everything))
-    yield Step(Receive(parent, everything))
+    yield Step(Recv(parent, everything))
     yield Step(*(Send(child, everything) for child in children))

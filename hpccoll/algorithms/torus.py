@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from hpccoll.algorithms.ring import ring, ring_reduce_scatter
-from hpccoll.schedule import Cost, Layout, Need, Parameter, Schedule, all_reduce, nested
+from hpccoll.schedule import Cost, Layout, Parameter, Requirement, Schedule, all_reduce, two_level_all_reduce
 
 
 def _rows(p: int, rows: Parameter) -> int:
@@ -42,13 +42,13 @@ def _cost(p: int, rows: int = 0) -> Cost:
     return Cost(rounds=2 * (r + c - 2), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
 
 
-@all_reduce("torus", cost=_cost, needs=[Need("a number of workers that its rows divide", _divides)])
+@all_reduce("torus", cost=_cost, needs=[Requirement("a number of workers that its rows divide", _divides)])
 def torus(layout: Layout, *, rows: Annotated[int, range(1 << 20)] = 0) -> tuple[Schedule, ...]:
     p = layout.workers
     columns = p // _rows(p, rows)
     along_rows = [list(range(first, first + columns)) for first in range(0, p, columns)]
     along_columns = [list(range(first, p, columns)) for first in range(columns)]
     return (
-        *nested(layout, along_rows, ring_reduce_scatter.schedule, ring.slices),
-        *nested(layout, along_columns, ring_reduce_scatter.schedule, ring.slices),
+        *two_level_all_reduce(layout, along_rows, ring_reduce_scatter.schedule, ring.slices),
+        *two_level_all_reduce(layout, along_columns, ring_reduce_scatter.schedule, ring.slices),
     )

@@ -68,9 +68,9 @@ def _append(deeds: list[_Deed], deed: _Deed) -> None:
 
 
 def _arrival(m: Message) -> _Deed:
-    if m.own is None:
+    if m.operand is None:
         return _Deed("receive", (m.source,), m.landed)
-    return _Deed("fold", (m.source,), m.landed, None if m.own == m.landed else m.own)
+    return _Deed("fold", (m.source,), m.landed, None if m.operand == m.landed else m.operand)
 
 
 def _words(deeds: Sequence[_Deed], units: int, *, one: bool) -> str:

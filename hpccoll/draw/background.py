@@ -53,9 +53,9 @@ class Grid:
         every = ceil(17 / self.across)
         return number % every == 0
 
-    def point(self, me: int, moment: int) -> Point:
+    def point(self, me: int, round_: int) -> Point:
         """Return where rank ``me`` is after ``moment`` rounds."""
-        return Point(me * self.across, moment * self.down)
+        return Point(me * self.across, round_ * self.down)
 
 
 def _widest_fan(stories: Sequence[Story]) -> int:

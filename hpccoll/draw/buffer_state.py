@@ -12,7 +12,7 @@ from string import ascii_lowercase
 from hpccoll.draw.trace import Message, Story
 from hpccoll.draw.view import Subject
 from hpccoll.errors import BadInputError
-from hpccoll.schedule.promise import Contribution
+from hpccoll.schedule.collective import Contribution
 
 Cells = dict[tuple[str, int], frozenset[Contribution]]
 """What is folded in each unit, by (buffer, unit), of one rank."""
@@ -107,13 +107,13 @@ def _folded(subject: Subject, story: Story, unit: int) -> Holdings:
         return frozenset(origin for origin, _ in held)
 
     rows = _walk(subject, story, lambda cells: seen(_held(cells, "dst", unit)))
-    ends = tuple(seen(promise.get(unit, ())) for promise in promised)
+    ends = tuple(seen(wanted.get(unit, ())) for wanted in promised)
     return Holdings(what, rows, everyone, ends, _lettered(subject), unit)
 
 
 def _blocks(subject: Subject, story: Story, unit: int | None) -> Holdings:
     """Return the blocks that ranks have: by origin, by unit where all have one origin, else by origin for one unit."""
-    ends = [frozenset().union(*promise.values()) for promise in _promised(subject, story)]
+    ends = [frozenset().union(*wanted.values()) for wanted in _promised(subject, story)]
     wanted = frozenset().union(*ends)
     origins, units = {origin for origin, _ in wanted}, {block for _, block in wanted}
     if unit is None and len(wanted) > max(len(origins), len(units)):
@@ -175,7 +175,7 @@ def _held(cells: Cells, buffer: str, unit: int) -> frozenset[Contribution]:
 
 
 def _land(cells: Cells, m: Message, arrival: list[frozenset[Contribution]]) -> None:
-    if m.own is not None:
-        own = [_held(cells, m.own.buffer, unit) for unit in m.own.units]
-        arrival = [mine | its for mine, its in zip(own, arrival, strict=True)]
+    if m.operand is not None:
+        operand = [_held(cells, m.operand.buffer, unit) for unit in m.operand.units]
+        arrival = [mine | its for mine, its in zip(operand, arrival, strict=True)]
     cells |= {(m.landed.buffer, unit): held for unit, held in zip(m.landed.units, arrival, strict=True)}

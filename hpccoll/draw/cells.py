@@ -29,10 +29,10 @@ def cells(holdings: Holdings, grid: Grid) -> list[Mark]:
 
 def _cells(holdings: Holdings, grid: Grid) -> Iterator[Mark]:
     half, tall = grid.across / 2 - 1.5, min(14.0, 0.29 * grid.down)
-    for moment, row in enumerate(holdings.rows):
+    for round_, row in enumerate(holdings.rows):
         for me, held in enumerate(row):
-            at = grid.point(me, moment)
-            changed = moment > 0 and held != holdings.rows[moment - 1][me]
+            at = grid.point(me, round_)
+            changed = round_ > 0 and held != holdings.rows[round_ - 1][me]
             complete = bool(held) and (held == holdings.everything or held == holdings.promised[me])
             fill = _FULL if complete else _shade(len(held) / max(1, len(holdings.everything)))
             edge = INK if changed else "none" if held else FAINT

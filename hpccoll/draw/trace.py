@@ -36,7 +36,7 @@ class Message:
     target: int
     sent: Place
     landed: Place
-    own: Place | None
+    operand: Place | None
     departs: int
     lands: int
 
@@ -48,7 +48,7 @@ class Message:
     @property
     def folds(self) -> bool:
         """Whether the arrival is reduced."""
-        return self.own is not None
+        return self.operand is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ def tell(schedule: Schedule) -> Story:
     """
     departed: dict[Messages, int] = {}
     landed: list[tuple[Messages, int, int]] = []
-    for number, moment in enumerate(match(schedule)):
-        departed |= dict.fromkeys(moment.sent, number)
-        landed += [(m, i, number) for m in moment.landed for i in range(len(m.target))]
+    for number, round_ in enumerate(match(schedule)):
+        departed |= dict.fromkeys(round_.sent, number)
+        landed += [(m, i, number) for m in round_.landed for i in range(len(m.target))]
     told = [_message(m, i, departed[m], number) for m, i, number in landed]
     told = [m for m in told if m.sent.units]
     busy = {number: place for place, number in enumerate(sorted({n for m in told for n in (m.departs, m.lands)}))}
@@ -92,9 +92,9 @@ def tell(schedule: Schedule) -> Story:
 
 
 def _message(m: Messages, i: int, departs: int, lands: int) -> Message:
-    own = None if m.own is None else _place(m.own, i)
+    operand = None if m.operand is None else _place(m.operand, i)
     source, target = int(m.source[i]), int(m.target[i])
-    return Message(source, target, _place(m.sent, i), _place(m.landed, i), own, departs, lands)
+    return Message(source, target, _place(m.sent, i), _place(m.landed, i), operand, departs, lands)
 
 
 def _place(part: Part, i: int) -> Place:

@@ -12,11 +12,11 @@ from hpccoll.schedule import (
     COLLECTIVES,
     Algorithm,
     Collective,
+    CollectiveCall,
     Cost,
     Counts,
     Cut,
     Layout,
-    Promise,
     Schedule,
     ScheduleError,
     collective,
@@ -24,7 +24,7 @@ from hpccoll.schedule import (
     out_of_place,
     prove,
 )
-from hpccoll.schedule.promise import NATIVE, Contribution, parameter_words
+from hpccoll.schedule.collective import NATIVE, Contribution, parameter_words
 from hpccoll.units import parse_parameter
 
 MOST_WORKERS = 128
@@ -40,14 +40,14 @@ class Subject:
     """What is shown.
 
     Args:
-        promise: the call of a collective.
+        call: the call of a collective.
         slices: the schedules, one for each slice of the buffer, all on one layout.
         name: of the algorithm.
         sentence: what the algorithm's page says first.
         declared: the cost that the algorithm declares for so many workers, if it does.
     """
 
-    promise: Promise
+    call: CollectiveCall
     slices: tuple[Schedule, ...]
     name: str
     sentence: str = ""
@@ -55,7 +55,7 @@ class Subject:
 
     @property
     def collective(self) -> Collective:
-        return self.promise.collective
+        return self.call.collective
 
     @property
     def namesakes(self) -> list[str]:
@@ -66,7 +66,7 @@ class Subject:
     @property
     def root(self) -> int | None:
         """The rank that the call names, where it names one."""
-        return self.promise.root if self.collective.rooted else None
+        return self.call.root if self.collective.rooted else None
 
     @property
     def layout(self) -> Layout:
@@ -95,27 +95,27 @@ class Subject:
         if self.floor:
             return None
         in_place = self.collective.in_place
-        placed = self.slices if in_place else [out_of_place(self.promise, schedule) for schedule in self.slices]
+        placed = self.slices if in_place else [out_of_place(self.call, schedule) for schedule in self.slices]
         try:
-            prove(self.promise, placed, in_place=in_place)
+            prove(self.call, placed, in_place=in_place)
         except ScheduleError as error:
             return str(error)
         return None
 
     def contributed(self, me: int, units: int) -> range:
         """Return the units that rank ``me`` contributes."""
-        return self.promise.source(me, units)
+        return self.call.source(me, units)
 
     def promised(self, me: int, units: int) -> dict[int, set[Contribution]]:
         """Return what is to be folded in each unit of dst that is defined at rank ``me`` in the end."""
-        return {unit: self.promise.result(me, unit) for unit in self.promise.target(me, units)}
+        return {unit: self.call.result(me, unit) for unit in self.call.target(me, units)}
 
     def counted(self) -> tuple[Counts, int]:
         """Return what one operation takes, and the bytes S for which it takes that."""
         units, lanes = self.slices[0].units, len(self.slices)
-        elements = _GRAINS * units * (lanes if self.collective.units == "free" else 1)
-        counts = count(self.slices, Cut(self.promise, elements, units, lanes, _ITEMSIZE))
-        return counts, self.promise.bytes(elements, _ITEMSIZE)
+        elements = _GRAINS * units * (lanes if self.collective.units == "divisible" else 1)
+        counts = count(self.slices, Cut(self.call, elements, units, lanes, _ITEMSIZE))
+        return counts, self.call.bytes(elements, _ITEMSIZE)
 
 
 def ask(
@@ -148,9 +148,9 @@ def ask(
     found = family.algorithm(algorithm)
     layout = _layout(workers, ranks_per_node, racks, aggregators)
     values = dict(map(parse_parameter, parameters))
-    promise = family.promise(workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
+    call = family.call(workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
     declared = found.declared(workers, **values)
-    return Subject(promise, promise.slices(found, layout, **values), algorithm, _first_sentence(found), declared)
+    return Subject(call, call.slices(found, layout, **values), algorithm, _first_sentence(found), declared)
 
 
 def _first_with(algorithm: str) -> Collective:

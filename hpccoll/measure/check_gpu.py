@@ -148,13 +148,13 @@ class GpuCheck:
         extra, me, itemsize = TURNS - 1, payload.me, payload.dtype.itemsize
         told = replace(payload, periodic=True)
         self.turn, self._gpu = turn, gpu
-        units, filled = told.promise.target(me, told.units), told.filled(in_place=in_place)
+        units, filled = told.call.target(me, told.units), told.filled(in_place=in_place)
         kept = _Segments(gpu)  # what an operation leaves as it is
         for guard in guards:
             if not guard.on_host:
                 kept.add_guard(guard)
         if not in_place:
-            own = told.promise.source(me, told.units)
+            own = told.call.source(me, told.units)
             kept.add(src, [told.length("src", unit) for unit in own], told.source(extra))
         fills, compared = _Segments(gpu, kept), _Segments(gpu, kept)
         fills.add(dst, [told.length("dst", unit) for unit in filled], told.initial(in_place=in_place, extra=extra))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.measure.payload_values import Array, DType, bits, contribution, everyone, joined
-from hpccoll.schedule import Promise, Reduction, traffic
+from hpccoll.schedule import CollectiveCall, Reduction, traffic
 from hpccoll.spec.memory import PERIOD, SHORT, TURNS
 from hpccoll.units import format_size
 
@@ -29,10 +29,10 @@ class Payload:
     from its k-th element on it is what the block is k turns later.
 
     Args:
-        promise: decides who contributes what to whom.
+        call: decides who contributes what to whom.
         reduction: the op.
         dtype: of the elements.
-        count: elements of the whole buffer (free units) or of one block (owned units), the mean one of unequal ones.
+        count: elements of the whole buffer (divisible units), or of one block, the mean one (per-rank units).
         me: this rank.
         floor: whether nothing is to happen to dst.
         seed: another seed gives other values.
@@ -40,7 +40,7 @@ class Payload:
         periodic: whether blocks that are not short are told by one period, which begins where they do.
     """
 
-    promise: Promise
+    call: CollectiveCall
     reduction: Reduction
     dtype: DType
     count: int
@@ -52,11 +52,11 @@ class Payload:
 
     @property
     def p(self) -> int:
-        return self.promise.p
+        return self.call.p
 
     def source(self, extra: int = 0) -> list[Array]:
         """Return what src holds: this rank's contribution, by units."""
-        return [self._contributed(self.me, unit, extra) for unit in self.promise.source(self.me, self.units)]
+        return [self._contributed(self.me, unit, extra) for unit in self.call.source(self.me, self.units)]
 
     def poison(self) -> Array:
         """Return the value that dst holds where nothing has been written, one element.
@@ -72,28 +72,28 @@ class Payload:
 
     def filled(self, *, in_place: bool) -> range:
         """Return the units of dst that mean something before or after the operation; the rest is workspace."""
-        source, target = self.promise.source(self.me, self.units), self.promise.target(self.me, self.units)
+        source, target = self.call.source(self.me, self.units), self.call.target(self.me, self.units)
         return max(source, target, key=len) if in_place else target
 
     def _before(self, unit: int, *, in_place: bool, extra: int = 0) -> Array:
-        if in_place and unit in self.promise.source(self.me, self.units):
+        if in_place and unit in self.call.source(self.me, self.units):
             return self._contributed(self.me, unit, extra)
         return np.full(self._told(self.length("dst", unit) + extra), self.poison())
 
     def expected(self, *, in_place: bool, extra: int = 0) -> list[Array]:
         """Return what the defined units of dst must hold after the operation, bit for bit."""
-        units = self.promise.target(self.me, self.units)
+        units = self.call.target(self.me, self.units)
         if self.floor:
             return [self._before(unit, in_place=in_place, extra=extra) for unit in units]
         return [self._promised(unit, extra) for unit in units]
 
     @property
     def units(self) -> int:
-        return 1 if self.promise.collective.units == "free" else self.p
+        return 1 if self.call.collective.units == "divisible" else self.p
 
     @cached_property
     def _blocks(self) -> NDArray[np.int64] | None:
-        return self.promise.blocks(self.count)
+        return self.call.blocks(self.count)
 
     def _length(self, origin: int, unit: int) -> int:
         """Return the elements of unit ``unit`` of the contribution of ``origin``."""
@@ -106,22 +106,22 @@ class Payload:
     @property
     def expected_length(self) -> int:
         """Return the elements of the result at this rank, by the case alone."""
-        return sum(self.length("dst", unit) for unit in self.promise.target(self.me, self.units))
+        return sum(self.length("dst", unit) for unit in self.call.target(self.me, self.units))
 
     def _told(self, length: int) -> int:
         return PERIOD if self.periodic and length > SHORT else length
 
     @property
     def _op(self) -> str | None:
-        return self.reduction.name if self.promise.collective.reduces else None
+        return self.reduction.name if self.call.collective.reduces else None
 
     def _scale(self, folded: Array) -> None:
-        if self.promise.collective.reduces:
+        if self.call.collective.reduces:
             self.reduction.scale(folded, self.p)
 
     def _position(self, unit: int) -> int:
         """Return the position at which a unit begins; units are so far apart that no turn of one is another."""
-        pattern = self.promise.traffic
+        pattern = self.call.traffic
         longest = self.count if pattern is None else traffic.longest(pattern, self.p, self.count)
         return unit * (longest + TURNS) + self.turn
 
@@ -133,8 +133,8 @@ class Payload:
 
     def _promised(self, unit: int, extra: int) -> Array:
         """Return what unit ``unit`` of dst ends with."""
-        parts = self.promise.result(self.me, unit)
-        if self.promise.collective.reduces and len(parts) == self.p:
+        parts = self.call.result(self.me, unit)
+        if self.call.collective.reduces and len(parts) == self.p:
             whole = everyone(self.seed, self.p, self.dtype, self.reduction)
             length = self._told(self.count + extra)
             folded = np.resize(np.roll(whole, -(self._position(unit) % PERIOD)), length)
@@ -178,12 +178,12 @@ class Payload:
         if (wrong == bits(self.poison())).all():
             found.append("never written")
         elif in_place:
-            before = [self._before(unit, in_place=True) for unit in self.promise.target(self.me, self.units)]
+            before = [self._before(unit, in_place=True) for unit in self.call.target(self.me, self.units)]
             if (wrong == bits(joined(before, self.dtype)[at])).all():
                 found.append("still the rank's own contribution")
         if self.floor:
             return found
-        if self.promise.collective.reduces:
+        if self.call.collective.reduces:
             found += (f"the contribution of {name(origin)} {word}" for origin, word in self._miscounted(wrong, at))
         earlier = (replace(self, turn=(self.turn - ago) % TURNS).expected(in_place=in_place) for ago in range(1, TURNS))
         if any((wrong == bits(joined(left, self.dtype)[at])).all() for left in earlier):
@@ -192,7 +192,7 @@ class Payload:
 
     def _miscounted(self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]) -> Iterator[tuple[int, str]]:
         """Yield whose contributions explain the wrong elements if they are missing, or counted twice, and which."""
-        begins = np.array([self._position(unit) for unit in self.promise.target(self.me, self.units)])
+        begins = np.array([self._position(unit) for unit in self.call.target(self.me, self.units)])
         positions = (begins[at // self.count] + at % self.count) % PERIOD
         origins = np.arange(self.p)[:, np.newaxis]
         values = contribution(self.seed, origins, positions, self.p, self.dtype, self._op)  # [origin, element]

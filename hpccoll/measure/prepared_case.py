@@ -27,9 +27,9 @@ from hpccoll.schedule import (
     unequal_wire_bytes,
     wire_bytes,
 )
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.case import Case, Parameter
-from hpccoll.spec.catalogue import GRAPH, own_parameters, promise_of
+from hpccoll.spec.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.spec.channels import channels_of
 from hpccoll.spec.memory import TURNS
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
@@ -73,15 +73,15 @@ class CaseSubject:
         self.floor = self.algorithm is not None and self.algorithm.floor
         dtype, p = dtype_of(case.dtype), layout.workers
         elements = self.family.elements(case.bytes, dtype.itemsize, p)
-        promise = promise_of(case, p)
-        self.bytes = promise.bytes(elements, dtype.itemsize)
+        call = call_of(case, p)
+        self.bytes = call.bytes(elements, dtype.itemsize)
         # To hear twice that a rank has come must not matter, whatever op a barrier is asked with.
         reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
         self.own = own = {} if self.algorithm is None else own_parameters(case)
-        schedules = slices_of(promise, self.algorithm, layout, tuple(own.items())) if self.algorithm else ()
+        schedules = slices_of(call, self.algorithm, layout, tuple(own.items())) if self.algorithm else ()
         self.params = self._parameters(schedules)
         self.operation = Operation(
-            promise=promise,
+            call=call,
             layout=layout,
             schedules=schedules,
             count=elements,
@@ -94,7 +94,7 @@ class CaseSubject:
         self.transport = transport = self._transport(comm, communicator or {})
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
-        self.payload = Payload(promise, reduction, dtype, elements, comm.rank, silent)
+        self.payload = Payload(call, reduction, dtype, elements, comm.rank, silent)
         try:
             self.src = transport.empty(self.operation.elements("src", comm.rank), dtype)
             self.dst = transport.empty(self.operation.elements("dst", comm.rank), dtype)
@@ -129,7 +129,7 @@ class CaseSubject:
         of = self.operation
         if self._calls_mpi:
             return result_span(of, self.rank)
-        return of.span("dst", of.promise.target(self.rank, of.whole.units), self.rank)
+        return of.span("dst", of.call.target(self.rank, of.whole.units), self.rank)
 
     def _place_of_result(self) -> Array:
         """Return what the check compares: that place, whatever the plan says, unless it says another size.
@@ -226,9 +226,9 @@ class CaseSubject:
 
     def _crossing(self, algorithm: Algorithm, tier: str, end: str | None = None) -> int:
         of = self.operation
-        if of.promise.traffic:
+        if of.call.traffic:
             return unequal_wire_bytes(of.schedules, of.cut, tier)
-        slices = crossings_of(of.promise, algorithm, self.layout, tuple(self.own.items()), tier, end)
+        slices = crossings_of(of.call, algorithm, self.layout, tuple(self.own.items()), tier, end)
         return wire_bytes(slices, of.cut)
 
     def where(self) -> str:

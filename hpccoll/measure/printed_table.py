@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import NamedTuple, cast
 
 from hpccoll.schedule import collective, itemsize
-from hpccoll.schedule.promise import AUTO
+from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
 from hpccoll.store.raw import Attempt, Whole

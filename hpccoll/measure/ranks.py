@@ -117,7 +117,7 @@ class Numbered:
             comm, layout = self._made[None]
             order = numbering(layout, mapping)
             renumbered = cast("MPI.Intracomm", comm.Split(key=order.index(comm.rank)))
-            self._made[mapping] = renumbered, layout.among(order)
+            self._made[mapping] = renumbered, layout.subset(order)
         return self._made[mapping]
 
     def close(self) -> None:

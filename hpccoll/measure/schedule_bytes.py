@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Algorithm, Cut, Layout, Promise, Schedule, crossings, wire_bytes
+from hpccoll.schedule import Algorithm, CollectiveCall, Cut, Layout, Schedule, crossings, wire_bytes
 from hpccoll.spec.case import Parameter
 from hpccoll.transports.operation import Operation
 
@@ -23,15 +23,15 @@ NAMED = 3
 
 @lru_cache
 def slices_of(
-    promise: Promise, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
+    call: CollectiveCall, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
 ) -> tuple[Schedule, ...]:
     """Return the slices, the same ones for all sizes of a job: what is found out of them is found once."""
-    return promise.slices(algorithm, layout, **dict(parameters))
+    return call.slices(algorithm, layout, **dict(parameters))
 
 
 @lru_cache
 def crossings_of(
-    promise: Promise,
+    call: CollectiveCall,
     algorithm: Algorithm,
     layout: Layout,
     parameters: tuple[tuple[str, Parameter], ...],
@@ -39,7 +39,7 @@ def crossings_of(
     end: str | None = None,
 ) -> tuple[NDArray[np.int64], ...]:
     """Return the crossings of each slice, found once for all sizes of a job: 4096 ranks take seconds."""
-    return tuple(crossings(schedule, tier, end) for schedule in slices_of(promise, algorithm, layout, parameters))
+    return tuple(crossings(schedule, tier, end) for schedule in slices_of(call, algorithm, layout, parameters))
 
 
 def likeness(operation: Operation, nbytes: int, sent: int) -> str:
@@ -65,9 +65,9 @@ def likeness(operation: Operation, nbytes: int, sent: int) -> str:
 
 
 def _as_much(of: Operation, algorithm: Algorithm, sent: int) -> bool:
-    if of.promise.traffic:
+    if of.call.traffic:
         return False  # bytes alone do not tell unequal blocks apart
-    slices = crossings_of(of.promise, algorithm, of.layout, (), "node")
-    counted = wire_bytes(slices, Cut(of.promise, of.count, len(slices[0]), len(slices), of.dtype.itemsize))
+    slices = crossings_of(of.call, algorithm, of.layout, (), "node")
+    counted = wire_bytes(slices, Cut(of.call, of.count, len(slices[0]), len(slices), of.dtype.itemsize))
     least, most = ALIKE
     return least * counted <= sent <= most * counted

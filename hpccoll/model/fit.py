@@ -77,7 +77,7 @@ def _twins(observed: Iterable[Observation], machine: Machine) -> Iterable[list[O
     alike: dict[object, list[Observation]] = defaultdict(list)
     for one in observed:
         cost, link = one.cost, machine.links.get(one.tier or "")
-        if cost is None or link is None or one.promise.peer is not None:
+        if cost is None or link is None or one.call.peer is not None:
             continue
         if cost.rounds * link.alpha_s < one.nbytes * cost.sent * link.beta_s:
             alike[one.layout, one.dtype, one.nbytes, round(cost.rounds, 6), round(cost.sent, 6)].append(one)

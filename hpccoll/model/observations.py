@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hpccoll.schedule import COLLECTIVES, Algorithm, Cost, Layout, Parameter, Promise, numbering
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule import COLLECTIVES, Algorithm, CollectiveCall, Cost, Layout, Parameter, numbering
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.raw import Raw
 from hpccoll.store.statistics import row
 
@@ -39,7 +39,7 @@ class Observation:
     """One case, of all its rounds.
 
     Args:
-        promise: what the call promised.
+        call: the call of a collective.
         algorithm: its algorithm; None for the library's own.
         params: all parameters with the values that were used.
         nbytes: the size S that was moved.
@@ -53,7 +53,7 @@ class Observation:
         mapping: how the case numbered the ranks; None where as they were launched.
     """
 
-    promise: Promise
+    call: CollectiveCall
     algorithm: Algorithm | None
     params: Mapping[str, Parameter]
     nbytes: int
@@ -68,7 +68,7 @@ class Observation:
 
     @property
     def collective(self) -> str:
-        return self.promise.collective.name
+        return self.call.collective.name
 
     @property
     def own(self) -> dict[str, Parameter]:
@@ -79,7 +79,7 @@ class Observation:
     @property
     def name(self) -> str:
         """The algorithm, the parameters that were asked for, and how ranks were numbered for it."""
-        arguments = self.promise.collective.arguments
+        arguments = self.call.collective.arguments
         asked = [f"{name}={value}" for name, value in sorted(self.asked.items()) if name not in arguments]
         mapping = [f"mapping={self.mapping}"] if self.mapping else []
         return " ".join([self.algorithm.name if self.algorithm else NATIVE, *asked, *mapping])
@@ -87,15 +87,15 @@ class Observation:
     @property
     def work(self) -> Work:
         """What was done: whatever is of one work and one name differs in its placement alone."""
-        promise, layout = self.promise, self.layout
-        call = [f"traffic {promise.traffic}"] if promise.traffic else []
-        if promise.peer is not None:
-            call += [f"ranks {promise.root} and {promise.peer}"]
-        elif promise.collective.rooted:
-            call += [f"root {promise.root}"]
+        call, layout = self.call, self.layout
+        arguments = [f"traffic {call.traffic}"] if call.traffic else []
+        if call.peer is not None:
+            arguments += [f"ranks {call.root} and {call.peer}"]
+        elif call.collective.rooted:
+            arguments += [f"root {call.root}"]
         return Work(
             self.collective, layout.workers, layout.nodes, layout.racks, layout.aggregators, self.dtype, self.op or "",
-            ", ".join(call),
+            ", ".join(arguments),
         )  # fmt: skip
 
     @property
@@ -106,8 +106,8 @@ class Observation:
     @property
     def tiers(self) -> frozenset[str]:
         """How far its messages may go: two of its ranks share a node, two nodes a rack, or there are two racks."""
-        two, layout = self.promise.peer, self.layout
-        ranks = range(layout.workers) if two is None else (self.promise.root or 0, two)
+        two, layout = self.call.peer, self.layout
+        ranks = range(layout.workers) if two is None else (self.call.root or 0, two)
         nodes = Counter((layout.rack[me], layout.node[me]) for me in ranks)
         racks = Counter(rack for rack, _ in nodes)
         there = {"node": max(nodes.values()) > 1, "rack": max(racks.values()) > 1, "fabric": len(racks) > 1}
@@ -134,10 +134,10 @@ def observations(raw: Raw) -> Iterator[Observation]:
             continue
         layout = attempt.layout
         if case.mapping is not None:
-            layout = layout.among(numbering(layout, case.mapping))
+            layout = layout.subset(numbering(layout, case.mapping))
         arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
         yield Observation(
-            promise=family.promise(layout.workers, case.root, **arguments),
+            call=family.call(layout.workers, case.root, **arguments),
             algorithm=family.algorithms.get(case.algorithm),
             params=outcome.params,
             nbytes=outcome.bytes,

@@ -140,23 +140,23 @@ def _steps(schedule: Schedule, cut: Cut, lane: int, sequence: int) -> list[_Step
     steps: list[_Step] = []
     away: dict[tuple[Messages, int], tuple[_Step, int, str, int]] = {}
     sent = [0] * schedule.layout.ranks  # messages, in its step
-    for moment in match(schedule):
-        for m in moment.sent:
+    for round_ in match(schedule):
+        for m in round_.sent:
             sizes = cut.lengths(lane, m.sent, m.source) * cut.itemsize
             tiers = schedule.layout.tier(m.source, m.target)
             for i in map(int, np.flatnonzero((sizes > 0) & (tiers > 0))):
                 me = int(m.source[i])
                 away[m, i] = now[me], int(sizes[i]), TIERS[tiers[i]], sent[me]
                 sent[me] += 1
-        for m in moment.landed:
+        for m in round_.landed:
             for i, me in enumerate(m.target):
                 if (m, i) in away:
                     source, nbytes, tier, place = away.pop((m, i))
                     message = _Message(source, now[me], nbytes, tier, place)
                     source.messages.append(message)
                     now[me].messages.append(message)
-                    now[me].folded += nbytes * (m.own is not None)
-        for me in moment.ended:
+                    now[me].folded += nbytes * (m.operand is not None)
+        for me in round_.ended:
             steps.append(now[me])
             now[me], sent[me] = _Step(int(me), lane, sequence), 0
     return [step for step in steps if step.messages]  # a message lands, at times, when its sender's step has ended

@@ -70,10 +70,10 @@ def _said(one: Observation, machine: Machine) -> tuple[float | None, str]:
         return None, reason
     if one.cost and one.tier:
         return machine.seconds(one.cost, one.nbytes, one.tier), "modelled"
-    slices = one.promise.slices(one.algorithm, one.layout, **one.own) if one.algorithm else ()
+    slices = one.call.slices(one.algorithm, one.layout, **one.own) if one.algorithm else ()
     lanes = len(slices) * int(one.params.get("channels", 1))
-    count = one.promise.collective.elements(one.nbytes, 1, one.layout.workers)
-    cut = Cut(one.promise, count, slices[0].units, lanes, 1)
+    count = one.call.collective.elements(one.nbytes, 1, one.layout.workers)
+    cut = Cut(one.call, count, slices[0].units, lanes, 1)
     return simulate(slices, cut, machine, int(one.params.get("window", 1))), "simulated"
 
 

@@ -1,7 +1,7 @@
 """What the call of a row was, beside its size: a root, two ranks, a pattern of traffic, a placement of its buffers."""
 
-from hpccoll.schedule.collectives import COLLECTIVES
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.schedule.collective_table import COLLECTIVES
 from hpccoll.store.rows import Row
 
 ON_ONE_NODE, BETWEEN_NODES = "on one node", "between nodes"

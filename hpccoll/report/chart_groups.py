@@ -15,8 +15,8 @@ from hpccoll.report.library_evidence import expected_s, library_summary, probe_o
 from hpccoll.report.series_colours import FLOOR_GREY, FOREGROUND, assign_numbers, series_colour, series_shape
 from hpccoll.report.series_names import format_count, group_file_names, series_namer, setting_keys
 from hpccoll.report.wire_bandwidth import Wire
-from hpccoll.schedule.collectives import COLLECTIVES
-from hpccoll.schedule.promise import AUTO, NATIVE
+from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.schedule.collective_table import COLLECTIVES
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.units import format_size
 

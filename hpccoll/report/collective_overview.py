@@ -11,7 +11,7 @@ from hpccoll.report.html_tables import plain_table
 from hpccoll.report.rank_pairs import median_pairs
 from hpccoll.report.round_statistics import clearly_faster, median_seconds, round_ratios, time_ratio
 from hpccoll.report.wire_bandwidth import format_rate
-from hpccoll.schedule.collectives import COLLECTIVES
+from hpccoll.schedule.collective_table import COLLECTIVES
 from hpccoll.store.rows import Results
 from hpccoll.units import format_seconds, format_size
 

@@ -19,7 +19,7 @@ from hpccoll.report.round_statistics import (
     split_by_launch,
     time_ratio,
 )
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.collective import NATIVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What ran: a row of the library's own is named and drawn as what its evidence says, never as what was asked for."""
 
 from hpccoll.evidence.verdict import OFFLOADED, UNKNOWN
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row
 
 

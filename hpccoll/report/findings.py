@@ -27,7 +27,7 @@ from hpccoll.report.round_statistics import median_interval, median_seconds, rou
 from hpccoll.report.series_names import format_count
 from hpccoll.report.vendor_findings import fallback_findings, library_findings, model_findings
 from hpccoll.report.wire_bandwidth import format_rate, wire_ceiling, wire_label, wire_limit, wire_share
-from hpccoll.schedule.promise import AUTO
+from hpccoll.schedule.collective import AUTO
 from hpccoll.units import format_size
 
 MACHINE_SHARE = 0.5

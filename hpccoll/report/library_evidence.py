@@ -6,7 +6,7 @@ from hpccoll.evidence.modelled import modelled_s
 from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.records import Record
 from hpccoll.report.wire_bandwidth import SHARED_GPU
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row, Run
 
 

@@ -7,7 +7,7 @@ from hpccoll.report.call_labels import has_size, traffic_pattern
 from hpccoll.report.chart_groups import SeriesPoint
 from hpccoll.report.rank_pairs import pair_label
 from hpccoll.report.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
-from hpccoll.schedule.promise import AUTO
+from hpccoll.schedule.collective import AUTO
 from hpccoll.units import format_number, format_size
 
 _YES = {True: "yes", False: "no"}

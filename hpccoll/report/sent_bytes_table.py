@@ -5,7 +5,7 @@ from hpccoll.evidence.requested import BY_SWITCHES
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.comparisons import best_placements
 from hpccoll.report.wire_bandwidth import aggregator_bytes, in_units_of_size, measured_to_counted, uncounted_reason
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row
 from hpccoll.units import format_size
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from hpccoll.report import call_labels
 from hpccoll.report.executed_labels import requested_note
-from hpccoll.schedule.promise import AUTO, NATIVE
+from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.rows import Row
 
 _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpccoll.report.executed_labels import offloaded
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.link_bytes import ETHERNET, IPV4, TCP, with_headers
 from hpccoll.store.rows import Row, Run
 

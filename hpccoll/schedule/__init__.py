@@ -1,6 +1,7 @@
 """Schedules: who sends what to whom, as data. No MPI, no clock, no device."""
 
-from hpccoll.schedule.collectives import (
+from hpccoll.schedule.collective import Collective, CollectiveCall
+from hpccoll.schedule.collective_table import (
     COLLECTIVES,
     all_gather,
     all_reduce,
@@ -19,30 +20,31 @@ from hpccoll.schedule.collectives import (
 from hpccoll.schedule.compose import relabel, reverse, then
 from hpccoll.schedule.count import Counts, count, crossings, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.cut import Cut
-from hpccoll.schedule.groups import nested, on_power_of_two, within
+from hpccoll.schedule.groups import in_groups, on_power_of_two, two_level_all_reduce
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.mapping import MAPPINGS, numbering
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
-from hpccoll.schedule.placement import out_of_place
-from hpccoll.schedule.promise import Collective, Promise
+from hpccoll.schedule.out_of_place import out_of_place
 from hpccoll.schedule.prove import prove
 from hpccoll.schedule.reduction import BFLOAT16, DTYPES, REDUCTIONS, Reduction, dtype_of, itemsize
-from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, at_least, power_of_two, summed
+from hpccoll.schedule.registry import Algorithm, Cost, Parameter, Requirement, at_least, power_of_two, total_cost
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import (
+from hpccoll.schedule.step import (
     NONE,
     Copy,
     Index,
     Part,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Send,
     Step,
-    doublings,
+    ceil_log2,
     dst,
+    floor_log2,
+    is_power_of_two,
     maximum,
     minimum,
-    only,
+    peer_if,
     src,
     tmp,
 )
@@ -56,6 +58,7 @@ __all__ = [
     "REDUCTIONS",
     "Algorithm",
     "Collective",
+    "CollectiveCall",
     "Copy",
     "Cost",
     "Counts",
@@ -63,13 +66,12 @@ __all__ = [
     "Index",
     "Layout",
     "Messages",
-    "Need",
     "Parameter",
     "Part",
-    "Promise",
-    "Receive",
-    "Reduce",
+    "Recv",
+    "RecvReduce",
     "Reduction",
+    "Requirement",
     "Round",
     "Schedule",
     "ScheduleError",
@@ -83,22 +85,24 @@ __all__ = [
     "barrier",
     "bidirectional",
     "broadcast",
+    "ceil_log2",
     "collective",
     "count",
     "crossings",
-    "doublings",
     "dst",
     "dtype_of",
+    "floor_log2",
     "gather",
+    "in_groups",
+    "is_power_of_two",
     "itemsize",
     "match",
     "maximum",
     "minimum",
-    "nested",
     "numbering",
     "on_power_of_two",
-    "only",
     "out_of_place",
+    "peer_if",
     "power_of_two",
     "prove",
     "reduce",
@@ -108,10 +112,10 @@ __all__ = [
     "scatter",
     "send_recv",
     "src",
-    "summed",
     "then",
     "tmp",
+    "total_cost",
+    "two_level_all_reduce",
     "unequal_wire_bytes",
     "wire_bytes",
-    "within",
 ]

@@ -6,20 +6,20 @@ from itertools import pairwise
 import numpy as np
 
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import (
+from hpccoll.schedule.step import (
     NONE,
     Action,
     Copy,
     Index,
     Part,
     Range,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Send,
     Step,
     maximum,
     minimum,
-    only,
+    peer_if,
 )
 
 
@@ -30,8 +30,8 @@ def rewritten(step: Step, peer: Callable[[Index], Index], part: Callable[[Part],
         if isinstance(action, Copy):
             return Copy(part(action.source), part(action.target))
         here = part(action.part)
-        if isinstance(action, Reduce):
-            return Reduce(peer(action.peer), here, here if action.own is action.part else part(action.own))
+        if isinstance(action, RecvReduce):
+            return RecvReduce(peer(action.peer), here, here if action.operand is action.part else part(action.operand))
         return type(action)(peer(action.peer), here)
 
     return Step(*map(rewrite, step.actions))
@@ -55,7 +55,7 @@ def then(first: Schedule, *others: Schedule) -> Schedule:
     return Schedule(first.layout, first.units, steps)
 
 
-def reverse(schedule: Schedule, arrival: type[Receive | Reduce] = Receive) -> Schedule:
+def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Schedule:
     """Return ``schedule`` backwards: who sent receives, and who received sends what it had received.
 
     A broadcast backwards, with ``arrival=Reduce``, is a reduction to its root. A fold of two parts into a third has no
@@ -63,8 +63,8 @@ def reverse(schedule: Schedule, arrival: type[Receive | Reduce] = Receive) -> Sc
     """
 
     def back(action: Action) -> Action:
-        if isinstance(action, Reduce) and action.own != action.part:
-            raise ValueError(f"a fold of {action.own} into {action.part} cannot be reversed")
+        if isinstance(action, RecvReduce) and action.operand != action.part:
+            raise ValueError(f"a fold of {action.operand} into {action.part} cannot be reversed")
         if isinstance(action, Copy):
             return Copy(action.target, action.source)
         return arrival(action.peer, action.part) if isinstance(action, Send) else Send(action.peer, action.part)
@@ -86,7 +86,7 @@ def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | No
     runs = _runs(units or ())
 
     def peer(role_of_peer: Index) -> Index:
-        return only(role_of_peer != NONE, rank[role_of_peer])
+        return peer_if(role_of_peer != NONE, rank[role_of_peer])
 
     def part(old: Part) -> Part:
         if units is None:

@@ -10,7 +10,7 @@ from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.layout import TIERS
 from hpccoll.schedule.match import Messages, match
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import Part, Range
+from hpccoll.schedule.step import Part, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) ->
     place = np.array(getattr(schedule.layout, tier))
     works = np.isin(place, place[: schedule.layout.workers])
     edges = np.zeros(schedule.units + 1, np.int64)  # 1 where a range that crosses begins, -1 where it ends
-    for moment in match(schedule):
-        for m in moment.sent:
+    for round_ in match(schedule):
+        for m in round_.sent:
             away = place[m.source] != place[m.target]
             if end is not None:
                 away = away & works[getattr(m, end)]
@@ -90,7 +90,7 @@ def unequal_wire_bytes(schedules: Sequence[Schedule], cut: Cut, tier: str = "nod
     elements = 0
     for number, schedule in enumerate(schedules):
         place = np.array(getattr(schedule.layout, tier))
-        for m in (messages for moment in match(schedule) for messages in moment.sent):
+        for m in (messages for round_ in match(schedule) for messages in round_.sent):
             away = place[m.source] != place[m.target]
             ranges = tuple(Range(np.asarray(r.first)[away], np.asarray(r.last)[away]) for r in m.sent.ranges)
             for lane in range(number, cut.lanes, len(schedules)):
@@ -107,8 +107,8 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
     awaited = np.zeros_like(path)  # the same, up to the start of the steps that its step cannot end before
     step = np.zeros((layout.ranks, 4), np.int64)  # in its step: whether messages, bytes out, bytes in, bytes folded
     departed: dict[Messages, NDArray[np.int64]] = {}
-    for moment in match(schedule):
-        for m in moment.sent:
+    for round_ in match(schedule):
+        for m in round_.sent:
             nbytes = cut.lengths(lane, m.sent, m.source) * cut.itemsize
             tier = layout.tier(m.source, m.target)
             away = nbytes * (tier > 0)
@@ -119,15 +119,15 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
             departed[m] = path[m.source]
         for m in departed:
             np.maximum.at(awaited, m.source, path[m.target])
-        for m in moment.landed:
+        for m in round_.landed:
             np.maximum.at(awaited, m.target, departed.pop(m))
             nbytes = cut.lengths(lane, m.landed, m.target) * cut.itemsize
             away = nbytes * (m.source != m.target)
             np.maximum.at(step[:, 0], m.target, away > 0)
             np.add.at(step[:, 2], m.target, away)
-            np.add.at(step[:, 3], m.target, nbytes * (m.own is not None))
+            np.add.at(step[:, 3], m.target, nbytes * (m.operand is not None))
         taken = np.stack([step[:, 0], np.maximum(step[:, 1], step[:, 2]), step[:, 3]], axis=1)
-        path[moment.ended] = (np.maximum(path, awaited) + taken)[moment.ended]
-        reduced[moment.ended] += step[moment.ended, 3]
-        step[moment.ended] = 0
+        path[round_.ended] = (np.maximum(path, awaited) + taken)[round_.ended]
+        reduced[round_.ended] += step[round_.ended, 3]
+        step[round_.ended] = 0
     return Counts(messages, sent, reduced, *map(int, path.max(axis=0)))

@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule.promise import Promise
-from hpccoll.schedule.words import Part
+from hpccoll.schedule.collective import CollectiveCall
+from hpccoll.schedule.step import Part
 
 GRAIN = 128
 """Bounds are multiples of this many bytes where the size allows: two cache lines, and a full NVLink packet."""
@@ -38,17 +38,17 @@ class Cut:
     """A buffer cut by lane and unit.
 
     A lane is a slice of a channel: it has a schedule of its own and advances by itself. Free units are cut by lane and
-    then by unit, so that a lane is contiguous; owned units are blocks, each cut by lane.
+    then by unit, so that a lane is contiguous; per-rank units are blocks, each cut by lane.
 
     Args:
-        promise: decides between the two, which units src has, and whether blocks are unequal.
-        count: elements of the whole buffer (free) or of one block (owned), the mean one where they are unequal.
+        call: decides between the two, which units src has, and whether blocks are unequal.
+        count: elements of the whole buffer (divisible units), or of one block, the mean one (per-rank units).
         units: units of each lane.
         lanes: the number of lanes.
         itemsize: bytes of an element.
     """
 
-    promise: Promise
+    call: CollectiveCall
     count: int
     units: int
     lanes: int
@@ -60,8 +60,8 @@ class Cut:
         return max(1, GRAIN // self.itemsize)
 
     @property
-    def _free(self) -> bool:
-        return self.promise.collective.units == "free"
+    def _divisible(self) -> bool:
+        return self.call.collective.units == "divisible"
 
     @cached_property
     def _lanes(self) -> NDArray[np.int64]:
@@ -70,7 +70,7 @@ class Cut:
     @cached_property
     def _edges(self) -> list[NDArray[np.int64]]:
         sizes = [int(size) for size in np.diff(self._lanes)]
-        if self._free:
+        if self._divisible:
             return [bounds(size, self.units, self.grain) for size in sizes]
         return [np.arange(self.units + 1, dtype=np.int64) * size for size in sizes]
 
@@ -83,7 +83,7 @@ class Cut:
         total = np.zeros(len(at), np.int64)
         for r in part.ranges:
             first, last = (np.broadcast_to(np.asarray(end, np.int64), len(at)) for end in r)
-            if self.promise.traffic is None:
+            if self.call.traffic is None:
                 total += self.edges(lane)[last] - self.edges(lane)[first]
             else:
                 which, units = _each(first, last)
@@ -94,7 +94,7 @@ class Cut:
 
     def sizes(self, buffer: str, me: Numbers, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the elements of unequal blocks: of ``units`` of ``buffer`` at one rank, or at a rank for each."""
-        blocks = self.promise.blocks(self.count)
+        blocks = self.call.blocks(self.count)
         if blocks is None or buffer == "tmp":
             raise ValueError(f"{buffer} has no unequal blocks")
         found: NDArray[np.int64] = blocks[me, units] if buffer == "src" else blocks[units, me]
@@ -102,10 +102,10 @@ class Cut:
 
     def elements(self, buffer: str, me: int) -> int:
         """Return the elements that src or dst has at rank ``me``, dst with all units."""
-        if self.promise.traffic is not None:
-            return int(self.sizes(buffer, me, np.arange(self.promise.p)).sum()) if me < self.promise.p else 0
-        held = len(self.promise.source(me, self.units)) if buffer == "src" else self.units
-        return self.count if self._free and held else held * self.count
+        if self.call.traffic is not None:
+            return int(self.sizes(buffer, me, np.arange(self.call.p)).sum()) if me < self.call.p else 0
+        held = len(self.call.source(me, self.units)) if buffer == "src" else self.units
+        return self.count if self._divisible and held else held * self.count
 
     def spans(self, lane: int, me: int, part: Part) -> list[tuple[int, int]]:
         """Return the element ranges [start, stop) of ``part`` in its buffer at rank ``me``, adjacent ones joined."""
@@ -118,14 +118,14 @@ class Cut:
         return spans
 
     def _pieces(self, lane: int, me: int, part: Part) -> Iterator[tuple[int, int]]:
-        if self._free:
+        if self._divisible:
             edges = self.edges(lane) + self._lanes[lane]
             yield from ((int(edges[r.first]), int(edges[r.last])) for r in part.ranges)
             return
         units = [unit for r in part.ranges for unit in range(int(r.first), int(r.last))]
-        if self.promise.traffic is None:
+        if self.call.traffic is None:
             first, last = int(self._lanes[lane]), int(self._lanes[lane + 1])
-            source = self.promise.source(me, self.units) if part.buffer == "src" else ()
+            source = self.call.source(me, self.units) if part.buffer == "src" else ()
             base = source[0] if source else 0
             yield from (((unit - base) * self.count + first, (unit - base) * self.count + last) for unit in units)
         else:
@@ -136,7 +136,7 @@ class Cut:
 @lru_cache(maxsize=64)  # of a rank: what all ranks have is too much for each of them to keep
 def _places(cut: Cut, buffer: str, me: int) -> NDArray[np.int64]:
     """Return where the lanes of unequal blocks lie in ``buffer`` at rank ``me``, [unit, lane + 1]."""
-    sizes = cut.sizes(buffer, me, np.arange(cut.promise.p))
+    sizes = cut.sizes(buffer, me, np.arange(cut.call.p))
     return bounds(sizes, cut.lanes, cut.grain) + (sizes.cumsum() - sizes)[:, np.newaxis]
 
 

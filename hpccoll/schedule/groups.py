@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from hpccoll.schedule.compose import by_ends, reverse, rewritten, then
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import NONE, Index, Receive, Reduce, Send, Step, dst, only
+from hpccoll.schedule.step import NONE, Index, Recv, RecvReduce, Send, Step, dst, peer_if
 
 
-def beside_aggregators(layout: Layout, schedule: Schedule) -> Schedule:
+def with_idle_aggregators(layout: Layout, schedule: Schedule) -> Schedule:
     """Return ``schedule``, of the workers of ``layout`` alone, on all of its ranks: the others have nothing to do."""
 
     def steps(me: Index) -> Iterator[Step]:
@@ -22,12 +22,12 @@ def beside_aggregators(layout: Layout, schedule: Schedule) -> Schedule:
         works = me < layout.workers
         for step in schedule.steps(me[works]):
             everywhere = _side_by_side([step], [np.flatnonzero(works)], len(me))
-            yield rewritten(everywhere, lambda peer: only(works, peer), lambda part: part)
+            yield rewritten(everywhere, lambda peer: peer_if(works, peer), lambda part: part)
 
     return Schedule(layout, schedule.units, steps)
 
 
-def within(
+def in_groups(
     layout: Layout,
     units: int,
     groups: Sequence[Sequence[int]],
@@ -48,11 +48,11 @@ def within(
     """
     home = {me: (number, role) for number, group in enumerate(groups) for role, me in enumerate(group)}
     ranks = [np.array(group) for group in groups]
-    schedules = [inner(layout.among(group)) for group in groups]
+    schedules = [inner(layout.subset(group)) for group in groups]
 
     def in_group(number: int, role: Index) -> Iterator[Step]:
         def peer(role_of_peer: Index) -> Index:
-            return only(role_of_peer != NONE, ranks[number][role_of_peer])
+            return peer_if(role_of_peer != NONE, ranks[number][role_of_peer])
 
         part = by_ends(lambda unit: place(number, unit))
         for step in schedules[number].steps(role):
@@ -104,7 +104,7 @@ def _form(step: Step) -> tuple[Step, list[Index]]:
     return rewritten(step, noted, by_ends(noted)), found
 
 
-def nested(
+def two_level_all_reduce(
     layout: Layout,
     groups: Sequence[Sequence[int]],
     scatter: Callable[[Layout], Schedule],
@@ -131,11 +131,11 @@ def nested(
         def within_piece(piece: int, unit: Index) -> Index:
             return piece * each + unit
 
-        inside = within(layout, units, groups, scatter, pieces)
-        between = within(layout, units, peers, lambda ranks: across(ranks)[number], within_piece)
+        inside = in_groups(layout, units, groups, scatter, pieces)
+        between = in_groups(layout, units, peers, lambda ranks: across(ranks)[number], within_piece)
         return then(inside, between, reverse(inside))
 
-    return tuple(one(number, made.units) for number, made in enumerate(across(layout.among(peers[0]))))
+    return tuple(one(number, made.units) for number, made in enumerate(across(layout.subset(peers[0]))))
 
 
 def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Schedule:
@@ -149,17 +149,19 @@ def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Sche
     """
     p = layout.workers
     core = 1 << (p.bit_length() - 1)
-    schedule = inner(layout.among(range(core)))
+    schedule = inner(layout.subset(range(core)))
     everything = dst[0 : schedule.units]
 
     def steps(me: Index) -> Iterator[Step]:
         hands_in, takes_in = (me >= core) & (me < p), me < p - core
         if core < p:
-            yield Step(Send(only(hands_in, me - core), everything), Reduce(only(takes_in, me + core), everything))
+            yield Step(
+                Send(peer_if(hands_in, me - core), everything), RecvReduce(peer_if(takes_in, me + core), everything)
+            )
         if isinstance(me, np.ndarray) or me < core:
             for step in schedule.steps(me):
-                yield rewritten(step, lambda peer: only(me < core, peer), lambda part: part)
+                yield rewritten(step, lambda peer: peer_if(me < core, peer), lambda part: part)
         if core < p:
-            yield Step(Send(only(takes_in, me + core), everything), Receive(only(hands_in, me - core), everything))
+            yield Step(Send(peer_if(takes_in, me + core), everything), Recv(peer_if(hands_in, me - core), everything))
 
     return Schedule(layout, schedule.units, steps)

@@ -47,7 +47,7 @@ class Layout:
         homes = [me // per_node for me in range(workers)]
         return cls((*homes, *range(nodes, nodes + aggregators)), aggregators=aggregators)
 
-    def among(self, group: Sequence[int]) -> "Layout":
+    def subset(self, group: Sequence[int]) -> "Layout":
         """Return the layout of some of the ranks, workers before aggregators, numbered in the order given."""
         node, rack, rail = (tuple(places[me] for me in group) for places in (self.node, self.rack, self.rail))
         return Layout(node, rack, rail, aggregators=sum(me >= self.workers for me in group))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import NONE, Action, Copy, Index, Part, Range, Receive, Reduce, Send, Step, live
+from hpccoll.schedule.step import NONE, Action, Copy, Index, Part, Range, Recv, RecvReduce, Send, Step, drop_null_peers
 
 Ranks: TypeAlias = NDArray[np.int64]
 
@@ -29,15 +29,15 @@ class ScheduleError(ValueError):
 class Messages:
     """Messages of one kind: message i goes from rank ``source[i]`` to rank ``target[i]``.
 
-    The ends of the parts' ranges are arrays over the messages. ``own`` is what a reduction folds the arrival with, None
-    where the arrival replaces. A copy is a message from a rank to itself.
+    The ends of the parts' ranges are arrays over the messages. ``operand`` is what a reduction folds the arrival with;
+    it is None if the arrival replaces. A copy is a message from a rank to itself.
     """
 
     source: Ranks
     target: Ranks
     sent: Part
     landed: Part
-    own: Part | None
+    operand: Part | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +87,16 @@ def _spread_part(part: Part, at: Ranks) -> Part:
     return Part(part.buffer, tuple(Range(_spread(r.first, at), _spread(r.last, at)) for r in part.ranges))
 
 
-def _pair(schedule: Schedule, source: Ranks, target: Ranks, sent: Part, arrival: Receive | Reduce | Copy) -> Messages:
+def _pair(schedule: Schedule, source: Ranks, target: Ranks, sent: Part, arrival: Recv | RecvReduce | Copy) -> Messages:
     """Return the messages, after checking what any message must obey."""
     landed = arrival.target if isinstance(arrival, Copy) else arrival.part
-    own = arrival.own if isinstance(arrival, Reduce) else None
+    operand = arrival.operand if isinstance(arrival, RecvReduce) else None
     messages = Messages(
         source,
         target,
         _spread_part(sent, source),
         _spread_part(landed, target),
-        None if own is None else _spread_part(own, target),
+        None if operand is None else _spread_part(operand, target),
     )
     if landed.buffer == "src" and len(target):
         raise ScheduleError(f"rank {target[0]} writes src, which is only read")
@@ -105,7 +105,7 @@ def _pair(schedule: Schedule, source: Ranks, target: Ranks, sent: Part, arrival:
         for verb, part, at in (
             ("sends", messages.sent, source),
             ("expects", messages.landed, target),
-            ("folds with", messages.own or messages.landed, target),
+            ("folds with", messages.operand or messages.landed, target),
         )
     ]
     for verb, length in others:
@@ -198,7 +198,7 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
 def _pair_all(schedule: Schedule, programs: list[list[_Place]], skip: int) -> None:
     """Fill in the messages and partners of every step."""
     sends: dict[tuple[int, int, int], list[tuple[int, Part]]] = defaultdict(list)
-    arrivals: dict[tuple[int, int, int], list[tuple[int, int, Receive | Reduce]]] = defaultdict(list)
+    arrivals: dict[tuple[int, int, int], list[tuple[int, int, Recv | RecvReduce]]] = defaultdict(list)
     for me, program in enumerate(programs):
         for number, here in enumerate(program):
             for action, peer, k in _numbered(here.step, me):
@@ -231,7 +231,7 @@ def _pair_all(schedule: Schedule, programs: list[list[_Place]], skip: int) -> No
 def _numbered(step: Step, me: int) -> Iterator[tuple[Action, int, int]]:
     """Yield every action that has a peer, the peer, and how many of its kind with that peer precede it in the step."""
     before: dict[tuple[bool, int], int] = defaultdict(int)
-    for action in live(step).actions:
+    for action in drop_null_peers(step).actions:
         peer = me if isinstance(action, Copy) else int(action.peer)
         kind = isinstance(action, Send), peer
         yield action, peer, before[kind]

@@ -9,19 +9,19 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.schedule.collective import CollectiveCall, Contribution
 from hpccoll.schedule.match import Messages, ScheduleError, match
-from hpccoll.schedule.promise import Contribution, Promise
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import Part
+from hpccoll.schedule.step import Part
 
 _Units = NDArray[np.int64]
 
 
-def prove(promise: Promise, schedules: Iterable[Schedule], *, in_place: bool = True) -> None:
+def prove(call: CollectiveCall, schedules: Iterable[Schedule], *, in_place: bool = True) -> None:
     """Check each schedule (slice) of an algorithm against what a call of its collective promises.
 
     Args:
-        promise: of the call.
+        call: the call.
         schedules: the slices; each must keep the promise over its own units.
         in_place: whether dst begins with the contributions, and src undefined; else the other way round.
 
@@ -29,12 +29,12 @@ def prove(promise: Promise, schedules: Iterable[Schedule], *, in_place: bool = T
         ScheduleError: names the rank, the unit, and the contribution that is missing, doubled or out of place.
     """
     for schedule in schedules:
-        state = _State(promise, schedule, in_place=in_place)
+        state = _State(call, schedule, in_place=in_place)
         staged: dict[Messages, list[NDArray[np.object_]]] = {}
-        for moment in match(schedule):
-            for messages in moment.sent:
+        for round_ in match(schedule):
+            for messages in round_.sent:
                 staged[messages] = [state.read(messages, i) for i in range(len(messages.source))]
-            for messages in moment.landed:
+            for messages in round_.landed:
                 for i, arrival in enumerate(staged.pop(messages)):
                     state.land(messages, i, arrival)
         state.check()
@@ -47,13 +47,13 @@ def units_of(part: Part, i: int) -> _Units:
 
 
 class _State:
-    def __init__(self, promise: Promise, schedule: Schedule, *, in_place: bool) -> None:
-        self.promise, self.schedule = promise, schedule
+    def __init__(self, call: CollectiveCall, schedule: Schedule, *, in_place: bool) -> None:
+        self.call, self.schedule = call, schedule
         ranks, units = schedule.layout.ranks, schedule.units
         self.buffers = {name: np.zeros((ranks, units), object) for name in ("src", "dst", "tmp")}
         contributed = self.buffers["dst" if in_place else "src"]
         for me in range(schedule.layout.workers):
-            for unit in promise.source(me, units):
+            for unit in call.source(me, units):
                 contributed[me, unit] = self._bit((me, unit))
 
     def _bit(self, contribution: Contribution) -> int:
@@ -85,21 +85,21 @@ class _State:
     def land(self, messages: Messages, i: int, arrival: NDArray[np.object_]) -> None:
         me = int(messages.target[i])
         cells, units = self._cells(messages.landed, me, i)
-        if self.promise.collective.units == "free" and list(units) != list(units_of(messages.sent, i)):
-            raise ScheduleError(f"rank {me} puts free units {units_of(messages.sent, i)} in the place of {units}")
-        if messages.own is not None:
-            own = self._defined(messages.own, me, i)
-            for mine, its, unit in zip(own, arrival, units, strict=True):
-                if mine & its and not self.promise.collective.idempotent:
+        if self.call.collective.units == "divisible" and list(units) != list(units_of(messages.sent, i)):
+            raise ScheduleError(f"rank {me} puts divisible units {units_of(messages.sent, i)} in the place of {units}")
+        if messages.operand is not None:
+            operand = self._defined(messages.operand, me, i)
+            for mine, its, unit in zip(operand, arrival, units, strict=True):
+                if mine & its and not self.call.collective.idempotent:
                     raise ScheduleError(f"rank {me} counts twice in unit {unit}: {self._names(mine & its)}")
-            arrival = own | arrival
+            arrival = operand | arrival
         cells[units] = arrival
 
     def check(self) -> None:
         layout, units, dst = self.schedule.layout, self.schedule.units, self.buffers["dst"]
         for me in range(layout.workers):
-            for unit in self.promise.target(me, units):
-                promised = sum(map(self._bit, self.promise.result(me, unit)))
+            for unit in self.call.target(me, units):
+                promised = sum(map(self._bit, self.call.result(me, unit)))
                 if missing := promised & ~dst[me, unit]:
                     raise ScheduleError(f"rank {me} ends without {self._names(missing)} in unit {unit}")
                 if strange := dst[me, unit] & ~promised:

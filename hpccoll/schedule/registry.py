@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import TypeAlias, cast
 
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.schedule.groups import beside_aggregators
+from hpccoll.schedule.groups import with_idle_aggregators
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import Step
+from hpccoll.schedule.step import Step
 
 Parameter: TypeAlias = int | str
 
@@ -30,7 +30,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Requirement:
     """A restriction on the layout, in words that finish the sentence "it needs ...".
 
     Args:
@@ -42,14 +42,14 @@ class Need:
     met: Callable[[Layout, Mapping[str, Parameter]], bool]
 
 
-def at_least(workers: int) -> Need:
-    return Need(f"at least {workers} workers", lambda layout, _: layout.workers >= workers)
+def at_least(workers: int) -> Requirement:
+    return Requirement(f"at least {workers} workers", lambda layout, _: layout.workers >= workers)
 
 
-power_of_two = Need("a power-of-two number of workers", lambda layout, _: layout.workers.bit_count() == 1)
+power_of_two = Requirement("a power-of-two number of workers", lambda layout, _: layout.workers.bit_count() == 1)
 
 
-def summed(p: int, *parts: "Algorithm") -> Cost | None:
+def total_cost(p: int, *parts: "Algorithm") -> Cost | None:
     """Return the declared cost of algorithms one after the other at their defaults; None where one declares none."""
     costs = [part.declared(p) for part in parts]
     return (
@@ -57,7 +57,7 @@ def summed(p: int, *parts: "Algorithm") -> Cost | None:
     )
 
 
-class UnmetError(UnusableError):
+class UnmetRequirementError(UnusableError):
     """A layout on which an algorithm cannot run; a planner skips it."""
 
 
@@ -81,7 +81,7 @@ class Algorithm:
     collective: str
     program: Program
     cost: Callable[..., Cost | None] | None = None
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Requirement, ...] = ()
     floor: bool = False
     aggregates: bool = False
     pipelined: bool = False
@@ -119,7 +119,7 @@ class Algorithm:
             return f"{whose} needs {' and '.join(unmet)}"
         try:
             self._made(layout, **parameters)
-        except UnmetError as error:  # of a part that it is composed of
+        except UnmetRequirementError as error:  # of a part that it is composed of
             return f"{whose}: {error.expected}"
         return None
 
@@ -133,7 +133,7 @@ class Algorithm:
             if name not in self.parameters:
                 raise BadInputError(f"parameter of {self.name}", name, self.parameters or "none: it has no parameters")
         if reason := self.unmet(layout, **parameters):
-            raise UnmetError("algorithm", reason)
+            raise UnmetRequirementError("algorithm", reason)
         return self._made(layout, **parameters)
 
     def _made(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
@@ -164,8 +164,8 @@ def _composed(
 ) -> tuple[Schedule, ...]:
     """Return the schedules of an algorithm, one for each slice of the buffer."""
     if layout.aggregators and not algorithm.aggregates:
-        workers = _composed(algorithm, layout.among(range(layout.workers)), parameters)
-        return tuple(beside_aggregators(layout, one) for one in workers)
+        workers = _composed(algorithm, layout.subset(range(layout.workers)), parameters)
+        return tuple(with_idle_aggregators(layout, one) for one in workers)
     if inspect.isgeneratorfunction(algorithm.program):
         return (Schedule.of(layout, partial(algorithm.program, **dict(parameters))),)
     composed = cast("Schedule | tuple[Schedule, ...]", algorithm.program(layout, **dict(parameters)))

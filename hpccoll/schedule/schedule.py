@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hpccoll.schedule.layout import Layout
-from hpccoll.schedule.words import Index, Step
+from hpccoll.schedule.step import Index, Step
 
 
 @dataclass(frozen=True, slots=True)

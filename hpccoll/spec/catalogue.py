@@ -13,14 +13,14 @@ from hpccoll.schedule import (
     MAPPINGS,
     REDUCTIONS,
     Collective,
+    CollectiveCall,
     Layout,
-    Promise,
     collective,
     itemsize,
     numbering,
     traffic,
 )
-from hpccoll.schedule.promise import AUTO, NATIVE, check_parameters
+from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.transport_table import DEVICES, by_device, going_over, unmet_by_way
 from hpccoll.units import format_size, parse_size
@@ -209,7 +209,7 @@ def own_parameters(case: Case) -> dict[str, Parameter]:
     return {name: value for name, value in case.params.items() if name not in others}
 
 
-def promise_of(case: Case, p: int) -> Promise:
+def call_of(case: Case, p: int) -> CollectiveCall:
     """Return what ``case`` promises on ``p`` workers.
 
     Raises:
@@ -217,7 +217,7 @@ def promise_of(case: Case, p: int) -> Promise:
     """
     family = collective(case.collective)
     arguments = {name: value for name, value in case.params.items() if name in family.arguments}
-    return family.promise(p, case.root, **arguments)
+    return family.call(p, case.root, **arguments)
 
 
 def unmet(case: Case, layout: Layout) -> str | None:
@@ -233,7 +233,7 @@ def unmet(case: Case, layout: Layout) -> str | None:
         few = f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
         return f"{few} of {case.collective}"
     try:
-        promise_of(case, layout.workers)
+        call_of(case, layout.workers)
     except BadInputError as error:
         return str(error)
     if case.algorithm == AUTO:

@@ -12,7 +12,7 @@ from hpccoll.evidence.variables import assignment
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.host.hardware import ROOT
 from hpccoll.schedule import COLLECTIVES
-from hpccoll.schedule.promise import AUTO, NATIVE
+from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.catalogue import GRAPH
 from hpccoll.spec.requirements import missing
 from hpccoll.spec.transport_table import TRANSPORTS
@@ -26,6 +26,10 @@ PARAMETERS = {
 """What cases take beside the parameters of their algorithms."""
 
 
+_EXPORTED_UNITS = {"divisible": "free", "per_rank": "owned"}
+"""The words of the exported list for the kinds of units, which scripts outside the project read."""
+
+
 def listing(root: Path = ROOT) -> dict[str, Any]:
     """Return what there is, as ``hpccoll list --json`` prints it.
 
@@ -36,7 +40,7 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
     return {
         "collectives": {
             name: {
-                "units": row.units,
+                "units": _EXPORTED_UNITS[row.units],
                 "reduces": row.reduces,
                 "algorithms": [*_names(name)],
                 "parameters": {a.name: dict(a.parameters) for a in row.algorithms.values() if a.parameters},

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, collective, itemsize
-from hpccoll.schedule.words import live
+from hpccoll.schedule.step import drop_null_peers
 from hpccoll.spec.case import Case, Parameter
-from hpccoll.spec.catalogue import own_parameters, promise_of
+from hpccoll.spec.catalogue import call_of, own_parameters
 from hpccoll.spec.channels import channels_of
 from hpccoll.units import format_size
 
@@ -63,7 +63,7 @@ def _at(slices: tuple[Schedule, ...], rank: int) -> tuple[bool, float]:
     """Return whether a rank has a buffer of the algorithm's own, and how many S arrive there in the step of most."""
     has_tmp, arrive = False, 0.0
     for schedule in slices:
-        for step in map(live, schedule.steps(rank)):
+        for step in map(drop_null_peers, schedule.steps(rank)):
             parts = [a.target if isinstance(a, Copy) else a.part for a in step.actions if not isinstance(a, Send)]
             has_tmp |= any(part.buffer == "tmp" for part in parts)
             units = sum(int(r.last) - int(r.first) for part in parts for r in part.ranges)
@@ -87,7 +87,7 @@ def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu", agg
     """
     family = collective(case.collective)
     # What is expected of blocks is copied once more, before the check takes a byte for each element.
-    check = 1 / itemsize(case.dtype) if family.units == "free" else 1
+    check = 1 / itemsize(case.dtype) if family.units == "divisible" else 1
     held = _Held()
     if case.algorithm in family.algorithms:
         own = tuple(sorted(own_parameters(case).items()))
@@ -102,7 +102,7 @@ def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu", agg
         tables = ranks * _tables(case, workers) if device == "cuda" else 0.0
     each = buffers + tmp
     try:
-        unequal = promise_of(case, workers).blocks(SAMPLE)
+        unequal = call_of(case, workers).blocks(SAMPLE)
     except BadInputError:
         return 0  # it will not run
     if unequal is None:
@@ -125,7 +125,7 @@ def _in_flight(case: Case, workers: int, slices: tuple[Schedule, ...]) -> float:
 
 def _tables(case: Case, workers: int) -> float:
     """Return the bytes of a check's tables: of what fills each unit, and of what is expected there."""
-    units = 1 if collective(case.collective).units == "free" else workers
+    units = 1 if collective(case.collective).units == "divisible" else workers
     return 2 * units * table_bytes(case.bytes / units / itemsize(case.dtype))
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hpccoll.evidence.requested import requested_of
 from hpccoll.evidence.variants import VARIANTS
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.case import Case, Job, Shape
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccoll.errors import BadInputError, choices
-from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Need
+from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Requirement
 
 DEVICES = ("cpu", "cuda")
 """Where buffers lie: in the memory of the host, or of a GPU."""
@@ -24,7 +24,7 @@ class Way:
 
     devices: tuple[str, ...]
     native: tuple[str, ...] = ()
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Requirement, ...] = ()
     dtypes: tuple[str, ...] = DTYPES
     shared_by: str | None = None
 
@@ -34,10 +34,10 @@ SHARED_BY_NCCL = "NCCL_MULTI_RANK_GPU_ENABLE"
 
 TRANSPORTS: Mapping[str, Way] = {
     "mpi": Way(("cpu", "cuda"), native=("cpu", "cuda")),
-    "shm": Way(("cpu",), needs=(Need("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),)),
+    "shm": Way(("cpu",), needs=(Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),)),
     "tiered": Way(
         ("cpu",),
-        needs=(Need("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
+        needs=(Requirement("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
     ),
     "staged": Way(("cuda",), native=("cuda",)),
     "nccl": Way(("cuda",), native=("cuda",), dtypes=(*DTYPES, BFLOAT16), shared_by=SHARED_BY_NCCL),

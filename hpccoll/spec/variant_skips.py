@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from hpccoll.evidence.communicator import SETTINGS
 from hpccoll.evidence.variants import VARIANTS
-from hpccoll.schedule.promise import AUTO, NATIVE
+from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.case import Case, Shape
 
 OF_COLLECTIVES = re.compile(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from typing import Any, TypeAlias
 
-from hpccoll.schedule import Copy, Cut, Part, Reduce, Send, Step
+from hpccoll.schedule import Copy, Cut, Part, RecvReduce, Send, Step
 
 Place: TypeAlias = tuple[str, int]
 """An element of a buffer."""
@@ -45,15 +45,15 @@ def parts(step: Step) -> Iterator[Part]:
             yield from (action.source, action.target)
         else:
             yield action.part
-            if isinstance(action, Reduce):
-                yield action.own
+            if isinstance(action, RecvReduce):
+                yield action.operand
 
 
 def workspace(steps: Iterable[Step], cut: Cut, count: int) -> int:
-    """Return the elements of an algorithm's own buffer: like dst for free units, else as many blocks as it names."""
+    """Return the elements of an algorithm's own buffer: divisible units: like dst; else as many blocks as it names."""
     named = [part for step in steps for part in parts(step) if part.buffer == "tmp"]
     blocks = max((int(r.last) for part in named for r in part.ranges), default=0)
-    return (1 if named and cut.promise.collective.units == "free" else blocks) * count
+    return (1 if named and cut.call.collective.units == "divisible" else blocks) * count
 
 
 def ends(pieces: Iterable[Piece]) -> tuple[list[Place], list[Place]]:

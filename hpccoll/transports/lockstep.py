@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hpccoll.schedule import Messages, Part, match
-from hpccoll.schedule.words import Range
+from hpccoll.schedule.step import Range
 from hpccoll.transports.operation import Array, Operation
 
 
@@ -21,12 +21,13 @@ def lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -
     for lane in range(operation.lanes):
         staged: dict[Messages, list[Array]] = {}
         memory = _Memory(operation, lane, src, dst)
-        for moment in slices[lane % len(slices)]:
-            for m in moment.sent:
+        for round_ in slices[lane % len(slices)]:
+            for m in round_.sent:
                 staged[m] = [memory.read(m.sent, me, i) for i, me in enumerate(m.source)]
-            for m in moment.landed:
+            for m in round_.landed:
                 for i, (me, arrival) in enumerate(zip(m.target, staged.pop(m), strict=True)):
-                    folded = arrival if m.own is None else operation.reduction.fold(memory.read(m.own, me, i), arrival)
+                    operand = None if m.operand is None else memory.read(m.operand, me, i)
+                    folded = arrival if operand is None else operation.reduction.fold(operand, arrival)
                     memory.write(m.landed, me, i, folded)
     for me in range(operation.layout.workers):
         operation.reduction.scale(operation.result(dst[me], me), operation.layout.workers)

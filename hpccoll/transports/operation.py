@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Collective, Cut, Layout, Part, Promise, Reduction, Schedule, out_of_place
-from hpccoll.schedule.words import Range
+from hpccoll.schedule import Collective, CollectiveCall, Cut, Layout, Part, Reduction, Schedule, out_of_place
+from hpccoll.schedule.step import Range
 from hpccoll.transports.guarded_memory import Guarded, GuardedBuffers, guarded
 
 Array = NDArray[np.generic]
@@ -17,13 +17,13 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True)  # with no slots, so that a cut is made once
 class Operation:
-    """One collective call: its promise, its schedules, and the shape of its buffers.
+    """One collective call: the call, its schedules, and the shape of its buffers.
 
     Args:
-        promise: of the call.
+        call: the call of a collective.
         layout: of all ranks.
         schedules: the slices of an algorithm, written in place; empty for a vendor's own call.
-        count: elements of the whole buffer (free units) or of one block (owned units), the mean one of unequal ones.
+        count: elements of the whole buffer (divisible units), or of one block, the mean one (per-rank units).
         dtype: of the elements.
         reduction: folds two arrays.
         in_place: whether dst begins with the contribution; else it is in src, and dst begins undefined.
@@ -31,7 +31,7 @@ class Operation:
         window: how many channels, each with a lane for every slice, are in flight at once.
     """
 
-    promise: Promise
+    call: CollectiveCall
     layout: Layout
     schedules: tuple[Schedule, ...]
     count: int
@@ -49,7 +49,7 @@ class Operation:
 
     @property
     def collective(self) -> Collective:
-        return self.promise.collective
+        return self.call.collective
 
     @property
     def lanes(self) -> int:
@@ -57,18 +57,18 @@ class Operation:
 
     @cached_property
     def cut(self) -> Cut:
-        return Cut(self.promise, self.count, self.schedules[0].units, self.lanes, self.dtype.itemsize)
+        return Cut(self.call, self.count, self.schedules[0].units, self.lanes, self.dtype.itemsize)
 
     @cached_property
     def whole(self) -> Cut:
         """The cut that callers know: one unit, or the block of each rank."""
-        units = 1 if self.collective.units == "free" else self.layout.workers
-        return Cut(self.promise, self.count, units, 1, self.dtype.itemsize)
+        units = 1 if self.collective.units == "divisible" else self.layout.workers
+        return Cut(self.call, self.count, units, 1, self.dtype.itemsize)
 
     def lane(self, number: int) -> Schedule:
         """Return the schedule of a lane, for the placement that is asked."""
         schedule = self.schedules[number % len(self.schedules)]
-        return schedule if self.in_place else out_of_place(self.promise, schedule)
+        return schedule if self.in_place else out_of_place(self.call, schedule)
 
     def elements(self, buffer: str, me: int) -> int:
         """Return the elements of src or dst at rank ``me``; dst has room for all units, its workspace among them."""
@@ -76,12 +76,12 @@ class Operation:
 
     def result(self, dst: Array, me: int) -> Array:
         """Return the part of dst that is defined at rank ``me`` in the end."""
-        return dst[self.span("dst", self.promise.target(me, self.whole.units), me)]
+        return dst[self.span("dst", self.call.target(me, self.whole.units), me)]
 
     def contribution(self, src: Array, dst: Array, me: int) -> Array:
         """Return the part of src, or of dst in place, that rank ``me`` contributes."""
         buffer, name = (dst, "dst") if self.in_place else (src, "src")
-        return buffer[self.span(name, self.promise.source(me, self.whole.units), me)]
+        return buffer[self.span(name, self.call.source(me, self.whole.units), me)]
 
     def span(self, buffer: str, units: range, me: int) -> slice:
         """Return where neighbouring units of ``whole`` lie in a buffer of rank ``me``."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout
-from hpccoll.schedule.promise import AUTO
+from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import Case
 from hpccoll.tuning.setting import Setting
 from hpccoll.tuning.table import REMEDY, TuneTable

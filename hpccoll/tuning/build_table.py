@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hpccoll import __version__
 from hpccoll.errors import BadInputError, UnusableError, no_file
-from hpccoll.schedule.promise import NATIVE
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.durable_files import replaced
 from hpccoll.store.rows import Results
 from hpccoll.tuning.measured_choices import Curves, Measured, measured, side_by_side

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import collective
-from hpccoll.schedule.promise import AUTO
+from hpccoll.schedule.collective import AUTO
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.store.statistics import median_ratio
 from hpccoll.tuning.setting import Setting, call_of

@@ -28,7 +28,7 @@ from hpccoll.limits import (
     check_fields,
     check_mapping,
 )
-from hpccoll.schedule.promise import AUTO
+from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import Parameter
 from hpccoll.tuning.setting import Setting
 from hpccoll.units import format_size

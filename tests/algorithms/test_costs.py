@@ -18,8 +18,8 @@ ALL_REDUCE = COLLECTIVES["all_reduce"]
 def evenly_cut(case, grains: int = 1) -> Cut:
     """Return a cut of a case into units of so many grains in each lane."""
     units, lanes = case.slices[0].units, len(case.slices)
-    elements = grains * GRAIN * lanes * (units if case.promise.collective.units == "free" else 1)
-    return Cut(case.promise, elements, units, lanes, 4)
+    elements = grains * GRAIN * lanes * (units if case.call.collective.units == "divisible" else 1)
+    return Cut(case.call, elements, units, lanes, 4)
 
 
 TAKING_TURNS = {"double_binary_tree", "sharp_emulated"}
@@ -41,8 +41,8 @@ def costs_as_declared(found, cost):
     for case in found:
         for grains, in_place in zip((1, 3), case.placements, strict=False):
             cut = evenly_cut(case, grains)
-            size = case.promise.bytes(cut.count, cut.itemsize)
-            placed = case.slices if in_place else [out_of_place(case.promise, each) for each in case.slices]
+            size = case.call.bytes(cut.count, cut.itemsize)
+            placed = case.slices if in_place else [out_of_place(case.call, each) for each in case.slices]
             counts = count(placed, cut)
             assert counts.rounds == cost.rounds
             assert counts.critical_bytes == round(cost.sent * size)
@@ -64,13 +64,13 @@ def least_bytes(case, cut: Cut) -> int:
     the one where it came about, needs a message.
     """
     wanted = defaultdict(set)
-    for me in range(case.promise.p):
-        for unit in case.promise.target(me, cut.units):
-            wanted[frozenset(case.promise.result(me, unit))].add(me)
-    unequal, elements = case.promise.blocks(cut.count), 0
+    for me in range(case.call.p):
+        for unit in case.call.target(me, cut.units):
+            wanted[frozenset(case.call.result(me, unit))].add(me)
+    unequal, elements = case.call.blocks(cut.count), 0
     for contributions, targets in wanted.items():
         origins = {origin for origin, _ in contributions}
-        length = cut.count // cut.units if case.promise.collective.units == "free" else cut.count
+        length = cut.count // cut.units if case.call.collective.units == "divisible" else cut.count
         if unequal is not None:
             length = sum(int(unequal[origin, unit]) for origin, unit in contributions)
         elements += length * (len(origins) - 1 + len(targets) - bool(origins & targets))
@@ -82,7 +82,7 @@ def least_bytes(case, cut: Cut) -> int:
 def test_it_moves_no_less_than_its_collective_takes_at_the_least(collective, algorithm, p):
     for case in cases(collective, algorithm, places(algorithm, p)):
         cut = evenly_cut(case)
-        sent = count([out_of_place(case.promise, each) for each in case.slices], cut).sent
+        sent = count([out_of_place(case.call, each) for each in case.slices], cut).sent
         assert sent[:, 1:].sum() >= least_bytes(case, cut)
 
 
@@ -120,7 +120,7 @@ def test_between_nodes_hierarchical_sends_a_share_of_the_vector_for_each_local_r
     case.prove()
     cut = evenly_cut(case)
     sent = count(case.slices, cut).sent
-    size = case.promise.bytes(cut.count, cut.itemsize)
+    size = case.call.bytes(cut.count, cut.itemsize)
     assert (sent[:, 2:].sum(axis=1) * nodes * ranks == 2 * (nodes - 1) * size).all()
     assert (sent[:, 1] * ranks == 2 * (ranks - 1) * size).all()
 
@@ -130,7 +130,7 @@ def test_between_racks_hierarchical_sends_a_share_for_each_rank_of_a_rack():
     for levels, inside_the_rack, between in ((3, 2 * 1 / 2 / 2, 2 * 1 / 2 / 4), (2, None, None), (1, None, None)):
         (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("hierarchical"), layout, levels=levels)
         cut = evenly_cut(case)
-        sent, size = count(case.slices, cut).sent, case.promise.bytes(cut.count, cut.itemsize)
+        sent, size = count(case.slices, cut).sent, case.call.bytes(cut.count, cut.itemsize)
         if levels == 3:
             assert sent.tolist() == [[0, size, inside_the_rack * size, between * size]] * 8
         else:
@@ -155,12 +155,12 @@ def test_a_worker_below_switches_sends_its_vector_once_and_receives_the_sum_once
         (case,) = cases(ALL_REDUCE, algorithm, layout, radix=radix, depth=depth)
         case.prove()
         cut = evenly_cut(case)
-        counts, size = count(case.slices, cut), case.promise.bytes(cut.count, cut.itemsize)
+        counts, size = count(case.slices, cut), case.call.bytes(cut.count, cut.itemsize)
         assert (counts.sent[:workers].sum(axis=1) == size).all()
         assert (counts.messages[:workers].sum(axis=1) == 1).all()
         received = defaultdict(int)
-        for moment in match(case.slices[0]):
-            for m in moment.landed:
+        for round_ in match(case.slices[0]):
+            for m in round_.landed:
                 for me, nbytes in zip(m.target, cut.lengths(0, m.landed, m.target) * 4, strict=True):
                     received[int(me)] += int(nbytes)
         assert [received[me] for me in range(workers)] == [size] * workers
@@ -180,8 +180,8 @@ def test_the_two_trees_are_as_deep_as_the_logarithm_and_no_rank_of_an_even_numbe
     (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("double_binary_tree"), Layout.of(p))
     inner = []
     for schedule in case.slices:
-        matched = [m for moment in match(schedule) for m in moment.landed]
-        inner.append({int(me) for m in matched if m.own is not None for me in m.target})
+        matched = [m for round_ in match(schedule) for m in round_.landed]
+        inner.append({int(me) for m in matched if m.operand is not None for me in m.target})
         assert sum(len(m.target) for m in matched) == 2 * (p - 1)  # of a tree: up and down every edge
     both = inner[0] & inner[1]
     assert len(both) <= p % 2

@@ -18,7 +18,7 @@ def comes_to_what_numpy_says(asked) -> None:
     inputs, outputs = buffers(asked)
     kept = [values.copy() for values in inputs]
     lockstep(asked, [np.empty(0, asked.dtype)] * len(inputs) if asked.in_place else inputs, outputs)
-    for me in range(asked.promise.p):
+    for me in range(asked.call.p):
         found, right = promised(asked, outputs[me], me), result(asked, inputs, me)
         assert found.dtype == asked.dtype
         assert found.tobytes() == right.tobytes(), (me, asked)

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpccoll.schedule import Cut, Layout, collective, match, numbering
 from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import own_parameters, promise_of
+from hpccoll.spec.catalogue import call_of, own_parameters
 
 
 def bound_s(case: Case, layout: Layout, params: Mapping[str, Any], marker: Mapping[str, Any]) -> float:
@@ -19,18 +19,18 @@ def bound_s(case: Case, layout: Layout, params: Mapping[str, Any], marker: Mappi
         params: that the case ran with.
         marker: what the testbed says of its wires.
     """
-    mapped = layout.among(numbering(layout, case.mapping)) if case.mapping else layout
-    promise = promise_of(case, layout.workers)
+    mapped = layout.subset(numbering(layout, case.mapping)) if case.mapping else layout
+    call = call_of(case, layout.workers)
     family = collective(case.collective)
-    slices = promise.slices(family.algorithm(case.algorithm), mapped, **own_parameters(case))
+    slices = call.slices(family.algorithm(case.algorithm), mapped, **own_parameters(case))
     itemsize = np.dtype(case.dtype).itemsize
     elements = family.elements(case.bytes, itemsize, layout.workers)
-    cut = Cut(promise, elements, slices[0].units, len(slices) * int(params["channels"]), itemsize)
+    cut = Cut(call, elements, slices[0].units, len(slices) * int(params["channels"]), itemsize)
     node, rack = np.array(mapped.node), np.array(mapped.rack)
     metered = set(mapped.node[: mapped.workers])  # the wires of aggregators have no meter
     carried = {"node": {n: np.zeros(2) for n in metered}, "rack": {r: np.zeros(2) for r in {*mapped.rack}}}
     for lane in range(cut.lanes):
-        for m in (m for moment in match(slices[lane % len(slices)]) for m in moment.sent):
+        for m in (m for round_ in match(slices[lane % len(slices)]) for m in round_.sent):
             nbytes = cut.lengths(lane, m.sent, m.source) * itemsize
             for tier, place in (("node", node), ("rack", rack)):
                 away = place[m.source] != place[m.target]

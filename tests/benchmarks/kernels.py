@@ -78,8 +78,8 @@ def dispatch(here: Here) -> Iterator[Verdict]:
     from hpccoll.transports.nccl.vendor import NcclVendor
 
     gpu = here.gpu
-    promise, dtype = COLLECTIVES["all_reduce"].promise(1), np.dtype("float32")
-    asked = Operation(promise, Layout.of(1), (), 2, dtype, REDUCTIONS["sum"], in_place=True)
+    call, dtype = COLLECTIVES["all_reduce"].call(1), np.dtype("float32")
+    asked = Operation(call, Layout.of(1), (), 2, dtype, REDUCTIONS["sum"], in_place=True)
     buffer = gpu.empty(2, dtype)
     communicator = communicators.world(MPI.COMM_SELF).communicator
     address, stream = gpu.address(buffer), gpu.stream
@@ -148,7 +148,7 @@ def check(here: Here) -> Iterator[Verdict]:
     for element in ("float32", "bfloat16"):
         dtype = dtype_of(element)
         count = 4 * LARGE // dtype.itemsize
-        payload = Payload(COLLECTIVES["all_reduce"].promise(2), REDUCTIONS["sum"], dtype, count, 0)
+        payload = Payload(COLLECTIVES["all_reduce"].call(2), REDUCTIONS["sum"], dtype, count, 0)
         dst = gpu.empty(count, dtype)
         made = GpuCheck(payload, dst[:0], dst, dst, gpu, in_place=True)
         for name, call in (("payload", made.reset), ("check", made.wrong)):

@@ -13,7 +13,7 @@ from hpccoll.draw.network import networks
 from hpccoll.draw.routes import route
 from hpccoll.draw.style import Looks
 from hpccoll.draw.trace import tell
-from hpccoll.schedule import Layout, Receive, Reduce, Schedule, Send, Step
+from hpccoll.schedule import Layout, Recv, RecvReduce, Schedule, Send, Step
 
 
 def graph(one):
@@ -81,13 +81,13 @@ def line_of_three(arrival):
 
 
 def test_a_line_has_its_root_where_a_sum_ends_and_where_a_message_begins():
-    assert (line_of_three(Reduce).rank, line_of_three(Receive).rank) == (0, 2)
+    assert (line_of_three(RecvReduce).rank, line_of_three(Recv).rank) == (0, 2)
 
 
 def test_two_rings_are_no_ring():
     def steps(me):
         first = me // 3 * 3
-        yield Step(Send(first + (me + 1) % 3, 0), Receive(first + (me - 1) % 3, 0))
+        yield Step(Send(first + (me + 1) % 3, 0), Recv(first + (me - 1) % 3, 0))
 
     assert Graph.of([tell(Schedule(Layout.of(6), 1, steps))]).cycle() is None
 

@@ -9,7 +9,7 @@ from hpccoll.draw import ask, describe
 from hpccoll.draw.actions import round_lines
 from hpccoll.draw.trace import tell
 from hpccoll.draw.words import layout_words
-from hpccoll.schedule import Copy, Cost, Layout, Receive, Reduce, Schedule, Send, Step, dst, src, tmp
+from hpccoll.schedule import Copy, Cost, Layout, Recv, RecvReduce, Schedule, Send, Step, dst, src, tmp
 
 
 def rounds(name, ranks):
@@ -46,7 +46,7 @@ def test_what_is_read_in_src_is_said_so():
 
 def test_arrivals_are_named_in_the_order_in_which_they_are_folded():
     def steps(me):
-        yield Step(Reduce(2, 0), Reduce(1, 0)) if me == 0 else Step(Send(0, 0))
+        yield Step(RecvReduce(2, 0), RecvReduce(1, 0)) if me == 0 else Step(Send(0, 0))
 
     assert round_lines(tell(Schedule(Layout.of(3), 1, steps)), 0)[0] == "rank 0 folds everything of 2, 1"
 
@@ -54,7 +54,7 @@ def test_arrivals_are_named_in_the_order_in_which_they_are_folded():
 def test_other_buffers_and_folds_into_a_third_place_are_named():
     def steps(me):
         yield Step(Copy(dst[1], tmp[3]))
-        yield Step(Send(0, src[0:2])) if me else Step(Reduce(1, tmp[0:2], src[0:2]))
+        yield Step(Send(0, src[0:2])) if me else Step(RecvReduce(1, tmp[0:2], src[0:2]))
 
     story = tell(Schedule(Layout.of(2), 4, steps))
     assert round_lines(story, 0) == ["ranks 0..1 copy unit 1 to unit 3 of tmp"]
@@ -63,7 +63,7 @@ def test_other_buffers_and_folds_into_a_third_place_are_named():
 
 def test_units_that_wrap_round_keep_their_order():
     def steps(me):
-        yield Step(Send(1, dst[3] + dst[0:2])) if me == 0 else Step(Receive(0, dst[3] + dst[0:2]))
+        yield Step(Send(1, dst[3] + dst[0:2])) if me == 0 else Step(Recv(0, dst[3] + dst[0:2]))
 
     assert round_lines(tell(Schedule(Layout.of(2), 4, steps)), 0)[0] == "rank 0 sends units 3, 0..1 to 1"
 

@@ -4,7 +4,7 @@ from drawing_examples import subject
 from schedule_examples import EXAMPLES
 
 from hpccoll.draw.trace import Place, tell
-from hpccoll.schedule import Copy, Layout, Receive, Schedule, Send, Step, dst, tmp
+from hpccoll.schedule import Copy, Layout, Recv, Schedule, Send, Step, dst, tmp
 
 
 def story(name, ranks):
@@ -37,9 +37,9 @@ def test_a_copy_stays_at_its_rank():
 
 def test_messages_of_no_units_and_rounds_without_messages_are_left_out():
     def steps(me):
-        yield Step(Send(1, dst[0:0])) if me == 0 else Step(Receive(0, dst[0:0]))
+        yield Step(Send(1, dst[0:0])) if me == 0 else Step(Recv(0, dst[0:0]))
         yield Step()
-        yield Step(Send(1, 0)) if me == 0 else Step(Receive(0, 0))
+        yield Step(Send(1, 0)) if me == 0 else Step(Recv(0, 0))
 
     told = tell(Schedule(Layout.of(2), 1, steps))
     assert (told.rounds, len(told.messages)) == (1, 1)
@@ -47,6 +47,6 @@ def test_messages_of_no_units_and_rounds_without_messages_are_left_out():
 
 def test_two_messages_that_are_alike_are_two():
     def steps(me):
-        yield Step(Send(1, 0), Send(1, 0)) if me == 0 else Step(Receive(0, 0), Receive(0, 0))
+        yield Step(Send(1, 0), Send(1, 0)) if me == 0 else Step(Recv(0, 0), Recv(0, 0))
 
     assert len(set(tell(Schedule(Layout.of(2), 1, steps)).messages)) == 2

@@ -27,7 +27,7 @@ def test_a_root_plays_its_role():
 
 
 def test_a_parameter_goes_to_the_call_or_to_the_algorithm():
-    assert ask("ping_pong", "send_recv", 4, parameters=["peer=2"]).promise.peer == 2
+    assert ask("ping_pong", "send_recv", 4, parameters=["peer=2"]).call.peer == 2
     assert len(ask("torus", "all_reduce", 6, parameters=["rows=3"]).slices) == 2
 
 

@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 from mpi4py import MPI
-from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, case_of, cases, promised, promises, result
+from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, promised, result
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
@@ -72,7 +72,7 @@ def agrees(asked: Operation, way=Nccl, *, graph: bool = False, right=None, comm=
     given = bits(inputs[ME][:0] if asked.in_place else inputs[ME])
     if right is None:
         lockstep(asked, [values[:0] if asked.in_place else values for values in inputs], outputs)
-        right = promised(asked, outputs[ME], ME) if asked.promise.p > ME else outputs[ME][:0]
+        right = promised(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
     src, dst = transport.empty(len(given), asked.dtype), transport.empty(len(before), asked.dtype)
     plan = transport.plan(asked, src, dst)
     for _ in range(2):
@@ -112,7 +112,7 @@ def graphs_replay_what_runs_directly() -> None:
     for name in ("all_reduce-ring", "all_gather-bruck", "broadcast-chain", "reduce_scatter-ring"):
         if case := case_of(name, RANKS):
             agrees(case.operation(5000, "float32", in_place=False, channels=2, window=2), graph=True)
-    asked = operation(COLLECTIVES["all_reduce"].promise(RANKS), "float32", "sum")
+    asked = operation(COLLECTIVES["all_reduce"].call(RANKS), "float32", "sum")
     agrees(asked, NcclVendor, graph=True, right=what_is_promised(asked))
 
 
@@ -120,9 +120,9 @@ def large_messages_arrive_whole() -> None:
     agrees(case_of("all_reduce-ring", RANKS).operation(1 << 22, "float32"))
 
 
-def operation(promise, dtype: str, op: str, *, in_place: bool = True) -> Operation:
-    count = 1 if promise.collective.token else 37
-    return Operation(promise, Layout.of(RANKS), (), count, dtype_of(dtype), REDUCTIONS[op], in_place=in_place)
+def operation(call, dtype: str, op: str, *, in_place: bool = True) -> Operation:
+    count = 1 if call.collective.token else 37
+    return Operation(call, Layout.of(RANKS), (), count, dtype_of(dtype), REDUCTIONS[op], in_place=in_place)
 
 
 def what_is_promised(asked: Operation):
@@ -132,16 +132,16 @@ def what_is_promised(asked: Operation):
 
 def nccls_own_calls_do_what_is_promised() -> None:
     for collective in COLLECTIVES.values():
-        for promise, in_place in product(promises(collective, RANKS), (True, False)):
+        for call, in_place in product(calls_of(collective, RANKS), (True, False)):
             fits = collective.in_place if in_place else collective.out_of_place
             if fits and not collective.token and not (in_place and collective.name == "all_to_all"):
-                asked = operation(promise, "float32", "sum", in_place=in_place)
+                asked = operation(call, "float32", "sum", in_place=in_place)
                 agrees(asked, NcclVendor, right=what_is_promised(asked))
 
 
 def nccls_own_calls_take_every_dtype_and_op() -> None:
     for dtype, op in product(ELEMENTS, REDUCTIONS):
-        asked = operation(COLLECTIVES["all_reduce"].promise(RANKS), dtype, op)
+        asked = operation(COLLECTIVES["all_reduce"].call(RANKS), dtype, op)
         agrees(asked, NcclVendor, right=what_is_promised(asked))
 
 
@@ -154,7 +154,7 @@ def communicators_with_settings_and_buffers_that_nccl_knows_do_what_is_promised(
     cupys, own = COMM.Dup(), COMM.Dup()
     agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"), partial(Nccl, library=library), comm=own)
     for name, how in product(("all_reduce", "reduce_scatter", "all_gather"), (None, "allocated", *KNOWN)):
-        asked = operation(COLLECTIVES[name].promise(RANKS), "float32", "sum", in_place=False)
+        asked = operation(COLLECTIVES[name].call(RANKS), "float32", "sum", in_place=False)
         for comm, made_by in ((cupys, None), (own, library)):
             buffers_of = Buffers(comm, GPU, how) if how else None
             way = partial(NcclVendor, library=made_by, buffers=buffers_of)

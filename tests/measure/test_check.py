@@ -25,7 +25,7 @@ def folded(one, values):
 
 
 def partner(one):
-    return {one.promise.root: one.promise.peer, one.promise.peer: one.promise.root}.get(one.me)
+    return {one.call.root: one.call.peer, one.call.peer: one.call.root}.get(one.me)
 
 
 # What MPI says of each call: the result of rank ``one.me`` from what each rank contributes, s[rank][unit].
@@ -33,10 +33,10 @@ RESULTS = {
     "all_reduce": lambda one, s: [folded(one, [units[0] for units in s])],
     "reduce_scatter": lambda one, s: [folded(one, [units[one.me] for units in s])],
     "all_gather": lambda _one, s: [units[0] for units in s],
-    "broadcast": lambda one, s: s[one.promise.root],
-    "reduce": lambda one, s: [folded(one, [units[0] for units in s])] if one.me == one.promise.root else [],
-    "gather": lambda one, s: [units[0] for units in s] if one.me == one.promise.root else [],
-    "scatter": lambda one, s: [s[one.promise.root][one.me]],
+    "broadcast": lambda one, s: s[one.call.root],
+    "reduce": lambda one, s: [folded(one, [units[0] for units in s])] if one.me == one.call.root else [],
+    "gather": lambda one, s: [units[0] for units in s] if one.me == one.call.root else [],
+    "scatter": lambda one, s: [s[one.call.root][one.me]],
     "all_to_all": lambda one, s: [units[one.me] for units in s],
     "all_to_all_v": lambda one, s: [units[one.me] for units in s],
     "barrier": lambda one, s: [folded(one, [units[0] for units in s])],
@@ -53,7 +53,7 @@ def test_what_is_expected_of_a_call_is_what_mpi_says(bench):
     if one.me >= one.p:  # it aggregates
         assert (found, one.source(), bench.result.size) == ([], [], 0)
         return
-    said = RESULTS[one.promise.collective.name](one, sources)
+    said = RESULTS[one.call.collective.name](one, sources)
     assert [len(unit) for unit in found] == [len(unit) for unit in said]
     assert (bits(joined(found, one.dtype)) == bits(joined(said, one.dtype))).all()
 
@@ -64,9 +64,9 @@ def test_the_contribution_lies_where_a_plan_reads_it_and_the_rest_of_the_result_
     contributed = bench.operation.contribution(bench.src, bench.dst, one.me)
     now = joined(replace(one, turn=bench.check.turn).source(), one.dtype)
     assert (bits(contributed) == bits(now)).all()
-    own = one.promise.source(one.me, one.units) if bench.in_place else ()
+    own = one.call.source(one.me, one.units) if bench.in_place else ()
     begins = 0
-    for unit, right in zip(one.promise.target(one.me, one.units), one.expected(in_place=False), strict=True):
+    for unit, right in zip(one.call.target(one.me, one.units), one.expected(in_place=False), strict=True):
         block = bench.result[begins : begins + len(right)]
         if unit not in own:
             assert (bits(block) == bits(one.poison())).all()
@@ -162,7 +162,7 @@ def test_a_contribution_that_is_left_out_is_seen(bench, data):
     one = replace(bench.payload, turn=bench.check.turn)
     assume(bench.result.size)
     left_out = data.draw(st.integers(0, one.p - 1))
-    (unit,) = one.promise.target(one.me, one.units)
+    (unit,) = one.call.target(one.me, one.units)
     rest = [replace(one, me=me)._contributed(me, unit, 0) for me in range(one.p) if me != left_out]
     assert bench.wrong(folded(one, rest)) > 0
 
@@ -197,7 +197,7 @@ def test_blocks_in_each_others_places_are_seen(bench, data):
 def test_the_result_of_another_rank_is_seen(bench):
     one = bench.payload
     assume(bench.result.size)
-    others = [me for me in range(one.p) if me != one.me and one.promise.target(me, one.units)]
+    others = [me for me in range(one.p) if me != one.me and one.call.target(me, one.units)]
     for me in others:
         assert bench.wrong(bench.expected(me=me)) > 0
 
@@ -222,10 +222,10 @@ def test_ranks_beside_the_root_have_what_is_theirs_and_nothing_more(name):
 @pytest.mark.parametrize("traffic", PATTERNS)
 def test_unequal_blocks_are_as_long_as_the_traffic_says(traffic):
     p, count = 4, 100
-    promise = COLLECTIVES["all_to_all_v"].promise(p, traffic=traffic)
-    lengths = promise.blocks(count)
+    call = COLLECTIVES["all_to_all_v"].call(p, traffic=traffic)
+    lengths = call.blocks(count)
     for me in range(p):
         one = payload("all_to_all_v", p, me, count=count, traffic=traffic)
         assert [len(block) for block in one.source()] == list(lengths[me])
         assert [len(block) for block in one.expected(in_place=False)] == list(lengths[:, me])
-    assert promise.bytes(count, 8) == sum(map(sum, lengths.tolist())) * 8 // p
+    assert call.bytes(count, 8) == sum(map(sum, lengths.tolist())) * 8 // p

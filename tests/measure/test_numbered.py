@@ -74,10 +74,10 @@ def test_whoever_has_which_number_results_are_right(measured):
 
 def test_the_bytes_that_cross_are_those_of_the_ranks_as_they_are_numbered(measured):
     for mapping in ("block", "cyclic"):
-        layout = PLACES.among(numbering(PLACES, mapping))
+        layout = PLACES.subset(numbering(PLACES, mapping))
         outcome = measured["all_reduce", "ring", mapping]
         slices = all_reduce.algorithm("ring").slices(layout)
-        cut = Cut(all_reduce.promise(8), 1024, slices[0].units, outcome.params["channels"], 4)
+        cut = Cut(all_reduce.call(8), 1024, slices[0].units, outcome.params["channels"], 4)
         counted = count(slices, cut)
         assert outcome.wire_bytes_predicted == counted.wire_bytes
         assert outcome.rack_bytes_predicted == counted.sent[:, 3].sum()

@@ -22,7 +22,7 @@ N = 8192
 
 
 def payload(op="sum", dtype="float32", count=40, p=4, me=1, name="all_reduce", **more):
-    return Payload(collective(name).promise(p), REDUCTIONS[op], dtype_of(dtype), count, me, **more)
+    return Payload(collective(name).call(p), REDUCTIONS[op], dtype_of(dtype), count, me, **more)
 
 
 def source(one):
@@ -276,8 +276,8 @@ def test_a_diagnosis_over_1000_ranks_takes_no_longer_than_a_measurement():
 
 
 def test_the_longest_of_all_blocks_is_sought_once_for_all_units_and_turns(monkeypatch):
-    sought, promise = [], all_to_all_v.promise(5)
-    found = traffic.blocks(promise.traffic, 5, 77)
+    sought, call = [], all_to_all_v.call(5)
+    found = traffic.blocks(call.traffic, 5, 77)
 
     class Blocks(np.ndarray):
         def max(self, *more, **most):
@@ -286,5 +286,5 @@ def test_the_longest_of_all_blocks_is_sought_once_for_all_units_and_turns(monkey
 
     monkeypatch.setattr(traffic, "blocks", lambda *_: found.view(Blocks))
     for turn in range(TURNS):
-        Payload(promise, REDUCTIONS["sum"], np.dtype("float32"), 77, 2, turn=turn).expected(in_place=False)
+        Payload(call, REDUCTIONS["sum"], np.dtype("float32"), 77, 2, turn=turn).expected(in_place=False)
     assert sought == [(5, 5)]

@@ -17,8 +17,8 @@ MANY = 64
 def seconds(case, machine, channels=1, window=1):
     """Simulate a case for a vector of S bytes; what costs a second a byte by ``machine`` costs 1/S of it here."""
     units, lanes = case.slices[0].units, len(case.slices) * channels
-    cut = Cut(case.promise, 128 * lanes * (units if case.promise.collective.units == "free" else 1), units, lanes, 1)
-    size = case.promise.bytes(cut.count, 1)
+    cut = Cut(case.call, 128 * lanes * (units if case.call.collective.units == "divisible" else 1), units, lanes, 1)
+    size = case.call.bytes(cut.count, 1)
     links = {tier: Link(link.alpha_s, link.beta_s / size) for tier, link in machine.links.items()}
     return simulate(case.slices, cut, Machine(links, machine.gamma_s / size), window)
 

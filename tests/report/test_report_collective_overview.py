@@ -11,7 +11,7 @@ from hpccoll.report.charts import FIGURES
 from hpccoll.report.definitions import COLLECTIVE_DESCRIPTIONS, describe_collective
 from hpccoll.report.findings import findings
 from hpccoll.report.report_writer import build_report
-from hpccoll.schedule.collectives import COLLECTIVES
+from hpccoll.schedule.collective_table import COLLECTIVES
 from hpccoll.store.rows import Missing
 
 BY_NAME = {figure.name: figure for figure in FIGURES}

@@ -9,7 +9,7 @@ from hpccoll.schedule import (
     Collective,
     Cost,
     Layout,
-    Receive,
+    Recv,
     Send,
     Step,
     all_gather,
@@ -52,9 +52,9 @@ def test_a_part_of_a_composition_is_an_algorithm_that_does_something():
     row = fresh()
     row("nothing", floor=True)(lambda _layout: ())
     something = row("something")(lambda _layout: ())
-    assert row.part("something") is something
+    assert row.component("something") is something
     with pytest.raises(BadInputError, match=r"fresh algorithm: 'nothing' is not valid: .*choose from something"):
-        row.part("nothing")
+        row.component("nothing")
 
 
 def test_an_algorithm_is_registered_once():
@@ -98,14 +98,14 @@ IN_NCCL_TESTS = {
 @pytest.mark.parametrize(("name", "expected"), IN_NCCL_TESTS.items())
 def test_sizes_and_busbw_are_those_of_nccl_tests(name, expected):
     row = collective(name)
-    promise = row.promise(8)
+    call = row.call(8)
     elements = row.elements(1000, 4, 8)
-    each = elements if row.units == "owned" else elements / 8  # of one of eight units
-    sends = max(len(promise.source(me, 8)) for me in range(8)) * each
-    receives = max(len(promise.target(me, 8)) for me in range(8)) * each
+    each = elements if row.units == "per_rank" else elements / 8  # of one of eight units
+    sends = max(len(call.source(me, 8)) for me in range(8)) * each
+    receives = max(len(call.target(me, 8)) for me in range(8)) * each
     assert (sends, receives, row.busbw(8)) == expected
-    assert promise.bytes(elements, 4) == max(sends, receives) * 4  # the S that algbw is S / t of
-    assert row.elements(promise.bytes(elements, 4), 4, 8) == elements
+    assert call.bytes(elements, 4) == max(sends, receives) * 4  # the S that algbw is S / t of
+    assert row.elements(call.bytes(elements, 4), 4, 8) == elements
 
 
 @pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
@@ -127,11 +127,11 @@ def test_a_token_is_one_element_whatever_is_asked():
 
 
 def test_the_bytes_of_unequal_blocks_are_those_of_the_mean_rank():
-    promise = all_to_all_v.promise(4, traffic="zipf")
-    assert promise.blocks(48).tolist() == [[92, 46, 30, 23]] * 4  # 48 x 4 / (1 + 1/2 + 1/3 + 1/4), over 1, 2, 3 and 4
-    assert promise.bytes(48, 4) == (92 + 46 + 30 + 23) * 4
-    assert all_to_all_v.promise(4, traffic="uniform").bytes(48, 4) == 48 * 4 * 4
-    assert all_reduce.promise(4).blocks(48) is None
+    call = all_to_all_v.call(4, traffic="zipf")
+    assert call.blocks(48).tolist() == [[92, 46, 30, 23]] * 4  # 48 x 4 / (1 + 1/2 + 1/3 + 1/4), over 1, 2, 3 and 4
+    assert call.bytes(48, 4) == (92 + 46 + 30 + 23) * 4
+    assert all_to_all_v.call(4, traffic="uniform").bytes(48, 4) == 48 * 4 * 4
+    assert all_reduce.call(4).blocks(48) is None
 
 
 # ---- what is promised, written out for three ranks ------------------------------------------------------------------
@@ -158,23 +158,21 @@ PROMISED = {
 
 @pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
 def test_every_collective_promises_what_is_written_here(row):
-    promise = row.promise(3, 1 if row.rooted else None)
-    source = [list(promise.source(me, 3)) for me in range(3)]
-    target = [list(promise.target(me, 3)) for me in range(3)]
-    ends = [[promise.result(me, unit) for unit in target[me]] for me in (1, 2)]
+    call = row.call(3, 1 if row.rooted else None)
+    source = [list(call.source(me, 3)) for me in range(3)]
+    target = [list(call.target(me, 3)) for me in range(3)]
+    ends = [[call.result(me, unit) for unit in target[me]] for me in (1, 2)]
     assert (source, target, *ends) == PROMISED[row.name]
-    assert [list(promise.source(3, 3)), list(promise.target(3, 3))] == [[], []], (
-        "an aggregator has nothing to do with it"
-    )
+    assert [list(call.source(3, 3)), list(call.target(3, 3))] == [[], []], "an aggregator has nothing to do with it"
 
 
 @pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
 def test_what_is_promised_has_been_contributed(row):
     for p in (2, 5):
-        promise = row.promise(p)
+        call = row.call(p)
         for me in range(p):
-            for unit in promise.target(me, p):
-                assert all(one in promise.source(origin, p) for origin, one in promise.result(me, unit))
+            for unit in call.target(me, p):
+                assert all(one in call.source(origin, p) for origin, one in call.result(me, unit))
 
 
 # ---- calls ----------------------------------------------------------------------------------------------------------
@@ -183,20 +181,20 @@ def test_what_is_promised_has_been_contributed(row):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: all_reduce.promise(4, 0), "root: 0 is not valid: all_reduce has no root"),
-        (lambda: broadcast.promise(4, 4), "root: 4 is not valid: a rank from 0 to 3"),
-        (lambda: broadcast.promise(4, -1), "root: -1 is not valid: a rank from 0 to 3"),
-        (lambda: all_reduce.promise(4, peer=1), "argument of all_reduce: 'peer' is not valid: it has none"),
+        (lambda: all_reduce.call(4, 0), "root: 0 is not valid: all_reduce has no root"),
+        (lambda: broadcast.call(4, 4), "root: 4 is not valid: a rank from 0 to 3"),
+        (lambda: broadcast.call(4, -1), "root: -1 is not valid: a rank from 0 to 3"),
+        (lambda: all_reduce.call(4, peer=1), "argument of all_reduce: 'peer' is not valid: it has none"),
         (
-            lambda: send_recv.promise(4, traffic="zipf"),
+            lambda: send_recv.call(4, traffic="zipf"),
             "argument of send_recv: 'traffic' is not valid: choose from peer",
         ),
-        (lambda: send_recv.promise(4, 1, peer=1), "peer: 1 is not valid: another rank of 4 than the root, 1"),
-        (lambda: send_recv.promise(4, 3), "peer: -1 is not valid: another rank of 4 than the root, 3"),
-        (lambda: send_recv.promise(4, peer=4), "peer: 4 is not valid: another rank of 4"),
-        (lambda: send_recv.promise(4, peer="a"), "peer: 'a' is not valid: another rank of 4"),
-        (lambda: send_recv.promise(1), "peer: -1 is not valid: another rank of 1"),
-        (lambda: all_to_all_v.promise(4, traffic="none"), "traffic: 'none' is not valid: choose from uniform, zipf"),
+        (lambda: send_recv.call(4, 1, peer=1), "peer: 1 is not valid: another rank of 4 than the root, 1"),
+        (lambda: send_recv.call(4, 3), "peer: -1 is not valid: another rank of 4 than the root, 3"),
+        (lambda: send_recv.call(4, peer=4), "peer: 4 is not valid: another rank of 4"),
+        (lambda: send_recv.call(4, peer="a"), "peer: 'a' is not valid: another rank of 4"),
+        (lambda: send_recv.call(1), "peer: -1 is not valid: another rank of 1"),
+        (lambda: all_to_all_v.call(4, traffic="none"), "traffic: 'none' is not valid: choose from uniform, zipf"),
     ],
 )
 def test_a_call_that_does_not_fit_is_answered_with_what_would(call, words):
@@ -205,14 +203,14 @@ def test_a_call_that_does_not_fit_is_answered_with_what_would(call, words):
 
 
 def test_the_peer_is_the_last_rank_unless_named_and_may_be_counted_from_the_end():
-    assert send_recv.promise(4).peer == 3
-    assert send_recv.promise(4, 3, peer=-3).peer == 1
-    assert (broadcast.promise(4).root, broadcast.promise(4, 2).root, all_gather.promise(4).root) == (0, 2, 0)
+    assert send_recv.call(4).peer == 3
+    assert send_recv.call(4, 3, peer=-3).peer == 1
+    assert (broadcast.call(4).root, broadcast.call(4, 2).root, all_gather.call(4).root) == (0, 2, 0)
 
 
 def test_a_call_is_what_it_names():
-    assert broadcast.promise(4, 2) == broadcast.promise(4, 2) != broadcast.promise(4, 1)
-    assert len({broadcast.promise(4, 2), broadcast.promise(4, 2), all_gather.promise(4)}) == 2
+    assert broadcast.call(4, 2) == broadcast.call(4, 2) != broadcast.call(4, 1)
+    assert len({broadcast.call(4, 2), broadcast.call(4, 2), all_gather.call(4)}) == 2
 
 
 def sends(schedule, me: int) -> list[int]:
@@ -221,23 +219,23 @@ def sends(schedule, me: int) -> list[int]:
 
 def test_other_ranks_play_the_roles_of_root_and_peer():
     algorithm = broadcast.algorithm("chain")
-    (chain,) = broadcast.promise(4, 2).slices(algorithm, Layout.of(4))
+    (chain,) = broadcast.call(4, 2).slices(algorithm, Layout.of(4))
     assert [sends(chain, me) for me in range(4)] == [[1], [-1], [3], [0]]  # 2 -> 3 -> 0 -> 1
-    (aside,) = broadcast.promise(4, 2).slices(algorithm, Layout.of(4, aggregators=2))
+    (aside,) = broadcast.call(4, 2).slices(algorithm, Layout.of(4, aggregators=2))
     assert [sends(aside, me) for me in range(6)] == [[1], [-1], [3], [0], [], []]
 
     @replace(bidirectional, algorithms={})("two")
     def two(_layout, me):
         if me < 2:
-            yield Step(Send(1 - me, 0), Receive(1 - me, 0))
+            yield Step(Send(1 - me, 0), Recv(1 - me, 0))
 
-    (pair,) = bidirectional.promise(4, 3, peer=1).slices(two, Layout.of(4))
+    (pair,) = bidirectional.call(4, 3, peer=1).slices(two, Layout.of(4))
     assert [sends(pair, me) for me in range(4)] == [[], [3], [], [1]]
 
 
 def test_owned_blocks_go_by_the_names_of_their_ranks_under_another_root():
     row = collective("scatter")
-    (direct,) = row.promise(3, 1).slices(row.algorithm("direct"), Layout.of(3))
+    (direct,) = row.call(3, 1).slices(row.algorithm("direct"), Layout.of(3))
     (step,) = direct.steps(1)
     parts = {action.peer: action.part.ranges[0].first for action in step.actions if isinstance(action, Send)}
     assert parts == {2: 2, 0: 0}

@@ -10,8 +10,8 @@ from hpccoll.algorithms.sharp_emulated import sharp_emulated
 from hpccoll.schedule import (
     Copy,
     Layout,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     Send,
     Step,
@@ -21,8 +21,8 @@ from hpccoll.schedule import (
     broadcast,
     dst,
     gather,
+    in_groups,
     match,
-    nested,
     on_power_of_two,
     out_of_place,
     prove,
@@ -34,7 +34,7 @@ from hpccoll.schedule import (
     src,
     then,
     tmp,
-    within,
+    two_level_all_reduce,
 )
 
 
@@ -73,20 +73,20 @@ def test_schedules_over_different_units_do_not_follow_one_another():
 
 
 def test_backwards_who_sent_receives_and_the_last_step_is_the_first():
-    forwards = of_lists([Step(Send(1, 0), Copy(dst[1], tmp[1])), Step(Receive(1, 2))], [Step(), Step()])
-    assert steps_of(reverse(forwards), 0) == [Step(Send(1, 2)), Step(Receive(1, 0), Copy(tmp[1], dst[1]))]
-    assert steps_of(reverse(forwards, Reduce), 0)[1] == Step(Reduce(1, 0), Copy(tmp[1], dst[1]))
+    forwards = of_lists([Step(Send(1, 0), Copy(dst[1], tmp[1])), Step(Recv(1, 2))], [Step(), Step()])
+    assert steps_of(reverse(forwards), 0) == [Step(Send(1, 2)), Step(Recv(1, 0), Copy(tmp[1], dst[1]))]
+    assert steps_of(reverse(forwards, RecvReduce), 0)[1] == Step(RecvReduce(1, 0), Copy(tmp[1], dst[1]))
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 6, 8, 11])
 def test_a_broadcast_backwards_is_a_reduction_and_an_all_gather_backwards_a_reduce_scatter(p):
     there = binomial_broadcast.schedule(Layout.of(p))
-    prove(broadcast.promise(p), [there])
-    prove(reduce.promise(p), [reverse(there, Reduce)])
+    prove(broadcast.call(p), [there])
+    prove(reduce.call(p), [reverse(there, RecvReduce)])
     round_and_back = then(
         ring_reduce_scatter.schedule(Layout.of(p)), reverse(ring_reduce_scatter.schedule(Layout.of(p)))
     )
-    prove(all_reduce.promise(p), [round_and_back])
+    prove(all_reduce.call(p), [round_and_back])
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -94,14 +94,14 @@ def test_backwards_and_backwards_again_is_forwards_where_nothing_is_folded(name)
     case = case_of(name, 5)
     for schedule in case.slices if case else ():
         actions = [action for me in range(5) for step in schedule.steps(me) for action in step.actions]
-        if any(isinstance(action, Reduce) for action in actions):
+        if any(isinstance(action, RecvReduce) for action in actions):
             continue
         for me in range(5):
             assert steps_of(reverse(reverse(schedule)), me) == steps_of(schedule, me)
 
 
 def test_a_fold_of_two_parts_into_a_third_has_no_backwards():
-    fold = of_lists([Step(Reduce(1, 0, src[0]))], [Step(Send(0, 0))])
+    fold = of_lists([Step(RecvReduce(1, 0, src[0]))], [Step(Send(0, 0))])
     with pytest.raises(ValueError, match=r"a fold of .* into .* cannot be reversed"):
         steps_of(reverse(fold), 0)
 
@@ -112,8 +112,8 @@ def test_a_fold_of_two_parts_into_a_third_has_no_backwards():
 @pytest.mark.parametrize("root", range(5))
 def test_a_root_is_a_relabelling(root):
     there = binomial_broadcast.schedule(Layout.of(5))
-    prove(broadcast.promise(5, root), [relabel(there, [(role + root) % 5 for role in range(5)])])
-    prove(broadcast.promise(5, root), [relabel(there, [root, *(rank for rank in range(5) if rank != root)])])
+    prove(broadcast.call(5, root), [relabel(there, [(role + root) % 5 for role in range(5)])])
+    prove(broadcast.call(5, root), [relabel(there, [root, *(rank for rank in range(5) if rank != root)])])
 
 
 @pytest.mark.parametrize("collective", [scatter, gather])
@@ -123,21 +123,21 @@ def test_the_blocks_of_a_root_are_named_after_their_ranks(collective, root):
         there = algorithm.schedule(Layout.of(5))
         for actual in ([(role + root) % 5 for role in range(5)], [root, *(me for me in range(5) if me != root)]):
             here = relabel(there, actual, actual)
-            prove(collective.promise(5, root), [here])
-            prove(collective.promise(5, root), [out_of_place(collective.promise(5, root), here)], in_place=False)
+            prove(collective.call(5, root), [here])
+            prove(collective.call(5, root), [out_of_place(collective.call(5, root), here)], in_place=False)
 
 
 def test_roles_may_be_played_in_any_order_where_units_are_free():
-    prove(all_reduce.promise(5), [relabel(ring_of(Layout.of(5)), [3, 0, 4, 1, 2])])
-    prove(all_reduce.promise(5), [relabel(recursive_doubling.schedule(Layout.of(5)), [3, 0, 4, 1, 2])])
+    prove(all_reduce.call(5), [relabel(ring_of(Layout.of(5)), [3, 0, 4, 1, 2])])
+    prove(all_reduce.call(5), [relabel(recursive_doubling.schedule(Layout.of(5)), [3, 0, 4, 1, 2])])
 
 
 @pytest.mark.parametrize("algorithm", [ring_all_gather, bruck_all_gather])
 def test_units_are_named_after_their_ranks_where_they_are_owned(algorithm):
     actual = [3, 0, 4, 1, 2]
     renamed = relabel(algorithm.schedule(Layout.of(5)), actual, units=actual)
-    prove(all_gather.promise(5), [renamed])
-    prove(all_gather.promise(5), [out_of_place(all_gather.promise(5), renamed)], in_place=False)
+    prove(all_gather.call(5), [renamed])
+    prove(all_gather.call(5), [out_of_place(all_gather.call(5), renamed)], in_place=False)
 
 
 def test_a_relabelled_schedule_still_tells_all_ranks_at_once():
@@ -156,7 +156,7 @@ def test_a_role_is_a_plain_int_to_an_algorithm_that_wants_one():
 
 
 def test_nobody_stays_nobody_under_another_name():
-    schedule = relabel(of_lists([Step(Send(-1, 0))], [Step(Receive(-1, 0))]), [1, 0])
+    schedule = relabel(of_lists([Step(Send(-1, 0))], [Step(Recv(-1, 0))]), [1, 0])
     assert [steps_of(schedule, me)[0].actions[0].peer for me in range(2)] == [-1, -1]
 
 
@@ -165,9 +165,9 @@ def test_nobody_stays_nobody_under_another_name():
 
 def test_groups_run_by_themselves_over_their_own_units():
     layout = Layout.of(6, 2)
-    schedule = within(layout, 4, [[0, 1], [4, 2]], ring_of, lambda group, unit: 2 * group + unit)
-    assert steps_of(schedule, 1) == [Step(Send(0, 0), Reduce(0, 1)), Step(Send(0, 1), Receive(0, 0))]
-    assert steps_of(schedule, 4) == [Step(Send(2, 3), Reduce(2, 2)), Step(Send(2, 2), Receive(2, 3))]
+    schedule = in_groups(layout, 4, [[0, 1], [4, 2]], ring_of, lambda group, unit: 2 * group + unit)
+    assert steps_of(schedule, 1) == [Step(Send(0, 0), RecvReduce(0, 1)), Step(Send(0, 1), Recv(0, 0))]
+    assert steps_of(schedule, 4) == [Step(Send(2, 3), RecvReduce(2, 2)), Step(Send(2, 2), Recv(2, 3))]
     assert steps_of(schedule, 3) == steps_of(schedule, 5) == []
 
 
@@ -179,7 +179,7 @@ def test_a_group_knows_where_its_ranks_are():
         return ring_of(layout)
 
     layout = Layout(node=(0, 0, 1, 1, 2), rack=(0, 0, 0, 1, 1), rail=(0, 1, 0, 1, 0), aggregators=1)
-    within(layout, 4, [[3, 1], [0, 2, 4]], inner)
+    in_groups(layout, 4, [[3, 1], [0, 2, 4]], inner)
     assert layouts == [Layout((1, 0), (1, 0), (1, 1)), Layout((0, 1, 2), (0, 0, 1), (0, 0, 0), aggregators=1)]
 
 
@@ -192,10 +192,10 @@ ACROSS = [algorithm for algorithm in all_reduce.algorithms.values() if not (algo
 @pytest.mark.parametrize("groups", [[[0, 1, 2], [3, 4, 5]], [[5, 0], [1, 4], [3, 2]], [[0], [1], [2]], [[2, 0, 1]]])
 def test_an_all_reduce_in_two_levels_is_one(across, groups):
     p = sum(map(len, groups))
-    slices = nested(Layout.of(p), groups, ring_reduce_scatter.schedule, across.slices)
+    slices = two_level_all_reduce(Layout.of(p), groups, ring_reduce_scatter.schedule, across.slices)
     assert len(slices) == len(across.slices(Layout.of(len(groups))))
-    prove(all_reduce.promise(p), slices)
-    prove(all_reduce.promise(p), [out_of_place(all_reduce.promise(p), one) for one in slices], in_place=False)
+    prove(all_reduce.call(p), slices)
+    prove(all_reduce.call(p), [out_of_place(all_reduce.call(p), one) for one in slices], in_place=False)
 
 
 def test_a_piece_has_as_many_units_as_are_wanted_of_it_across():
@@ -206,31 +206,31 @@ def test_a_piece_has_as_many_units_as_are_wanted_of_it_across():
         return one, Schedule(layout, 5, EXCHANGE.get)
 
     EXCHANGE = {  # noqa: N806
-        me: [Step(Send(1 - me, dst[0:5]), Reduce(1 - me, dst[0:5]))] for me in range(2)
+        me: [Step(Send(1 - me, dst[0:5]), RecvReduce(1 - me, dst[0:5]))] for me in range(2)
     }
-    slices = nested(Layout.of(6), two_by_three, ring_reduce_scatter.schedule, of_five_units)
+    slices = two_level_all_reduce(Layout.of(6), two_by_three, ring_reduce_scatter.schedule, of_five_units)
     assert [one.units for one in slices] == [3 * 2, 3 * 5]
-    prove(all_reduce.promise(6), slices)
-    assert steps_of(slices[1], 4)[2] == Step(Send(1, dst[5:10]), Reduce(1, dst[5:10]))
+    prove(all_reduce.call(6), slices)
+    assert steps_of(slices[1], 4)[2] == Step(Send(1, dst[5:10]), RecvReduce(1, dst[5:10]))
 
 
 def test_groups_of_different_sizes_do_not_nest():
     with pytest.raises(ValueError, match=r"shorter|longer"):
-        nested(Layout.of(3), [[0, 1], [2]], ring_reduce_scatter.schedule, ring.slices)
+        two_level_all_reduce(Layout.of(3), [[0, 1], [2]], ring_reduce_scatter.schedule, ring.slices)
 
 
 def doubling(layout: Layout, me) -> object:
     everything = dst[0 : layout.workers]
     for k in range(layout.workers.bit_length() - 1):
         partner = me ^ (1 << k)
-        yield Step(Send(partner, everything), Reduce(partner, everything))
+        yield Step(Send(partner, everything), RecvReduce(partner, everything))
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5, 6, 7, 8, 9, 15, 16, 17])
 def test_ranks_beyond_a_power_of_two_hand_in_and_are_given_the_sum(p):
     whole = on_power_of_two(Layout.of(p), lambda core: Schedule.of(core, doubling))
     core = 1 << (p.bit_length() - 1)
-    prove(all_reduce.promise(p), [whole])
+    prove(all_reduce.call(p), [whole])
     assert [len(steps_of(whole, me)) for me in range(core)] == [core.bit_length() - 1 + 2 * (core < p)] * core
     for me in range(core, p):
         hands_in, takes_out = steps_of(whole, me)
@@ -241,7 +241,7 @@ def test_ranks_beyond_a_power_of_two_hand_in_and_are_given_the_sum(p):
 @pytest.mark.parametrize("p", [4, 5])
 def test_an_aggregator_is_no_rank_beyond_a_power_of_two(p):
     layout = Layout.of(p, aggregators=1)
-    prove(all_reduce.promise(p), [on_power_of_two(layout, lambda core: Schedule.of(core, doubling))])
+    prove(all_reduce.call(p), [on_power_of_two(layout, lambda core: Schedule.of(core, doubling))])
 
 
 @pytest.mark.parametrize("p", [16, 19])
@@ -261,7 +261,7 @@ def test_on_a_power_of_two_all_ranks_at_once_are_told_what_each_is_told(p):
     "layout", [Layout.of(7, 3), Layout((0, 1, 1, 1, 2)), Layout((2, 0, 2, 1, 2, 0)), Layout.of(8, 4), Layout.of(1)]
 )
 def test_leaders_of_nodes_of_any_size_are_an_all_reduce(layout):
-    prove(all_reduce.promise(layout.workers), [EXAMPLES["leaders_of_nodes"].make(layout)])
+    prove(all_reduce.call(layout.workers), [EXAMPLES["leaders_of_nodes"].make(layout)])
 
 
 # ---- out of place ---------------------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ def test_out_of_place_src_is_only_read_and_what_is_read_of_it_is_contributed(nam
     for case in calls(name, ranks):
         for schedule in case.slices:
             for me in range(schedule.layout.ranks):
-                contributed = set(case.promise.source(me, schedule.units))
-                for step in out_of_place(case.promise, schedule).steps(me):
+                contributed = set(case.call.source(me, schedule.units))
+                for step in out_of_place(case.call, schedule).steps(me):
                     for action in step.actions:
                         written = action.target if isinstance(action, Copy) else action.part
                         assert isinstance(action, Send) or written.buffer in ("dst", "tmp")
@@ -293,8 +293,8 @@ def test_out_of_place_src_is_only_read_and_what_is_read_of_it_is_contributed(nam
 
 def written(steps: list[Step]) -> set[int]:
     """Return the units of dst that a program writes."""
-    live = [action for step in steps for action in step.actions if getattr(action, "peer", 0) != -1]
-    parts = [a.target if isinstance(a, Copy) else a.part for a in live if not isinstance(a, Send)]
+    drop_null_peers = [action for step in steps for action in step.actions if getattr(action, "peer", 0) != -1]
+    parts = [a.target if isinstance(a, Copy) else a.part for a in drop_null_peers if not isinstance(a, Send)]
     return {unit for part in parts if part.buffer == "dst" for r in part.ranges for unit in range(*map(int, r))}
 
 
@@ -303,10 +303,10 @@ def written(steps: list[Step]) -> set[int]:
 def test_time_goes_into_copies_only_of_units_that_are_never_written_and_once(name, ranks):
     for case in calls(name, ranks):
         for schedule in case.slices:
-            for me in range(case.promise.p):
-                there, here = steps_of(schedule, me), steps_of(out_of_place(case.promise, schedule), me)
+            for me in range(case.call.p):
+                there, here = steps_of(schedule, me), steps_of(out_of_place(case.call, schedule), me)
                 copies = [step.actions[0] for step in here if len(step.actions) == 1]
-                copied = [one for one in copies if isinstance(one, Copy) and one.source == one.target.within("src")]
+                copied = [one for one in copies if isinstance(one, Copy) and one.source == one.target.in_buffer("src")]
                 units = [unit for one in copied for r in one.target.ranges for unit in range(*map(int, r))]
                 assert len(units) == len(set(units))
                 assert not written(there).intersection(units)
@@ -316,51 +316,49 @@ def test_time_goes_into_copies_only_of_units_that_are_never_written_and_once(nam
 def test_a_unit_is_read_in_src_until_it_is_written():
     me = 0
     schedule = of_lists(
-        [Step(Send(1, 0), Reduce(1, 1)), Step(Send(1, 1), Receive(1, 0)), Step(Send(1, 0))], [], units=2
+        [Step(Send(1, 0), RecvReduce(1, 1)), Step(Send(1, 1), Recv(1, 0)), Step(Send(1, 0))], [], units=2
     )
-    assert steps_of(out_of_place(all_reduce.promise(schedule.layout.workers), schedule), me) == [
-        Step(Send(1, src[0]), Reduce(1, 1, src[1])),
-        Step(Send(1, 1), Receive(1, 0)),
+    assert steps_of(out_of_place(all_reduce.call(schedule.layout.workers), schedule), me) == [
+        Step(Send(1, src[0]), RecvReduce(1, 1, src[1])),
+        Step(Send(1, 1), Recv(1, 0)),
         Step(Send(1, 0)),
     ]
 
 
 def test_what_is_folded_twice_in_a_step_is_read_in_src_the_first_time_only():
-    schedule = of_lists([Step(Send(1, 0), Reduce(1, 0), Reduce(2, 0))], [], [], units=1)
-    assert steps_of(out_of_place(all_reduce.promise(schedule.layout.workers), schedule), 0) == [
-        Step(Send(1, src[0]), Reduce(1, 0, src[0]), Reduce(2, 0))
+    schedule = of_lists([Step(Send(1, 0), RecvReduce(1, 0), RecvReduce(2, 0))], [], [], units=1)
+    assert steps_of(out_of_place(all_reduce.call(schedule.layout.workers), schedule), 0) == [
+        Step(Send(1, src[0]), RecvReduce(1, 0, src[0]), RecvReduce(2, 0))
     ]
 
 
 def test_units_that_are_never_written_are_copied_at_the_end():
-    schedule = of_lists([Step(Receive(1, 1))], [Step(Send(0, 1))], units=3)
-    assert steps_of(out_of_place(all_reduce.promise(2), schedule), 0)[-1] == Step(
-        Copy(src[0] + src[2], dst[0] + dst[2])
-    )
-    assert steps_of(out_of_place(all_gather.promise(1), ring_of(Layout.of(1))), 0) == [Step(Copy(src[0], dst[0]))]
+    schedule = of_lists([Step(Recv(1, 1))], [Step(Send(0, 1))], units=3)
+    assert steps_of(out_of_place(all_reduce.call(2), schedule), 0)[-1] == Step(Copy(src[0] + src[2], dst[0] + dst[2]))
+    assert steps_of(out_of_place(all_gather.call(1), ring_of(Layout.of(1))), 0) == [Step(Copy(src[0], dst[0]))]
 
 
 def test_what_is_no_part_of_the_result_is_not_copied():
     schedule = ring_reduce_scatter.schedule(Layout.of(3))
-    here = [steps_of(out_of_place(reduce_scatter.promise(3), schedule), me) for me in range(3)]
+    here = [steps_of(out_of_place(reduce_scatter.call(3), schedule), me) for me in range(3)]
     assert [len(steps) for steps in here] == [2, 2, 2]
     assert not any(isinstance(action, Copy) for steps in here for step in steps for action in step.actions)
 
 
 def test_a_part_that_is_half_written_is_completed_before_the_step():
-    schedule = of_lists([Step(Receive(1, 0)), Step(Send(1, dst[0:3]), Reduce(1, dst[2:4]))], [], units=4)
-    assert steps_of(out_of_place(all_reduce.promise(schedule.layout.workers), schedule), 0) == [
-        Step(Receive(1, 0)),
+    schedule = of_lists([Step(Recv(1, 0)), Step(Send(1, dst[0:3]), RecvReduce(1, dst[2:4]))], [], units=4)
+    assert steps_of(out_of_place(all_reduce.call(schedule.layout.workers), schedule), 0) == [
+        Step(Recv(1, 0)),
         Step(Copy(src[1] + src[2], dst[1] + dst[2])),
         Step(Copy(src[3], dst[3])),
-        Step(Send(1, dst[0:3]), Reduce(1, dst[2:4])),
+        Step(Send(1, dst[0:3]), RecvReduce(1, dst[2:4])),
     ]
 
 
 def test_what_would_be_sent_to_nobody_is_not_completed_by_a_copy():
-    schedule = of_lists([Step(Receive(1, 0)), Step(Send(-1, dst[0:3]), Reduce(-1, dst[2:9]))], [], units=3)
-    assert steps_of(out_of_place(all_reduce.promise(schedule.layout.workers), schedule), 0) == [
-        Step(Receive(1, 0)),
+    schedule = of_lists([Step(Recv(1, 0)), Step(Send(-1, dst[0:3]), RecvReduce(-1, dst[2:9]))], [], units=3)
+    assert steps_of(out_of_place(all_reduce.call(schedule.layout.workers), schedule), 0) == [
+        Step(Recv(1, 0)),
         Step(),
         Step(Copy(src[1] + src[2], dst[1] + dst[2])),
     ]
@@ -368,7 +366,7 @@ def test_what_would_be_sent_to_nobody_is_not_completed_by_a_copy():
 
 def test_half_written_parts_make_the_right_all_gather():
     (schedule,) = EXAMPLES["halves_then_whole"].slices(5)
-    here = steps_of(out_of_place(all_gather.promise(schedule.layout.workers), schedule), 2)
+    here = steps_of(out_of_place(all_gather.call(schedule.layout.workers), schedule), 2)
     assert here[0].actions[0] == Send(3, src[2])
     assert here[1] == Step(Copy(src[2], dst[2]))
     assert all(not isinstance(action, Copy) for step in here[2:] for action in step.actions)
@@ -376,12 +374,12 @@ def test_half_written_parts_make_the_right_all_gather():
 
 def test_copies_into_tmp_come_from_src():
     schedule = bruck_all_to_all.schedule(Layout.of(3))
-    first = steps_of(out_of_place(all_to_all.promise(3), schedule), 1)[0]
+    first = steps_of(out_of_place(all_to_all.call(3), schedule), 1)[0]
     assert first == Step(Copy(src[1:3] + src[0:1], tmp[0:3]))
 
 
 def test_an_aggregator_has_no_source():
     schedule = sharp_emulated.schedule(Layout.of(3, aggregators=1))
-    live = [action for step in steps_of(schedule, 3) for action in step.actions if action.peer != -1]
-    there = steps_of(out_of_place(all_reduce.promise(3), schedule), 3)
-    assert [action for step in there for action in step.actions] == live
+    drop_null_peers = [action for step in steps_of(schedule, 3) for action in step.actions if action.peer != -1]
+    there = steps_of(out_of_place(all_reduce.call(3), schedule), 3)
+    assert [action for step in there for action in step.actions] == drop_null_peers

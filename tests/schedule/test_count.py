@@ -12,8 +12,8 @@ from hpccoll.schedule import (
     Counts,
     Cut,
     Layout,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     Send,
     Step,
@@ -41,7 +41,7 @@ def ring_of(layout: Layout) -> Schedule:
 
 
 def of_all_reduce(*slices: Schedule) -> Case:
-    return Case(all_reduce.promise(slices[0].layout.workers), slices)
+    return Case(all_reduce.call(slices[0].layout.workers), slices)
 
 
 def of_name(name: str, layout: Layout) -> Case:
@@ -54,7 +54,7 @@ def of_name(name: str, layout: Layout) -> Case:
 
 def counted(case: Case, grains: int, lanes: int | None = None) -> Counts:
     """Count a case on a buffer (or blocks) of so many grains."""
-    return count(case.slices, Cut(case.promise, grains * GRAINS, case.slices[0].units, lanes or len(case.slices), 4))
+    return count(case.slices, Cut(case.call, grains * GRAINS, case.slices[0].units, lanes or len(case.slices), 4))
 
 
 def of_lists(*programs: list[Step]) -> Case:
@@ -66,7 +66,7 @@ def of_lists(*programs: list[Step]) -> Case:
 
 def test_messages_and_bytes_are_counted_by_rank_and_tier():
     layout = Layout.of(4, ranks_per_node=2)
-    found = count([ring_of(layout)], Cut(all_reduce.promise(4), 4 * GRAINS, 4, 1, 4))
+    found = count([ring_of(layout)], Cut(all_reduce.call(4), 4 * GRAINS, 4, 1, 4))
     # unit by unit round the ring 0 1 | 2 3 |: 1 and 3 send to the other node, 0 and 2 inside their own
     assert found.messages.tolist() == [[0, 6, 0, 0], [0, 0, 6, 0], [0, 6, 0, 0], [0, 0, 6, 0]]
     assert found.sent.tolist() == [[0, 6 * 128, 0, 0], [0, 0, 6 * 128, 0], [0, 6 * 128, 0, 0], [0, 0, 6 * 128, 0]]
@@ -76,7 +76,7 @@ def test_messages_and_bytes_are_counted_by_rank_and_tier():
 
 def test_messages_between_racks_are_wire_bytes_too():
     layout = Layout(node=(0, 0, 1, 1), rack=(0, 0, 1, 1))
-    found = count([recursive_doubling.schedule(layout)], Cut(all_reduce.promise(4), 4 * GRAINS, 4, 1, 4))
+    found = count([recursive_doubling.schedule(layout)], Cut(all_reduce.call(4), 4 * GRAINS, 4, 1, 4))
     assert found.sent.tolist() == [[0, 512, 0, 512]] * 4
     assert found.wire_bytes == 4 * 512
 
@@ -103,14 +103,14 @@ def test_bytes_between_nodes_follow_from_the_units_that_cross_for_every_size_and
     name, ranks, per_node, elements, channels, itemsize
 ):
     case = case_of(name, ranks)
-    if case is None or case.promise.blocks(1) is not None:  # which has no equal units
+    if case is None or case.call.blocks(1) is not None:  # which has no equal units
         return
     slices = [
         replace(schedule, layout=replace(schedule.layout, node=node, rack=tuple(n // 2 for n in node)))
         for schedule in case.slices
         for node in [tuple(me // per_node for me in range(ranks))]
     ]
-    cut = Cut(case.promise, elements, slices[0].units, channels * len(slices), itemsize)
+    cut = Cut(case.call, elements, slices[0].units, channels * len(slices), itemsize)
     found = count(slices, cut)
     assert wire_bytes([crossings(schedule) for schedule in slices], cut) == found.wire_bytes
     assert wire_bytes([crossings(schedule, "rack") for schedule in slices], cut) == found.sent[:, FABRIC].sum()
@@ -120,7 +120,7 @@ def test_bytes_between_nodes_follow_from_the_units_that_cross_for_every_size_and
 def test_what_workers_send_and_receive_is_counted_apart_from_aggregators(radix, sent_by_switches):
     layout = Layout.of(8, 1, aggregators=3)
     schedule = all_reduce.algorithm("sharp_emulated").schedule(layout, radix=radix)
-    cut = Cut(all_reduce.promise(8), 1000, schedule.units, 1, 4)
+    cut = Cut(all_reduce.call(8), 1000, schedule.units, 1, 4)
     every, sent, received = (wire_bytes([crossings(schedule, end=end)], cut) for end in (None, "source", "target"))
     assert (sent, received) == (8 * 4000, 8 * 4000)  # a vector up and one down for each worker
     assert every == sent + sent_by_switches * 4000
@@ -138,10 +138,10 @@ def test_a_copy_is_bytes_that_go_nowhere():
 def test_unequal_blocks_are_counted_by_their_own_sizes(tmp_path):
     weights = tmp_path / "weights.csv"
     weights.write_text("1,2,3,4\n0,0,0,5\n6,0,1,0\n0,0,0,0\n")
-    promise = all_to_all_v.promise(4, traffic=str(weights))
+    call = all_to_all_v.call(4, traffic=str(weights))
     algorithm = all_to_all_v.algorithm("pairwise")
-    slices = [out_of_place(promise, one) for one in promise.slices(algorithm, Layout.of(4, 2))]
-    found = count(slices, Cut(promise, 22, 4, 1, 4))  # 16 x 22 elements, 16 of them a weight
+    slices = [out_of_place(call, one) for one in call.slices(algorithm, Layout.of(4, 2))]
+    found = count(slices, Cut(call, 22, 4, 1, 4))  # 16 x 22 elements, 16 of them a weight
     assert found.sent.tolist() == [[64, 128, 448, 0], [0, 0, 320, 0], [64, 0, 384, 0], [0, 0, 0, 0]]
     assert found.messages.tolist() == [[1, 1, 2, 0], [0, 0, 1, 0], [1, 0, 1, 0], [0, 0, 0, 0]]
     assert found.wire_bytes == 448 + 320 + 384
@@ -154,9 +154,9 @@ def test_unequal_bytes_between_nodes_are_those_that_are_counted(per_node, lanes)
     layout = Layout(node, tuple(n // 2 for n in node))
     slices = all_to_all_v.algorithm("pairwise").slices(layout)
     for traffic in PATTERNS:
-        promise = all_to_all_v.promise(7, traffic=traffic)
-        for each in (slices, [out_of_place(promise, one) for one in slices], [*slices, reverse(*slices)]):
-            cut = Cut(promise, 1000, 7, lanes * len(each), 4)
+        call = all_to_all_v.call(7, traffic=traffic)
+        for each in (slices, [out_of_place(call, one) for one in slices], [*slices, reverse(*slices)]):
+            cut = Cut(call, 1000, 7, lanes * len(each), 4)
             found = count(each, cut)
             assert unequal_wire_bytes(each, cut) == found.wire_bytes
             assert unequal_wire_bytes(each, cut, "rack") == found.sent[:, FABRIC].sum()
@@ -164,7 +164,7 @@ def test_unequal_bytes_between_nodes_are_those_that_are_counted(per_node, lanes)
 
 def test_empty_messages_are_not_counted():
     (schedule,) = (ring_of(Layout.of(4)),)
-    found = count([schedule], Cut(all_reduce.promise(4), 1, 4, 1, 4))  # the element is in the last unit
+    found = count([schedule], Cut(all_reduce.call(4), 1, 4, 1, 4))  # the element is in the last unit
     assert found.messages.sum() == 6
     assert found.sent.sum() == 6 * 4
 
@@ -215,8 +215,8 @@ def test_a_barrier_takes_a_round_for_each_doubling():
 
 
 def test_sends_that_follow_one_another_are_rounds_even_where_nothing_comes_back():
-    flat = of_lists([Step(Send(peer, 0)) for peer in (1, 2, 3)], *[[Step(Receive(0, 0))] for _ in (1, 2, 3)])
-    at_once = of_lists([Step(*(Send(peer, 0) for peer in (1, 2, 3)))], *[[Step(Receive(0, 0))] for _ in (1, 2, 3)])
+    flat = of_lists([Step(Send(peer, 0)) for peer in (1, 2, 3)], *[[Step(Recv(0, 0))] for _ in (1, 2, 3)])
+    at_once = of_lists([Step(*(Send(peer, 0) for peer in (1, 2, 3)))], *[[Step(Recv(0, 0))] for _ in (1, 2, 3)])
     assert (counted(flat, 1).rounds, counted(flat, 1).critical_bytes) == (3, 3 * 128)
     assert (counted(at_once, 1).rounds, counted(at_once, 1).critical_bytes) == (1, 3 * 128)
 
@@ -228,38 +228,36 @@ def test_a_pipeline_fills_and_then_takes_a_step_a_unit():
 
 def test_what_a_sender_does_after_a_message_does_not_make_its_landing_later():
     # rank 1 waits for rank 3, who comes late; rank 0 is long gone to talk with rank 2, which 1 does not have to await
-    swap = [Step(Send(2, 0), Receive(2, 0))] * 4
-    back = [Step(Send(0, 0), Receive(0, 0))] * 4
+    swap = [Step(Send(2, 0), Recv(2, 0))] * 4
+    back = [Step(Send(0, 0), Recv(0, 0))] * 4
     busy = of_lists(
         [Step(Send(1, 0)), *swap],
-        [Step(Receive(0, 0), Receive(3, 0)), Step(Send(3, 0))],
+        [Step(Recv(0, 0), Recv(3, 0)), Step(Send(3, 0))],
         [*back, Step(Send(3, 0))],
-        [Step(Receive(2, 0)), Step(Send(1, 0)), Step(Receive(1, 0))],
+        [Step(Recv(2, 0)), Step(Send(1, 0)), Step(Recv(1, 0))],
     )
     # 0 -> 1, then four swaps with 2, then 2 -> 3, 3 -> 1, 1 -> 3
     assert counted(busy, 1).rounds == 8
     idle = of_lists(
         [Step(Send(1, 0)), *swap],
-        [Step(Receive(0, 0), Receive(3, 0)), Step(Send(3, 0)), Step(Send(3, 0)), Step(Send(3, 0))],
+        [Step(Recv(0, 0), Recv(3, 0)), Step(Send(3, 0)), Step(Send(3, 0)), Step(Send(3, 0))],
         back,
-        [Step(), Step(), Step(), Step(), Step(Send(1, 0)), *[Step(Receive(1, 0))] * 3],
+        [Step(), Step(), Step(), Step(), Step(Send(1, 0)), *[Step(Recv(1, 0))] * 3],
     )
     assert counted(idle, 1).rounds == 5  # the swaps beside 3 -> 1 and three times 1 -> 3
 
 
 def test_a_sender_waits_until_its_receiver_has_come():
-    swaps = [[Step(Send(peer, 0), Receive(peer, 0))] * 4 for peer in (3, 1)]
-    late = of_lists(
-        [Step(Send(1, 0)), Step(Send(2, 0))], [*swaps[0], Step(Receive(0, 0))], [Step(Receive(0, 0))], swaps[1]
-    )
+    swaps = [[Step(Send(peer, 0), Recv(peer, 0))] * 4 for peer in (3, 1)]
+    late = of_lists([Step(Send(1, 0)), Step(Send(2, 0))], [*swaps[0], Step(Recv(0, 0))], [Step(Recv(0, 0))], swaps[1])
     assert counted(late, 1).rounds == 4 + 2
 
 
 def test_a_step_that_ends_after_its_partner_has_gone_on_sends_and_receives_at_once_all_the_same():
     # rank 0 receives at once, while its own message waits for rank 1 to take in that of rank 2
     late = of_lists(
-        [Step(Send(1, 0), Receive(2, 0))],
-        [Step(Receive(0, 0), Receive(2, 0))],
+        [Step(Send(1, 0), Recv(2, 0))],
+        [Step(Recv(0, 0), Recv(2, 0))],
         [Step(Send(0, 0)), Step(Send(1, 0))],
     )
     assert counted(late, 1).critical_bytes == 3 * 128  # 2 -> 0, 2 -> 1 and the other arrival at 1
@@ -269,7 +267,7 @@ def test_a_step_that_ends_after_its_partner_has_gone_on_sends_and_receives_at_on
 def test_a_copy_before_a_step_adds_no_round():
     case = EXAMPLES["halves_then_whole"].case(5)
     there = counted(case, 1)
-    here = counted(Case(case.promise, tuple(out_of_place(case.promise, each) for each in case.slices)), 1)
+    here = counted(Case(case.call, tuple(out_of_place(case.call, each) for each in case.slices)), 1)
     assert (there.rounds, there.critical_bytes) == (here.rounds, here.critical_bytes)
     assert (here.sent[:, 0] == GRAINS * 4).all()
 
@@ -282,7 +280,7 @@ def test_the_schedule_of_one_rank_costs_nothing():
 
 def test_parts_of_several_ranges_are_counted_whole():
     def steps(_layout, me):
-        yield Step(Send(1 - me, dst[0] + dst[2:4]), Reduce(1 - me, dst[0] + dst[2:4]))
+        yield Step(Send(1 - me, dst[0] + dst[2:4]), RecvReduce(1 - me, dst[0] + dst[2:4]))
 
     found = counted(of_all_reduce(of(steps, lambda _p: 4)(Layout.of(2))), 4)
     assert found.messages.sum() == 2
@@ -293,7 +291,7 @@ def test_parts_of_several_ranges_are_counted_whole():
 @pytest.mark.parametrize("algorithm", barrier.algorithms.values(), ids=barrier.algorithms)
 def test_no_message_of_a_barrier_is_empty(algorithm, p):
     schedule = algorithm.schedule(Layout.of(p))
-    found = count([schedule], Cut(barrier.promise(p), barrier.elements(0, 1, p), schedule.units, 1, 1))
-    messages = sum(len(m.source) for moment in match(schedule) for m in moment.sent)
+    found = count([schedule], Cut(barrier.call(p), barrier.elements(0, 1, p), schedule.units, 1, 1))
+    messages = sum(len(m.source) for round_ in match(schedule) for m in round_.sent)
     assert found.messages.sum() == messages
     assert messages > 0 or p == 1

@@ -22,8 +22,8 @@ from hpccoll.schedule import (
     tmp,
 )
 from hpccoll.schedule.cut import GRAIN, bounds
+from hpccoll.schedule.step import Range
 from hpccoll.schedule.traffic import PATTERNS
-from hpccoll.schedule.words import Range
 
 counts = st.one_of(st.integers(0, 300), st.integers(0, 1 << 34))
 itemsizes = st.sampled_from([1, 2, 4, 8])
@@ -50,7 +50,7 @@ def test_pieces_are_whole_grains_where_there_is_a_grain_for_each_and_differ_by_o
 
 @given(counts, st.integers(1, 17), st.integers(1, 9), itemsizes)
 def test_free_units_are_cut_by_lane_and_then_by_unit(count, units, lanes, itemsize):
-    cut = Cut(all_reduce.promise(1), count, units, lanes, itemsize)
+    cut = Cut(all_reduce.call(1), count, units, lanes, itemsize)
     spans = [cut.spans(lane, 0, dst[unit]) for lane in range(lanes) for unit in range(units)]
     _cover([span for of_unit in spans for span in of_unit], count)
     for lane in range(lanes):
@@ -60,8 +60,8 @@ def test_free_units_are_cut_by_lane_and_then_by_unit(count, units, lanes, itemsi
 
 
 @given(st.integers(0, 5000), st.integers(1, 9), st.integers(1, 5), itemsizes)
-def test_owned_units_are_blocks_each_cut_by_lane(count, p, lanes, itemsize):
-    cut = Cut(all_gather.promise(p), count, p, lanes, itemsize)
+def test_per_rank_units_are_blocks_each_cut_by_lane(count, p, lanes, itemsize):
+    cut = Cut(all_gather.call(p), count, p, lanes, itemsize)
     for unit in range(p):
         spans = [span for lane in range(lanes) for span in cut.spans(lane, 0, dst[unit])]
         _cover([(a - unit * count, b - unit * count) for a, b in spans], count)
@@ -69,7 +69,7 @@ def test_owned_units_are_blocks_each_cut_by_lane(count, p, lanes, itemsize):
 
 @given(st.integers(0, 500), st.integers(1, 9), st.integers(1, 5))
 def test_a_buffer_of_one_block_holds_it_at_its_start(count, p, lanes):
-    cut = Cut(all_gather.promise(p), count, p, lanes, 4)
+    cut = Cut(all_gather.call(p), count, p, lanes, 4)
     for me in range(p):
         _cover([span for lane in range(lanes) for span in cut.spans(lane, me, src[me])], count)
 
@@ -83,10 +83,10 @@ def _cover(spans, count):
 
 
 def test_adjacent_ranges_are_joined_and_empty_ones_are_dropped():
-    cut = Cut(all_reduce.promise(1), 8, 8, 1, 4)
+    cut = Cut(all_reduce.call(1), 8, 8, 1, 4)
     assert cut.spans(0, 0, dst[1] + dst[2:4] + dst[5:5] + dst[4] + dst[0]) == [(1, 5), (0, 1)]
     assert cut.spans(0, 0, dst[2:2]) == []
-    assert Cut(all_reduce.promise(1), 2, 4, 1, 4).spans(0, 0, dst[0]) == []
+    assert Cut(all_reduce.call(1), 2, 4, 1, 4).spans(0, 0, dst[0]) == []
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -96,14 +96,14 @@ def test_both_ends_of_a_message_have_as_many_elements(name, ranks, count, channe
     case = case_of(name, ranks)
     if case is None:
         return
-    cut = Cut(case.promise, count, case.slices[0].units, len(case.slices) * channels, itemsize)
-    for schedule in case.slices if case.placements[0] else [out_of_place(case.promise, one) for one in case.slices]:
-        for moment in match(schedule):
-            for m in moment.landed:
+    cut = Cut(case.call, count, case.slices[0].units, len(case.slices) * channels, itemsize)
+    for schedule in case.slices if case.placements[0] else [out_of_place(case.call, one) for one in case.slices]:
+        for round_ in match(schedule):
+            for m in round_.landed:
                 for lane in range(cut.lanes):
                     lengths = cut.lengths(lane, m.sent, m.source)
                     assert (lengths == cut.lengths(lane, m.landed, m.target)).all()
-                    assert m.own is None or (lengths == cut.lengths(lane, m.own, m.target)).all()
+                    assert m.operand is None or (lengths == cut.lengths(lane, m.operand, m.target)).all()
 
 
 @given(st.integers(0, 1000), st.integers(1, 9), st.integers(1, 4), st.integers(0, 3))
@@ -111,14 +111,14 @@ def test_a_part_is_as_long_as_its_spans(count, p, lanes, lane):
     lane = min(lane, lanes - 1)
     everyone = np.arange(p)
     for collective in (all_reduce, all_gather):
-        cut = Cut(collective.promise(p), count, p, lanes, 4)
+        cut = Cut(collective.call(p), count, p, lanes, 4)
         for part in (dst[0:p], tmp[p - 1] + tmp[0], dst[p // 2 : p] + dst[0 : p // 2]):
             expected = sum(b - a for a, b in cut.spans(lane, 0, part))
             assert cut.lengths(lane, part, everyone).tolist() == [expected] * p
 
 
 def test_the_length_of_a_part_is_told_at_each_of_the_ranks_asked():
-    cut, me = Cut(all_reduce.promise(5), 10, 5, 1, 4), np.arange(5)
+    cut, me = Cut(all_reduce.call(5), 10, 5, 1, 4), np.arange(5)
     assert cut.lengths(0, dst[1:3] + dst[4], me[:2]).tolist() == [6, 6]
     assert cut.lengths(0, _spread(dst, 0, me), me).tolist() == [0, 2, 4, 6, 8]
 
@@ -130,8 +130,8 @@ patterns = st.sampled_from(sorted(PATTERNS))
 
 @given(patterns, st.integers(1, 7), st.integers(0, 2000), st.integers(1, 5), itemsizes)
 def test_unequal_blocks_cover_src_and_dst_of_every_rank_in_order(traffic, p, count, lanes, itemsize):
-    promise = all_to_all_v.promise(p, traffic=traffic)
-    cut, blocks = Cut(promise, count, p, lanes, itemsize), promise.blocks(count)
+    call = all_to_all_v.call(p, traffic=traffic)
+    cut, blocks = Cut(call, count, p, lanes, itemsize), call.blocks(count)
     for me in range(p):
         for buffer, sizes in ((src, blocks[me]), (dst, blocks[:, me])):
             spans = [span for unit in range(p) for lane in range(lanes) for span in cut.spans(lane, me, buffer[unit])]
@@ -144,8 +144,8 @@ def test_unequal_blocks_cover_src_and_dst_of_every_rank_in_order(traffic, p, cou
 
 @given(patterns, st.integers(1, 7), st.integers(0, 2000), st.integers(1, 5), itemsizes)
 def test_a_block_is_as_long_where_it_lands_as_where_it_comes_from_in_every_lane(traffic, p, count, lanes, itemsize):
-    promise = all_to_all_v.promise(p, traffic=traffic)
-    cut, blocks = Cut(promise, count, p, lanes, itemsize), promise.blocks(count)
+    call = all_to_all_v.call(p, traffic=traffic)
+    cut, blocks = Cut(call, count, p, lanes, itemsize), call.blocks(count)
     everyone = np.arange(p)
     for distance in range(p):
         other = (everyone + distance) % p
@@ -166,7 +166,7 @@ def _spread(buffer, first, last):
 
 
 def test_several_unequal_blocks_are_as_long_as_all_of_them():
-    cut = Cut(all_to_all_v.promise(4, traffic="zipf"), 48, 4, 1, 4)
+    cut = Cut(all_to_all_v.call(4, traffic="zipf"), 48, 4, 1, 4)
     assert cut.lengths(0, src[1:3] + src[0], np.arange(4)).tolist() == [46 + 30 + 92] * 4
     assert cut.lengths(0, dst[0:4], np.arange(4)).tolist() == [4 * 92, 4 * 46, 4 * 30, 4 * 23]
     assert cut.spans(0, 2, dst[1:3]) == [(30, 90)]
@@ -176,7 +176,7 @@ def test_several_unequal_blocks_are_as_long_as_all_of_them():
 
 @pytest.mark.parametrize("name", ["src", "dst"])
 def test_lengths_of_unequal_blocks_are_those_of_their_spans_whatever_a_range_holds(name):
-    cut, ranks = Cut(all_to_all_v.promise(5, traffic="random"), 300, 5, 3, 4), np.arange(5)
+    cut, ranks = Cut(all_to_all_v.call(5, traffic="random"), 300, 5, 3, 4), np.arange(5)
     part = Part(name, (Range(ranks, ranks + 1), Range(ranks // 2, np.full(5, 5)), Range(ranks, ranks), Range(2, 4)))
     for lane in range(3):
         alone = [Part(name, tuple(Range(*(np.broadcast_to(n, 5)[me] for n in r)) for r in part.ranges)) for me in ranks]
@@ -185,7 +185,7 @@ def test_lengths_of_unequal_blocks_are_those_of_their_spans_whatever_a_range_hol
 
 
 def test_there_is_no_workspace_of_unequal_blocks():
-    cut = Cut(all_to_all_v.promise(4), 48, 4, 1, 4)
+    cut = Cut(all_to_all_v.call(4), 48, 4, 1, 4)
     with pytest.raises(ValueError, match="tmp has no unequal blocks"):
         cut.lengths(0, tmp[0], np.arange(4))
     with pytest.raises(ValueError, match="tmp has no unequal blocks"):
@@ -197,13 +197,13 @@ def test_there_is_no_workspace_of_unequal_blocks():
 
 @pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
 def test_src_has_what_a_rank_contributes_and_dst_has_room_for_all(row):
-    promise, units = row.promise(4), 4
-    if promise.blocks(1) is not None:
+    call, units = row.call(4), 4
+    if call.blocks(1) is not None:
         return
-    cut = Cut(promise, 100, units, 1, 4)
-    whole = 100 if row.units == "free" else 400
+    cut = Cut(call, 100, units, 1, 4)
+    whole = 100 if row.units == "divisible" else 400
     for me in range(4):
-        contributed = promise.source(me, units)
+        contributed = call.source(me, units)
         assert cut.elements("dst", me) == whole
         assert cut.elements("src", me) == whole * len(contributed) // units
         _cover([span for unit in contributed for span in cut.spans(0, me, src[unit])], cut.elements("src", me))

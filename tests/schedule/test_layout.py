@@ -39,11 +39,11 @@ RACKS = Layout(node=(0, 0, 1, 1, 2, 2, 7), rack=(0, 0, 0, 0, 1, 1, 9), rail=(1, 
 
 
 def test_the_layout_of_some_ranks_is_where_they_are_in_the_order_given():
-    some = RACKS.among([4, 0, 3])
+    some = RACKS.subset([4, 0, 3])
     assert some == Layout(node=(2, 0, 1), rack=(1, 0, 0), rail=(1, 1, 0))
-    assert RACKS.among([1, 6]) == Layout(node=(0, 7), rack=(0, 9), rail=(0, 3), aggregators=1)
-    assert RACKS.among(range(7)) == RACKS
-    assert RACKS.among(range(6)).aggregators == 0
+    assert RACKS.subset([1, 6]) == Layout(node=(0, 7), rack=(0, 9), rail=(0, 3), aggregators=1)
+    assert RACKS.subset(range(7)) == RACKS
+    assert RACKS.subset(range(6)).aggregators == 0
 
 
 def test_groups_are_the_workers_of_a_place_in_the_order_of_their_ranks():

@@ -42,7 +42,7 @@ def test_every_rank_has_one_number_and_aggregators_stay_last(layout, mapping):
     order = numbering(layout, mapping)
     assert sorted(order) == list(range(layout.ranks))
     assert order[layout.workers :] == tuple(range(layout.workers, layout.ranks))
-    renumbered = layout.among(order)
+    renumbered = layout.subset(order)
     assert renumbered.aggregators == layout.aggregators
     assert sorted(zip(renumbered.node, renumbered.rack, strict=True)) == sorted(
         zip(layout.node, layout.rack, strict=True)
@@ -58,7 +58,7 @@ def test_ranks_of_a_node_keep_their_order(layout, mapping):
 
 @given(scattered())
 def test_block_keeps_nodes_and_racks_together_and_is_its_own_block(layout):
-    block = layout.among(numbering(layout, "block"))
+    block = layout.subset(numbering(layout, "block"))
     workers = slice(block.workers)
     assert together(block.node[workers])
     assert together(block.rack[workers])
@@ -69,7 +69,7 @@ def test_block_keeps_nodes_and_racks_together_and_is_its_own_block(layout):
 @given(even())
 def test_cyclic_puts_neighbours_of_a_ring_into_different_racks_or_else_on_different_nodes(found):
     layout, racks, nodes = found
-    cyclic = layout.among(numbering(layout, "cyclic"))
+    cyclic = layout.subset(numbering(layout, "cyclic"))
     ring_of_ranks = range(-1, layout.ranks - 1)
     if racks > 1:
         assert all(cyclic.rack[me] != cyclic.rack[me + 1] for me in ring_of_ranks)
@@ -83,7 +83,7 @@ def test_a_ring_crosses_as_often_as_there_are_racks_or_at_every_step(found):
     layout, racks, _ = found
     steps = 2 * (layout.ranks - 1)  # in each, every rank sends one of as many units
     for mapping, crossing in {"block": racks, "cyclic": layout.ranks}.items():
-        schedule = ring.schedule(layout.among(numbering(layout, mapping)))
+        schedule = ring.schedule(layout.subset(numbering(layout, mapping)))
         assert crossings(schedule, "rack").sum() == (steps * crossing if racks > 1 else 0)
 
 

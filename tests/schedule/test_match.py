@@ -11,18 +11,18 @@ from hpccoll.schedule import (
     NONE,
     Copy,
     Layout,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     ScheduleError,
     Send,
     Step,
     dst,
+    in_groups,
     match,
-    only,
+    peer_if,
     src,
     tmp,
-    within,
 )
 from hpccoll.schedule.prove import units_of
 
@@ -50,10 +50,10 @@ def of_lists(*programs: list[Step], units: int = 4) -> Schedule:
 def landings(schedule: Schedule):
     """Return, for every rank, what lands there, in order: from whom, which units, where, folded with what."""
     found = [[] for _ in range(schedule.layout.ranks)]
-    for moment in match(schedule):
-        for m in moment.landed:
+    for round_ in match(schedule):
+        for m in round_.landed:
             for i, target in enumerate(m.target):
-                parts = (m.sent, m.landed, *([m.own] if m.own else []))
+                parts = (m.sent, m.landed, *([m.operand] if m.operand else []))
                 read = [(part.buffer, units_of(part, i).tolist()) for part in parts]
                 found[target].append((int(m.source[i]), *read))
     return found
@@ -81,7 +81,7 @@ def test_of_groups_that_do_the_same_all_ranks_are_told_at_once_what_each_is_told
     collective, algorithm = ALGORITHMS[name]
     for schedule in next(cases(collective, algorithm, layout)).slices:
         assert landings(schedule) == landings(one_by_one(schedule))
-        assert all(len(moment.sent) == 1 for moment in match(schedule))
+        assert all(len(round_.sent) == 1 for round_ in match(schedule))
 
 
 @pytest.mark.parametrize("name", ["reduce-direct", "scatter-direct", "gather-direct", "all_reduce-star", "all_at_once"])
@@ -91,7 +91,7 @@ def test_of_messages_of_one_rank_with_all_others_all_ranks_are_told_at_once(name
     noted = replace(schedule, steps=lambda me: traced.append(me) or schedule.steps(me))
     assert landings(noted) == landings(one_by_one(schedule))
     assert len(traced) == 1
-    assert all(len(moment.ended) == 7 for moment in match(schedule))
+    assert all(len(round_.ended) == 7 for round_ in match(schedule))
 
 
 ALIGNED = ["all_reduce-ring", "all_reduce-hierarchical", "all_reduce-star", "gather-direct", "all_gather-bruck"]
@@ -101,14 +101,14 @@ ALIGNED = ["all_reduce-ring", "all_reduce-hierarchical", "all_reduce-star", "gat
 def test_beside_aggregators_all_workers_are_told_at_once(name):
     for schedule in next(cases(*ALGORITHMS[name], Layout.of(6, 2, aggregators=2))).slices:
         assert landings(schedule) == landings(one_by_one(schedule))
-        assert all(len(moment.ended) == 8 for moment in match(schedule))
+        assert all(len(round_.ended) == 8 for round_ in match(schedule))
 
 
 @pytest.mark.parametrize("name", ["gather-direct", "scatter-direct", "gather-binomial", "scatter-binomial"])
 @pytest.mark.parametrize("root", range(5))
 def test_to_any_root_all_ranks_are_told_at_once(name, root):
     collective, algorithm = ALGORITHMS[name]
-    (schedule,) = collective.promise(5, root).slices(algorithm, Layout.of(5))
+    (schedule,) = collective.call(5, root).slices(algorithm, Layout.of(5))
     traced = []
     noted = replace(schedule, steps=lambda me: traced.append(me) or schedule.steps(me))
     assert landings(noted) == landings(one_by_one(schedule))
@@ -126,7 +126,7 @@ def test_what_all_ranks_are_told_at_once_of_a_part_only_is_followed_rank_by_rank
 @pytest.mark.parametrize("groups", [[[0, 1], [2, 3, 4]], [[3, 1], [0, 4]], [[4, 0, 2], [1], [3]], [[0, 1, 2]]])
 def test_groups_of_different_sizes_and_ranks_in_none_are_followed_rank_by_rank(groups):
     def schedule(inner):
-        return within(Layout.of(5), 5, groups, inner)
+        return in_groups(Layout.of(5), 5, groups, inner)
 
     for inner in (ring.schedule, binomial_tree.schedule):
         assert landings(schedule(inner)) == landings(one_by_one(schedule(inner)))
@@ -141,11 +141,11 @@ def test_a_step_of_all_ranks_whose_messages_are_its_own_is_one_round(name, ranks
             steps = list(schedule.steps(np.arange(ranks)))
         except (TypeError, ValueError):  # it branches on the rank
             continue
-        if all(pairs(step, ranks, Send) == pairs(step, ranks, Receive, Reduce) for step in steps):
+        if all(pairs(step, ranks, Send) == pairs(step, ranks, Recv, RecvReduce) for step in steps):
             rounds = list(match(schedule))
             assert len(rounds) == len(steps)
-            assert all(moment.sent == moment.landed for moment in rounds)
-            assert all(len(moment.ended) == ranks for moment in rounds)
+            assert all(round_.sent == round_.landed for round_ in rounds)
+            assert all(len(round_.ended) == ranks for round_ in rounds)
 
 
 def pairs(step: Step, ranks: int, *words: type) -> list[tuple[int, int]]:
@@ -168,7 +168,7 @@ def test_sixteen_thousand_ranks_are_one_step_each():
 def test_the_kth_send_of_a_step_meets_the_kth_receive():
     schedule = of_lists(
         [Step(Send(1, 0), Send(1, 1), Send(1, 2))],
-        [Step(Receive(0, 2), Receive(0, 3), Reduce(0, 1))],
+        [Step(Recv(0, 2), Recv(0, 3), RecvReduce(0, 1))],
     )
     assert landings(schedule)[1] == [
         (0, ("dst", [0]), ("dst", [2])),
@@ -178,59 +178,59 @@ def test_the_kth_send_of_a_step_meets_the_kth_receive():
 
 
 def test_arrivals_and_copies_land_in_the_order_listed():
-    step = Step(Receive(1, 0), Copy(dst[3], tmp[0]), Reduce(2, 0), Reduce(1, 1))
+    step = Step(Recv(1, 0), Copy(dst[3], tmp[0]), RecvReduce(2, 0), RecvReduce(1, 1))
     schedule = of_lists([step], [Step(Send(0, 0), Send(0, 1))], [Step(Send(0, 2))])
     assert [source for source, *_ in landings(schedule)[0]] == [1, 0, 2, 1]
 
 
 def test_nobody_is_a_peer_who_neither_sends_nor_receives():
-    schedule = of_lists([Step(Send(NONE, 99), Reduce(NONE, -5))], [Step(Receive(NONE, 0))])
+    schedule = of_lists([Step(Send(NONE, 99), RecvReduce(NONE, -5))], [Step(Recv(NONE, 0))])
     assert landings(schedule) == [[], []]
 
     def steps(me):
-        yield Step(Send(only(me == 0, 1), me), Receive(only(me == 1, 0), 0))
+        yield Step(Send(peer_if(me == 0, 1), me), Recv(peer_if(me == 1, 0), 0))
 
-    (moment,) = match(Schedule(Layout.of(3), 3, steps))
-    assert moment.landed[0].source.tolist() == [0]
+    (round_,) = match(Schedule(Layout.of(3), 3, steps))
+    assert round_.landed[0].source.tolist() == [0]
 
 
 def test_an_empty_part_is_a_message_of_no_units():
-    schedule = of_lists([Step(Send(1, dst[2:2]))], [Step(Receive(0, dst[0:0]))])
+    schedule = of_lists([Step(Send(1, dst[2:2]))], [Step(Recv(0, dst[0:0]))])
     assert landings(schedule)[1] == [(0, ("dst", []), ("dst", []))]
 
 
 def test_ranks_need_not_have_the_same_number_of_steps():
     schedule = of_lists(
-        [Step(Send(1, 0)), Step(Send(2, 0)), Step(Receive(2, 1))],
-        [Step(Receive(0, 0))],
-        [Step(Receive(0, 0)), Step(Send(0, 1))],
+        [Step(Send(1, 0)), Step(Send(2, 0)), Step(Recv(2, 1))],
+        [Step(Recv(0, 0))],
+        [Step(Recv(0, 0)), Step(Send(0, 1))],
     )
-    ended = [moment.ended.tolist() for moment in match(schedule)]
+    ended = [round_.ended.tolist() for round_ in match(schedule)]
     assert ended == [[0, 1], [0, 2], [0, 2]]
 
 
 def test_a_message_may_land_rounds_after_it_was_sent():
     schedule = of_lists(
         [Step(Send(1, 0)), Step(Send(2, 0)), Step(Send(2, 1))],
-        [Step(Receive(0, 0), Receive(2, 2))],
-        [Step(Receive(0, 0)), Step(Receive(0, 1)), Step(Send(1, 2))],
+        [Step(Recv(0, 0), Recv(2, 2))],
+        [Step(Recv(0, 0)), Step(Recv(0, 1)), Step(Send(1, 2))],
     )
     rounds = list(match(schedule))
     (first,) = [m for m in rounds[0].sent if m.source[0] == 0]
-    assert [first in moment.landed for moment in rounds] == [False, False, False, True]
-    assert [moment.ended.tolist() for moment in rounds] == [[0], [0, 2], [0, 2], [1, 2]]
+    assert [first in round_.landed for round_ in rounds] == [False, False, False, True]
+    assert [round_.ended.tolist() for round_ in rounds] == [[0], [0, 2], [0, 2], [1, 2]]
 
 
 def test_steps_that_suit_all_ranks_are_followed_by_steps_that_do_not():
     def steps(me):
-        yield Step(Send((me + 1) % 3, me), Receive((me - 1) % 3, (me - 1) % 3))
+        yield Step(Send((me + 1) % 3, me), Recv((me - 1) % 3, (me - 1) % 3))
         if me == 0:
             yield Step(Send(1, 2))
         elif me == 1:
-            yield Step(Receive(0, 2))
+            yield Step(Recv(0, 2))
 
     rounds = list(match(Schedule(Layout.of(3), 3, steps)))
-    assert [len(moment.landed[0].source) for moment in rounds] == [3, 1]
+    assert [len(round_.landed[0].source) for round_ in rounds] == [3, 1]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
@@ -255,28 +255,28 @@ def test_an_algorithm_may_branch_on_its_rank_in_any_way_python_has(branch, ranks
 
 
 def swap(peer: int) -> Step:
-    return Step(Send(peer, 0), Receive(peer, 0))
+    return Step(Send(peer, 0), Recv(peer, 0))
 
 
 @pytest.mark.parametrize(
     ("programs", "words"),
     [
         ([[Step(Send(1, 0))], []], "rank 0 sends 1 messages to rank 1 which receives 0"),
-        ([[], [Step(Reduce(0, 0))]], "rank 0 sends 0 messages to rank 1 which receives 1"),
-        ([[Step(Send(1, 0), Send(1, 1))], [Step(Receive(0, 0))]], r"which receives 0 \(message 1 of a step\)"),
-        ([[Step(Send(1, 0), Send(1, 1))], [Step(Receive(0, 0)), Step(Receive(0, 1))]], "which receives 2"),
-        ([[Step(Send(1, dst[0:2]))], [Step(Receive(0, 0))]], "rank 0 sends 2 units where rank 1 expects 1"),
-        ([[Step(Send(1, 0))], [Step(Reduce(0, 0, dst[0:2]))]], "rank 0 sends 1 units where rank 1 folds with 2"),
+        ([[], [Step(RecvReduce(0, 0))]], "rank 0 sends 0 messages to rank 1 which receives 1"),
+        ([[Step(Send(1, 0), Send(1, 1))], [Step(Recv(0, 0))]], r"which receives 0 \(message 1 of a step\)"),
+        ([[Step(Send(1, 0), Send(1, 1))], [Step(Recv(0, 0)), Step(Recv(0, 1))]], "which receives 2"),
+        ([[Step(Send(1, dst[0:2]))], [Step(Recv(0, 0))]], "rank 0 sends 2 units where rank 1 expects 1"),
+        ([[Step(Send(1, 0))], [Step(RecvReduce(0, 0, dst[0:2]))]], "rank 0 sends 1 units where rank 1 folds with 2"),
         ([[Step(Copy(dst[0], tmp[0:2]))]], "rank 0 sends 1 units where rank 0 expects 2"),
-        ([[Step(Send(1, 4))], [Step(Receive(0, 0))]], r"rank 0 names dst\[4:5\] of 4 units"),
-        ([[Step(Send(1, 0))], [Step(Receive(0, -1))]], r"rank 1 names dst\[-1:0\] of 4 units"),
-        ([[Step(Send(1, 0))], [Step(Reduce(0, 0, src[4]))]], r"rank 1 names src\[4:5\] of 4 units"),
-        ([[Step(Send(1, dst[3:1]))], [Step(Receive(0, dst[3:1]))]], r"rank 0 names dst\[3:1\]"),
-        ([[Step(Send(1, 0))], [Step(Receive(0, src[0]))]], "rank 1 writes src"),
+        ([[Step(Send(1, 4))], [Step(Recv(0, 0))]], r"rank 0 names dst\[4:5\] of 4 units"),
+        ([[Step(Send(1, 0))], [Step(Recv(0, -1))]], r"rank 1 names dst\[-1:0\] of 4 units"),
+        ([[Step(Send(1, 0))], [Step(RecvReduce(0, 0, src[4]))]], r"rank 1 names src\[4:5\] of 4 units"),
+        ([[Step(Send(1, dst[3:1]))], [Step(Recv(0, dst[3:1]))]], r"rank 0 names dst\[3:1\]"),
+        ([[Step(Send(1, 0))], [Step(Recv(0, src[0]))]], "rank 1 writes src"),
         ([[Step(Copy(dst[0], src[0]))]], "rank 0 writes src"),
-        ([[Step(Send(0, 0), Receive(0, 0))]], "rank 0, step 0: 0 is no peer"),
+        ([[Step(Send(0, 0), Recv(0, 0))]], "rank 0, step 0: 0 is no peer"),
         ([[Step(), Step(Send(2, 0))], []], "rank 0, step 1: 2 is no peer"),
-        ([[Step(Receive(-2, 0))]], "rank 0, step 0: -2 is no peer"),
+        ([[Step(Recv(-2, 0))]], "rank 0, step 0: -2 is no peer"),
     ],
 )
 def test_what_is_no_message_is_named(programs, words):
@@ -291,7 +291,7 @@ def test_ranks_that_wait_for_each_other_are_named():
 
 
 def test_a_step_ends_when_its_messages_have_partners_so_that_two_senders_first_is_a_deadlock():
-    first, second = [Step(Send(1, 0)), Step(Receive(1, 1))], [Step(Send(0, 1)), Step(Receive(0, 0))]
+    first, second = [Step(Send(1, 0)), Step(Recv(1, 1))], [Step(Send(0, 1)), Step(Recv(0, 0))]
     with pytest.raises(ScheduleError, match="deadlock"):
         list(match(of_lists(first, second)))
 
@@ -299,11 +299,11 @@ def test_a_step_ends_when_its_messages_have_partners_so_that_two_senders_first_i
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (lambda me: Step(Send((me + 1) % 4, me), Receive((me + 1) % 4, me)), "which receives 0"),
-        (lambda me: Step(Send(me, 0), Receive(me, 0)), "0 is no peer"),
-        (lambda me: Step(Send(me + 1, 0), Receive(me - 1, 0)), "no peer|which receives"),
-        (lambda me: Step(Send((me + 1) % 4, me), Receive((me - 1) % 4, dst[0:2])), "sends 1 units where"),
-        (lambda me: Step(Send((me + 1) % 4, me + 1), Receive((me - 1) % 4, me)), r"rank 3 names dst\[4:5\]"),
+        (lambda me: Step(Send((me + 1) % 4, me), Recv((me + 1) % 4, me)), "which receives 0"),
+        (lambda me: Step(Send(me, 0), Recv(me, 0)), "0 is no peer"),
+        (lambda me: Step(Send(me + 1, 0), Recv(me - 1, 0)), "no peer|which receives"),
+        (lambda me: Step(Send((me + 1) % 4, me), Recv((me - 1) % 4, dst[0:2])), "sends 1 units where"),
+        (lambda me: Step(Send((me + 1) % 4, me + 1), Recv((me - 1) % 4, me)), r"rank 3 names dst\[4:5\]"),
         (lambda me: Step(Send((me + 1) % 4, me)), "which receives 0"),
     ],
 )

@@ -21,15 +21,15 @@ from hpccoll.schedule import (
     NONE,
     Copy,
     Part,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     ScheduleError,
     Step,
     out_of_place,
     prove,
 )
-from hpccoll.schedule.words import Range, live
+from hpccoll.schedule.step import Range, drop_null_peers
 from hpccoll.transports.lockstep import lockstep
 
 Programs = list[list[Step]]
@@ -39,7 +39,7 @@ MAY_BE_HARMLESS = {"repeat copies of a rank", "repeat a step of all", "swap two 
 
 def programs_of(schedule: Schedule) -> Programs:
     """Return what every rank does, without what does nothing."""
-    programs = [[live(step) for step in schedule.steps(me)] for me in range(schedule.layout.ranks)]
+    programs = [[drop_null_peers(step) for step in schedule.steps(me)] for me in range(schedule.layout.ranks)]
     return [[step for step in program if step.actions] for program in programs]
 
 
@@ -103,7 +103,11 @@ def shifted(part: Part, units: int) -> Part:
 
 
 def with_peer(action, peer: int):
-    return Reduce(peer, action.part, action.own) if isinstance(action, Reduce) else type(action)(peer, action.part)
+    return (
+        RecvReduce(peer, action.part, action.operand)
+        if isinstance(action, RecvReduce)
+        else type(action)(peer, action.part)
+    )
 
 
 def with_part(action, part: Part):
@@ -111,11 +115,11 @@ def with_part(action, part: Part):
 
 
 def replaces(action, _units: int):
-    return Receive(action.peer, action.part) if isinstance(action, Reduce) else action
+    return Recv(action.peer, action.part) if isinstance(action, RecvReduce) else action
 
 
 def folds(action, _units: int):
-    return Reduce(action.peer, action.part) if isinstance(action, Receive) else action
+    return RecvReduce(action.peer, action.part) if isinstance(action, Recv) else action
 
 
 def shifts(action, units: int):
@@ -139,10 +143,13 @@ def meaning(programs: Programs) -> Programs:
     def words(action) -> tuple:
         if isinstance(action, Copy):
             return Copy, units(action.source), units(action.target)
-        own = units(action.own) if isinstance(action, Reduce) else ()
+        own = units(action.operand) if isinstance(action, RecvReduce) else ()
         return type(action), int(action.peer), units(action.part), own
 
-    return [[list(map(words, live(step).actions)) for step in program if live(step).actions] for program in programs]
+    return [
+        [list(map(words, drop_null_peers(step).actions)) for step in program if drop_null_peers(step).actions]
+        for program in programs
+    ]
 
 
 def accepted(case: Case, schedule: Schedule, programs: Programs) -> Case | None:
@@ -156,17 +163,17 @@ def accepted(case: Case, schedule: Schedule, programs: Programs) -> Case | None:
     mutant = Schedule(schedule.layout, schedule.units, steps)
     in_place = case.placements[0]
     try:
-        prove(case.promise, [mutant if in_place else out_of_place(case.promise, mutant)], in_place=in_place)
+        prove(case.call, [mutant if in_place else out_of_place(case.call, mutant)], in_place=in_place)
     except ScheduleError:
         return None
-    return Case(case.promise, (mutant,), case.words)
+    return Case(case.call, (mutant,), case.words)
 
 
 def is_right(case: Case) -> None:
     asked = case.operation(2 * case.slices[0].units + 1)
     inputs, outputs = buffers(asked)
     lockstep(asked, inputs, outputs)
-    for me in range(asked.promise.p):
+    for me in range(asked.call.p):
         assert np.array_equal(promised(asked, outputs[me], me), result(asked, inputs, me))
 
 

@@ -4,8 +4,8 @@ from schedule_examples import EXAMPLES
 from hpccoll.schedule import (
     Copy,
     Layout,
-    Receive,
-    Reduce,
+    Recv,
+    RecvReduce,
     Schedule,
     ScheduleError,
     Send,
@@ -31,11 +31,11 @@ def of_lists(*programs: list[Step], units: int = 1, aggregators: int = 0) -> Sch
     return Schedule(Layout.of(len(programs) - aggregators, aggregators=aggregators), units, steps)
 
 
-EXCHANGE = Step(Send(1, 0), Reduce(1, 0)), Step(Send(0, 0), Reduce(0, 0))
+EXCHANGE = Step(Send(1, 0), RecvReduce(1, 0)), Step(Send(0, 0), RecvReduce(0, 0))
 
 
 def is_proven(collective, schedules, *, in_place=True) -> None:
-    prove(collective.promise(schedules[0].layout.workers), schedules, in_place=in_place)
+    prove(collective.call(schedules[0].layout.workers), schedules, in_place=in_place)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -49,8 +49,8 @@ def test_the_small_schedules_keep_their_promises(name, ranks):
     [
         ([[EXCHANGE[0]], [EXCHANGE[1]], []], "rank 0 ends without rank 2's unit 0 in unit 0"),
         ([[EXCHANGE[0]] * 2, [EXCHANGE[1]] * 2], "counts twice in unit 0: rank 0's unit 0, rank 1's unit 0"),
-        ([[Step(Send(1, tmp[0]))], [Step(Receive(0, 0))]], r"rank 0 reads tmp\[0\], which nothing has defined"),
-        ([[Step(Send(1, 0))], [Step(Reduce(0, 0, tmp[0]))]], r"rank 1 reads tmp\[0\], which nothing has defined"),
+        ([[Step(Send(1, tmp[0]))], [Step(Recv(0, 0))]], r"rank 0 reads tmp\[0\], which nothing has defined"),
+        ([[Step(Send(1, 0))], [Step(RecvReduce(0, 0, tmp[0]))]], r"rank 1 reads tmp\[0\], which nothing has defined"),
         ([[Step(Copy(tmp[0], dst[0]))]], r"rank 0 reads tmp\[0\]"),
         ([[Step(Copy(src[0], dst[0]))]], r"rank 0 reads src\[0\]"),
     ],
@@ -68,41 +68,41 @@ def test_every_slice_keeps_the_promise():
 
 
 def test_what_does_not_belong_to_the_result_is_named():
-    step = Step(Send(1, 0), Receive(1, 1)), Step(Send(0, 1), Receive(0, 1))
+    step = Step(Send(1, 0), Recv(1, 1)), Step(Send(0, 1), Recv(0, 1))
     with pytest.raises(ScheduleError, match="rank 1 ends without rank 0's unit 0 in unit 0"):
         is_proven(all_gather, [of_lists([step[0]], [step[1]], units=2)])
-    again = Step(Send(1, 1)), Step(Reduce(0, 0))
-    right = Step(Send(1, 0), Receive(1, 1)), Step(Send(0, 1), Receive(0, 0))
+    again = Step(Send(1, 1)), Step(RecvReduce(0, 0))
+    right = Step(Send(1, 0), Recv(1, 1)), Step(Send(0, 1), Recv(0, 0))
     with pytest.raises(ScheduleError, match="rank 1 ends with rank 1's unit 1 in unit 0"):
         is_proven(all_gather, [of_lists([right[0], again[0]], [right[1], again[1]], units=2)])
 
 
-def test_free_units_keep_their_places_because_their_lengths_differ():
-    moved = Step(Send(1, 0), Receive(1, tmp[1])), Step(Send(0, 0), Receive(0, tmp[1]))
-    with pytest.raises(ScheduleError, match=r"rank 0 puts free units \[0\] in the place of \[1\]"):
+def test_divisible_units_keep_their_places_because_their_lengths_differ():
+    moved = Step(Send(1, 0), Recv(1, tmp[1])), Step(Send(0, 0), Recv(0, tmp[1]))
+    with pytest.raises(ScheduleError, match=r"rank 0 puts divisible units \[0\] in the place of \[1\]"):
         is_proven(all_reduce, [of_lists([moved[0]], [moved[1]], units=2)])
-    with pytest.raises(ScheduleError, match="free units"):
+    with pytest.raises(ScheduleError, match="divisible units"):
         is_proven(all_reduce, [of_lists([Step(Copy(dst[0], tmp[1]))], units=2)])
 
 
-def test_owned_units_may_lie_anywhere():
-    first = Step(Send(1, 0), Receive(1, tmp[7])), Step(Copy(tmp[7], dst[1]))
-    second = Step(Send(0, 1), Receive(0, tmp[0])), Step(Copy(tmp[0], dst[0]))
+def test_per_rank_units_may_lie_anywhere():
+    first = Step(Send(1, 0), Recv(1, tmp[7])), Step(Copy(tmp[7], dst[1]))
+    second = Step(Send(0, 1), Recv(0, tmp[0])), Step(Copy(tmp[0], dst[0]))
     is_proven(all_gather, [of_lists(list(first), list(second), units=2)])
 
 
 def test_sends_and_copies_read_what_was_there_before_the_step():
-    step = Step(Receive(1, tmp[0]), Send(1, 0), Copy(dst[0], tmp[1]), Receive(1, 0))
-    with pytest.raises(ScheduleError, match="rank 0 puts free units"):
-        is_proven(all_reduce, [of_lists([step], [Step(Send(0, 0), Send(0, 0), Receive(0, tmp[0]))], units=2)])
+    step = Step(Recv(1, tmp[0]), Send(1, 0), Copy(dst[0], tmp[1]), Recv(1, 0))
+    with pytest.raises(ScheduleError, match="rank 0 puts divisible units"):
+        is_proven(all_reduce, [of_lists([step], [Step(Send(0, 0), Send(0, 0), Recv(0, tmp[0]))], units=2)])
     with pytest.raises(ScheduleError, match=r"rank 0 reads tmp\[0\]"):
         is_proven(all_reduce, [of_lists([Step(Copy(dst[0], tmp[0]), Copy(tmp[0], dst[0]))])])
 
 
 def test_arrivals_are_folded_in_the_order_listed():
     sends = [Step(Send(2, 0))]
-    receive_first = of_lists(sends, sends, [Step(Receive(0, tmp[0]), Reduce(1, tmp[0]), Copy(dst[0], dst[0]))])
-    reduce_first = of_lists(sends, sends, [Step(Reduce(1, tmp[0]), Receive(0, tmp[0]))])
+    receive_first = of_lists(sends, sends, [Step(Recv(0, tmp[0]), RecvReduce(1, tmp[0]), Copy(dst[0], dst[0]))])
+    reduce_first = of_lists(sends, sends, [Step(RecvReduce(1, tmp[0]), Recv(0, tmp[0]))])
     with pytest.raises(ScheduleError, match="ends without"):  # not before the end
         is_proven(all_reduce, [receive_first])
     with pytest.raises(ScheduleError, match=r"rank 2 reads tmp\[0\]"):
@@ -110,10 +110,10 @@ def test_arrivals_are_folded_in_the_order_listed():
 
 
 def test_an_aggregator_contributes_nothing_so_its_first_arrival_cannot_be_folded():
-    up, down = [Step(Send(2, 0)), Step(Receive(2, 0))], Step(Send(0, 0), Send(1, 0))
-    is_proven(all_reduce, [of_lists(up, up, [Step(Receive(0, 0), Reduce(1, 0)), down], aggregators=1)])
+    up, down = [Step(Send(2, 0)), Step(Recv(2, 0))], Step(Send(0, 0), Send(1, 0))
+    is_proven(all_reduce, [of_lists(up, up, [Step(Recv(0, 0), RecvReduce(1, 0)), down], aggregators=1)])
     with pytest.raises(ScheduleError, match=r"rank 2 reads dst\[0\]"):
-        is_proven(all_reduce, [of_lists(up, up, [Step(Reduce(0, 0), Reduce(1, 0)), down], aggregators=1)])
+        is_proven(all_reduce, [of_lists(up, up, [Step(RecvReduce(0, 0), RecvReduce(1, 0)), down], aggregators=1)])
 
 
 def test_who_has_heard_twice_has_heard():
@@ -129,56 +129,56 @@ def test_out_of_place_nothing_is_in_dst_at_the_start():
 
 
 def test_in_place_there_is_no_src():
-    from_src = of_lists([Step(Send(1, src[0]), Reduce(1, 0))], [Step(Send(0, src[0]), Reduce(0, 0))])
+    from_src = of_lists([Step(Send(1, src[0]), RecvReduce(1, 0))], [Step(Send(0, src[0]), RecvReduce(0, 0))])
     with pytest.raises(ScheduleError, match=r"reads src\[0\]"):
         is_proven(all_reduce, [from_src])
 
 
 def test_a_rank_has_only_its_own_unit_of_a_source_that_is_owned():
-    wrong = of_lists([Step(Send(1, src[1]))], [Step(Receive(0, dst[1]))], units=2)
+    wrong = of_lists([Step(Send(1, src[1]))], [Step(Recv(0, dst[1]))], units=2)
     with pytest.raises(ScheduleError, match=r"rank 0 reads src\[1\]"):
         is_proven(all_gather, [wrong], in_place=False)
 
 
 def test_a_message_of_no_ranges_is_no_contribution():
-    nothing = dst[0:0].within("dst")
+    nothing = dst[0:0].in_buffer("dst")
     empty = type(nothing)("dst", ())
-    is_proven(all_reduce, [of_lists([EXCHANGE[0], Step(Send(1, empty))], [EXCHANGE[1], Step(Receive(0, empty))])])
+    is_proven(all_reduce, [of_lists([EXCHANGE[0], Step(Send(1, empty))], [EXCHANGE[1], Step(Recv(0, empty))])])
 
 
 # ---- what is promised to some ranks only ----------------------------------------------------------------------------
 
 
 def test_only_the_root_has_something_to_send_in_a_broadcast():
-    there = [Step(Send(1, 0))], [Step(Receive(0, 0))]
-    prove(broadcast.promise(2), [of_lists(*there)])
+    there = [Step(Send(1, 0))], [Step(Recv(0, 0))]
+    prove(broadcast.call(2), [of_lists(*there)])
     with pytest.raises(ScheduleError, match=r"rank 0 reads dst\[0\], which nothing has defined"):
-        prove(broadcast.promise(2, 1), [of_lists(*there)])
+        prove(broadcast.call(2, 1), [of_lists(*there)])
     with pytest.raises(ScheduleError, match=r"rank 0 reads src\[0\]"):
-        prove(broadcast.promise(2, 1), [of_lists([Step(Send(1, src[0]))], there[1])], in_place=False)
+        prove(broadcast.call(2, 1), [of_lists([Step(Send(1, src[0]))], there[1])], in_place=False)
 
 
 def test_what_is_not_promised_may_hold_anything():
-    lists = [Step(Receive(1, 1))], [Step(Copy(dst[1], dst[0]), Send(0, 1))]
-    prove(gather.promise(2), [of_lists(*lists, units=2)])  # rank 1 is no root
+    lists = [Step(Recv(1, 1))], [Step(Copy(dst[1], dst[0]), Send(0, 1))]
+    prove(gather.call(2), [of_lists(*lists, units=2)])  # rank 1 is no root
     with pytest.raises(ScheduleError, match="rank 1 ends without rank 0's unit 0 in unit 0"):
-        prove(all_gather.promise(2), [of_lists(*lists, units=2)])
+        prove(all_gather.call(2), [of_lists(*lists, units=2)])
 
 
 def test_a_rank_that_answers_for_a_unit_is_to_have_that_one():
-    own = [Step(Send(1, 1), Reduce(1, 0))], [Step(Send(0, 0), Reduce(0, 1))]
-    prove(reduce_scatter.promise(2), [of_lists(*own, units=2)])
-    others = [Step(Send(1, 0), Reduce(1, 1))], [Step(Send(0, 1), Reduce(0, 0))]
+    own = [Step(Send(1, 1), RecvReduce(1, 0))], [Step(Send(0, 0), RecvReduce(0, 1))]
+    prove(reduce_scatter.call(2), [of_lists(*own, units=2)])
+    others = [Step(Send(1, 0), RecvReduce(1, 1))], [Step(Send(0, 1), RecvReduce(0, 0))]
     with pytest.raises(ScheduleError, match="rank 0 ends without rank 1's unit 0 in unit 0"):
-        prove(reduce_scatter.promise(2), [of_lists(*others, units=2)])
+        prove(reduce_scatter.call(2), [of_lists(*others, units=2)])
 
 
 @pytest.mark.parametrize("root", [0, 1])
 def test_a_block_of_the_root_goes_to_its_rank(root):
     other = 1 - root
     lists = [[], []]
-    lists[root], lists[other] = [Step(Send(other, other))], [Step(Receive(root, other))]
-    prove(scatter.promise(2, root), [of_lists(*lists, units=2)])
+    lists[root], lists[other] = [Step(Send(other, other))], [Step(Recv(root, other))]
+    prove(scatter.call(2, root), [of_lists(*lists, units=2)])
     lists[root] = [Step(Send(other, root))]
     with pytest.raises(ScheduleError, match=f"rank {other} ends without rank {root}'s unit {other} in unit {other}"):
-        prove(scatter.promise(2, root), [of_lists(*lists, units=2)])
+        prove(scatter.call(2, root), [of_lists(*lists, units=2)])

@@ -7,7 +7,7 @@ from hpccoll.schedule import (
     Copy,
     Cost,
     Layout,
-    Need,
+    Requirement,
     Schedule,
     Step,
     all_reduce,
@@ -15,10 +15,10 @@ from hpccoll.schedule import (
     dst,
     power_of_two,
     prove,
-    summed,
     tmp,
+    total_cost,
 )
-from hpccoll.schedule.registry import UnmetError
+from hpccoll.schedule.registry import UnmetRequirementError
 
 
 def fold(layout, me, *, segments=4):
@@ -65,8 +65,8 @@ def test_a_declared_cost_is_that_of_the_parameters_it_names_and_channels_each_co
 
 def test_costs_add_up_where_all_are_declared():
     known, unknown = Algorithm("known", "c", fold, cost), Algorithm("unknown", "c", fold)
-    assert summed(3, known, known) == Cost(6, 8, 0)
-    assert summed(3, known, unknown) is None
+    assert total_cost(3, known, known) == Cost(6, 8, 0)
+    assert total_cost(3, known, unknown) is None
 
 
 def test_an_unknown_parameter_is_answered_with_the_choices():
@@ -86,7 +86,7 @@ def test_a_layout_that_does_not_meet_the_needs_is_refused_with_the_reason():
 
 
 def test_a_need_may_ask_for_the_value_of_a_parameter():
-    need = Need("at most 3 segments", lambda layout, values: values["segments"] <= 3 * layout.workers)
+    need = Requirement("at most 3 segments", lambda layout, values: values["segments"] <= 3 * layout.workers)
     picky = Algorithm("picky", "c", fold, needs=(need,))
     assert picky.unmet(Layout.of(1)) == "picky of c needs at most 3 segments"  # four, unless said otherwise
     assert picky.unmet(Layout.of(1), segments=3) is None
@@ -119,7 +119,7 @@ def test_a_composition_cannot_run_where_a_part_of_it_cannot(aggregators):
     assert composed_of_it.unmet(Layout.of(4, aggregators=aggregators)) is None
     layout = Layout.of(3, aggregators=aggregators)
     assert composed_of_it.unmet(layout) == "whole of c: picky of c needs at least 4 workers"
-    with pytest.raises(UnmetError, match="algorithm: whole of c: picky of c needs at least 4 workers"):
+    with pytest.raises(UnmetRequirementError, match="algorithm: whole of c: picky of c needs at least 4 workers"):
         composed_of_it.slices(layout)
 
 
@@ -163,4 +163,4 @@ def test_an_algorithm_that_says_nothing_of_aggregators_leaves_them_idle():
         for me in (5, 6):
             assert [list(schedule.steps(me)) for schedule in slices] == [[]] * len(slices)
         if not algorithm.floor:
-            prove(all_reduce.promise(5), slices)
+            prove(all_reduce.call(5), slices)

@@ -13,12 +13,12 @@ from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.spec.catalogue import (
     NATIVE,
     algorithms_of,
+    call_of,
     check_case,
     idle,
     known_parameters,
     mappings,
     placements,
-    promise_of,
     shared,
     unmet,
 )
@@ -163,17 +163,17 @@ def test_two_ranks_that_are_named_and_a_floor_have_one_mapping():
 
 
 def test_a_promise_is_that_of_the_case():
-    promise = promise_of(case("send_recv", NATIVE, root=1, params={"peer": -1}), 4)
-    assert (promise.root, promise.peer, promise.traffic) == (1, 3, None)
-    assert promise_of(case("all_to_all_v", NATIVE), 4).traffic == "zipf"
-    assert promise_of(case("all_to_all_v", NATIVE, params={"traffic": "random"}), 4).traffic == "random"
+    call = call_of(case("send_recv", NATIVE, root=1, params={"peer": -1}), 4)
+    assert (call.root, call.peer, call.traffic) == (1, 3, None)
+    assert call_of(case("all_to_all_v", NATIVE), 4).traffic == "zipf"
+    assert call_of(case("all_to_all_v", NATIVE, params={"traffic": "random"}), 4).traffic == "random"
 
 
 @given(st.sampled_from([*PATTERNS]), st.integers(1, 40), st.integers(0, 10**6), st.sampled_from([2, 4, 8]))
 def test_the_size_of_unequal_blocks_is_that_of_a_rank_on_average(pattern, p, nbytes, itemsize):
     family = COLLECTIVES["all_to_all_v"]
     elements = family.elements(nbytes, itemsize, p)
-    moved = family.promise(p, traffic=pattern).bytes(elements, itemsize)
+    moved = family.call(p, traffic=pattern).bytes(elements, itemsize)
     rounding = (p * p * itemsize) // p + itemsize  # every block rounds down to an element
     assert elements * p * itemsize - rounding <= moved <= elements * p * itemsize
     if pattern == "uniform":

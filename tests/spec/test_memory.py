@@ -79,7 +79,7 @@ def test_a_plan_over_nccl_has_no_more_buffers_than_is_said(name):
     compilers = [NcclCompiler(me, operation) for me in range(4)]
     elements = (sum(c.room.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in compilers)
     asked = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
-                 bytes=operation.promise.bytes(1 << 24, 4))  # fmt: skip
+                 bytes=operation.call.bytes(1 << 24, 4))  # fmt: skip
     assert max(elements) * 4 <= memory_needed(asked, 4, 1, "cuda")
 
 

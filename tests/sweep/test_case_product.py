@@ -86,7 +86,7 @@ def test_traffic_is_named_with_what_a_file_held(tmp_path):
     assert of_file.startswith(f"{file}#")
     file.write_text("0,1\n1,0\n")
     with pytest.raises(BadInputError, match="the file as it was planned; it has changed since"):
-        COLLECTIVES["all_to_all_v"].promise(2, traffic=of_file)
+        COLLECTIVES["all_to_all_v"].call(2, traffic=of_file)
 
 
 def test_each_placement_that_there_is_comes_once():

@@ -40,7 +40,7 @@ def comes_to_what_numpy_says(asked: Operation) -> None:
     inputs, outputs = buffers(asked)
     kept = [values.copy() for values in inputs]
     lockstep(asked, [] if asked.in_place else inputs, outputs)
-    for me in range(asked.promise.p):
+    for me in range(asked.call.p):
         assert promised(asked, outputs[me], me).tobytes() == result(asked, inputs, me).tobytes(), (me, asked)
         assert np.array_equal(inputs[me], kept[me]), "src was written"
 
@@ -57,7 +57,7 @@ def test_every_rank_holds_what_is_promised_for_every_count(name, ranks):
 @pytest.mark.parametrize("ranks", [5, 8])
 def test_the_small_schedules_fold_every_dtype_and_op(name, ranks):
     case = EXAMPLES[name].case(ranks)
-    ops = REDUCTIONS if case.promise.collective.reduces else ["sum"]
+    ops = REDUCTIONS if case.call.collective.reduces else ["sum"]
     for dtype, op, (channels, in_place) in product(DTYPES, ops, PLACEMENTS[2:]):
         comes_to_what_numpy_says(case.operation(11, dtype, op, in_place=in_place, channels=channels))
 
@@ -83,7 +83,7 @@ def test_lanes_are_dealt_to_the_slices_in_turn():
 
         return of(steps)(Layout.of(1))
 
-    asked = Case(all_reduce.promise(1), (slice_of(0), slice_of(1))).operation(8, channels=3)
+    asked = Case(all_reduce.call(1), (slice_of(0), slice_of(1))).operation(8, channels=3)
     assert asked.lanes == 6
     for lane in range(asked.lanes):
         list(asked.lane(lane).steps(0))
@@ -97,7 +97,7 @@ def test_tmp_is_as_large_as_the_largest_of_the_units_it_is_given():
         yield Step(Copy(tmp[2] + tmp[0], tmp[5] + tmp[3]))
         yield Step(Copy(tmp[5], dst[me]))
 
-    asked = Case(all_gather.promise(1), (of(steps)(Layout.of(1)),)).operation(3, "int32")
+    asked = Case(all_gather.call(1), (of(steps)(Layout.of(1)),)).operation(3, "int32")
     outputs = [np.array([1, 2, 3], np.int32)]
     lockstep(asked, [], outputs)
     assert outputs[0].tolist() == [1, 2, 3]
@@ -114,45 +114,45 @@ def test_buffers_begin_on_a_page(dtype):
 def test_an_operation_refuses_slices_that_are_cut_differently_and_lanes_of_a_token():
     slices = ring.slices(Layout.of(2)) + ring.slices(Layout.of(3))
     with pytest.raises(ValueError, match="one number of units"):
-        Case(all_reduce.promise(2), slices).operation(8)
+        Case(all_reduce.call(2), slices).operation(8)
     slices, uint8, largest = dissemination.slices(Layout.of(2)), np.dtype("uint8"), REDUCTIONS["max"]
     with pytest.raises(ValueError, match="one byte a unit"):
-        Operation(barrier.promise(2), Layout.of(2), slices, 2, uint8, largest, in_place=True, channels=2)
+        Operation(barrier.call(2), Layout.of(2), slices, 2, uint8, largest, in_place=True, channels=2)
 
 
 # ---- where contribution and result lie ------------------------------------------------------------------------------
 
 
-def of_ten(promise, *, in_place: bool, aggregators: int = 0) -> Operation:
+def of_ten(call, *, in_place: bool, aggregators: int = 0) -> Operation:
     """Return an operation of ten elements, or blocks of ten, without a schedule, as a vendor is given it."""
-    layout = Layout.of(promise.p, aggregators=aggregators)
-    return Operation(promise, layout, (), 10, np.dtype("int32"), REDUCTIONS["sum"], in_place=in_place)
+    layout = Layout.of(call.p, aggregators=aggregators)
+    return Operation(call, layout, (), 10, np.dtype("int32"), REDUCTIONS["sum"], in_place=in_place)
 
 
 @pytest.mark.parametrize(
-    ("promise", "contributed", "ended"),
+    ("call", "contributed", "ended"),
     [
-        (all_reduce.promise(3), range(10), range(10)),
-        (reduce_scatter.promise(3), range(30), range(10, 20)),
-        (all_gather.promise(3), range(10, 20), range(30)),
-        (broadcast.promise(3, 1), range(10), range(10)),
-        (broadcast.promise(3, 2), range(0), range(10)),
-        (reduce.promise(3, 1), range(10), range(10)),
-        (reduce.promise(3, 2), range(10), range(0)),
-        (gather.promise(3, 1), range(10, 20), range(30)),
-        (gather.promise(3, 2), range(10, 20), range(0)),
-        (scatter.promise(3, 1), range(30), range(10, 20)),
-        (scatter.promise(3, 2), range(0), range(10, 20)),
+        (all_reduce.call(3), range(10), range(10)),
+        (reduce_scatter.call(3), range(30), range(10, 20)),
+        (all_gather.call(3), range(10, 20), range(30)),
+        (broadcast.call(3, 1), range(10), range(10)),
+        (broadcast.call(3, 2), range(0), range(10)),
+        (reduce.call(3, 1), range(10), range(10)),
+        (reduce.call(3, 2), range(10), range(0)),
+        (gather.call(3, 1), range(10, 20), range(30)),
+        (gather.call(3, 2), range(10, 20), range(0)),
+        (scatter.call(3, 1), range(30), range(10, 20)),
+        (scatter.call(3, 2), range(0), range(10, 20)),
     ],
     ids=lambda value: f"{value.collective.name}-{value.root}" if hasattr(value, "root") else str(value),
 )
-def test_what_rank_1_contributes_and_ends_with_is_a_view_of_its_buffers(promise, contributed, ended):
-    room = np.arange(of_ten(promise, in_place=True).elements("dst", 1), dtype=np.int32)
-    inside = of_ten(promise, in_place=True)
+def test_what_rank_1_contributes_and_ends_with_is_a_view_of_its_buffers(call, contributed, ended):
+    room = np.arange(of_ten(call, in_place=True).elements("dst", 1), dtype=np.int32)
+    inside = of_ten(call, in_place=True)
     assert inside.contribution(room[:0], room, 1).tolist() == list(contributed)
     assert inside.result(room, 1).tolist() == list(ended)
     assert np.shares_memory(inside.result(room, 1), room) == bool(ended)
-    apart = of_ten(promise, in_place=False)
+    apart = of_ten(call, in_place=False)
     there = np.arange(apart.elements("src", 1), dtype=np.int32)
     assert apart.contribution(there, room, 1).tolist() == list(range(len(contributed))) == there.tolist()
     assert apart.result(room, 1).tolist() == list(ended)
@@ -160,16 +160,16 @@ def test_what_rank_1_contributes_and_ends_with_is_a_view_of_its_buffers(promise,
 
 @pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
 def test_an_aggregator_contributes_nothing_and_ends_with_nothing(row):
-    asked = of_ten(row.promise(3), in_place=False, aggregators=1)
+    asked = of_ten(row.call(3), in_place=False, aggregators=1)
     room = np.zeros(asked.elements("dst", 3), np.int32)
     assert asked.elements("src", 3) == 0
     assert len(asked.contribution(room[:0], room, 3)) == len(asked.result(room, 3)) == 0
 
 
 def test_unequal_blocks_lie_one_after_the_other():
-    promise = all_to_all_v.promise(3, traffic="zipf")
-    asked = Case(promise, all_to_all_v.algorithm("pairwise").slices(Layout.of(3))).operation(11)
-    assert promise.blocks(11).tolist() == [[18, 9, 6]] * 3
+    call = all_to_all_v.call(3, traffic="zipf")
+    asked = Case(call, all_to_all_v.algorithm("pairwise").slices(Layout.of(3))).operation(11)
+    assert call.blocks(11).tolist() == [[18, 9, 6]] * 3
     assert [asked.elements("src", me) for me in range(3)] == [33, 33, 33]
     assert [asked.elements("dst", me) for me in range(3)] == [54, 27, 18]
     assert [asked.span("src", range(unit, unit + 1), 2) for unit in range(3)] == [

@@ -16,8 +16,8 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Copy, Part, Reduce, ScheduleError, Send, Step
-from hpccoll.schedule.words import Range, live
+from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
+from hpccoll.schedule.step import Range, drop_null_peers
 from hpccoll.transports.buffer_pieces import Piece, align, ends, landings, meetings, parts, touched, workspace
 from hpccoll.transports.mpi.shared_windows import Neighbour, Offers, SharedMemory
 from hpccoll.transports.mpi.step import Call, CompiledStep, Memory, Message, joined
@@ -59,7 +59,8 @@ class Compiler:
     ) -> None:
         self.me, self.operation, self.shared, self.memory = me, operation, shared, memory
         self.empty = memory.empty if memory else aligned_empty
-        self.slices = [[*map(live, operation.lane(number).steps(me))] for number in range(len(operation.schedules))]
+        slices = map(operation.lane, range(len(operation.schedules)))
+        self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
         self.steps = [self.slices[lane % len(self.slices)] for lane in range(operation.lanes)]
         self.spans = cache(operation.cut.spans)
         self.buffers = {"src": src, "dst": dst, "tmp": self._tmp(shared.empty if shared else self.empty)}
@@ -151,7 +152,7 @@ class Compiler:
             if sends:
                 start.messages += [] if near else [Message(sends, self._data(target), peer, tag, nbytes)]
                 continue
-            staged = land is end if near else isinstance(action, Reduce) or place in common
+            staged = land is end if near else isinstance(action, RecvReduce) or place in common
             arrival = [room] if staged else target
             used += length * staged
             if near:
@@ -160,8 +161,8 @@ class Compiler:
                 arrival = arrival if staged else theirs
             else:
                 start.messages.append(Message(sends, self._data(arrival), peer, tag, nbytes))
-            if isinstance(action, Reduce):
-                own, fold = self._spans(lane, action.own), self.operation.reduction.fold
+            if isinstance(action, RecvReduce):
+                own, fold = self._spans(lane, action.operand), self.operation.reduction.fold
                 land.after += [(partial(fold, out=out), (a, b)) for a, b, out in align(own, arrival, target)]
             elif arrival is not target:
                 land.after += [(np.copyto, views) for views in align(target, arrival)]
@@ -210,7 +211,7 @@ class Compiler:
         """Return the last step of an average: the lane's sum over p."""
         if not self.operation.reduction.averages or self.me >= self.operation.layout.workers:
             return []
-        units = self.operation.promise.target(self.me, self.operation.cut.units)
+        units = self.operation.call.target(self.me, self.operation.cut.units)
         views = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
         scale = self.operation.reduction.scale
         return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]

@@ -35,7 +35,7 @@ def result_span(operation: Operation, me: int) -> slice:
     It is where a schedule leaves it, but for an in-place reduce-scatter: MPI puts that at the beginning of the buffer,
     at every rank (MPI 5.0, section 6.10.1).
     """
-    span = operation.span("dst", operation.promise.target(me, operation.whole.units), me)
+    span = operation.span("dst", operation.call.target(me, operation.whole.units), me)
     if operation.in_place and operation.collective.name == "reduce_scatter":
         return slice(0, span.stop - span.start)
     return span
@@ -58,7 +58,7 @@ class _Arguments:
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
         self.comm, self.operation = comm, operation
-        self.root, self.peer = operation.promise.root, operation.promise.peer or 0
+        self.root, self.peer = operation.call.root, operation.call.peer or 0
         self.at_root = comm.rank == self.root
         self.datatype = MPI.Datatype.fromcode(operation.dtype.char)  # given, or mpi4py would look it up in each call
         self.op = _OPS[operation.reduction.name]
@@ -83,7 +83,7 @@ class _Arguments:
 
     def blocks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the elements that this rank has for each other, and each other for it."""
-        unequal = self.operation.promise.blocks(self.operation.count)
+        unequal = self.operation.call.blocks(self.operation.count)
         if unequal is None:
             raise ValueError(f"{self.operation.collective.name} has equal blocks")
         return unequal[self.comm.rank], unequal[:, self.comm.rank]

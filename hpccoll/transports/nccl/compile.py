@@ -15,8 +15,8 @@ from functools import cache
 from itertools import chain, zip_longest
 from typing import NamedTuple, TypeAlias
 
-from hpccoll.schedule import Copy, Part, Receive, Reduce, Send, Step
-from hpccoll.schedule.words import Range, live
+from hpccoll.schedule import Copy, Part, Recv, RecvReduce, Send, Step
+from hpccoll.schedule.step import Range, drop_null_peers
 from hpccoll.transports.buffer_pieces import Piece, Span, align, ends, meetings, parts, touched, workspace
 from hpccoll.transports.nccl.fold import Move, waves
 from hpccoll.transports.nccl.message_times import timetable
@@ -75,7 +75,8 @@ class NcclCompiler:
 
     def __init__(self, me: int, operation: Operation) -> None:
         self.me, self.operation = me, operation
-        self.slices = [[*map(live, operation.lane(number).steps(me))] for number in range(len(operation.schedules))]
+        slices = map(operation.lane, range(len(operation.schedules)))
+        self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
         self.spans = cache(operation.cut.spans)
         self.room = {"tmp": workspace(chain.from_iterable(self.slices), operation.cut, operation.count)}
         window = max(1, min(operation.window * len(self.slices), operation.lanes))
@@ -155,7 +156,7 @@ class _Sequence:
                 self.drafts.append(_Draft(time, True, int(action.peer), target))
                 continue
             source = self._spans(lane, action.source) if isinstance(action, Copy) else []
-            staged = place in common or (self._meets(source, target) if source else isinstance(action, Reduce))
+            staged = place in common or (self._meets(source, target) if source else isinstance(action, RecvReduce))
             arrival = target
             if staged:
                 room, used = self._stage(target, used)
@@ -165,8 +166,8 @@ class _Sequence:
                 arrival = arrival if staged else source
             else:
                 self.drafts.append(_Draft(time, False, int(action.peer), arrival))
-            if isinstance(action, Reduce):
-                own = self._spans(lane, action.own)
+            if isinstance(action, RecvReduce):
+                own = self._spans(lane, action.operand)
                 self.moves[end] += [Move(out, (mine, theirs)) for out, mine, theirs in align(target, own, arrival)]
             elif arrival is not target:
                 self.moves[end] += [Move(out, (theirs,)) for out, theirs in align(target, arrival)]
@@ -185,7 +186,7 @@ class _Sequence:
         workers = self.operation.layout.workers
         if not self.operation.reduction.averages or self.me >= workers:
             return []
-        units = self.operation.promise.target(self.me, self.operation.cut.units)
+        units = self.operation.call.target(self.me, self.operation.cut.units)
         spans = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
         return [Move(span, (span,), workers) for span in spans]
 
@@ -204,7 +205,7 @@ def _piece(span: Span) -> Piece:
     return (span.buffer, span.start), (span.buffer, span.stop)
 
 
-def _messages(step: Step) -> Iterator[Send | Receive | Reduce]:
+def _messages(step: Step) -> Iterator[Send | Recv | RecvReduce]:
     return (action for action in step.actions if not isinstance(action, Copy))
 
 

@@ -60,16 +60,16 @@ def _table(schedule: Schedule, times: int) -> _Table:
     numbers: dict[Messages, NDArray[np.int32]] = {}
     ends, time, landed, count = [np.empty((2, 0), np.int32)], [np.empty(0, np.int32)], [np.empty(0, np.int32)], 0
     late: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-    for now, moment in enumerate(match(Schedule(schedule.layout, schedule.units, steps))):
-        for m in moment.sent:
+    for now, round_ in enumerate(match(Schedule(schedule.layout, schedule.units, steps))):
+        for m in round_.sent:
             numbers[m] = np.arange(count, count + len(m.source), dtype=np.int32)
             ends.append(np.array([m.source, m.target], np.int32))
             time.append(np.full(len(m.source), now, np.int32))
             count += len(m.source)
-        for m in moment.landed:
+        for m in round_.landed:
             landed.append(numbers.pop(m))
             late.append((landed[-1], begun[m.target]))
-        begun[moment.ended] = now + 1
+        begun[round_.ended] = now + 1
     both, when = np.concatenate(ends, axis=1), np.concatenate(time)
     for number, receiver in late:
         when[number] = np.maximum(when[number], receiver)

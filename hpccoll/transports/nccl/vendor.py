@@ -56,7 +56,7 @@ class Arguments:
     ) -> None:  # fmt: skip
         self.nccl, self.me, self.operation, self.dst = communicator, me, operation, dst
         self.word, self.stream, self.group = word, stream, group
-        self.root, self.peer = operation.promise.root, operation.promise.peer or 0
+        self.root, self.peer = operation.call.root, operation.call.peer or 0
         self.type, self.op = TYPES[operation.dtype.name], OPS[operation.reduction.name]
         self.contribution, self.result = operation.contribution(src, dst, me), operation.result(dst, me)
         self.source, self.target = address(self.contribution), address(self.result)
@@ -121,7 +121,7 @@ def _all_to_all(a: Arguments) -> Call:
 
 
 def _all_to_all_v(a: Arguments) -> Call:
-    unequal = a.operation.promise.blocks(a.operation.count)
+    unequal = a.operation.call.blocks(a.operation.count)
     if unequal is None:
         raise ValueError(f"{a.operation.collective.name} has equal blocks")
 

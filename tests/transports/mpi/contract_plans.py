@@ -11,7 +11,7 @@ from contract_vendor import vendor
 from mpi4py import MPI
 from schedule_examples import Case, of
 
-from hpccoll.schedule import Copy, Layout, Receive, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
+from hpccoll.schedule import Copy, Layout, Recv, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
 from hpccoll.transports.mpi.persistent import Mpi, Tiered
 from hpccoll.transports.mpi.vendor import VendorMpi
 from hpccoll.transports.operation import PlanMismatchError
@@ -32,7 +32,7 @@ def a_copy_onto_its_own_source_is_staged() -> None:
             everything, rotated = dst[0], dst[turned[0]]
             for unit, other in zip(range(1, RANKS), turned[1:], strict=True):
                 everything, rotated = everything + dst[unit], rotated + dst[other]
-            yield Step(Send((me + 1) % RANKS, me), Receive((me - 1) % RANKS, (me - 1) % RANKS))
+            yield Step(Send((me + 1) % RANKS, me), Recv((me - 1) % RANKS, (me - 1) % RANKS))
             yield Step(Copy(everything, rotated))
 
     for way in (Mpi, Tiered):
@@ -43,7 +43,7 @@ def a_copy_reads_what_was_there_before_the_step() -> None:
     def steps(_layout: Layout, me: int) -> Iterator[Step]:
         right, left = (me + 1) % RANKS, (me - 1) % RANKS
         yield Step(*(Copy(dst[me], dst[unit]) for unit in range(RANKS) if unit != me))
-        yield Step(Receive(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
+        yield Step(Recv(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
         yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
 
     for way in (Mpi, Tiered) if RANKS > 1 else ():
@@ -119,9 +119,9 @@ def channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes() -> None:
     if RANKS % 2:
         return  # no pairs
     pairs = Layout(tuple(me // 2 for me in range(RANKS)))
-    promise = all_reduce.promise(RANKS)
+    call = all_reduce.call(RANKS)
     for name, way in product(("hierarchical", "ring"), (Mpi, Tiered)):
-        case, transport = Case(promise, promise.slices(all_reduce.algorithm(name), pairs)), way(COMM)
+        case, transport = Case(call, call.slices(all_reduce.algorithm(name), pairs)), way(COMM)
         asked = case.operation(64 * RANKS, channels=3, window=3)
         plan = transport.plan(asked, transport.empty(0, asked.dtype), transport.empty(asked.count, asked.dtype))
         order: list[str] = []
@@ -142,7 +142,7 @@ def too_many_messages_between_two_ranks_are_refused() -> None:
     def steps(_layout: Layout, me: int) -> Iterator[Step]:
         if me < 2:
             peer = 1 - me
-            yield Step(*(Send(peer, me) for _ in range(33)), *(Receive(peer, peer) for _ in range(33)))
+            yield Step(*(Send(peer, me) for _ in range(33)), *(Recv(peer, peer) for _ in range(33)))
 
     if RANKS > 1:
         asked = operation(of(steps)(Layout.of(RANKS)), 4)
@@ -155,7 +155,7 @@ def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
     token, nothing = np.zeros((2, RANKS), np.uint8), np.zeros(0, np.uint8)
     plans = [
         *(Mpi(COMM).plan(operation(f"barrier-{name}", RANKS), nothing, token[0].copy()) for name in barrier.algorithms),
-        VendorMpi(COMM).plan(vendor(barrier.promise(RANKS), RANKS, "uint8", "max", in_place=True), *token),
+        VendorMpi(COMM).plan(vendor(barrier.call(RANKS), RANKS, "uint8", "max", in_place=True), *token),
     ]
     for plan in plans:
         for late in range(RANKS):

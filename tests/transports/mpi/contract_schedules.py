@@ -26,7 +26,7 @@ SLICED = "all_reduce-bidirectional_ring"
 
 def operation(subject: str | Schedule, count: int, *, dtype="float32", **asked) -> Operation:
     """Return an operation on a subject by name, or on a schedule of an all-gather, in place unless said otherwise."""
-    case = case_of(subject, RANKS) if isinstance(subject, str) else Case(all_gather.promise(RANKS), (subject,))
+    case = case_of(subject, RANKS) if isinstance(subject, str) else Case(all_gather.call(RANKS), (subject,))
     return case.operation(count, dtype, **asked)
 
 
@@ -47,7 +47,7 @@ def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transp
     for _ in range(3):
         target[:] = before
         plan.run()
-        right = promised(asked, outputs[ME], ME) if asked.promise.p > ME else outputs[ME][:0]
+        right = promised(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
         assert plan.result.tobytes() == right.tobytes(), f"not what lockstep has: {asked}"
         assert shared(plan.result, target) or not len(right), f"a result of its own: {asked}"
         assert asked.in_place or src.tobytes() == inputs[ME].tobytes(), f"src was written: {asked}"

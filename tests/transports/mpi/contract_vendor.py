@@ -7,18 +7,18 @@ import numpy as np
 from contract_schedules import COMM, ME, RANKS, shared
 from mpi4py import MPI
 from queued_memory import QueuedMemory
-from schedule_examples import buffers, promises, result
+from schedule_examples import buffers, calls_of, result
 
-from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, Promise
+from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, CollectiveCall, Layout
 from hpccoll.spec.catalogue import NATIVE, placements
 from hpccoll.transports.mpi.gpu_memory import VendorOnGpu, VendorStaged
 from hpccoll.transports.mpi.vendor import VendorMpi
 from hpccoll.transports.operation import Operation, Transport
 
 
-def vendor(promise: Promise, count: int, dtype: str, op: str, *, in_place: bool, aggregators: int = 0) -> Operation:
-    layout = Layout.of(promise.p, aggregators=aggregators)
-    return Operation(promise, layout, (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
+def vendor(call: CollectiveCall, count: int, dtype: str, op: str, *, in_place: bool, aggregators: int = 0) -> Operation:
+    layout = Layout.of(call.p, aggregators=aggregators)
+    return Operation(call, layout, (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
 
 
 def does_what_is_promised(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = VendorMpi) -> None:
@@ -29,7 +29,7 @@ def does_what_is_promised(asked: Operation, way: Callable[[MPI.Intracomm], Trans
     src[:] = [] if asked.in_place else inputs[ME]
     target = transport.empty(asked.elements("dst", ME), asked.dtype)
     plan = transport.plan(asked, src, target)
-    right = result(asked, inputs, ME) if asked.promise.p > ME else outputs[ME][:0]
+    right = result(asked, inputs, ME) if asked.call.p > ME else outputs[ME][:0]
     for _ in range(2):
         target[:] = outputs[ME]
         plan.run()
@@ -47,21 +47,19 @@ def the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer() -> None:
         if workers == 1 and "peer" in collective.arguments:
             continue
         op = "max" if collective.idempotent else "sum"
-        for promise in promises(collective, workers):
+        for call in calls_of(collective, workers):
             for count, in_place in product((0, 1, 101), placements(collective.name, NATIVE, (True, False))):
                 elements = workers if collective.token else count
-                does_what_is_promised(
-                    vendor(promise, elements, "float32", op, in_place=in_place, aggregators=aggregators)
-                )
+                does_what_is_promised(vendor(call, elements, "float32", op, in_place=in_place, aggregators=aggregators))
 
 
 def the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue() -> None:
     for collective, way in product(COLLECTIVES.values(), (VendorOnGpu, VendorStaged)):
         if collective.token or (RANKS == 1 and "peer" in collective.arguments):
             continue
-        for promise in promises(collective, RANKS):
+        for call in calls_of(collective, RANKS):
             for op, in_place in product(("sum", "avg"), placements(collective.name, NATIVE, (True, False))):
-                asked = vendor(promise, 101, "float32", op, in_place=in_place)
+                asked = vendor(call, 101, "float32", op, in_place=in_place)
                 does_what_is_promised(asked, lambda comm, way=way: way(comm, QueuedMemory()))
 
 
@@ -69,10 +67,10 @@ def the_librarys_own_calls_take_every_dtype_and_op() -> None:
     for collective, dtype in product(COLLECTIVES.values(), DTYPES):
         if collective.token or (RANKS == 1 and "peer" in collective.arguments):
             continue
-        promise = next(promises(collective, RANKS))
+        call = next(calls_of(collective, RANKS))
         for op in REDUCTIONS if collective.reduces else ["sum"]:
             for in_place in placements(collective.name, NATIVE, (True, False)):
-                does_what_is_promised(vendor(promise, 11, dtype, op, in_place=in_place))
+                does_what_is_promised(vendor(call, 11, dtype, op, in_place=in_place))
 
 
 CHECKS: list[Callable[[], None]] = [

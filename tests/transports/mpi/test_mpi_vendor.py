@@ -10,8 +10,8 @@ from hpccoll.transports.operation import Operation
 
 
 def test_counts_of_unequal_blocks_are_as_wide_as_buffers_are_long():
-    promise = all_to_all_v.promise(1, traffic="zipf")
-    asked = Operation(promise, Layout.of(1), (), 4, np.dtype("int8"), REDUCTIONS["sum"], in_place=False)
+    call = all_to_all_v.call(1, traffic="zipf")
+    asked = Operation(call, Layout.of(1), (), 4, np.dtype("int8"), REDUCTIONS["sum"], in_place=False)
     plan = VendorMpi(MPI.COMM_SELF).plan(asked, np.arange(4, dtype=np.int8), np.zeros(4, np.int8))
     (_, there, _), (_, here, _) = plan._call.args
     assert {numbers.dtype for numbers in (*there, *here)} == {np.dtype("int64")}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from schedule_examples import Case
 
-from hpccoll.schedule import Copy, Layout, Part, Receive, Reduce, Schedule, Send, Step, all_reduce
-from hpccoll.schedule.words import Range
+from hpccoll.schedule import Copy, Layout, Part, Recv, RecvReduce, Schedule, Send, Step, all_reduce
+from hpccoll.schedule.step import Range
 from hpccoll.transports.buffer_pieces import parts
 
 CONTRACT = Path(__file__).parent / "contract.py"
@@ -45,7 +45,7 @@ def compiler(steps, channels=1):
     from hpccoll.transports.mpi.compile import Compiler  # where there is an MPI
 
     schedule = Schedule(Layout.of(4), 16, lambda _me: iter(steps()))
-    asked = Case(all_reduce.promise(4), (schedule,)).operation(64, channels=channels, window=2)
+    asked = Case(all_reduce.call(4), (schedule,)).operation(64, channels=channels, window=2)
     return Compiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype), None)
 
 
@@ -53,7 +53,7 @@ def test_the_slices_of_a_channel_are_in_flight_together_and_as_many_channels_as_
     from hpccoll.transports.mpi.compile import Compiler  # where there is an MPI
 
     for slices, channels, window, sequences in ((1, 4, 2, 2), (2, 4, 2, 4), (2, 1, 1, 2), (2, 3, 9, 6)):
-        case = Case(all_reduce.promise(4), (Schedule(Layout.of(4), 4, lambda _me: iter(())),) * slices)
+        case = Case(all_reduce.call(4), (Schedule(Layout.of(4), 4, lambda _me: iter(())),) * slices)
         asked = case.operation(64, channels=channels, window=window)
         made = Compiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype)).sequences()
         assert len(made) == sequences
@@ -66,8 +66,8 @@ PARTS = st.builds(
 )
 ACTIONS = st.one_of(
     st.builds(Send, st.just(1), PARTS),
-    st.builds(Receive, st.just(1), PARTS),
-    st.builds(Reduce, st.just(1), PARTS),
+    st.builds(Recv, st.just(1), PARTS),
+    st.builds(RecvReduce, st.just(1), PARTS),
     st.builds(Copy, PARTS, PARTS),
 )
 
@@ -91,7 +91,7 @@ def test_the_steps_of_a_slice_are_found_once_for_all_its_channels():
 
     def steps():
         told.append("once")
-        yield Step(Send(1, 0), Receive(1, 1))
+        yield Step(Send(1, 0), Recv(1, 1))
 
     assert [len(sequence) for sequence in compiler(steps, channels=8).sequences()] == [4, 4]
     assert told == ["once"]

@@ -34,7 +34,7 @@ def agrees_with_lockstep(asked):
     for _ in range(2):
         dst[:] = before
         plan.run()
-        right = promised(asked, outputs[ME], ME) if asked.promise.p > ME else outputs[ME][:0]
+        right = promised(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
         assert plan.result.tobytes() == right.tobytes(), asked
     assert plan.where() == "done"
     plan.close()

@@ -27,8 +27,8 @@ def nccl(monkeypatch):
 
 
 def all_reduce(count=1024):
-    promise = COLLECTIVES["all_reduce"].promise(1)
-    return Operation(promise, Layout.of(1), (), count, np.dtype("float32"), REDUCTIONS["sum"], in_place=False)
+    call = COLLECTIVES["all_reduce"].call(1)
+    return Operation(call, Layout.of(1), (), count, np.dtype("float32"), REDUCTIONS["sum"], in_place=False)
 
 
 def planned(settings, how=None, comm=MPI.COMM_SELF):

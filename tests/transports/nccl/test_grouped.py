@@ -17,7 +17,7 @@ from hpccoll.schedule import (
     REDUCTIONS,
     Copy,
     Layout,
-    Receive,
+    Recv,
     Schedule,
     Send,
     Step,
@@ -58,7 +58,7 @@ def comes_to_what_lockstep_has(asked, *, graph=False):
             plan.run()
         cluster.run()
         for me, plan in enumerate(made):
-            right = promised(asked, outputs[me], me) if me < asked.promise.p else outputs[me][:0]
+            right = promised(asked, outputs[me], me) if me < asked.call.p else outputs[me][:0]
             assert plan.result.tobytes() == right.tobytes(), (me, asked)
             assert inputs[me].tobytes() == kept[me].tobytes(), "src was written"
     for plan in made:
@@ -134,7 +134,7 @@ def copies_beside_arrivals(ranks):
         right, left = (me + 1) % ranks, (me - 1) % ranks
         yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
         if ranks > 1:
-            yield Step(Receive(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
+            yield Step(Recv(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
         yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
 
     return steps
@@ -143,7 +143,7 @@ def copies_beside_arrivals(ranks):
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 @pytest.mark.parametrize("make", [rotates, copies_beside_arrivals])
 def test_a_copy_reads_what_was_there_before_its_step(make, ranks):
-    case = Case(all_gather.promise(ranks), (Schedule(Layout.of(ranks), ranks, make(ranks)),))
+    case = Case(all_gather.call(ranks), (Schedule(Layout.of(ranks), ranks, make(ranks)),))
     for channels, window in WAYS:
         comes_to_what_lockstep_has(case.operation(50, "int32", in_place=True, channels=channels, window=window))
 
@@ -160,14 +160,14 @@ def meets_late(early):
             yield Step(Send(late, 0))
         elif me == late:
             yield Step(Send(2, 1))
-            yield Step(Receive(early, 0))
+            yield Step(Recv(early, 0))
         else:
-            yield Step(Receive(late, 1))
+            yield Step(Recv(late, 1))
 
     return Schedule(Layout.of(3), 3, lambda me: steps(None, me))
 
 
-MISALIGNED = Case(all_reduce.promise(3), (meets_late(0), meets_late(1)))
+MISALIGNED = Case(all_reduce.call(3), (meets_late(0), meets_late(1)))
 """In the first lane rank 0's first step meets rank 1's second one, in the other it is the other way round."""
 
 
@@ -243,9 +243,9 @@ def test_a_rank_of_a_pipeline_receives_in_the_group_in_which_it_passes_on():
 
 def test_a_message_has_as_many_pieces_as_it_takes_to_be_contiguous_at_both_ends():
     def steps(me):
-        yield Step(Send(1, dst[0] + dst[2])) if me == 0 else Step(Receive(0, dst[1:3]))
+        yield Step(Send(1, dst[0] + dst[2])) if me == 0 else Step(Recv(0, dst[1:3]))
 
-    case = Case(all_reduce.promise(2), (Schedule(Layout.of(2), 3, steps),))
+    case = Case(all_reduce.call(2), (Schedule(Layout.of(2), 3, steps),))
     pieces = [[message.span for stage in stages_of(case, me) for message in stage.messages] for me in (0, 1)]
     unit = 1 << 10
     assert pieces[0] == [Span("dst", 0, unit), Span("dst", 2 * unit, 3 * unit)]

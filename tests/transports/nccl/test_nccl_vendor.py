@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fake_gpu_cluster import Cluster
-from schedule_examples import buffers, contributions, promises, result
+from schedule_examples import buffers, calls_of, contributions, result
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
@@ -141,29 +141,27 @@ def grouped(calls):
 def calls():
     """Yield every call of every collective on three workers, in and out of place."""
     for collective in COLLECTIVES.values():
-        for promise in promises(collective, 3):
+        for call in calls_of(collective, 3):
             for in_place in (True, False):
                 if in_place and not (collective.in_place and collective.name != "all_to_all"):
                     continue
                 if not in_place and not collective.out_of_place:
                     continue
-                yield promise, in_place
+                yield call, in_place
 
 
 @pytest.mark.parametrize(
-    ("promise", "in_place"),
+    ("call", "in_place"),
     [*calls()],
     ids=lambda value: f"{value.collective.name}-{value.root}-{value.peer}" if hasattr(value, "root") else str(value),
 )
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_promised(
-    promise, in_place, dtype, binding
-):
-    barrier = promise.collective.token
-    ops = ["max"] if barrier else REDUCTIONS if promise.collective.reduces else ["sum"]
+def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_promised(call, in_place, dtype, binding):
+    barrier = call.collective.token
+    ops = ["max"] if barrier else REDUCTIONS if call.collective.reduces else ["sum"]
     for op in ops:
         count, reduction = 1 if barrier else 37, REDUCTIONS[op]
-        asked = Operation(promise, Layout.of(3), (), count, np.dtype(dtype), reduction, in_place=in_place)
+        asked = Operation(call, Layout.of(3), (), count, np.dtype(dtype), reduction, in_place=in_place)
         inputs, outputs = ([values.view(Room) for values in of_all] for of_all in buffers(asked))
         given = contributions(asked)
         library = Library(3)
@@ -173,9 +171,9 @@ def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_pr
             for me in range(3)
         ]
         before = [values.tobytes() for values in outputs]
-        made = [CALLS[promise.collective.name](each) for each in arguments]
-        for call in made:
-            call()
+        made = [CALLS[call.collective.name](each) for each in arguments]
+        for queued in made:
+            queued()
         library.finish()
         for me, each in enumerate(arguments):
             asked.reduction.scale(each.result, 3)
@@ -193,8 +191,8 @@ def test_the_words_of_nccl_are_those_of_its_header():
 
 
 def test_an_all_to_all_in_place_is_refused_in_words():
-    promise = COLLECTIVES["all_to_all"].promise(2)
-    asked = Operation(promise, Layout.of(2), (), 4, np.dtype("int32"), REDUCTIONS["sum"], in_place=True)
+    call = COLLECTIVES["all_to_all"].call(2)
+    asked = Operation(call, Layout.of(2), (), 4, np.dtype("int32"), REDUCTIONS["sum"], in_place=True)
     with pytest.raises(BadInputError, match="in_place of all_to_all of native over nccl"):
         check_placement(asked)
 
@@ -216,8 +214,8 @@ def vendor(monkeypatch):
 
 
 def test_an_average_is_a_sum_and_one_scale_among_the_workers_and_aggregators_have_no_part(vendor):
-    promise, layout = COLLECTIVES["all_reduce"].promise(2), Layout.of(2, aggregators=1)
-    asked = Operation(promise, layout, (), 37, np.dtype("float32"), REDUCTIONS["avg"], in_place=True)
+    call, layout = COLLECTIVES["all_reduce"].call(2), Layout.of(2, aggregators=1)
+    asked = Operation(call, layout, (), 37, np.dtype("float32"), REDUCTIONS["avg"], in_place=True)
     library, cluster = Library(2), Cluster(3)
     rooms = [np.full(37, me, np.float32).view(Room) for me in range(3)]
     made = [vendor(asked, me, library, cluster, rooms[me]) for me in range(3)]

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from operator import index
 
-from hpccoll.schedule.promise import Promise
+from hpccoll.schedule.collective import CollectiveCall
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.words import Action, Copy, Index, Part, Range, Reduce, Send, Step, live
+from hpccoll.schedule.step import Action, Copy, Index, Part, Range, RecvReduce, Send, Step, drop_null_peers
 
 
-def out_of_place(promise: Promise, schedule: Schedule) -> Schedule:
+def out_of_place(call: CollectiveCall, schedule: Schedule) -> Schedule:
     """Return ``schedule``, written in place, for a dst that begins undefined.
 
     A unit is read in src until it is written, so that no time goes into copies, but for units of the result that the
@@ -18,8 +18,8 @@ def out_of_place(promise: Promise, schedule: Schedule) -> Schedule:
 
     def steps(me: Index) -> Iterator[Step]:
         rank = index(me)
-        only_in_src = set(promise.source(rank, schedule.units))
-        for step in map(live, schedule.steps(rank)):
+        only_in_src = set(call.source(rank, schedule.units))
+        for step in map(drop_null_peers, schedule.steps(rank)):
             while True:
                 redirected, split = _read_from_src(step, only_in_src)
                 if not split:
@@ -29,7 +29,7 @@ def out_of_place(promise: Promise, schedule: Schedule) -> Schedule:
             yield redirected
             for action in step.actions:
                 only_in_src -= _units_landed(action)
-        if left := only_in_src.intersection(promise.target(rank, schedule.units)):
+        if left := only_in_src.intersection(call.target(rank, schedule.units)):
             yield Step(Copy(_part("src", left), _part("dst", left)))
 
     return Schedule(schedule.layout, schedule.units, steps)
@@ -65,15 +65,15 @@ def _read_from_src(step: Step, only_in_src: set[int]) -> tuple[Step, set[int]]:
             return part
         if not units <= unwritten:
             split.update(units & unwritten & only_in_src)
-        return part.within("src")
+        return part.in_buffer("src")
 
     def redirect(action: Action) -> Action:
         if isinstance(action, Send):
             return Send(action.peer, read(action.part, only_in_src))
         if isinstance(action, Copy):
             redirected: Action = Copy(read(action.source, only_in_src), action.target)
-        elif isinstance(action, Reduce):
-            redirected = Reduce(action.peer, action.part, read(action.own, now))
+        elif isinstance(action, RecvReduce):
+            redirected = RecvReduce(action.peer, action.part, read(action.operand, now))
         else:
             redirected = action
         now.difference_update(_units_landed(action))

@@ -35,7 +35,7 @@ class Part:
             raise ValueError(f"a part lies in one buffer, not in {self.buffer} and {other.buffer}")
         return Part(self.buffer, self.ranges + other.ranges)
 
-    def within(self, buffer: str) -> "Part":
+    def in_buffer(self, buffer: str) -> "Part":
         """Return the same units of another buffer."""
         return Part(buffer, self.ranges)
 
@@ -82,24 +82,24 @@ class Send(_Message):
     __slots__ = ()
 
 
-class Receive(_Message):
+class Recv(_Message):
     """Replace ``part`` by what ``peer`` sends."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Reduce:
-    """Fold what ``peer`` sends with ``own`` into ``part``; ``own`` is ``part`` itself unless said otherwise."""
+class RecvReduce:
+    """Fold what ``peer`` sends with ``operand`` into ``part``; ``operand`` is ``part`` itself unless said otherwise."""
 
     peer: Index
     part: Part
-    own: Part
+    operand: Part
 
-    def __init__(self, peer: Index, part: Part | Index, own: Part | None = None) -> None:
+    def __init__(self, peer: Index, part: Part | Index, operand: Part | None = None) -> None:
         object.__setattr__(self, "peer", peer)
         object.__setattr__(self, "part", _part(part))
-        object.__setattr__(self, "own", self.part if own is None else own)
+        object.__setattr__(self, "operand", self.part if operand is None else operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Copy:
     target: Part
 
 
-Action: TypeAlias = Send | Receive | Reduce | Copy
+Action: TypeAlias = Send | Recv | RecvReduce | Copy
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -123,7 +123,7 @@ class Step:
         object.__setattr__(self, "actions", actions)
 
 
-def only(condition: Truth, peer: Index) -> Index:
+def peer_if(condition: Truth, peer: Index) -> Index:
     """Return ``peer`` where ``condition`` holds and NONE elsewhere."""
     if isinstance(condition, np.ndarray) or isinstance(peer, np.ndarray):
         return np.where(condition, peer, NONE)
@@ -134,11 +134,21 @@ minimum, maximum = np.minimum, np.maximum
 """The lesser and the greater of two indices, of ints or of arrays alike."""
 
 
-def doublings(p: int) -> int:
-    """Return how often one has to be doubled to be ``p`` at least: ceil(log2 p)."""
+def ceil_log2(p: int) -> int:
+    """Return the smallest k with 2^k >= ``p``, for ``p`` >= 1."""
     return (p - 1).bit_length()
 
 
-def live(step: Step) -> Step:
-    """Return a step of one rank without its messages to and from nobody, whose parts mean nothing."""
+def floor_log2(p: int) -> int:
+    """Return the largest k with 2^k <= ``p``, for ``p`` >= 1."""
+    return p.bit_length() - 1
+
+
+def is_power_of_two(p: int) -> bool:
+    """Return whether ``p`` >= 1 is 2^k for some k."""
+    return p.bit_count() == 1
+
+
+def drop_null_peers(step: Step) -> Step:
+    """Return a step of one rank without its messages to and from NONE, whose parts mean nothing."""
     return Step(*(action for action in step.actions if isinstance(action, Copy) or action.peer != NONE))

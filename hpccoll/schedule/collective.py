@@ -12,7 +12,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import traffic
 from hpccoll.schedule.compose import relabel
 from hpccoll.schedule.layout import Layout
-from hpccoll.schedule.registry import Algorithm, Cost, Need, Parameter, Program
+from hpccoll.schedule.registry import Algorithm, Cost, Parameter, Program, Requirement
 from hpccoll.schedule.schedule import Schedule
 
 NATIVE = "native"
@@ -22,7 +22,7 @@ AUTO = "auto"
 """The name, among the algorithms, of what a table chooses for the size: a policy, and no algorithm."""
 
 Contribution = tuple[int, int]
-Held: TypeAlias = Callable[["Promise", int, int], range]
+UnitSelector: TypeAlias = Callable[["CollectiveCall", int, int], range]
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a row is itself: calls of it are keys of caches
@@ -31,10 +31,10 @@ class Collective:
 
     Args:
         name: the field's name.
-        units: ``free`` where any cut of the buffer will do, ``owned`` where unit i is the block of rank i.
-        source: the units that a rank contributes, from (promise, me, units).
+        units: ``divisible`` where any cut of the buffer will do, ``per_rank`` where unit i is the block of rank i.
+        source: the units that a rank contributes, from (call, me, units).
         target: the units of dst that are defined at a rank in the end.
-        result: the contributions folded in such a unit, from (promise, me, unit).
+        result: the contributions folded in such a unit, from (call, me, unit).
         busbw: the factor on algbw from p (1 rank: 0); None where a bandwidth means nothing.
         reduces: whether there is an op.
         idempotent: whether a contribution may be folded twice (to have heard twice is to have heard).
@@ -48,10 +48,10 @@ class Collective:
     """
 
     name: str
-    units: Literal["free", "owned"]
-    source: Held
-    target: Held
-    result: Callable[["Promise", int, int], set[Contribution]]
+    units: Literal["divisible", "per_rank"]
+    source: UnitSelector
+    target: UnitSelector
+    result: Callable[["CollectiveCall", int, int], set[Contribution]]
     busbw: Callable[[int], float] | None
     reduces: bool = False
     idempotent: bool = False
@@ -69,7 +69,7 @@ class Collective:
         name: str,
         *,
         cost: Callable[..., Cost | None] | None = None,
-        needs: Iterable[Need] = (),
+        needs: Iterable[Requirement] = (),
         floor: bool = False,
         aggregates: bool = False,
         pipelined: bool = False,
@@ -99,22 +99,22 @@ class Collective:
             raise BadInputError("algorithm", name, sorted(self.algorithms))
         return self.algorithms[name]
 
-    def part(self, name: str) -> Algorithm:
+    def component(self, name: str) -> Algorithm:
         """Return the algorithm of that name, to compose others of it.
 
         Raises:
             BadInputError: where there is none, or it does nothing.
         """
-        if name not in self.parts:
-            raise BadInputError(f"{self.name} algorithm", name, sorted(self.parts))
-        return self.parts[name]
+        if name not in self.components:
+            raise BadInputError(f"{self.name} algorithm", name, sorted(self.components))
+        return self.components[name]
 
     @property
-    def parts(self) -> dict[str, Algorithm]:
+    def components(self) -> dict[str, Algorithm]:
         """The algorithms that others can be composed of, by name: those that do something."""
         return {algorithm.name: algorithm for algorithm in self.algorithms.values() if not algorithm.floor}
 
-    def promise(self, p: int, root: int | None = None, **arguments: Parameter) -> "Promise":
+    def call(self, p: int, root: int | None = None, **arguments: Parameter) -> "CollectiveCall":
         """Return what a call on ``p`` workers promises.
 
         Args:
@@ -141,21 +141,21 @@ class Collective:
         pattern = str(values["traffic"]) if "traffic" in values else None
         if pattern is not None:
             traffic.blocks(pattern, p, 1)
-        return Promise(self, p, root, None if peer is None else int(peer) % p, pattern)
+        return CollectiveCall(self, p, root, None if peer is None else int(peer) % p, pattern)
 
     def elements(self, nbytes: int, itemsize: int, p: int) -> int:
-        """Return the elements of the whole buffer (free) or of one block (owned) for a size S of ``nbytes``."""
+        """Return the elements of the whole buffer (divisible units) or a block (per-rank units) at S = ``nbytes``."""
         if self.token:
             return 1
         return nbytes // itemsize // self.blocks(p)
 
     def blocks(self, p: int) -> int:
         """Return how many times S holds what ``elements`` returns."""
-        return 1 if self.units == "free" else p
+        return 1 if self.units == "divisible" else p
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class CollectiveCall:
     """One call of a collective: who contributes what, and what every rank is to end with.
 
     Args:
@@ -212,7 +212,7 @@ class Promise:
         actual = [*first, *range(self.p, layout.ranks)]
         if actual == list(range(layout.ranks)):
             return made
-        units = first if self.collective.units == "owned" else None
+        units = first if self.collective.units == "per_rank" else None
         return tuple(relabel(schedule, actual, units) for schedule in made)
 
 
@@ -232,7 +232,7 @@ def _values(algorithm: Algorithm, parameter: str) -> Iterator[range | list[str]]
     """
     annotation = inspect.signature(algorithm.program).parameters[parameter].annotation
     for valid in get_args(annotation)[1:]:  # of Annotated
-        yield sorted(valid.parts) if isinstance(valid, Collective) else valid
+        yield sorted(valid.components) if isinstance(valid, Collective) else valid
 
 
 def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) -> None:

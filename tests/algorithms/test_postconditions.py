@@ -100,7 +100,7 @@ def test_a_parameter_that_names_no_algorithm_is_answered_with_the_choices(collec
 def test_nothing_done_is_less_than_what_its_collective_promises(collective, algorithm):
     if algorithm.floor:
         with pytest.raises(ScheduleError, match="ends without"):
-            prove(collective.promise(2), algorithm.slices(Layout.of(2)))
+            prove(collective.call(2), algorithm.slices(Layout.of(2)))
 
 
 @each_algorithm

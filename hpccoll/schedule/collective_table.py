@@ -1,0 +1,101 @@
+"""The table of collectives: what each promises, how its size is counted, and how its bandwidth is compared.
+
+A contribution is a pair (origin, unit): unit ``unit`` of the source buffer of rank ``origin``. An algorithm is written
+in place: dst begins with what src holds, and ends with what the collective promises; it has room for all units at every
+rank, and what is not promised of it is workspace. Sizes and busbw factors are those of nccl-tests (doc/PERFORMANCE.md
+there), so that curves can be laid over each other, but for its rounding of blocks down to 16 bytes. It has no
+ping-pong: there S goes to and fro, and busbw is 2 S / t, what the wire carries in the direction that is in use (OSU
+halves the time instead).
+"""
+
+from hpccoll.errors import BadInputError
+from hpccoll.schedule.collective import Collective, CollectiveCall, Contribution, UnitSelector
+
+
+def _all(_call: CollectiveCall, _me: int, units: int) -> range:
+    return range(units)
+
+
+def _own(_call: CollectiveCall, me: int, _units: int) -> range:
+    return range(me, me + 1)
+
+
+def _at_root(held: UnitSelector) -> UnitSelector:
+    return lambda call, me, units: held(call, me, units) if me == call.root else range(0)
+
+
+def _of_two(call: CollectiveCall, me: int, units: int) -> range:
+    return range(units) if me in (call.root, call.peer) else range(0)
+
+
+def _everyone(call: CollectiveCall, _me: int, unit: int) -> set[Contribution]:
+    return {(origin, unit) for origin in range(call.p)}
+
+
+def _owner(_call: CollectiveCall, _me: int, unit: int) -> set[Contribution]:
+    return {(unit, unit)}
+
+
+def _root(call: CollectiveCall, _me: int, unit: int) -> set[Contribution]:
+    return {(call.root, unit)}
+
+
+def _for_me(_call: CollectiveCall, me: int, unit: int) -> set[Contribution]:
+    return {(unit, me)}
+
+
+def _other(call: CollectiveCall, me: int, unit: int) -> set[Contribution]:
+    other = call.peer if me == call.root else call.root
+    return set() if other is None else {(other, unit)}
+
+
+def _all_but_one(p: int) -> float:
+    return (p - 1) / p
+
+
+def _once(p: int) -> float:
+    return float(p > 1)
+
+
+all_reduce = Collective("all_reduce", "divisible", _all, _all, _everyone, busbw=lambda p: 2 * (p - 1) / p, reduces=True)
+reduce_scatter = Collective("reduce_scatter", "per_rank", _all, _own, _everyone, busbw=_all_but_one, reduces=True)
+all_gather = Collective("all_gather", "per_rank", _own, _all, _owner, busbw=_all_but_one)
+broadcast = Collective("broadcast", "divisible", _at_root(_all), _all, _root, busbw=_once, rooted=True, one_buffer=True)
+reduce = Collective("reduce", "divisible", _all, _at_root(_all), _everyone, busbw=_once, reduces=True, rooted=True)
+gather = Collective("gather", "per_rank", _own, _at_root(_all), _owner, busbw=_all_but_one, rooted=True)
+scatter = Collective("scatter", "per_rank", _at_root(_all), _own, _root, busbw=_all_but_one, rooted=True)
+all_to_all = Collective("all_to_all", "per_rank", _all, _all, _for_me, busbw=_all_but_one)
+all_to_all_v = Collective(
+    "all_to_all_v", "per_rank", _all, _all, _for_me, busbw=_all_but_one, arguments={"traffic": "zipf"}, in_place=False
+)
+barrier = Collective(
+    "barrier", "divisible", _all, _all, _everyone, busbw=None, reduces=True, idempotent=True, token=True, whole=True,
+    out_of_place=False,
+)  # fmt: skip
+send_recv = Collective(
+    "send_recv", "divisible", _of_two, _of_two, _other, busbw=lambda p: 2 * _once(p), rooted=True,
+    arguments={"peer": -1}, whole=True, in_place=False,
+)  # fmt: skip
+bidirectional = Collective(
+    "bidirectional", "divisible", _of_two, _of_two, _other, busbw=_once, rooted=True, arguments={"peer": -1},
+    whole=True, in_place=False,
+)  # fmt: skip
+
+COLLECTIVES = {
+    collective.name: collective
+    for collective in (
+        all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, all_to_all_v, barrier,
+        send_recv, bidirectional,
+    )
+}  # fmt: skip
+
+
+def collective(name: str) -> Collective:
+    """Return the collective of that name.
+
+    Raises:
+        BadInputError: where there is none.
+    """
+    if name not in COLLECTIVES:
+        raise BadInputError("collective", name, COLLECTIVES)
+    return COLLECTIVES[name]
