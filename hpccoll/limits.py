@@ -13,7 +13,7 @@ from hpccoll.errors import BadInputError
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class IntegerRange:
     """Whole numbers, bounds included."""
 
     least: int
@@ -43,7 +43,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Above:
+class PositiveNumber:
     """Numbers above zero, up to ``most``, of a unit."""
 
     most: float
@@ -77,7 +77,7 @@ class Above:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PrintableText:
     """Texts of at most so many characters, all of which print: they reach command lines, file names and terminals."""
 
     most: int = 4096
@@ -97,7 +97,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class Boolean:
     """True and False."""
 
     def check(self, key: str, value: object) -> None:
@@ -111,10 +111,10 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class AnyOf:
     """What one of several kinds takes."""
 
-    kinds: tuple["Whole | Above | Text | Truth | None", ...]
+    kinds: tuple["IntegerRange | PositiveNumber | PrintableText | Boolean | None", ...]
 
     def check(self, key: str, value: object) -> None:
         """See that one of the kinds takes ``value``; None takes nothing but None.
@@ -132,10 +132,10 @@ class Either:
         raise BadInputError(key, value, " or ".join("nothing" if kind is None else str(kind) for kind in self.kinds))
 
 
-Kind = Whole | Above | Text | Truth | Either
+ValueKind = IntegerRange | PositiveNumber | PrintableText | Boolean | AnyOf
 
 
-def check_mapping(key: str, values: object, most: int, name: Text, kind: Kind) -> None:
+def check_mapping(key: str, values: object, most: int, name: PrintableText, kind: ValueKind) -> None:
     """See that ``values`` is a mapping of names to values of one kind.
 
     Raises:
@@ -148,7 +148,7 @@ def check_mapping(key: str, values: object, most: int, name: Text, kind: Kind) -
         kind.check(f"{key}.{each}", value)
 
 
-def check_fields(key: str, owner: object, kinds: Mapping[str, Kind]) -> None:
+def check_fields(key: str, owner: object, kinds: Mapping[str, ValueKind]) -> None:
     """See that attributes of ``owner`` have values of their kinds; ``key`` begins the names in messages.
 
     Raises:
@@ -158,53 +158,53 @@ def check_fields(key: str, owner: object, kinds: Mapping[str, Kind]) -> None:
         kind.check(f"{key}{name}", getattr(owner, name))
 
 
-RANKS = Whole(1, 1 << 18)
+RANKS = IntegerRange(1, 1 << 18)
 """Ranks of a launch, and nodes: the largest machines have 160,000 nodes."""
-RANK = Whole(0, RANKS.most - 1)
-ON_A_NODE = Whole(1, 4096)
+RANK = IntegerRange(0, RANKS.most - 1)
+RANKS_PER_NODE = IntegerRange(1, 4096)
 """Ranks on one node."""
-AGGREGATORS = Whole(0, 4096)
-MOST_BYTES = 1 << 44
+AGGREGATORS = IntegerRange(0, 4096)
+MAX_BYTES = 1 << 44
 """Of a message size S; for as many ranks, numbers of bytes fit in 64 bits."""
-FACTOR = Whole(2, MOST_BYTES)
-ROUNDS = Whole(1, 255)
+FACTOR = IntegerRange(2, MAX_BYTES)
+ROUNDS = IntegerRange(1, 255)
 """Rounds are numbered from 1, in a byte of the raw file."""
-WARMUP = Whole(0, 1_000_000)
-ITERATIONS = Whole(1, 1_000_000)
+WARMUP = IntegerRange(0, 1_000_000)
+ITERATIONS = IntegerRange(1, 1_000_000)
 """Timed ones of a case: each rank has room for the times of all of them."""
-SECONDS = Above(7 * 86400.0, "seconds")
+SECONDS = PositiveNumber(7 * 86400.0, "seconds")
 """A week: of a case, or without progress."""
-PRECISION = Above(1.0)
-SEED = Whole(0, (1 << 63) - 1)
-CHANNELS = Whole(1, 4096)
+PRECISION = PositiveNumber(1.0)
+SEED = IntegerRange(0, (1 << 63) - 1)
+CHANNELS = IntegerRange(1, 4096)
 """Channels, and how many of them at once: each has requests of its own in every step."""
-NUMBER = Whole(-(1 << 63), (1 << 63) - 1)
+NUMBER = IntegerRange(-(1 << 63), (1 << 63) - 1)
 """Whatever has no closer bounds: a number of 64 bits."""
-NAME = Text(255, least=1)
-FILE_NAME = Text(200, least=1)
+NAME = PrintableText(255, least=1)
+FILE_NAME = PrintableText(200, least=1)
 """A name that becomes part of file names, with endings."""
-OF_A_VARIABLE = Text(1 << 16)
+VARIABLE_VALUE = PrintableText(1 << 16)
 """The value of a variable of the environment: lists of directories are long; Linux takes twice as much."""
-VALUE = Either((NUMBER, Text()))
+VALUE = AnyOf((NUMBER, PrintableText()))
 """Of a parameter, or of what communicators are made with."""
-MOST_NAMES = 1000
+MAX_NAMES = 1000
 """Variables, or parameters."""
 
-MINUTES = Whole(1, 366 * 24 * 60)
-MEMORY_MB = Whole(1, 1 << 30)
-CPUS = Whole(1, 1 << 16)
-GPUS = Whole(1, 1024)
-SIGNAL_S = Whole(1, 65535)
+MINUTES = IntegerRange(1, 366 * 24 * 60)
+MEMORY_MB = IntegerRange(1, 1 << 30)
+CPUS = IntegerRange(1, 1 << 16)
+GPUS = IntegerRange(1, 1024)
+SIGNAL_S = IntegerRange(1, 65535)
 """What sbatch --signal takes."""
-START_S = Whole(1, 86400)
+START_S = IntegerRange(1, 86400)
 
-MOST_CASES = 100_000
-MOST_JOBS = 1000
-MOST_OF_A_LIST = 1000
+MAX_CASES = 100_000
+MAX_JOBS = 1000
+MAX_LIST_ENTRIES = 1000
 """Entries of a list in a sweep or site file."""
-MOST_RANK_CASES = 1 << 27
+MAX_RANK_CASES = 1 << 27
 """Cases of a sweep times the ranks of each: planning looks at every rank of some cases."""
-MOST_OF_A_NAME = 80
+MAX_NAME_LETTERS = 80
 """Letters of a name that becomes part of file names, with those of transports, shapes and endings: 255 in all."""
 
 SWEEP_BYTES = 1 << 17
@@ -212,13 +212,13 @@ SWEEP_BYTES = 1 << 17
 TABLE_BYTES = 1 << 24
 JOB_BYTES = 1 << 26
 """A job file, or a plan: a case takes 350 bytes, more with long parameters."""
-MOST_OF_TRAFFIC = 4096
+MAX_TRAFFIC_RANKS = 4096
 """Ranks of unequal blocks: there is a number for every pair, at every rank."""
 TRAFFIC_BYTES = 1 << 27
 """A file of weights: 7 digits for every pair."""
 LOG_BYTES = 1 << 28
 """A log of a library: a thousand ranks write 100 KB each."""
-HEAD_OF_A_LOG = 1 << 24
+LOG_HEAD_BYTES = 1 << 24
 """Bytes within which a log has a line of its library: no more is read of a file of something else."""
 XML_BYTES = 1 << 24
 """A dump of NCCL's topology, or a file of its settings."""

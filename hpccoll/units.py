@@ -4,7 +4,7 @@ import re
 from math import floor, isfinite, log10
 
 from hpccoll.errors import BadInputError
-from hpccoll.limits import MOST_BYTES
+from hpccoll.limits import MAX_BYTES
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,19})\s*(?P<prefix>[kKmMgGtT]?)(?:i?[bB])?")
 _PREFIXES = ("", "K", "M", "G", "T")
@@ -16,13 +16,13 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
     Raises:
         BadInputError: where ``text`` is no size.
     """
-    if isinstance(text, int) and (isinstance(text, bool) or not 0 <= text <= MOST_BYTES):
+    if isinstance(text, int) and (isinstance(text, bool) or not 0 <= text <= MAX_BYTES):
         match = None
     else:
         match = _SIZE.fullmatch(str(text).strip())
     prefix: int = 1024 ** _PREFIXES.index(match["prefix"].upper()) if match else 0
-    if not match or int(match["number"]) * prefix > MOST_BYTES:
-        expected = f"a number of bytes such as 8, 64K, 4M or 1G (powers of 1024), at most {format_size(MOST_BYTES)}"
+    if not match or int(match["number"]) * prefix > MAX_BYTES:
+        expected = f"a number of bytes such as 8, 64K, 4M or 1G (powers of 1024), at most {format_size(MAX_BYTES)}"
         raise BadInputError(key, text, expected)
     return int(match["number"]) * prefix
 

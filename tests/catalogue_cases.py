@@ -2,7 +2,7 @@
 
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import NATIVE, placements
+from hpccoll.spec.catalogue import NATIVE, distinct_placements
 
 BOTH = (False, True)
 ALL = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)]
@@ -10,6 +10,6 @@ ALL = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.a
 
 def case(name="all_reduce", algorithm="ring", **more):
     family = COLLECTIVES[name]
-    in_place = placements(name, algorithm, BOTH)[0]
+    in_place = distinct_placements(name, algorithm, BOTH)[0]
     about = {"op": "sum" if family.has_op else None, "bytes": 4096, "in_place": in_place}
     return Case(collective=name, algorithm=algorithm, **{**about, **more})

@@ -13,10 +13,10 @@ from cpu_check_kernels import HostGpu
 from mpi4py import MPI
 from queued_memory import QueuedMemory
 
-from hpccoll.measure.prepared_case import CaseSubject
+from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.spec.case import Case
-from hpccoll.spec.catalogue import placements, transports, unmet
+from hpccoll.spec.catalogue import distinct_placements, distinct_transports, unmet_needs
 
 
 class Gpu(HostGpu, QueuedMemory):
@@ -47,10 +47,10 @@ class Gpu(HostGpu, QueuedMemory):
 def cases():
     for number, (name, family) in enumerate(COLLECTIVES.items()):
         for algorithm in (*family.algorithms, "native"):
-            for transport in transports(name, algorithm, ("mpi", "staged", "nccl"), "cuda"):
+            for transport in distinct_transports(name, algorithm, ("mpi", "staged", "nccl"), "cuda"):
                 if (algorithm, transport) == ("native", "nccl"):
                     continue  # there is no NCCL to call
-                for in_place in placements(name, algorithm, (False, True)):
+                for in_place in distinct_placements(name, algorithm, (False, True)):
                     op = [*REDUCTIONS][number % len(REDUCTIONS)] if family.has_op else None
                     yield Case(
                         collective=name, algorithm=algorithm, transport=transport, device="cuda", bytes=10_000,
@@ -64,7 +64,7 @@ def flip_on_host(result):
 
 def check(case, layout, gpu, flip=flip_on_host):
     """Run a case three times, once with a wrong element, and once with one in each guard: ``flip`` changes a bit."""
-    subject = CaseSubject(MPI.COMM_WORLD, layout, case, gpu=gpu)
+    subject = PreparedCase(MPI.COMM_WORLD, layout, case, gpu=gpu)
     wrong, said = [], []
     for turn in range(5):
         subject.reset()
@@ -94,7 +94,7 @@ if __name__ == "__main__":
     here.mkdir()
     ran, layout, gpu = [], Layout.of(world.size), Gpu(here)
     for case in cases():
-        if not unmet(case, layout):
+        if not unmet_needs(case, layout):
             check(case, layout, gpu)
             ran.append((case.collective, case.algorithm, case.transport))
     if world.rank == 0:

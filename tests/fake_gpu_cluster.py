@@ -13,7 +13,7 @@ from random import Random
 
 import numpy as np
 
-from hpccoll.transports.nccl.compile import Message, NcclCompiler
+from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage
 from hpccoll.transports.nccl.grouped import compiled
 
 
@@ -26,8 +26,8 @@ class Group:
     """A group that a stream is at, or comes to."""
 
     buffers: dict
-    messages: list[Message]
-    left: list[Message] = field(default_factory=list)
+    messages: list[NcclMessage]
+    left: list[NcclMessage] = field(default_factory=list)
 
     def check(self):
         for one, other in combinations(self.messages, 2):

@@ -30,7 +30,7 @@ class FakeHost:
         self.put(f"{at}/hw_counters", **(hardware or {}))
 
     def found(self):
-        return [port.name for port in network_ports.find(self.sys)]
+        return [port.name for port in network_ports.find_ports(self.sys)]
 
     def read(self):
-        return network_ports.read(network_ports.find(self.sys))
+        return network_ports.read_counters(network_ports.find_ports(self.sys))

@@ -24,7 +24,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path
-from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.raw import Failure, RawResults
 from hpccoll.store.result_files import read_raw
 
 CPU_S = 5
@@ -32,7 +32,7 @@ HARMLESS, REFUSED, NAMED = "harmless", "refused", "one line lost, which is named
 ALLOWED = {"raw file": {HARMLESS, REFUSED}, "journal": {HARMLESS, REFUSED, NAMED}}
 
 
-def results(path: Path) -> Raw:
+def results(path: Path) -> RawResults:
     """Return results that have something of everything: two attempts, rounds, a skipped and a failed case, words."""
     cases = [raw_examples.case(size) for size in (8, 1024, 1 << 20, 1 << 30)]
     job = raw_examples.job(*cases, effort=Effort(rounds=2))
@@ -41,24 +41,24 @@ def results(path: Path) -> Raw:
     second = [raw_examples.of_round(2, cases[0], iterations=30, events=True), raw_examples.skipped(cases[3])]
     attempts = [(raw_examples.attempt(1), first), (raw_examples.attempt(2, evidence=evidence), second)]
     failures = [Failure(case_id=cases[2].id, rank=1, message="stuck", attempt=1)]
-    return Raw(path=path, job=job, attempts=attempts, failures=failures)
+    return RawResults(path=path, job=job, attempts=attempts, failures=failures)
 
 
 def written(directory: Path) -> dict[str, Path]:
     """Write the results as a raw file and as a journal, and return where."""
     raw = results(directory / "whole.h5")
-    hdf5.write(raw, raw.path)
+    hdf5.write_raw_file(raw, raw.path)
     Journal(directory / "begun.h5", raw.job, raw).close(remove=False)
     return {"raw file": raw.path, "journal": journal_path(directory / "begun.h5")}
 
 
-def content(raw: Raw) -> tuple[object, dict[tuple[int, str], object]]:
+def content(raw: RawResults) -> tuple[object, dict[tuple[int, str], object]]:
     """Return what a file says of its job and attempts, and of each case in each attempt."""
     outcomes = {(a.number, o.case.id): raw_examples.plain(o) for a, done in raw.attempts for o in done}
     return raw_examples.plain((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
 
 
-def verdict(path: Path, before: Raw) -> str:
+def verdict(path: Path, before: RawResults) -> str:
     """Return what a reader makes of a file, in one word of ours or as the defect that it is."""
     try:
         after = read_raw(path)

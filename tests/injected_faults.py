@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from hpccoll.measure.check import Check
-from hpccoll.measure.check_gpu import GpuCheck, Machine
+from hpccoll.measure.check_gpu import CheckDevice, GpuCheck
 from hpccoll.measure.guard_check import guards_of
 from hpccoll.measure.payload import Payload
-from hpccoll.measure.payload_values import bits, joined
+from hpccoll.measure.payload_values import bits, concatenated
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.schedule.cut import GRAIN
-from hpccoll.transports.guarded_memory import guarded
+from hpccoll.transports.guarded_memory import allocate_guarded
 from hpccoll.transports.operation import aligned_empty
 
 RANKS = (2, 3, 4, 8)
@@ -41,7 +41,7 @@ class Setting:
         count = PARTS * GRAIN // dtype_of(dtype).itemsize
         call = collective(name).call(p, p - 1 if name == "gather" else None)
         payload = Payload(call, REDUCTIONS[op], dtype_of(dtype), count, me=p - 1, turn=1)
-        return cls(payload, joined(payload.expected(in_place=False), payload.dtype))
+        return cls(payload, concatenated(payload.expected(in_place=False), payload.dtype))
 
     @property
     def contributed(self) -> int:
@@ -96,11 +96,11 @@ def one_ulp_off(s: Setting) -> Iterator[np.ndarray]:
 
 
 def stale(s: Setting) -> Iterator[np.ndarray]:
-    yield joined(replace(s.payload, turn=0).expected(in_place=False), s.payload.dtype)
+    yield concatenated(replace(s.payload, turn=0).expected(in_place=False), s.payload.dtype)
 
 
 def another_seed(s: Setting) -> Iterator[np.ndarray]:
-    yield joined(replace(s.payload, seed=2).expected(in_place=False), s.payload.dtype)
+    yield concatenated(replace(s.payload, seed=2).expected(in_place=False), s.payload.dtype)
 
 
 def displaced_one(s: Setting) -> Iterator[np.ndarray]:
@@ -159,7 +159,7 @@ class Write:
 def _intruders(s: Setting) -> Iterator[np.ndarray]:
     """Yield what a faulty operation may write in the wrong place: one element, and one grain."""
     zeros, poison = np.zeros(s.grain, s.right.dtype), np.resize(s.payload.poison(), s.grain)
-    for values in (s.right, joined(s.payload.source(), s.right.dtype), zeros, poison):
+    for values in (s.right, concatenated(s.payload.source(), s.right.dtype), zeros, poison):
         if len(values):
             yield from (bits(values[:n]) for n in (1, s.grain))
 
@@ -185,7 +185,7 @@ def before_the_beginning(s: Setting) -> Iterator[Write]:
 
 def in_src(s: Setting) -> Iterator[Write]:
     """Write poison, zeros, the result, and one other bit to every part of src."""
-    own = bits(joined(s.payload.source(), s.right.dtype))
+    own = bits(concatenated(s.payload.source(), s.right.dtype))
     flipped = own ^ own.dtype.type(1)
     for begin in range(0, len(own), s.grain):
         part = slice(begin, begin + s.grain)
@@ -212,14 +212,14 @@ class Buffers:
         gpu: whose memory they are; None for the host.
     """
 
-    def __init__(self, setting: Setting, gpu: Machine | None = None) -> None:
+    def __init__(self, setting: Setting, gpu: CheckDevice | None = None) -> None:
         def allocate(count: int, dtype: np.dtype[np.generic]) -> Any:
             room = aligned_empty(count, dtype)
             return gpu.upload(room) if gpu else room
 
         self.setting, self.gpu = setting, gpu
         dtype = bits(setting.right).dtype
-        self.made = {name: guarded(allocate, length, dtype) for name, length in _lengths(setting).items()}
+        self.made = {name: allocate_guarded(allocate, length, dtype) for name, length in _lengths(setting).items()}
         self.check = self.check_of(len(setting.right))
 
     def check_of(self, length: int) -> Check | GpuCheck:
@@ -269,7 +269,7 @@ class Buffers:
         assert self.check.wrong() == 0
 
 
-def all_are_seen(setting: Setting, faults: Iterable[Fault], gpu: Machine) -> None:
+def all_are_seen(setting: Setting, faults: Iterable[Fault], gpu: CheckDevice) -> None:
     """See that the check on a GPU finds a right result right, and of a wrong one every element that is."""
     right = bits(setting.right)
     src, dst = gpu.upload(np.zeros(setting.contributed, right.dtype)), gpu.upload(right)

@@ -179,7 +179,7 @@ def install(room):
             return str(place)
 
     gpu.device_count = lambda: GPUS
-    gpu.lack = lambda _transport, _dtype="float32": None
+    gpu.missing_for_gpu = lambda _transport, _dtype="float32": None
     gpu_assignment.take = lambda _number: None
     gpu_assignment.Gpu = lambda number: Gpu(room, number)
     cupy_device.CupyDevice = Device

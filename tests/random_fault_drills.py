@@ -110,7 +110,11 @@ class Scene:
             raw = None
             with suppress(BadInputError, OSError):
                 raw = (
-                    hdf5.read(file) if file.suffix == ".h5" else read_journal(file) if ".journal" in file.name else None
+                    hdf5.read_raw_file(file)
+                    if file.suffix == ".h5"
+                    else read_journal(file)
+                    if ".journal" in file.name
+                    else None
                 )
             for attempt, outcomes in raw.attempts if raw else ():
                 found |= {

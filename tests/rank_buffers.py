@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hpccoll.measure.check import Check
 from hpccoll.measure.guard_check import guards_of
 from hpccoll.measure.payload import Payload
-from hpccoll.measure.payload_values import joined
+from hpccoll.measure.payload_values import concatenated
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.traffic import PATTERNS
-from hpccoll.transports.guarded_memory import guarded
+from hpccoll.transports.guarded_memory import allocate_guarded
 from hpccoll.transports.operation import Operation
 
 AGGREGATORS = 1
@@ -39,7 +39,7 @@ class Bench:
             dtype=one.dtype, reduction=one.reduction, in_place=self.in_place,
         )  # fmt: skip
         self.guarded = [
-            guarded(np.ones, self.operation.elements(name, one.me), one.dtype, front=self.front)
+            allocate_guarded(np.ones, self.operation.elements(name, one.me), one.dtype, front=self.front)
             for name in ("src", "dst")
         ]
         self.src, self.dst = (made.buffer for made in self.guarded)
@@ -55,7 +55,7 @@ class Bench:
     def expected(self, **other):
         """Return a right result, of this operation or of another one."""
         of = replace(self.payload, **{"turn": self.check.turn, **other})
-        return joined(of.expected(in_place=self.in_place), of.dtype)
+        return concatenated(of.expected(in_place=self.in_place), of.dtype)
 
     def wrong(self, result):
         """Return how many elements the check finds wrong in ``result``."""

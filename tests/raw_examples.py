@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.spec.case import Case, Effort, Job
-from hpccoll.store.case_times import Times
-from hpccoll.store.raw import Attempt, Outcome, Place, Raw
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.raw import Attempt, Outcome, RankLocation, RawResults
 
 
 def case(size=1024, **more):
@@ -23,7 +23,7 @@ def job(*cases, ranks=2, **more):
 
 
 def attempt(number=1, ranks=2, **more):
-    places = tuple(Place(host=f"n{me}", node=me, clock=0, pid=100 + me, affinity="0-1") for me in range(ranks))
+    places = tuple(RankLocation(host=f"n{me}", node=me, clock=0, pid=100 + me, affinity="0-1") for me in range(ranks))
     about = {
         "run_id": f"run-{number}", "number": number, "kind": "measured", "machine": "2 nodes", "ranks": ranks,
         "nodes": min(2, ranks), "ranks_per_node": 1, "mapping": "block", "aggregators": 0, "oversubscribed": False,
@@ -37,7 +37,7 @@ def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15,
     start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
     end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
     device = end - start - 50 if events else None
-    return Times.of(
+    return CaseTimes.of(
         start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number, device_ns=device
     )
 
@@ -73,7 +73,7 @@ def skipped(of=None, reason="too large"):
 def raw(*outcomes, more=(), path="here.h5"):
     """One attempt with ``outcomes``, of a job that also has the cases ``more``."""
     of = job(*(o.case for o in outcomes), *more)
-    return Raw(path=Path(path), job=of, attempts=[(attempt(), list(outcomes))])
+    return RawResults(path=Path(path), job=of, attempts=[(attempt(), list(outcomes))])
 
 
 def plain(value):
@@ -111,7 +111,7 @@ def outcomes(draw, of, ranks, workers):
         limit, first = draw(st.sampled_from([1 << 22, n * 2, 1])), draw(st.integers(0, 2**62))
         how = {"one_clock": one_clock, "first": first, "workers": workers, "number": number, "events": events}
         parts.append(times(n, ranks, limit, **how))
-    taken = reduce(Times.then, parts)
+    taken = reduce(CaseTimes.then, parts)
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
     known = st.none() | st.floats(0, 1e15)
     wire = draw(st.just([()]) | st.lists(st.tuples(*[known] * ranks).filter(any), min_size=1, max_size=2))
@@ -153,4 +153,4 @@ def raw_results(draw):
             attempts.append(
                 (attempt(number, ranks, **shape), [draw(outcomes(of, ranks, ranks - aggregators)) for of in done])
             )
-    return Raw(path=Path("here.h5"), job=job(*cases, effort=Effort(rounds=ROUNDS)), attempts=attempts)
+    return RawResults(path=Path("here.h5"), job=job(*cases, effort=Effort(rounds=ROUNDS)), attempts=attempts)

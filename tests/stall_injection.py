@@ -9,11 +9,11 @@ from itertools import count
 
 from hpccoll.measure import watchdog
 from hpccoll.measure.check_gpu import GpuCheck
-from hpccoll.measure.deadline_sync import Patient
-from hpccoll.measure.gpu_case import Timed
+from hpccoll.measure.deadline_sync import DeadlineSync
+from hpccoll.measure.gpu_case import EventTimed
 from hpccoll.transports.nccl.fault_tolerance import CalledError, listen
 
-PLACES = {"run": Timed, "wrong": GpuCheck}
+PLACES = {"run": EventTimed, "wrong": GpuCheck}
 """Where a rank can stall: in an operation, or in the check of its result."""
 
 
@@ -47,7 +47,7 @@ def stall(who, where, when, how, places=PLACES):
         places: classes by the names of methods.
     """
     of, calls = places[where], count(1)
-    done, made, patients = getattr(of, where), Patient.__init__, []
+    done, made, patients = getattr(of, where), DeadlineSync.__init__, []
 
     def stalling(self, *about):
         from mpi4py import MPI
@@ -68,6 +68,6 @@ def stall(who, where, when, how, places=PLACES):
         made(self, *about)
         patients.append(self)
 
-    Patient.__init__ = known
+    DeadlineSync.__init__ = known
     setattr(of, where, stalling)
     watchdog.GRACE = 0.5

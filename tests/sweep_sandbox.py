@@ -147,7 +147,7 @@ class SweepSandbox:
     def measured(self, job="mpi.n2x1"):
         """Return the start times of every case that has an outcome, by case and attempt."""
         whole = self.out / "raw" / f"{job}.h5"
-        raw = hdf5.read(whole) if whole.exists() else read_journal(whole.with_name(whole.name + ".journal"))
+        raw = hdf5.read_raw_file(whole) if whole.exists() else read_journal(whole.with_name(whole.name + ".journal"))
         return {(o.case.id, a.number): o.times.start_ns.tobytes() for a, outcomes in raw.attempts for o in outcomes}
 
     def ranks(self):

@@ -7,11 +7,11 @@ import numpy as np
 from raw_examples import attempt, case, job, outcome
 
 from hpccoll.spec.case import Case, Effort
-from hpccoll.store.case_times import Times
+from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.load import _run
-from hpccoll.store.raw import Raw
+from hpccoll.store.raw import RawResults
 from hpccoll.store.rows import Results
-from hpccoll.store.statistics import row
+from hpccoll.store.statistics import make_row
 from hpccoll.tuning.build_table import make
 from hpccoll.units import parse_parameter
 
@@ -28,10 +28,10 @@ def taking(seconds, spread=0.0, drift=(1,), iterations=20):
     ns = np.round(seconds * 1e9 * (1 + spread * np.linspace(-1, 1, iterations))).astype(np.int64)
     start = np.zeros((iterations, 2), np.int64)
     rounds = (
-        Times.of(start, np.repeat(ns[:, None] * times, 2, axis=1), one_clock=True, round_number=number)
+        CaseTimes.of(start, np.repeat(ns[:, None] * times, 2, axis=1), one_clock=True, round_number=number)
         for number, times in enumerate(drift, 1)
     )
-    return reduce(Times.then, rounds)
+    return reduce(CaseTimes.then, rounds)
 
 
 def measured(curves, *, spread=0.0, number=1, about=(), drift=(1,), **more):
@@ -55,8 +55,8 @@ def measured(curves, *, spread=0.0, number=1, about=(), drift=(1,), **more):
             outcomes.append(outcome(of, **about_it))
     launch = attempt(number, **dict(about))
     of = job(*(o.case for o in outcomes), effort=Effort(rounds=len(drift)))
-    raw = Raw(path=Path("here.h5"), job=of, attempts=[(launch, outcomes)])
-    rows = tuple(row(raw.job, launch, each) for each in outcomes)
+    raw = RawResults(path=Path("here.h5"), job=of, attempts=[(launch, outcomes)])
+    rows = tuple(make_row(raw.job, launch, each) for each in outcomes)
     return Results(rows=rows, runs=(_run(raw, launch),), planned=len(rows))
 
 

@@ -18,7 +18,7 @@ def test_a_flipped_bit_is_harmless_or_refused_or_costs_one_line_which_is_named(w
 def test_another_figure_is_a_defect(whole, tmp_path):
     other = fuzz.results(tmp_path / "other.h5")
     other.attempts[0][1].pop()
-    fuzz.hdf5.write(other, other.path)
+    fuzz.hdf5.write_raw_file(other, other.path)
     assert fuzz.verdict(other.path, fuzz.read_raw(whole["raw file"])).startswith("other figures")
 
 

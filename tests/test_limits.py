@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.limits import RANKS, SEED, Above, Either, Text, Truth, Whole, check_mapping
+from hpccoll.limits import RANKS, SEED, AnyOf, Boolean, IntegerRange, PositiveNumber, PrintableText, check_mapping
 
-NUMBER, TIME = Whole(-2, 3), Above(10.0, "seconds")
+NUMBER, TIME = IntegerRange(-2, 3), PositiveNumber(10.0, "seconds")
 ARABIC_SIX = "\N{ARABIC-INDIC DIGIT SIX}"
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers())
 
@@ -26,9 +26,9 @@ def test_a_kind_takes_its_own_values_within_bounds_and_no_others(value):
     time = type(value) in (int, float) and 0 < value <= 10
     assert taken(NUMBER, value) is whole
     assert taken(TIME, value) is time
-    assert taken(Truth(), value) is isinstance(value, bool)
-    assert taken(Text(5), value) is (isinstance(value, str) and len(value) <= 5 and value.isprintable())
-    assert taken(Either((NUMBER, None)), value) is (value is None or whole)
+    assert taken(Boolean(), value) is isinstance(value, bool)
+    assert taken(PrintableText(5), value) is (isinstance(value, str) and len(value) <= 5 and value.isprintable())
+    assert taken(AnyOf((NUMBER, None)), value) is (value is None or whole)
 
 
 @given(st.integers(-10, 10))
@@ -57,6 +57,6 @@ def test_what_is_no_time_is_refused_with_the_bound(text):
 
 @pytest.mark.parametrize("values", [7, [1], {"": 1}, {"a\0": 1}, {"a": "x"}, {"a": 1, "b": 1, "c": 1}])
 def test_a_mapping_has_so_many_names_each_with_a_value_of_the_kind(values):
-    check_mapping("key", {"a": 1, "b": 2}, 2, Text(9, least=1), NUMBER)
+    check_mapping("key", {"a": 1, "b": 2}, 2, PrintableText(9, least=1), NUMBER)
     with pytest.raises(BadInputError, match="key"):
-        check_mapping("key", values, 2, Text(9, least=1), NUMBER)
+        check_mapping("key", values, 2, PrintableText(9, least=1), NUMBER)

@@ -59,7 +59,7 @@ def hostile(tmp_path_factory):
     case = raw_examples.case(params={"channels": HOSTILE})
     outcome = raw_examples.outcome(case, reason=HOSTILE, evidence=HOSTILE, executed=HOSTILE, status="wrong", wrong=1)
     whole = replace(raw_examples.raw(), attempts=[(attempt, [outcome])], job=raw_examples.job(case))
-    hdf5.write(whole, out / "raw" / "mpi.p2.h5")
+    hdf5.write_raw_file(whole, out / "raw" / "mpi.p2.h5")
     other = raw_examples.case(64, algorithm=HOSTILE)
     journal = Journal(out / "raw" / "other.h5", raw_examples.job(case, other, name="other"))
     journal.begin(attempt)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.limits import MOST_BYTES
+from hpccoll.limits import MAX_BYTES
 from hpccoll.units import format_number, format_seconds, format_size, parse_size
 
 
@@ -24,7 +24,7 @@ def test_what_is_no_size_is_refused_by_its_key_and_value(text):
     assert (error.value.key, error.value.value) == ("-b", text)
 
 
-@given(st.integers(0, MOST_BYTES))
+@given(st.integers(0, MAX_BYTES))
 def test_a_size_is_written_exactly(nbytes):
     assert parse_size(format_size(nbytes)) == nbytes
 

@@ -18,10 +18,10 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
 
     With what variants set and where they make sense, and what is missing here; --json has what they must show, too.
     """
-    from hpccoll.spec.listing import lines, listing
+    from hpccoll.spec.listing import listing, listing_lines
 
     found = listing()
-    typer.echo(json.dumps(found, indent=1) if as_json else "\n".join(lines(found)))
+    typer.echo(json.dumps(found, indent=1) if as_json else "\n".join(listing_lines(found)))
 
 
 @family.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")

@@ -73,14 +73,14 @@ def validate(paths: PATHS) -> int:
     """See that raw files are whole, and say what they hold. Ends with 3 where one is not."""
     from hpccoll.report.terminal_summary import case_counts
     from hpccoll.store.load import summarise
-    from hpccoll.store.result_files import Found, absent_files, read_raws
+    from hpccoll.store.result_files import ResultFiles, absent_files, read_raws
 
     found = read_raws(paths)
     if not found.raws and not found.unreadable:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     partial = 0
     for raw in found.raws:
-        results = summarise(Found(raws=[raw]))
+        results = summarise(ResultFiles(raws=[raw]))
         partial += not raw.complete
         state = "complete" if raw.complete else "partial"
         typer.echo(f"{raw.path}: {state}, {case_counts(results)}, {len(results.runs)} attempts")

@@ -17,7 +17,7 @@ from hpccoll.evidence.records import Ran, Record
 from hpccoll.evidence.requested import requested_of
 from hpccoll.evidence.verdict import Verdict, network, of_line, red_line
 from hpccoll.files import read_lines, read_text
-from hpccoll.limits import HEAD_OF_A_LOG, LOG_BYTES, XML_BYTES
+from hpccoll.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
 
 A_LOG = (
     "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL), of UCC (UCC_COLL_TRACE=info "
@@ -95,7 +95,7 @@ def _log(name: str) -> Iterator[str]:
     for line in read_lines(Path(name), "log", LOG_BYTES):
         read += len(line)
         known = known or has_header(line)
-        if not known and read > HEAD_OF_A_LOG:
+        if not known and read > LOG_HEAD_BYTES:
             return
         yield line
 

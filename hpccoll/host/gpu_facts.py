@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from hpccoll.host.machine import alike
+from hpccoll.host.machine import group_by_host
 
 LINKS = 18
 """The most NVLinks that a GPU is asked for (NVML_NVLINK_MAX_LINKS of the H100's generation)."""
@@ -74,7 +74,7 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
     return found
 
 
-def said_of_gpus(said: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
+def gpu_provenance(said: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
     """Return the GPUs, the one of each rank by its address on the bus, and whether MPI takes their memory.
 
     Args:
@@ -86,13 +86,13 @@ def said_of_gpus(said: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, obj
             gpus[host][words["gpu"]["bus"]] = words["gpu"]
     aware = {host: words["cuda_aware_mpi"] for host, words in said if "cuda_aware_mpi" in words}
     return {
-        "gpus": alike("gpus", {host: [*those.values()] for host, those in gpus.items()}) or None,
+        "gpus": group_by_host("gpus", {host: [*those.values()] for host, those in gpus.items()}) or None,
         "gpu_of_rank": [words["gpu"]["bus"] if words else None for _, words in said] if gpus else None,
-        "cuda_aware_mpi": alike("verdict", aware) or None,
+        "cuda_aware_mpi": group_by_host("verdict", aware) or None,
     }
 
 
-def gpus_of(words: Mapping[str, Any]) -> list[str]:
+def gpu_description(words: Mapping[str, Any]) -> list[str]:
     """Return the GPUs of a host in words, as many as a rank of it sees; none where no case is on one.
 
     Args:
@@ -101,7 +101,7 @@ def gpus_of(words: Mapping[str, Any]) -> list[str]:
     return [f"{words['visible']} {words['gpu']['name'] or 'GPU'}"] if words else []
 
 
-def shared(said: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
+def gpus_are_shared(said: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
     """Return whether ranks have a GPU together: what they say is how a collective works, not how fast it is."""
     gpus = [(host, words["gpu"]["bus"]) for host, words in said if words]
     return len(set(gpus)) < len(gpus)

@@ -24,17 +24,17 @@ def _text(path: Path) -> str:
         return ""
 
 
-def devices(root: Path = ROOT) -> int:
+def gpu_count(root: Path = ROOT) -> int:
     """Return the number of NVIDIA devices that this host shows."""
     return len([path for path in (root / "dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal()])
 
 
-def addresses(root: Path = ROOT) -> list[str]:
+def gpu_addresses(root: Path = ROOT) -> list[str]:
     """Return where on the PCI bus the devices are that the driver knows, such as ``0000:19:00.0``."""
     return sorted(path.name for path in (root / "proc/driver/nvidia/gpus").glob("*:*"))
 
 
-def models(root: Path = ROOT) -> list[str]:
+def gpu_models(root: Path = ROOT) -> list[str]:
     """Return what the devices are, each model once."""
     told = map(_text, sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
     return list(dict.fromkeys(found[1] for text in told if (found := re.search(r"Model:\s*(.+)", text))))
@@ -52,35 +52,35 @@ class Driver:
         return int(self.version.partition(".")[0])
 
 
-def driver(root: Path = ROOT) -> Driver | None:
+def gpu_driver(root: Path = ROOT) -> Driver | None:
     """Return the driver that is loaded, None where there is none."""
     told = _text(root / "proc/driver/nvidia/version")
     found = re.search(r"Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", told)
     return Driver(found[1], "Open Kernel Module" in told) if found else None
 
 
-def nvswitches(root: Path = ROOT) -> int:
+def nvswitch_count(root: Path = ROOT) -> int:
     """Return the number of NVSwitches that this host shows."""
     return len([p for p in (root / "dev").glob("nvidia-nvswitch*") if p.name[len("nvidia-nvswitch") :].isdecimal()])
 
 
-def runs(program: str, root: Path = ROOT) -> bool:
+def is_process_running(program: str, root: Path = ROOT) -> bool:
     """Return whether a process of that name is there; Linux keeps its first 15 letters."""
     return any(_text(path) == program[:15] for path in (root / "proc").glob("[0-9]*/comm"))
 
 
-def kernel(root: Path = ROOT) -> str:
+def kernel_release(root: Path = ROOT) -> str:
     """Return the release of the kernel, such as 6.8.0-40-generic."""
     return _text(root / "proc/sys/kernel/osrelease")
 
 
-def module_loaded(name: str, root: Path = ROOT) -> bool:
+def is_module_loaded(name: str, root: Path = ROOT) -> bool:
     """Return whether the kernel has a module."""
     return (root / "sys/module" / name).exists()
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class RdmaPort:
     """A port of an RDMA adapter, in the kernel's words.
 
     Args:
@@ -102,10 +102,10 @@ class Port:
         return self.state == "ACTIVE"
 
 
-def rdma_ports(root: Path = ROOT) -> list[Port]:
+def rdma_ports(root: Path = ROOT) -> list[RdmaPort]:
     """Return the ports of all InfiniBand, RoCE and EFA adapters, the unused ones among them."""
     return [
-        Port(
+        RdmaPort(
             name=f"{path.parent.parent.name}:{path.name}",
             driver=(path.parent.parent / "device/driver").resolve().name
             if (path.parent.parent / "device/driver").exists()
@@ -128,7 +128,7 @@ def _loader_path(root: Path) -> Iterator[Path]:
     yield from (root / lib for lib in ("lib64", "usr/lib64"))
 
 
-def libraries(*patterns: str, root: Path = ROOT) -> list[Path]:
+def find_libraries(*patterns: str, root: Path = ROOT) -> list[Path]:
     """Return the libraries of these names, such as ``libnccl-net*.so``, as the loader finds them, each file once."""
     return _once(path for place in _loader_path(root) for name in patterns for path in sorted(place.glob(name)))
 
@@ -151,19 +151,19 @@ def nccl_libraries(root: Path = ROOT) -> list[Path]:
     return _once([
         *(Path(place) / WHEEL for place in sys.path),
         *([conda / "lib" / NCCL] if conda else []),
-        *libraries(NCCL, root=root),
+        *find_libraries(NCCL, root=root),
         *(home / lib / NCCL for home in homes.values() for lib in ("lib64", "lib")),
     ])  # fmt: skip
 
 
-def of_a_wheel(library: Path) -> bool:
+def is_from_wheel(library: Path) -> bool:
     """Return whether a library of NCCL came by pip."""
     return library.as_posix().endswith(WHEEL.as_posix())
 
 
 def nccl_version(library: Path) -> tuple[int, ...] | None:
     """Return the version of a library of NCCL where the name of its file, or the wheel that it came by, tells it."""
-    wheels = library.parents[3].glob("nvidia_nccl_cu*.dist-info") if of_a_wheel(library) else ()
+    wheels = library.parents[3].glob("nvidia_nccl_cu*.dist-info") if is_from_wheel(library) else ()
     told = " ".join(path.name for path in (library.resolve(), *wheels))
     found = re.search(r"(?:\.so\.|_cu\d+-)(2(?:\.\d+)+)", told)
     return tuple(map(int, found[1].split("."))) if found else None
@@ -187,7 +187,7 @@ def plugin_kind(path: Path) -> str | None:
 
 def nccl_plugins(root: Path = ROOT) -> list[tuple[Path, str | None]]:
     """Return the plugins of NCCL that the loader finds, each with its kind."""
-    return [(path, plugin_kind(path)) for path in libraries(*PLUGINS, root=root)]
+    return [(path, plugin_kind(path)) for path in find_libraries(*PLUGINS, root=root)]
 
 
 def nccl_settings(root: Path = ROOT) -> list[tuple[str, str, str]]:

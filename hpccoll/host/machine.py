@@ -59,7 +59,7 @@ TESTBED = Path("/etc/slurm/hpccoll-testbed.json")
 """Where a host of slurm/testbed says that it is one, and what its wire carries."""
 
 
-def testbed() -> dict[str, object] | None:
+def testbed_facts() -> dict[str, object] | None:
     """Return what the testbed that this host belongs to says of itself, None on real hosts."""
     try:
         said: dict[str, object] = json.loads(TESTBED.read_text())
@@ -68,7 +68,7 @@ def testbed() -> dict[str, object] | None:
     return said
 
 
-def alike(name: str, said: Mapping[str, object]) -> list[dict[str, object]]:
+def group_by_host(name: str, said: Mapping[str, object]) -> list[dict[str, object]]:
     """Return what hosts say, as ``name``, said once for all that say the same."""
     hosts: dict[str, list[str]] = defaultdict(list)
     for host, words in said.items():

@@ -61,7 +61,7 @@ UP, LOOPBACK = 0x1, 0x8
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class NetworkPort:
     """A network port of this host.
 
     Args:
@@ -97,7 +97,7 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def find(sys: Path = SYS) -> tuple[Port, ...]:
+def find_ports(sys: Path = SYS) -> tuple[NetworkPort, ...]:
     """Return the ports whose bytes make up what this host sends and receives, each counted once.
 
     Bonds, bridges and VLANs have no hardware of their own behind them, and what they send a device below counts too. A
@@ -106,13 +106,13 @@ def find(sys: Path = SYS) -> tuple[Port, ...]:
     up, but for loopback.
     """
     ports = [
-        Port(f"{path.parent.parent.name}/{path.name}", "infiniband", path)
+        NetworkPort(f"{path.parent.parent.name}/{path.name}", "infiniband", path)
         for path in sorted((sys / "class/infiniband").glob("*/ports/*"))
         if "ACTIVE" in (_text(path / "state") or "ACTIVE")
     ]
-    ports += [Port(path.name, "cxi", path) for path in sorted((sys / "class/cxi").glob("*"))]
+    ports += [NetworkPort(path.name, "cxi", path) for path in sorted((sys / "class/cxi").glob("*"))]
     devices = [
-        Port(path.name, "netdev", path)
+        NetworkPort(path.name, "netdev", path)
         for path in sorted((sys / "class/net").glob("*"))
         if (_number(path / "flags") or 0) & (UP | LOOPBACK) == UP
     ]
@@ -124,16 +124,16 @@ def find(sys: Path = SYS) -> tuple[Port, ...]:
     return (*ports, *(port for port in hardware if _number(port.path / "type") == ETHERNET))
 
 
-def ports(sys: Path = SYS) -> list[dict[str, str | int | None]]:
+def port_facts(sys: Path = SYS) -> list[dict[str, str | int | None]]:
     """Return what is to be known of this host's ports, for the provenance; what cannot be read is None.
 
     Returns:
         name and kind; of a netdev mtu in bytes and speed in Mbit/s, of an InfiniBand port link_layer and rate in words.
     """
-    return [{"name": port.name, "kind": port.kind, **_about(port)} for port in find(sys)]
+    return [{"name": port.name, "kind": port.kind, **_about(port)} for port in find_ports(sys)]
 
 
-def _about(port: Port) -> dict[str, str | int | None]:
+def _about(port: NetworkPort) -> dict[str, str | int | None]:
     if port.kind == "cxi":
         return {}
     if port.kind == "infiniband":
@@ -146,12 +146,12 @@ Counters = Mapping[tuple[str, str], int]
 """The counters of a host at one moment, by port and name; what cannot be read is left out."""
 
 
-def read(ports: Iterable[Port]) -> Counters:
-    """Read all counters of ``ports``."""
+def read_counters(ports: Iterable[NetworkPort]) -> Counters:
+    """Read all counters of ``port_facts``."""
     return {(port.name, name): value for port in ports for name, value in _values(port)}
 
 
-def _values(port: Port) -> Iterator[tuple[str, int]]:
+def _values(port: NetworkPort) -> Iterator[tuple[str, int]]:
     """Yield the counters of a port that can be read."""
     for name, file in FILES[port.kind].items():
         value = _number(port.path / file)

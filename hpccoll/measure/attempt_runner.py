@@ -9,24 +9,24 @@ from mpi4py import MPI
 from hpccoll.evidence.probe_result import Found
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
-from hpccoll.measure.case_factory import Maker, Unmade
-from hpccoll.measure.deadline_sync import Patient
-from hpccoll.measure.executed_evidence import in_full, judged
-from hpccoll.measure.prepared_case import CaseSubject
-from hpccoll.measure.rank_group import Crew
-from hpccoll.measure.ranks import Ranks, names
-from hpccoll.measure.timing_loop import Progress, Samples, Together, measure
+from hpccoll.measure.case_factory import CaseFactory, SkippedCase
+from hpccoll.measure.deadline_sync import DeadlineSync
+from hpccoll.measure.executed_evidence import full_reason, judge
+from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.rank_group import RankGroup
+from hpccoll.measure.ranks import Ranks, rank_namer
+from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure
 from hpccoll.spec.case import Case, Job
-from hpccoll.spec.probe_cases import requested
-from hpccoll.store.case_times import Times
+from hpccoll.spec.probe_cases import requested_algorithm
+from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.transports.nccl.fault_tolerance import StalledError
 
-SPEAKERS = 8
+MAX_DIAGNOSES = 8
 """The most ranks that say in a row's reason what is wrong with their result."""
 
 
-class Sitting:
+class AttemptRunner:
     """The ranks of an attempt and what they measure with; made, used and closed on all of them together.
 
     Args:
@@ -37,20 +37,22 @@ class Sitting:
         progress: told where this rank is.
     """
 
-    def __init__(self, crew: Crew, job: Job, attempt: Attempt, found: Found | None, progress: Progress) -> None:
+    def __init__(
+        self, crew: RankGroup, job: Job, attempt: Attempt, found: Found | None, progress: RankProgress
+    ) -> None:
         self.crew, self.job, self.attempt, self.found, self.progress = crew, job, attempt, found, progress
         self._sit_down()
         self.parted = False
         """Whether a rank was left behind, with which this comes to its end."""
-        self._subject: CaseSubject | None = None
+        self._subject: PreparedCase | None = None
         self._counted: set[str] = set()  # the cases whose bytes were: another round would tell the same
 
     def _sit_down(self) -> None:
         """Take the ranks of the crew: what knows of their communicator is made with it."""
         self.ranks = self.crew.ranks
         self.comm = self.ranks.comm
-        self.maker = Maker(self.ranks, self.job, self.attempt, self.crew.gpus)
-        self.patient = Patient(self.ranks, self.job.effort.timeout) if _can_part(self.ranks, self.job) else None
+        self.maker = CaseFactory(self.ranks, self.job, self.attempt, self.crew.gpus)
+        self.patient = DeadlineSync(self.ranks, self.job.effort.timeout) if _can_part(self.ranks, self.job) else None
 
     def outcome(self, case: Case, number: int) -> Outcome:
         """Measure round ``number`` of ``case``.
@@ -60,9 +62,11 @@ class Sitting:
         """
         self.progress.enter("compiling")
         subject = self.maker.make(case)
-        if isinstance(subject, Unmade):
-            reason = in_full(subject.reason, self.found, self.job, case)
-            return Outcome(case=case, status=subject.status, reason=reason, requested=requested(self.job, case))
+        if isinstance(subject, SkippedCase):
+            reason = full_reason(subject.reason, self.found, self.job, case)
+            return Outcome(
+                case=case, status=subject.status, reason=reason, requested=requested_algorithm(self.job, case)
+            )
         self._subject = subject
         patient = self.patient if self.patient and subject.waits(self.patient.wait) else None
         try:
@@ -75,7 +79,7 @@ class Sitting:
         self._subject = None
         return outcome
 
-    def _measured(self, case: Case, number: int, subject: CaseSubject, together: Together) -> Outcome:
+    def _measured(self, case: Case, number: int, subject: PreparedCase, together: RankSync) -> Outcome:
         samples = measure(subject, together, self.job.effort.of_a_round, self.progress)
         self.progress.enter("collecting the outcome")
         return self._collect(case, number, subject, samples, together)
@@ -94,7 +98,7 @@ class Sitting:
         if patient:
             patient.close()
 
-    def _failed(self, case: Case, subject: CaseSubject, error: StalledError, patient: Patient) -> Outcome:
+    def _failed(self, case: Case, subject: PreparedCase, error: StalledError, patient: DeadlineSync) -> Outcome:
         """Have NCCL end what it does, find out who is there, and go on with them."""
         gc.enable()  # the loop has left it off
         where = subject.where()
@@ -106,11 +110,11 @@ class Sitting:
         self.parted = bool(stall.gone)
         if not self.parted:
             self._sit_down()
-        return Outcome(case=case, status="failed", reason=stall.words, requested=requested(self.job, case))
+        return Outcome(case=case, status="failed", reason=stall.words, requested=requested_algorithm(self.job, case))
 
-    def _collect(self, case: Case, number: int, subject: CaseSubject, samples: Samples, together: Together) -> Outcome:
+    def _collect(self, case: Case, number: int, subject: PreparedCase, samples: Samples, together: RankSync) -> Outcome:
         wrong = self.comm.allreduce(samples.wrong)
-        said = self.comm.allgather(subject.diagnose(names(self.attempt, case.mapping)) if samples.wrong else None)
+        said = self.comm.allgather(subject.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None)
         cpu_s = self.comm.gather(samples.cpu_s)
         # After the diagnosis, for it changes the buffers.
         traffic = None if case.id in self._counted else self._traffic(subject, samples, together)
@@ -118,10 +122,10 @@ class Sitting:
         if self.comm.rank != 0:
             return Outcome(case=case, status="wrong" if wrong else "ok")
         reasons = [words for words in said if words] or ["in an iteration before the last one"]
-        if len(reasons) > SPEAKERS:
-            reasons[SPEAKERS:] = [f"and {len(reasons) - SPEAKERS} ranks more"]
+        if len(reasons) > MAX_DIAGNOSES:
+            reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} ranks more"]
         sent = traffic.sent if traffic else None
-        judgement = judged(
+        judgement = judge(
             self.job, case, self.found, subject.evidence(sent),  # of auto the choice says what ran
             nbytes=subject.bytes, workers=subject.layout.workers,
             port_bytes=None if sent is None else sent / subject.layout.nodes,
@@ -148,7 +152,7 @@ class Sitting:
             executed=judgement.executed,
             evidence=judgement.evidence,
             floor=subject.floor,
-            times=Times.of(
+            times=CaseTimes.of(
                 samples.start_ns,
                 samples.end_ns,
                 one_clock=len({place.clock for place in self.attempt.places}) == 1,
@@ -159,19 +163,21 @@ class Sitting:
             cpu_s=np.array(cpu_s),
         )
 
-    def _traffic(self, subject: CaseSubject, samples: Samples, together: Together) -> port_traffic.Traffic | None:
+    def _traffic(self, subject: PreparedCase, samples: Samples, together: RankSync) -> port_traffic.PortTraffic | None:
         """Return, at rank 0, what crossed between nodes, counted at the first rank of each; None where there is one."""
         nodes = [place.node for place in self.attempt.places]
         if len(set(nodes)) == 1:
             return None
         me = self.comm.rank
-        operations = self.ranks.agree(port_traffic.operations(samples) if me == 0 else 0)
+        operations = self.ranks.agree(port_traffic.pass_operations(samples) if me == 0 else 0)
         reads = nodes.index(nodes[me]) == me
-        moved = port_traffic.watch(subject, together, operations, self.progress, network_ports.find() if reads else ())
+        moved = port_traffic.count_traffic(
+            subject, together, operations, self.progress, network_ports.find_ports() if reads else ()
+        )
         everyone = self.comm.gather((nodes[me], moved) if reads else None)
         if everyone is None:
             return None
-        return port_traffic.Traffic(
+        return port_traffic.PortTraffic(
             operations, tuple(moved for _, moved in sorted(filter(None, everyone), key=itemgetter(0)))
         )
 

@@ -6,14 +6,14 @@ from functools import partial
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import least_version
 from hpccoll.host.machine import available_memory
-from hpccoll.measure.gpu_assignment import Gpus
-from hpccoll.measure.nccl_warmup import unless_refused
-from hpccoll.measure.prepared_case import CaseSubject
-from hpccoll.measure.ranks import Numbered, Ranks
+from hpccoll.measure.gpu_assignment import RankGpus
+from hpccoll.measure.nccl_warmup import make_unless_refused
+from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.ranks import MappedRanks, Ranks
 from hpccoll.spec.case import Case, Job
-from hpccoll.spec.catalogue import check_case, idle, unmet
+from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
 from hpccoll.spec.memory import check_memory
-from hpccoll.spec.variant_skips import unvaried
+from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw import Attempt
 from hpccoll.transports.nccl import communicator_config
 from hpccoll.transports.nccl.communicators import NcclFailedError, close_all
@@ -22,14 +22,14 @@ from hpccoll.tuning.table import TuneTable, conditions, library
 
 
 @dataclass(frozen=True, slots=True)
-class Unmade:
+class SkippedCase:
     """Why there is nothing to measure: the reason, and the status of the case, skipped or failed."""
 
     reason: str
     status: str = "skipped"
 
 
-class Maker:
+class CaseFactory:
     """Makes the subjects of the cases of a job; made, used and closed on all ranks together.
 
     Args:
@@ -39,12 +39,12 @@ class Maker:
         gpus: of the ranks.
     """
 
-    def __init__(self, ranks: Ranks, job: Job, attempt: Attempt, gpus: Gpus) -> None:
+    def __init__(self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus) -> None:
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
-        self._numbered = Numbered(ranks.comm, ranks.layout(job.aggregators))
+        self._numbered = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
 
-    def make(self, case: Case) -> CaseSubject | Unmade:
+    def make(self, case: Case) -> PreparedCase | SkippedCase:
         """Return ``case`` with its plan and buffers, or why there is none; the same on all ranks.
 
         What cannot be is skipped. Where NCCL fails the case has failed: another launch may have it.
@@ -55,29 +55,29 @@ class Maker:
             made, chosen = concrete(case, self.attempt.layout, self._table, self.job.variant, here)
             check_case(made)
             on_gpu = made.device == "cuda"
-            reason = unmet(made, layout) or self._unvaried(case) or idle(case, self.attempt.layout)
+            reason = unmet_needs(made, layout) or self._unvaried(case) or redundant_mapping(case, self.attempt.layout)
             reason = reason or (self.gpus.lack(made.transport, made.dtype) if on_gpu else None)
             reason = reason or self._unconfigured(made) or self._too_large(made)
             if reason:
-                return Unmade(reason)
+                return SkippedCase(reason)
             mine = self.gpus.mine if on_gpu else None
             about = self.gpus.assumed(made), self.job.communicator
-            make = partial(CaseSubject, comm, layout, made, chosen, mine, *about)
-            subject = unless_refused(make, comm) if made.transport == "nccl" else make()
+            make = partial(PreparedCase, comm, layout, made, chosen, mine, *about)
+            subject = make_unless_refused(make, comm) if made.transport == "nccl" else make()
         except BadInputError as error:  # on all ranks: it depends on the case and the layout only
-            return Unmade(str(error))
+            return SkippedCase(str(error))
         except NcclFailedError as error:
-            return Unmade(str(error), "failed")
-        return Unmade(subject) if isinstance(subject, str) else subject
+            return SkippedCase(str(error), "failed")
+        return SkippedCase(subject) if isinstance(subject, str) else subject
 
     def _unvaried(self, case: Case) -> str | None:
-        return unvaried(self.job.variant, self.job.sets, case, self.job.shape(case))
+        return variant_skip_reason(self.job.variant, self.job.sets, case, self.job.shape(case))
 
     def _unconfigured(self, case: Case) -> str | None:
         """Return why NCCL's communicators cannot be made as the job has them, or None; the same on all ranks."""
         if not self.job.communicator or case.transport != "nccl":
             return None
-        complaint = communicator_config.lack(least_version(self.job.communicator))
+        complaint = communicator_config.missing_for_config(least_version(self.job.communicator))
         return next(filter(None, self.comm.allgather(complaint)), None)
 
     def _too_large(self, case: Case) -> str | None:

@@ -68,7 +68,7 @@ def _eights(array: Bits) -> memoryview:
     return array.data.cast("B").cast("Q")
 
 
-def misfit(result: Any, expected: int) -> int:
+def wrong_size(result: Any, expected: int) -> int:
     """Return how many elements are wrong because the result has another size than is expected: all, or none."""
     return 0 if len(result) == expected else expected or len(result)
 
@@ -100,7 +100,7 @@ class Check:
         self._fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA))]
         source = [] if in_place else [*_blocks(src, payload.source(EXTRA))]
         self._fills += source
-        self._misfit = misfit(result, payload.expected_length)
+        self._misfit = wrong_size(result, payload.expected_length)
         values = [] if self._misfit else _blocks(result, payload.expected(in_place=in_place, extra=EXTRA))
         compared = [*source, *values]
         room = np.empty(max((blocks.buffer.size for blocks in compared), default=0), bool)  # for each in its turn

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.check import GuardCheck, misfit
+from hpccoll.measure.check import GuardCheck, wrong_size
 from hpccoll.measure.guard_check import Guard
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array, bits
@@ -34,7 +34,7 @@ class Kernel(Protocol):
         """Queue it."""
 
 
-class Machine(Protocol):
+class CheckDevice(Protocol):
     """What the check needs of a GPU."""
 
     def upload(self, values: NDArray[Any]) -> Any:
@@ -53,14 +53,14 @@ class Machine(Protocol):
         """Return when all that was queued is done."""
 
 
-class Table(NamedTuple):
+class ValueTable(NamedTuple):
     """The values of a unit in all turns, in vectors [vector, element]."""
 
     vectors: NDArray[np.unsignedinteger]
     step: int
 
     @classmethod
-    def of(cls, row: NDArray[np.unsignedinteger], length: int, head: int) -> "Table":
+    def of(cls, row: NDArray[np.unsignedinteger], length: int, head: int) -> "ValueTable":
         """Return the table of a unit.
 
         Args:
@@ -78,7 +78,7 @@ class Table(NamedTuple):
         return cls(row[places.clip(0, len(row) - 1)].reshape(-1, each), step)
 
     @classmethod
-    def fixed(cls, words: NDArray[np.unsignedinteger], head: int) -> "Table":
+    def fixed(cls, words: NDArray[np.unsignedinteger], head: int) -> "ValueTable":
         """Return the table of what is the same in all turns; ``head`` as above."""
         each = VECTOR // words.itemsize
         return cls(np.pad(words, (head, -(head + len(words)) % each)).reshape(-1, each), 0)
@@ -92,7 +92,7 @@ class _Segments:
         others: whose units are among them.
     """
 
-    def __init__(self, gpu: Machine, *others: "_Segments") -> None:
+    def __init__(self, gpu: CheckDevice, *others: "_Segments") -> None:
         self.gpu = gpu
         self.rows: list[tuple[int, ...]] = [row for other in others for row in other.rows]
         self.tables: list[Any] = []
@@ -102,15 +102,15 @@ class _Segments:
         begin = self.gpu.address(buffer) if any(lengths) else 0
         for length, row in zip(lengths, values, strict=True):
             if length:
-                self._add(begin, length, Table.of(bits(row), length, begin % VECTOR // row.itemsize))
+                self._add(begin, length, ValueTable.of(bits(row), length, begin % VECTOR // row.itemsize))
                 begin += length * row.itemsize
 
     def add_guard(self, guard: Guard) -> None:
         """Add memory that no operation may write."""
         begin, words = self.gpu.address(guard.memory), guard.words
-        self._add(begin, len(words), Table.fixed(words, begin % VECTOR // words.itemsize))
+        self._add(begin, len(words), ValueTable.fixed(words, begin % VECTOR // words.itemsize))
 
-    def _add(self, begin: int, length: int, table: Table) -> None:
+    def _add(self, begin: int, length: int, table: ValueTable) -> None:
         """Add a unit of ``length`` elements from the address ``begin`` on."""
         self.tables.append(self.gpu.upload(table.vectors))
         head = begin % VECTOR // table.vectors.itemsize
@@ -142,7 +142,7 @@ class GpuCheck:
     """
 
     def __init__(
-        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: Machine, *, in_place: bool, turn: int = 0,
+        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: CheckDevice, *, in_place: bool, turn: int = 0,
         guards: Sequence[Guard] = (),
     ) -> None:  # fmt: skip
         extra, me, itemsize = TURNS - 1, payload.me, payload.dtype.itemsize
@@ -158,7 +158,7 @@ class GpuCheck:
             kept.add(src, [told.length("src", unit) for unit in own], told.source(extra))
         fills, compared = _Segments(gpu, kept), _Segments(gpu, kept)
         fills.add(dst, [told.length("dst", unit) for unit in filled], told.initial(in_place=in_place, extra=extra))
-        self._misfit = misfit(result, told.expected_length)
+        self._misfit = wrong_size(result, told.expected_length)
         if not self._misfit:
             lengths = [told.length("dst", unit) for unit in units]
             compared.add(result, lengths, told.expected(in_place=in_place, extra=extra))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from mpi4py import MPI
 
 from hpccoll.measure.ranks import Ranks
-from hpccoll.measure.timing_loop import Times
+from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.transports.nccl.fault_tolerance import (
     CalledError,
     StalledError,
@@ -52,7 +52,7 @@ class Stall:
     comm: MPI.Intracomm
 
 
-class Patient:
+class DeadlineSync:
     """The other ranks, as the loop needs them; made on all of them together.
 
     Args:
@@ -75,7 +75,7 @@ class Patient:
             self._open.append(request)
             raise
 
-    def gather(self, local: Times) -> Times | None:
+    def gather(self, local: Nanoseconds) -> Nanoseconds | None:
         self._meet()
         return self.ranks.gather(local)
 
@@ -138,7 +138,7 @@ class Patient:
             who, others = (_listed([names[rank] for rank in some]) for some in (gone, there))
             silent = f"it has not answered in {self.answer:.3g} s"
             words = f"{who} stalled: {words}; {silent}, and {others} went on without it"
-            launched = numbers(self.ranks.comm)
+            launched = launcher_numbers(self.ranks.comm)
             return Stall(words, tuple(launched[rank] for rank in gone), comm)
         self.settle()
         late = {rank: longest - waited for rank, (saw, waited, _) in zip(there, said, strict=True) if not saw}
@@ -165,10 +165,13 @@ class Patient:
 
     def names(self) -> list[str]:
         """Return each rank by the launcher's number, and its host."""
-        return [f"rank {n} on {host}" for n, (host, _) in zip(numbers(self.ranks.comm), self.ranks.homes, strict=True)]
+        return [
+            f"rank {n} on {host}"
+            for n, (host, _) in zip(launcher_numbers(self.ranks.comm), self.ranks.homes, strict=True)
+        ]
 
 
-def numbers(comm: MPI.Intracomm) -> list[int]:
+def launcher_numbers(comm: MPI.Intracomm) -> list[int]:
     """Return the number of each rank of ``comm`` as the launcher has it."""
     own, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
     translated = own.Translate_ranks(None, world)
@@ -183,7 +186,7 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(some)} and {last}" if some else last
 
 
-def part(generations: Sequence[Patient], patience: float | None) -> bool:
+def rejoin(generations: Sequence[DeadlineSync], patience: float | None) -> bool:
     """Wait for those that were left behind, and end what is left of all that was begun together.
 
     Args:

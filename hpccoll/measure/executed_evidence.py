@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.verdict import reasons_of, verdict
 from hpccoll.spec.case import Case, Job
-from hpccoll.spec.probe_cases import logged, requested
+from hpccoll.spec.probe_cases import has_library_logs, requested_algorithm
 
 REFUSES = "NCCL refuses it"
 """How a reason begins that is NCCL's own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Executed:
     """What was asked of the library, what ran, and how that is known."""
 
     requested: str | None
@@ -20,10 +20,10 @@ class Said:
     evidence: str | None
 
 
-def judged(
+def judge(
     job: Job, case: Case, found: Found | None, without: tuple[str, str | None], *,
     nbytes: int, workers: int, port_bytes: float | None,
-) -> Said:  # fmt: skip
+) -> Executed:  # fmt: skip
     """Return what ran in a case, by the logs of a probe where they speak of it.
 
     Args:
@@ -35,10 +35,10 @@ def judged(
         workers: the ranks.
         port_bytes: that the ports of a node sent for one operation; None where they were not counted.
     """
-    asked = requested(job, case)
+    asked = requested_algorithm(job, case)
     executed, evidence = without
-    if found is None or not logged(job, case):
-        return Said(asked, executed, evidence)
+    if found is None or not has_library_logs(job, case):
+        return Executed(asked, executed, evidence)
     words = [f"the probe {found.why}"] if found.why else []
     if found.record is not None:
         by_logs = verdict(
@@ -47,13 +47,13 @@ def judged(
             nodes=job.shape(case).nodes, port_bytes=port_bytes,
         )  # fmt: skip
         executed, words = by_logs.executed, [by_logs.words, *words]
-    return Said(asked, executed, "; ".join(filter(None, (*words, evidence))) or None)
+    return Executed(asked, executed, "; ".join(filter(None, (*words, evidence))) or None)
 
 
-def in_full(reason: str, found: Found | None, job: Job, case: Case) -> str:
+def full_reason(reason: str, found: Found | None, job: Job, case: Case) -> str:
     """Return why a case is skipped, with the lines of the log that say most where NCCL refuses what is forced."""
     if not (found and found.record and reason.startswith(REFUSES)):
         return reason
-    known = reasons_of(requested(job, case), found.record, case.dtype)
+    known = reasons_of(requested_algorithm(job, case), found.record, case.dtype)
     of_algorithm = (one.line for one in found.record.refusals if one.of == "algorithm")
     return "; ".join(dict.fromkeys((reason, *known[:1], *of_algorithm)))

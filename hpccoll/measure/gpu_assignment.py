@@ -13,7 +13,7 @@ from hpccoll.spec.case import Case
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, take
 from hpccoll.transports.mpi import cuda_aware
-from hpccoll.transports.mpi.cuda_aware import Verdict
+from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
 BASE = "staged"
 """The transport that needs a GPU and nothing else."""
@@ -29,11 +29,11 @@ LOCAL_RANKS = (
 def take_early() -> None:
     """Take this rank's GPU before MPI is up: some libraries bind to the one in use then (Cray MPICH, MVAPICH, UCC)."""
     told = next((os.environ[name] for name in LOCAL_RANKS if os.environ.get(name, "").isdigit()), None)
-    if told is not None and not gpu.lack(BASE):
+    if told is not None and not gpu.missing_for_gpu(BASE):
         take(int(told) % gpu.device_count())
 
 
-class Gpus:
+class RankGpus:
     """The GPU of each rank: by its number on the node, of all that the node's ranks see; in turn where ranks are more.
 
     What is said here is the same on all ranks, which ask together.
@@ -46,7 +46,7 @@ class Gpus:
         self.ranks = ranks
         self._lacks: dict[tuple[str, str], str | None] = {}
 
-    def among(self, ranks: Ranks) -> "Gpus":
+    def among(self, ranks: Ranks) -> "RankGpus":
         """Return the same GPUs, of some of the ranks, by numbers of their own."""
         those = copy(self)
         those.ranks = ranks
@@ -67,7 +67,7 @@ class Gpus:
         """Return why ``dtype`` cannot be moved over ``transport`` between GPUs here, or None where it can."""
         key = transport, dtype
         if key not in self._lacks:
-            self._lacks[key] = self._first(gpu.lack(*key))
+            self._lacks[key] = self._first(gpu.missing_for_gpu(*key))
             if self._lacks[key] is None and transport == "mpi":
                 self._lacks[key] = self._first(self._unaware())
         return self._lacks[key]
@@ -84,12 +84,12 @@ class Gpus:
         return f"MPI takes GPU memory: {self.verdict.words}" if over_mpi and self.verdict.assumed else None
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CudaAwareVerdict:
         """Whether MPI takes GPU memory, as the first rank of this rank's node has found out."""
         here = self.ranks.local == 0
-        found = self.ranks.comm.allgather(cuda_aware.verdict(self.number) if here else None)
+        found = self.ranks.comm.allgather(cuda_aware.cuda_aware_verdict(self.number) if here else None)
         told = dict(zip(reversed(self.ranks.homes), reversed(found), strict=True))  # by the first rank of each node
-        return cast("Verdict", told[self.ranks.home])
+        return cast("CudaAwareVerdict", told[self.ranks.home])
 
     def on_record(self, cases: Iterable[Case]) -> Mapping[str, Any]:
         """Return what is recorded of this rank's GPU where cases need one, and of MPI where they go over it."""

@@ -12,9 +12,9 @@ from hpccoll.spec.catalogue import GRAPH
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi.gpu_memory import ON_GPU
 from hpccoll.transports.nccl.communicator_config import Buffers, Configured
-from hpccoll.transports.nccl.grouped import Nccl, Queued
+from hpccoll.transports.nccl.grouped import Nccl, StreamPlan
 from hpccoll.transports.nccl.vendor import NcclVendor
-from hpccoll.transports.operation import Plan, Transport
+from hpccoll.transports.operation import CompiledPlan, Transport
 
 Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 """Waits until the first says that all is done, and gives up where the second says why it will never be."""
@@ -41,13 +41,13 @@ def transport_of(case: Case, comm: MPI.Intracomm, gpu: Gpu, communicator: Settin
     return NcclVendor(comm, gpu, graph=graph, library=library, buffers=buffers)
 
 
-class Timed:
+class EventTimed:
     """A plan that queues all that it does, between two events: their time is the operation's by the clock of the GPU.
 
     The host's time holds the recording of both, some hundreds of nanoseconds each.
     """
 
-    def __init__(self, plan: Queued, gpu: Gpu) -> None:
+    def __init__(self, plan: StreamPlan, gpu: Gpu) -> None:
         self._gpu, self._stream, self._queue = gpu, gpu.stream, plan.enqueue
         self._start, self._end = gpu.event(), gpu.event()
         self._plan = plan
@@ -68,6 +68,6 @@ class Timed:
         return self._gpu.elapsed_ns(self._start, self._end)
 
 
-def timed(plan: Plan, gpu: Gpu | None) -> Timed | None:
+def event_timed(plan: CompiledPlan, gpu: Gpu | None) -> EventTimed | None:
     """Return ``plan`` between events, None where the host has a part in it: its time is then the host's alone."""
-    return Timed(plan, gpu) if gpu and isinstance(plan, Queued) else None
+    return EventTimed(plan, gpu) if gpu and isinstance(plan, StreamPlan) else None

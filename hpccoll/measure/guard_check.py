@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.measure.payload_values import guard_words
-from hpccoll.transports.guarded_memory import Guarded
+from hpccoll.transports.guarded_memory import GuardedBuffer
 
 BUFFERS = ("src", "dst", "the copy of src on the host", "the copy of dst on the host")
 """The buffers of a case, in the order in which transports give them."""
@@ -34,7 +34,7 @@ class Guard(NamedTuple):
         return f"{rank}: {changed} of {len(found)} elements {self.where} were overwritten" if changed else None
 
 
-def guards_of(guarded: Sequence[Guarded], me: int) -> Iterator[Guard]:
+def guards_of(guarded: Sequence[GuardedBuffer], me: int) -> Iterator[Guard]:
     """Yield the guards of the buffers of rank ``me``: at most two of each."""
     for number, (name, buffer) in enumerate(zip(BUFFERS, guarded, strict=False)):
         itemsize = buffer.memory.itemsize

@@ -8,25 +8,25 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.probe_result import Found
-from hpccoll.measure.attempt_runner import Sitting
+from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.provenance import gather_attempt
-from hpccoll.measure.rank_group import Crew
+from hpccoll.measure.rank_group import RankGroup
 from hpccoll.measure.ranks import Ranks
-from hpccoll.measure.round_order import Earlier, check_cases, for_the_rest, rounds_left
-from hpccoll.measure.timing_loop import Progress
-from hpccoll.measure.watchdog import watched
+from hpccoll.measure.round_order import Completed, check_cases, job_for_remaining_ranks, rounds_left
+from hpccoll.measure.timing_loop import RankProgress
+from hpccoll.measure.watchdog import watchdog
 from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal import Journal, begun, journal_path, leave_word
-from hpccoll.store.raw import Attempt, Failure, Outcome, Raw, Whole
+from hpccoll.store.journal import Journal, begun, journal_path, write_failure_note
+from hpccoll.store.raw import Attempt, CaseHistory, Failure, Outcome, RawResults
 from hpccoll.transports.nccl.fault_tolerance import ExcludedError
 
-MOST_SAID = 5
+MAX_DAMAGE_LINES = 5
 """Damaged lines of a journal that are named as a job goes on."""
-Show = Callable[[Job, Whole, int, int], None]
+Show = Callable[[Job, CaseHistory, int, int], None]
 
 
-class Program:
+class JobRunner:
     """A launch of a job: one attempt at it, and another for each time that ranks are left behind by the rest.
 
     Made and run on all ranks together.
@@ -48,16 +48,16 @@ class Program:
         found: Found | None = None, network: str | None = None,
         limited: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
-        self.crew, self.job, self.out, self.show, self.told = Crew(ranks, job.aggregators), job, out, show, told
+        self.crew, self.job, self.out, self.show, self.told = RankGroup(ranks, job.aggregators), job, out, show, told
         self.found, self.network, self.limited = found, network, limited
         self.me = ranks.comm.rank
         self.number = 0  # of this attempt
         self.timed = False  # whether there is any result
         self.ended_by = 0  # the signal that told a rank to end, and all have
-        self.progress = Progress()
-        self.sitting: Sitting | None = None
+        self.progress = RankProgress()
+        self.sitting: AttemptRunner | None = None
         self.journal: Journal | None = None  # at rank 0, where there is an out
-        self.raw = Raw(path=out or Path(), job=job)  # the journal's where there is one
+        self.raw = RawResults(path=out or Path(), job=job)  # the journal's where there is one
 
     def run(self) -> bool:
         """Measure what is not measured yet, and return whether all of it is there and no result is wrong.
@@ -80,7 +80,7 @@ class Program:
                 self.crew.ranks.at_root(self._close)
             return earlier.fine and self.timed
         self.number = earlier.attempts
-        with watched(self.progress, self._where, self.job.effort.timeout, self.last_words, self._left_behind):
+        with watchdog(self.progress, self._where, self.job.effort.timeout, self.last_words, self._left_behind):
             try:
                 fine = self._measured(shape, left)
             except ExcludedError:
@@ -104,13 +104,13 @@ class Program:
             if not self.sitting.parted:
                 self.sitting.close()
                 break
-            earlier = self.crew.ranks.at_root(lambda: Earlier.of(self.raw))
+            earlier = self.crew.ranks.at_root(lambda: Completed.of(self.raw))
             rest = self.crew.shape if self.crew.enough else None
-            job = for_the_rest(self.job, shape, rest, earlier)
+            job = job_for_remaining_ranks(self.job, shape, rest, earlier)
             left = rounds_left(job, rest, earlier) if rest else []
         return whole
 
-    def _begun(self, job: Job) -> Sitting:
+    def _begun(self, job: Job) -> AttemptRunner:
         """Begin an attempt."""
         self.number += 1
         found = self.found if self.crew.whole else None  # it is of all ranks
@@ -121,9 +121,9 @@ class Program:
             self.raw.attempts.append((attempt, []))
         if self.me == 0 and not self.crew.whole:
             print(f"# attempt {self.number} goes on with {self.crew.shape.words}", flush=True)
-        return Sitting(self.crew, job, attempt, found, self.progress)
+        return AttemptRunner(self.crew, job, attempt, found, self.progress)
 
-    def _gone_through(self, sitting: Sitting, left: list[tuple[int, Case]]) -> bool:
+    def _gone_through(self, sitting: AttemptRunner, left: list[tuple[int, Case]]) -> bool:
         """Measure what is ``left`` until a signal ends it or somebody is gone; return whether it is right."""
         fine = True
         over: set[str] = set()  # whose other rounds would be skipped or fail, too
@@ -150,7 +150,7 @@ class Program:
         provenance = {**made.provenance, "network": self.network, **crew.on_record()}
         return replace(made, provenance=provenance, evidence=found.to_json() if found else None)
 
-    def _recorded(self, sitting: Sitting, case: Case, number: int) -> Outcome:
+    def _recorded(self, sitting: AttemptRunner, case: Case, number: int) -> Outcome:
         """Measure a round of ``case`` and put what became of it into the journal."""
         self.progress.case, self.progress.iteration = case.id, 0
         if self.journal:
@@ -162,9 +162,9 @@ class Program:
             self.raw.record(outcome)
         return outcome
 
-    def _open(self) -> Earlier:
+    def _open(self) -> Completed:
         if self.out is None:
-            return Earlier()
+            return Completed()
         earlier = None
         if self.out.exists():
             earlier = self._earlier(self.out)
@@ -173,14 +173,14 @@ class Program:
             if earlier.complete:
                 # Whoever wrote it may have ended before it removed its journal.
                 journal_path(self.out).unlink(missing_ok=True)
-                return Earlier.of(earlier)
+                return Completed.of(earlier)
         self.journal = Journal(self.out, self.job, earlier)
         self.raw = self.journal.raw
-        for damage in self.raw.lost[:MOST_SAID]:
+        for damage in self.raw.lost[:MAX_DAMAGE_LINES]:
             print(f"# {self.journal.path}: {damage}; what it held is measured again", flush=True)
-        return Earlier.of(self.raw)
+        return Completed.of(self.raw)
 
-    def _earlier(self, out: Path) -> Raw | None:
+    def _earlier(self, out: Path) -> RawResults | None:
         """Return what a raw file holds; None where it is damaged, and its journal has all of it.
 
         Raises:
@@ -189,7 +189,7 @@ class Program:
         from hpccoll.store import hdf5
 
         try:
-            return hdf5.read(out)
+            return hdf5.read_raw_file(out)
         except BadInputError as error:
             if not (journal_path(out).exists() and begun(journal_path(out))):
                 raise
@@ -212,7 +212,7 @@ class Program:
             # Who interrupts a sweep ends all of it, and a partial file that nobody removes is a result to Snakemake.
             partial = (self.raw.ended or self.raw.failed) and self.ended_by != signal.SIGINT
             if self.raw.complete or partial:
-                hdf5.write(self.raw, self.out)
+                hdf5.write_raw_file(self.raw, self.out)
             self.journal.close(remove=self.raw.complete)
 
     def _where(self) -> str:
@@ -227,4 +227,4 @@ class Program:
         with suppress(OSError):
             if self.out is not None and journal_path(self.out).exists():  # not where out is a disk of another host
                 said = Failure(case_id=self.progress.case, rank=self.me, message=message, attempt=self.number)
-                leave_word(self.out, said)
+                write_failure_note(self.out, said)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from hpccoll.measure.case_factory import Maker, Unmade
-from hpccoll.measure.gpu_assignment import Gpus
+from hpccoll.measure.case_factory import CaseFactory, SkippedCase
+from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.provenance import gather_attempt
 from hpccoll.measure.ranks import Ranks
-from hpccoll.measure.timing_loop import Progress
-from hpccoll.measure.watchdog import watched
+from hpccoll.measure.timing_loop import RankProgress
+from hpccoll.measure.watchdog import watchdog
 from hpccoll.spec.case import Job, Shape
-from hpccoll.spec.probe_cases import once
+from hpccoll.spec.probe_cases import probe_cases
 
 TIMES = 2
 """How often an operation runs: libraries connect at the first one, and log the choice at each."""
@@ -32,18 +32,18 @@ def probe(ranks: Ranks, job: Job, told: Callable[[], int]) -> None:
         job: whose cases are meant; those of the shape of these ranks.
         told: returns the signal that tells this rank to end, 0 while there is none.
     """
-    progress = Progress()
-    with watched(progress, lambda: "", job.effort.timeout, partial(_last_words, ranks.comm.rank)):
-        gpus = Gpus(ranks)
-        maker = Maker(ranks, job, gather_attempt(ranks.comm, job, 0, gpus.on_record(job.cases)), gpus)
+    progress = RankProgress()
+    with watchdog(progress, lambda: "", job.effort.timeout, partial(_last_words, ranks.comm.rank)):
+        gpus = RankGpus(ranks)
+        maker = CaseFactory(ranks, job, gather_attempt(ranks.comm, job, 0, gpus.on_record(job.cases)), gpus)
         shape = Shape(maker.attempt.nodes, maker.attempt.ranks - job.aggregators, job.aggregators)
-        for case in once(job, shape):
+        for case in probe_cases(job, shape):
             if ranks.largest(told()):
                 break
             progress.case = case.id
             progress.enter("compiling")
             subject = maker.make(case)
-            if isinstance(subject, Unmade):
+            if isinstance(subject, SkippedCase):
                 continue
             for _ in range(TIMES):
                 progress.iteration += 1

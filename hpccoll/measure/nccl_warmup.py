@@ -19,7 +19,7 @@ class Closable(Protocol):
 Made = TypeVar("Made", bound=Closable)
 
 
-def unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
+def make_unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
     """Return what ``make`` makes, on all ranks together, or why NCCL refuses it.
 
     NCCL chooses by what all ranks share, so that each of them hears the same. What it thinks of a communicator that has

@@ -12,7 +12,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.payload_values import Array, DType, bits, contribution, everyone, joined
+from hpccoll.measure.payload_values import Array, DType, bits, concatenated, contribution, reduced_values
 from hpccoll.schedule import CollectiveCall, Reduction, traffic
 from hpccoll.spec.memory import PERIOD, SHORT, TURNS
 from hpccoll.units import format_size
@@ -135,7 +135,7 @@ class Payload:
         """Return what unit ``unit`` of dst ends with."""
         parts = self.call.result(self.me, unit)
         if self.call.collective.reduces and len(parts) == self.p:
-            whole = everyone(self.seed, self.p, self.dtype, self.reduction)
+            whole = reduced_values(self.seed, self.p, self.dtype, self.reduction)
             length = self._told(self.count + extra)
             folded = np.resize(np.roll(whole, -(self._position(unit) % PERIOD)), length)
         else:
@@ -151,7 +151,7 @@ class Payload:
             in_place: whether it begins with the contribution.
             name: says a rank of this numbering in words.
         """
-        right = joined(self.expected(in_place=in_place), self.dtype)
+        right = concatenated(self.expected(in_place=in_place), self.dtype)
         if len(dst) != len(right):
             return f"{name(self.me)}: the plan says that its result has {len(dst)} elements; expected: {len(right)}"
         wrong = np.flatnonzero(bits(dst) != bits(right))
@@ -163,7 +163,7 @@ class Payload:
 
     def diagnose_source(self, src: Array, name: Callable[[int], str] = "rank {}".format) -> str | None:
         """Return how src differs from the contribution, which no operation out of place may change, or None."""
-        changed = np.flatnonzero(bits(src) != bits(joined(self.source(), self.dtype)))
+        changed = np.flatnonzero(bits(src) != bits(concatenated(self.source(), self.dtype)))
         if not len(changed):
             return None
         begin = format_size(int(changed[0]) * self.dtype.itemsize)
@@ -179,14 +179,14 @@ class Payload:
             found.append("never written")
         elif in_place:
             before = [self._before(unit, in_place=True) for unit in self.call.target(self.me, self.units)]
-            if (wrong == bits(joined(before, self.dtype)[at])).all():
+            if (wrong == bits(concatenated(before, self.dtype)[at])).all():
                 found.append("still the rank's own contribution")
         if self.floor:
             return found
         if self.call.collective.reduces:
             found += (f"the contribution of {name(origin)} {word}" for origin, word in self._miscounted(wrong, at))
         earlier = (replace(self, turn=(self.turn - ago) % TURNS).expected(in_place=in_place) for ago in range(1, TURNS))
-        if any((wrong == bits(joined(left, self.dtype)[at])).all() for left in earlier):
+        if any((wrong == bits(concatenated(left, self.dtype)[at])).all() for left in earlier):
             found.append("left by an earlier operation")
         return found
 

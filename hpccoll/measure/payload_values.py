@@ -81,7 +81,7 @@ def contribution(
 
 
 @lru_cache(maxsize=4)  # thousands of ranks take seconds to fold, for every size of a sweep the same
-def everyone(seed: int, p: int, dtype: DType, reduction: Reduction) -> Array:
+def reduced_values(seed: int, p: int, dtype: DType, reduction: Reduction) -> Array:
     """Return the values of all ranks, folded, at positions 0 to PERIOD - 1."""
     positions = np.arange(PERIOD)
     values = (contribution(seed, origin, positions, p, dtype, reduction.name) for origin in range(p))
@@ -102,6 +102,6 @@ def bits(values: Array) -> NDArray[np.unsignedinteger]:
     return values.view(f"u{values.dtype.itemsize}")
 
 
-def joined(units: list[Array], dtype: DType) -> Array:
+def concatenated(units: list[Array], dtype: DType) -> Array:
     """Return units one after the other, as they lie in a buffer; there may be none."""
     return np.concatenate(units) if units else np.empty(0, dtype)

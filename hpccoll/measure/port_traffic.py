@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.host.network_ports import RECEIVED, SATURATED, SENT, WORD, Counters, Port, read
-from hpccoll.measure.timing_loop import Progress, Samples, Subject, Together
+from hpccoll.host.network_ports import RECEIVED, SATURATED, SENT, WORD, Counters, NetworkPort, read_counters
+from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, TimedOperation
 from hpccoll.spec.case import PASS_S, SETTLE_S
 from hpccoll.store.statistics import durations_max
 
-Moved = Mapping[tuple[str, str], int | None]
+CounterChanges = Mapping[tuple[str, str], int | None]
 """How far the counters of a host have come, by port and name; None where that is not known."""
 
 
-def difference(before: Counters, after: Counters) -> dict[tuple[str, str], int | None]:
+def counter_changes(before: Counters, after: Counters) -> dict[tuple[str, str], int | None]:
     """Return how far each counter has come; None where one went back, stopped or disappeared."""
     moved: dict[tuple[str, str], int | None] = {}
     for counter, first in before.items():
@@ -29,7 +29,7 @@ def difference(before: Counters, after: Counters) -> dict[tuple[str, str], int |
     return moved
 
 
-def over_ports(moved: Moved, name: str) -> int | None:
+def sum_over_ports(moved: CounterChanges, name: str) -> int | None:
     """Return how far a counter has come on all ports that have it; None where one does not know, or none has it."""
     values = [value for (_, counter), value in moved.items() if counter == name]
     known = [value for value in values if value is not None]
@@ -40,20 +40,22 @@ MOST = 1000
 """The most operations of a pass: the bytes of two barriers are then some thousandth of a small message's."""
 
 
-def operations(samples: Samples) -> int:
+def pass_operations(samples: Samples) -> int:
     """Return how many operations a counting pass has, from the timed iterations; known at rank 0."""
     median_s = float(np.median(durations_max(samples.start_ns, samples.end_ns))) / 1e9
     return int(np.clip(PASS_S / max(median_s, 1e-9), 1, MOST))
 
 
-def watch(subject: Subject, together: Together, operations: int, progress: Progress, ports: tuple[Port, ...]) -> Moved:
-    """Do ``operations`` operations on all ranks together, and return how far the counters of ``ports`` have come.
+def count_traffic(
+    subject: TimedOperation, together: RankSync, operations: int, progress: RankProgress, ports: tuple[NetworkPort, ...]
+) -> CounterChanges:
+    """Do ``pass_operations`` operations on all ranks together, and return how far the counters of ``ports`` have come.
 
     Nothing is timed, so that no barrier has to stand between the operations.
     """
     progress.enter("waiting for the other ranks to count bytes")
     together.barrier()
-    before = read(ports)
+    before = read_counters(ports)
     together.barrier()  # nobody sends before everybody has read
     for _ in range(operations):
         progress.enter("in an operation whose bytes are counted")
@@ -63,11 +65,11 @@ def watch(subject: Subject, together: Together, operations: int, progress: Progr
     # All ranks, so that none goes on and sends. Acknowledgements of TCP that are under way longer are a few frames.
     time.sleep(SETTLE_S)
     unseen = dict.fromkeys((port.name, name) for port in ports if port.blind for name in (SENT, RECEIVED))
-    return {**difference(before, read(ports)), **unseen}
+    return {**counter_changes(before, read_counters(ports)), **unseen}
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class PortTraffic:
     """What the hosts' counters say of a counting pass.
 
     Args:
@@ -76,11 +78,11 @@ class Traffic:
     """
 
     operations: int
-    moved: tuple[Moved, ...]
+    moved: tuple[CounterChanges, ...]
 
     def each(self, name: str) -> tuple[float | None, ...]:
         """Return a counter of each node, per operation."""
-        return tuple(self._per_operation(over_ports(node, name)) for node in self.moved)
+        return tuple(self._per_operation(sum_over_ports(node, name)) for node in self.moved)
 
     def by_port(self, name: str, ports: Sequence[str]) -> tuple[tuple[float | None, ...], ...]:
         """Return a counter of each of ``ports`` of each node, per operation, [node][port]."""
@@ -102,6 +104,6 @@ class Traffic:
         return {"operations": self.operations, **{name: self._total(name) for name in names}}
 
     def _total(self, name: str) -> int | None:
-        values = [over_ports(node, name) for node in self.moved if any(name == counter for _, counter in node)]
+        values = [sum_over_ports(node, name) for node in self.moved if any(name == counter for _, counter in node)]
         known = [value for value in values if value is not None]
         return sum(known) if len(known) == len(values) else None

@@ -11,11 +11,11 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import Settings
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
-from hpccoll.measure.gpu_case import Wait, timed, transport_of
+from hpccoll.measure.gpu_case import Wait, event_timed, transport_of
 from hpccoll.measure.guard_check import guards_of
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array
-from hpccoll.measure.schedule_bytes import crossings_of, likeness, slices_of
+from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings, cached_slices
 from hpccoll.schedule import (
     REDUCTIONS,
     Algorithm,
@@ -30,11 +30,11 @@ from hpccoll.schedule import (
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.catalogue import GRAPH, call_of, own_parameters
-from hpccoll.spec.channels import channels_of
+from hpccoll.spec.channels import plan_channels
 from hpccoll.spec.memory import TURNS
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.guarded_memory import Guarded
+from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.persistent import CHANNELS, Mpi, Tiered
 from hpccoll.transports.mpi.vendor import VendorMpi, result_span
 from hpccoll.transports.nccl.communicators import abort_all
@@ -49,7 +49,7 @@ def _no_device() -> int:
     return -1
 
 
-class CaseSubject:
+class PreparedCase:
     """A case compiled for the ranks of ``comm``, with its buffers; close it when it is measured.
 
     Args:
@@ -78,7 +78,7 @@ class CaseSubject:
         # To hear twice that a rank has come must not matter, whatever op a barrier is asked with.
         reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
         self.own = own = {} if self.algorithm is None else own_parameters(case)
-        schedules = slices_of(call, self.algorithm, layout, tuple(own.items())) if self.algorithm else ()
+        schedules = cached_slices(call, self.algorithm, layout, tuple(own.items())) if self.algorithm else ()
         self.params = self._parameters(schedules)
         self.operation = Operation(
             call=call,
@@ -109,7 +109,7 @@ class CaseSubject:
         self._guards = [*guards_of(self._guarded(), self.rank)]
         filled = self.payload.filled(in_place=case.in_place)
         self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
-        self._timed = by_events = timed(self.plan, gpu)
+        self._timed = by_events = event_timed(self.plan, gpu)
         # Bound once: a call through this object would be timed.
         self.reset, self.run, self.wrong = self.check.reset, (by_events or self.plan).run, self.check.wrong
         self.device_ns = by_events.device_ns if by_events else _no_device
@@ -139,7 +139,7 @@ class CaseSubject:
         promised: Array = self.dst[self._span_of_result()]
         return promised if len(self.plan.result) == len(promised) else self.plan.result
 
-    def _guarded(self) -> list[Guarded]:
+    def _guarded(self) -> list[GuardedBuffer]:
         """Return the buffers, each with the part of it that the operation may write.
 
         What is not promised of dst is workspace of a schedule, and of what works in place. Out of place, a library is
@@ -186,7 +186,7 @@ class CaseSubject:
         channels = window = 1
         if not self.family.whole:
             about = params, self.bytes, self.layout, schedules
-            channels, window = channels_of(*about, pipelined=pipelined, queued=queued)
+            channels, window = plan_channels(*about, pipelined=pipelined, queued=queued)
         plan = {"channels": channels, "window": window, **({GRAPH: 0} if queued else {})}
         return {**plan, **self.algorithm.parameters, **self.case.params}
 
@@ -228,7 +228,7 @@ class CaseSubject:
         of = self.operation
         if of.call.traffic:
             return unequal_wire_bytes(of.schedules, of.cut, tier)
-        slices = crossings_of(of.call, algorithm, self.layout, tuple(self.own.items()), tier, end)
+        slices = cached_crossings(of.call, algorithm, self.layout, tuple(self.own.items()), tier, end)
         return wire_bytes(slices, of.cut)
 
     def where(self) -> str:
@@ -251,7 +251,7 @@ class CaseSubject:
 
     def _ran(self, sent: int | None) -> tuple[str, str | None]:
         if self.algorithm is None:
-            return "unknown", None if sent is None else likeness(self.operation, self.bytes, sent)
+            return "unknown", None if sent is None else algorithms_matching_bytes(self.operation, self.bytes, sent)
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())
         words = f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
         if self.algorithm.aggregates:

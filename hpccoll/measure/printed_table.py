@@ -14,9 +14,9 @@ from hpccoll.schedule import collective, itemsize
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
-from hpccoll.store.raw import Attempt, Whole
+from hpccoll.store.raw import Attempt, CaseHistory
 from hpccoll.store.rows import Row
-from hpccoll.store.statistics import row
+from hpccoll.store.statistics import make_row
 from hpccoll.units import format_number, format_size
 
 _HEADER = (
@@ -91,7 +91,7 @@ def _words(attempt: Attempt) -> str:
     return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, apart).words
 
 
-class Table:
+class PrintedTable:
     """Prints what comes below a head that says what it is measured on, and the rows in order at the end."""
 
     def __init__(self) -> None:
@@ -103,12 +103,12 @@ class Table:
         self._order: dict[tuple[str, ...], int] = {}  # of the kinds of cases
         self._rows: dict[tuple[int, str], _Told] = {}  # by attempt and case, of which the last word counts
 
-    def show(self, job: Job, whole: Whole, place: int, count: int) -> None:
+    def show(self, job: Job, whole: CaseHistory, place: int, count: int) -> None:
         """Say what became of one case if it has no more rounds; ``place`` of ``count`` tells how far the job is."""
         attempt, outcome, runs = whole
         if self.empty:
             self._begin(job, attempt, count)
-        r = row(job, attempt, outcome, runs=runs)
+        r = make_row(job, attempt, outcome, runs=runs)
         if job.effort.rounds > 1 and outcome.rounds:
             self._tell_round(max(outcome.rounds), job.effort.rounds)
         if r.status == "partial" and not outcome.reason:
@@ -130,7 +130,7 @@ class Table:
             return
         print(f"#{self._columns[1:]}")
         every = sorted(self._rows.values())
-        for (number, words), rows in groupby(every, key=lambda row: (row.attempt, row.ranks)):
+        for (number, words), rows in groupby(every, key=lambda make_row: (make_row.attempt, make_row.ranks)):
             if number != every[0].attempt:
                 print(f"# attempt {number}, {words}")
             for lines in self._joined(rows):

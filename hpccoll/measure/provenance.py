@@ -11,24 +11,24 @@ from typing import Any, cast
 from mpi4py import MPI
 
 from hpccoll import __version__
-from hpccoll.host.env_allowlist import variables
+from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.host.environment import (
-    affinity,
     boot_id,
+    format_cpu_list,
     git_commit,
+    is_oversubscribed,
     launchers,
     node_name,
-    oversubscribed,
     package_versions,
     rack_name,
 )
-from hpccoll.host.gpu_facts import gpus_of, said_of_gpus, shared
-from hpccoll.host.machine import alike, cpu_model, testbed
+from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared
+from hpccoll.host.machine import cpu_model, group_by_host, testbed_facts
 from hpccoll.host.mpi_library import mpi_library
-from hpccoll.host.network_ports import ports
+from hpccoll.host.network_ports import port_facts
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Job
-from hpccoll.store.raw import Attempt, Place
+from hpccoll.store.raw import Attempt, RankLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ def gather_attempt(comm: MPI.Intracomm, job: Job, number: int, gpu: Mapping[str,
         rack=rack_name(),
         pid=os.getpid(),
         cpus=frozenset(os.sched_getaffinity(0)),
-        hardware=" and ".join([f"{os.cpu_count()} CPUs of {cpu_model()}", *gpus_of(gpu)]),
-        testbed=testbed(),
-        ports=ports(),
+        hardware=" and ".join([f"{os.cpu_count()} CPUs of {cpu_model()}", *gpu_description(gpu)]),
+        testbed=testbed_facts(),
+        ports=port_facts(),
         gpu=gpu,
     )
     homes = comm.gather(here)
@@ -82,12 +82,12 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
     clocks: dict[str, int] = {}
     racks: dict[str, int] = {}
     places = tuple(
-        Place(
+        RankLocation(
             host=home.host,
             node=nodes.setdefault((home.host, home.boot), len(nodes)),
             clock=clocks.setdefault(home.boot, len(clocks)),
             pid=home.pid,
-            affinity=affinity(home.cpus),
+            affinity=format_cpu_list(home.cpus),
             rack=racks.setdefault(home.rack, len(racks)),
         )
         for home in homes
@@ -102,14 +102,14 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
     return Attempt(
         run_id=str(uuid.uuid4()),
         number=number,
-        kind="measured on a shared GPU" if shared(gpus) else "measured on a testbed" if bed else "measured",
+        kind="measured on a shared GPU" if gpus_are_shared(gpus) else "measured on a testbed" if bed else "measured",
         machine=_machine(hosts, sorted({home.hardware for home in homes})),
         ranks=layout.ranks,
         nodes=layout.nodes,
         ranks_per_node=layout.ranks_per_node,
         mapping=layout.mapping,
         aggregators=layout.aggregators,
-        oversubscribed=any(map(oversubscribed, masks.values())),
+        oversubscribed=any(map(is_oversubscribed, masks.values())),
         places=places,
         ports=tuple(sorted({str(port["name"]) for home in homes for port in home.ports})),
         provenance={
@@ -119,14 +119,14 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
             "mpi": mpi_library(),
             "hosts": hosts,
             "testbed": bed,
-            "ports": alike("ports", {home.host: home.ports for home in homes}),
-            **said_of_gpus(gpus),
+            "ports": group_by_host("ports", {home.host: home.ports for home in homes}),
+            **gpu_provenance(gpus),
             "cpu": cpu_model(),
             "cpus": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "kernel": f"{platform.system()} {platform.release()}",
             "launcher": launchers(),
-            "variables": variables(),
+            "variables": allowed_variables(),
             "order_seed": job.seed,
         },
     )

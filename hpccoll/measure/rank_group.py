@@ -7,20 +7,20 @@ from contextlib import suppress
 
 from mpi4py import MPI
 
-from hpccoll.measure.deadline_sync import Patient, Stall, numbers, part
-from hpccoll.measure.gpu_assignment import Gpus
-from hpccoll.measure.ranks import HEARD_S, Ranks, abort
+from hpccoll.measure.deadline_sync import DeadlineSync, Stall, launcher_numbers, rejoin
+from hpccoll.measure.gpu_assignment import RankGpus
+from hpccoll.measure.ranks import ABORT_DELAY_S, Ranks, abort_job
 from hpccoll.spec.case import Case, Shape
 from hpccoll.transports.nccl.fault_tolerance import ExcludedError, StalledError
 
-FEWEST = 2
+MIN_WORKERS = 2
 """Workers that go on: one exchanges nothing."""
 
 INCOMPLETE = 3
 """The exit code of a launch in which something planned is missing."""
 
 
-class Crew:
+class RankGroup:
     """The ranks that are there, with their GPUs; made of all ranks of a launch, on all of them together.
 
     Args:
@@ -29,10 +29,10 @@ class Crew:
     """
 
     def __init__(self, ranks: Ranks, aggregators: int) -> None:
-        self.ranks, self.gpus, self.aggregators = ranks, Gpus(ranks), aggregators
+        self.ranks, self.gpus, self.aggregators = ranks, RankGpus(ranks), aggregators
         self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators  # as they were launched
         self.behind = False  # whether the others have gone on without this rank
-        self._parted: list[Patient] = []  # as which this rank was one of some of whom one was left behind
+        self._parted: list[DeadlineSync] = []  # as which this rank was one of some of whom one was left behind
         self._stalls: list[tuple[int, Case, Stall]] = []  # each with the attempt
 
     @property
@@ -48,8 +48,8 @@ class Crew:
     @property
     def enough(self) -> bool:
         """Whether those that are left can measure something: all that aggregate, and workers for them."""
-        workers = sum(number < self.workers for number in numbers(self.ranks.comm))
-        return workers >= FEWEST and self.ranks.comm.size - workers == self.aggregators
+        workers = sum(number < self.workers for number in launcher_numbers(self.ranks.comm))
+        return workers >= MIN_WORKERS and self.ranks.comm.size - workers == self.aggregators
 
     @property
     def reason(self) -> tuple[str, int]:
@@ -65,9 +65,9 @@ class Crew:
             {"attempt": attempt, "case": case.id, "ranks": stall.gone, "how": stall.words}
             for attempt, case, stall in self._stalls
         ]
-        return {"left_behind": behind, "launched_as": numbers(self.ranks.comm)}
+        return {"left_behind": behind, "launched_as": launcher_numbers(self.ranks.comm)}
 
-    def call(self, patient: Patient, error: StalledError, attempt: int, case: Case) -> Stall:
+    def call(self, patient: DeadlineSync, error: StalledError, attempt: int, case: Case) -> Stall:
         """Find out who is there, and go on with them, by numbers of their own; each rank keeps its GPU.
 
         Args:
@@ -100,13 +100,13 @@ class Crew:
         Args:
             patience: for them, in seconds.
         """
-        if not self._parted or part(self._parted, None if self.behind else patience):
+        if not self._parted or rejoin(self._parted, None if self.behind else patience):
             return
         if self.ranks.comm.rank == 0:
             self.say(f"{self.reason[0]}; the launch is ended, for it has not come back in {patience:g} s")
         else:
-            time.sleep(HEARD_S)  # one speaks for all, and ends all
-        abort(MPI.COMM_WORLD, code=INCOMPLETE)
+            time.sleep(ABORT_DELAY_S)  # one speaks for all, and ends all
+        abort_job(MPI.COMM_WORLD, code=INCOMPLETE)
 
     def say(self, message: str) -> None:
         """Print what this rank has to say; from any thread."""

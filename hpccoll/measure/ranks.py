@@ -18,7 +18,7 @@ from mpi4py import MPI
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.host.environment import boot_id, node_name, rack_name
 from hpccoll.host.mpi_library import mpi_library
-from hpccoll.measure.timing_loop import Times
+from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.schedule import Layout, numbering
 from hpccoll.spec.case import Shape
 from hpccoll.store.raw import Attempt
@@ -31,7 +31,7 @@ LAUNCHERS = {
     "SLURM_STEP_NUM_TASKS": "srun",
 }
 """The variables by which a launcher tells a rank how many it has started."""
-HEARD_S = 5.0
+ABORT_DELAY_S = 5.0
 """How long a launcher has for reading what a rank has said before it aborts."""
 
 
@@ -73,7 +73,7 @@ class Ranks:
         while not request.Test():
             os.sched_yield()
 
-    def gather(self, local: Times) -> Times | None:
+    def gather(self, local: Nanoseconds) -> Nanoseconds | None:
         everyone = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None
         self.comm.Gather(np.ascontiguousarray(local), everyone)
         return None if everyone is None else np.moveaxis(everyone, 0, -1)
@@ -100,7 +100,7 @@ class Ranks:
         return cast("Answer", answer)  # rank 0 answered, or complained
 
 
-class Numbered:
+class MappedRanks:
     """The ranks by the numbers of every mapping, each a communicator and a layout; made on all ranks together.
 
     Args:
@@ -126,7 +126,7 @@ class Numbered:
             comm.Free()
 
 
-def names(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
+def rank_namer(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
     """Return what says a rank of an attempt in words that people know, with its host where there are several.
 
     Args:
@@ -146,7 +146,7 @@ def names(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
     return name
 
 
-def abort(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 1) -> None:
+def abort_job(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 1) -> None:
     """End the job, as soon as the launcher has read what this rank has said.
 
     Launchers that hear of an abort drop what is still in the pipes from the ranks, and nobody would learn the reason.
@@ -159,7 +159,7 @@ def abort(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 1) -
     with suppress(OSError, ValueError):  # a full disk or a closed stream must not keep the job from ending
         sys.stdout.flush()
         sys.stderr.flush()
-        until = time.monotonic() + HEARD_S
+        until = time.monotonic() + ABORT_DELAY_S
         while any(map(_unread, streams)) and time.monotonic() < until:
             time.sleep(0.01)
     comm.Abort(code)

@@ -9,7 +9,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.spec.catalogue import check_case
-from hpccoll.store.raw import Raw
+from hpccoll.store.raw import RawResults
 
 
 def check_cases(job: Job) -> None:
@@ -26,7 +26,7 @@ def check_cases(job: Job) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class Completed:
     """What earlier attempts have left: the ids of cases."""
 
     measured: Mapping[str, frozenset[int]] = field(default_factory=dict)  # the rounds of each
@@ -36,7 +36,7 @@ class Earlier:
     timed: bool = False  # whether there is a result at all
 
     @classmethod
-    def of(cls, raw: Raw) -> "Earlier":
+    def of(cls, raw: RawResults) -> "Completed":
         return cls(
             measured=raw.measured,
             started=frozenset(raw.started) | raw.failed,
@@ -46,7 +46,7 @@ class Earlier:
         )
 
 
-def rounds_left(job: Job, shape: Shape, earlier: Earlier) -> list[tuple[int, Case]]:
+def rounds_left(job: Job, shape: Shape, earlier: Completed) -> list[tuple[int, Case]]:
     """Return what is left of the cases of ``shape``: all of the first round, then all of the next, each with its case.
 
     Every round goes through the calls in an order of its own, and through the ways to do one in another, all of them
@@ -58,7 +58,7 @@ def rounds_left(job: Job, shape: Shape, earlier: Earlier) -> list[tuple[int, Cas
     return sorted(left, key=lambda one: one[1].id in earlier.started)
 
 
-def for_the_rest(job: Job, shape: Shape, rest: Shape | None, earlier: Earlier) -> Job:
+def job_for_remaining_ranks(job: Job, shape: Shape, rest: Shape | None, earlier: Completed) -> Job:
     """Return ``job`` with what ranks can measure that others of theirs were left behind by.
 
     What is left of the cases of ``shape`` becomes cases of the ranks that there are, which say so: no number stands for

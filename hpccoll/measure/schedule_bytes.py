@@ -9,20 +9,20 @@ from hpccoll.schedule import Algorithm, CollectiveCall, Cut, Layout, Schedule, c
 from hpccoll.spec.case import Parameter
 from hpccoll.transports.operation import Operation
 
-ALIKE = 0.98, 1.1
+MATCHING_RATIO = 0.98, 1.1
 """How many times the bytes of a schedule ports may send and be said to send as many: headers add 7 % at an MTU of 1500
 (hpccoll/store/link_bytes.py), and little else does where messages are large."""
 
-COMPARED = 1024
+MAX_COMPARED_RANKS = 1024
 """The most ranks for which the library's bytes are compared with those of our algorithms: to count all of an all-reduce
 takes 3 s, for 4096 ranks 13 s, while all ranks wait."""
 
-NAMED = 3
+MAX_NAMED = 3
 """The most algorithms that are named as those that send as much as the library."""
 
 
 @lru_cache
-def slices_of(
+def cached_slices(
     call: CollectiveCall, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
 ) -> tuple[Schedule, ...]:
     """Return the slices, the same ones for all sizes of a job: what is found out of them is found once."""
@@ -30,7 +30,7 @@ def slices_of(
 
 
 @lru_cache
-def crossings_of(
+def cached_crossings(
     call: CollectiveCall,
     algorithm: Algorithm,
     layout: Layout,
@@ -39,10 +39,10 @@ def crossings_of(
     end: str | None = None,
 ) -> tuple[NDArray[np.int64], ...]:
     """Return the crossings of each slice, found once for all sizes of a job: 4096 ranks take seconds."""
-    return tuple(crossings(schedule, tier, end) for schedule in slices_of(call, algorithm, layout, parameters))
+    return tuple(crossings(schedule, tier, end) for schedule in cached_slices(call, algorithm, layout, parameters))
 
 
-def likeness(operation: Operation, nbytes: int, sent: int) -> str:
+def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> str:
     """Return in words what a library sent, and which of our algorithms send as much: it may be none of them.
 
     Args:
@@ -52,22 +52,22 @@ def likeness(operation: Operation, nbytes: int, sent: int) -> str:
     """
     family, layout = operation.collective, operation.layout
     amount = f"{sent} B" if family.token else f"{sent / layout.nodes / nbytes:.3f} S a node"
-    if layout.ranks > COMPARED:
-        return f"the ports sent {amount}; for over {COMPARED} ranks it is not sought which algorithms send as much"
+    if layout.ranks > MAX_COMPARED_RANKS:
+        return f"the ports sent {amount}; no algorithm is compared with that for over {MAX_COMPARED_RANKS} ranks"
     alike = [
         algorithm.name
         for algorithm in family.algorithms.values()
         if not algorithm.floor and not algorithm.unmet(layout) and _as_much(operation, algorithm, sent)
     ]
-    if len(alike) > NAMED:  # of two ranks nearly all send as much
-        alike[NAMED:] = [f"{len(alike) - NAMED} others"]
+    if len(alike) > MAX_NAMED:  # of two ranks nearly all send as much
+        alike[MAX_NAMED:] = [f"{len(alike) - MAX_NAMED} others"]
     return f"the ports sent {amount}" + (f", as much as {' or '.join(alike)}" if alike else "")
 
 
 def _as_much(of: Operation, algorithm: Algorithm, sent: int) -> bool:
     if of.call.traffic:
         return False  # bytes alone do not tell unequal blocks apart
-    slices = crossings_of(of.call, algorithm, of.layout, (), "node")
+    slices = cached_crossings(of.call, algorithm, of.layout, (), "node")
     counted = wire_bytes(slices, Cut(of.call, of.count, len(slices[0]), len(slices), of.dtype.itemsize))
-    least, most = ALIKE
+    least, most = MATCHING_RATIO
     return least * counted <= sent <= most * counted

@@ -16,24 +16,24 @@ from numpy.typing import NDArray
 from hpccoll.spec.case import LEAST_ITERATIONS, Effort
 from hpccoll.store.statistics import durations_max, median_interval
 
-Times = NDArray[np.int64]
+Nanoseconds = NDArray[np.int64]
 Clock = Callable[[], int]
 
 
-class Together(Protocol):
+class RankSync(Protocol):
     """What the loop needs of the other ranks."""
 
     def barrier(self) -> None:
         """Return when all ranks have come."""
 
-    def gather(self, local: Times) -> Times | None:
+    def gather(self, local: Nanoseconds) -> Nanoseconds | None:
         """Return the arrays of all ranks at rank 0, stacked as [..., rank], and None elsewhere."""
 
     def agree(self, more: int) -> int:
         """Return what rank 0 says."""
 
 
-class Subject(Protocol):
+class TimedOperation(Protocol):
     """What is measured."""
 
     def reset(self) -> None:
@@ -50,7 +50,7 @@ class Subject(Protocol):
 
 
 @dataclass(slots=True)
-class Progress:
+class RankProgress:
     """Where a rank is, for the watchdog; ``turns`` changes with every sign of life."""
 
     case: str = "none yet"
@@ -67,19 +67,21 @@ class Progress:
 class Samples:
     """What a case gave: times in ns at rank 0, each by its rank's own clock; what else there is, of this rank."""
 
-    start_ns: Times = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
-    end_ns: Times = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
-    device_ns: Times = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank], -1: no such clock
+    start_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
+    end_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
+    device_ns: Nanoseconds = field(
+        default_factory=lambda: np.empty((0, 0), np.int64)
+    )  # [iteration, rank], -1: no such clock
     converged: bool = False
     cpu_s: float = 0.0  # CPU seconds per operation
     wrong: int = 0  # elements, over the timed iterations
 
 
 def measure(
-    subject: Subject,
-    together: Together,
+    subject: TimedOperation,
+    together: RankSync,
     effort: Effort,
-    progress: Progress,
+    progress: RankProgress,
     clock: Clock = time.perf_counter_ns,
     cpu_clock: Clock = time.process_time_ns,
 ) -> Samples:
@@ -109,15 +111,15 @@ def measure(
             batches.append(gathered)
             samples.start_ns, samples.end_ns, samples.device_ns = np.concatenate(batches, axis=1)
             durations = durations_max(samples.start_ns, samples.end_ns)
-            more, samples.converged = enough(effort, durations, (clock() - began) / 1e9)
+            more, samples.converged = iterations_left(effort, durations, (clock() - began) / 1e9)
         more = together.agree(more)
     samples.cpu_s = cpu_ns / 1e9 / done
     return samples
 
 
 def _batch(
-    count: int, subject: Subject, together: Together, progress: Progress, clock: Clock, cpu_clock: Clock
-) -> tuple[Times, int]:
+    count: int, subject: TimedOperation, together: RankSync, progress: RankProgress, clock: Clock, cpu_clock: Clock
+) -> tuple[Nanoseconds, int]:
     """Return start, end, device and CPU time of ``count`` iterations, and the wrong elements in them."""
     times = np.empty((4, count), np.int64)
     wrong = 0
@@ -142,7 +144,7 @@ def _batch(
     return times, wrong
 
 
-def enough(effort: Effort, durations: Times, elapsed: float) -> tuple[int, bool]:
+def iterations_left(effort: Effort, durations: Nanoseconds, elapsed: float) -> tuple[int, bool]:
     """Return how many more iterations to do, 0 for none, and whether the durations have converged.
 
     Args:

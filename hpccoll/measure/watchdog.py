@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hpccoll.measure.timing_loop import Progress
+from hpccoll.measure.timing_loop import RankProgress
 
 GRACE = 2.0
 """Seconds between the words and the end, so that every stuck rank gets to speak."""
 
 
 @contextmanager
-def watched(
-    progress: Progress,
+def watchdog(
+    progress: RankProgress,
     where: Callable[[], str],
     timeout: float,
     report: Callable[[str], None],

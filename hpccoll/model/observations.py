@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from hpccoll.schedule import COLLECTIVES, Algorithm, CollectiveCall, Cost, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.store.raw import Raw
-from hpccoll.store.statistics import row
+from hpccoll.store.raw import RawResults
+from hpccoll.store.statistics import make_row
 
 
 class Work(NamedTuple):
@@ -124,10 +124,10 @@ class Observation:
         return next(iter(self.tiers)) if len(self.tiers) == 1 else None
 
 
-def observations(raw: Raw) -> Iterator[Observation]:
+def observations(raw: RawResults) -> Iterator[Observation]:
     """Yield what was measured in one raw file, all algorithms of which must be registered; no floor."""
     for attempt, outcome, _ in raw.wholes():
-        case, timed = outcome.case, row(raw.job, attempt, outcome)
+        case, timed = outcome.case, make_row(raw.job, attempt, outcome)
         family = COLLECTIVES[case.collective]
         known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, stand for one of these
         if outcome.status != "ok" or outcome.floor or not (known and timed.median_s and outcome.bytes):

@@ -13,7 +13,7 @@ from hpccoll.model.fit import LEAST_SIZES, fit
 from hpccoll.model.machine import PLACES, Link, Machine
 from hpccoll.model.observations import Observation, Work, observations
 from hpccoll.model.validation import Confronted, Crossing, Overtaking, confront, crossings, curves
-from hpccoll.store.raw import Raw
+from hpccoll.store.raw import RawResults
 from hpccoll.units import format_seconds, format_size
 
 
@@ -28,13 +28,13 @@ class Modelled:
         confronted: what was measured and what the model says.
     """
 
-    raws: Sequence[Raw]
+    raws: Sequence[RawResults]
     transport: str
     machine: Machine
     confronted: list[Confronted]
 
     @classmethod
-    def of(cls, raws: Sequence[Raw]) -> Iterator["Modelled"]:
+    def of(cls, raws: Sequence[RawResults]) -> Iterator["Modelled"]:
         """Yield a model for each transport, as its messages cost what they cost."""
         ways: dict[str, list[Observation]] = defaultdict(list)
         for one in (one for raw in raws for one in observations(raw)):
@@ -67,13 +67,13 @@ def _of_one_mapping(work: Work, found: list[Confronted]) -> tuple[Work, list[Con
     return work._replace(mapping=mappings.pop() or ""), bare
 
 
-def modelled(raws: Sequence[Raw]) -> list[Modelled]:
+def modelled(raws: Sequence[RawResults]) -> list[Modelled]:
     """Return the model of every run of some raw files; those that have no ping-pongs to fit to have no links.
 
     Raises:
         BadInputError: where no run has any.
     """
-    runs: dict[object, list[Raw]] = defaultdict(list)
+    runs: dict[object, list[RawResults]] = defaultdict(list)
     for raw in raws:
         if raw.attempts:
             attempt = raw.attempts[0][0]

@@ -9,7 +9,7 @@ from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.library_evidence import library_facts
 from hpccoll.report.report_columns import ReportColumn, report_columns
 from hpccoll.report.series_names import format_count
-from hpccoll.store.rows import Missing, Run
+from hpccoll.store.rows import Gap, Run
 from hpccoll.store.scheduler_log import WORDS, Scheduled
 
 LONG_TEXT = 40
@@ -52,7 +52,7 @@ def plain_table(head: Sequence[str], body: Iterable[Sequence[str]], parts: Itera
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def missing_table(missing: Iterable[Missing]) -> str:
+def missing_table(missing: Iterable[Gap]) -> str:
     """Return the cases without a result: one line for all of a job that share a reason, the cases folded.
 
     Those that were not run come last: something else is the cause.

@@ -11,7 +11,7 @@ from hpccoll.report.chart_groups import ChartGroup, chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.html_page import ReportChart, render_page
 from hpccoll.report.output_directory import PAGE_NAME, inputs_meta_tag
-from hpccoll.store.durable_files import replaced
+from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 from hpccoll.terminal import printable
 
@@ -34,7 +34,7 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
     for chart in charts:
         _save_chart(chart, out)
     index = out / PAGE_NAME
-    with replaced(index) as unfinished:
+    with replacing_file(index) as unfinished:
         unfinished.write_text(render_page(results, found, charts, title, inputs_meta_tag(paths, out)), encoding="utf-8")
     return index
 
@@ -62,7 +62,7 @@ def _printable(value: Any) -> Any:
 
 def _save_chart(chart: ReportChart, out: Path) -> None:
     svg = vl_convert.vegalite_to_svg(json.dumps(chart.specification))
-    with replaced(out / f"{chart.files}.svg") as unfinished:
+    with replacing_file(out / f"{chart.files}.svg") as unfinished:
         unfinished.write_text(svg, encoding="utf-8")
-    with replaced(out / f"{chart.files}.png") as unfinished:
+    with replacing_file(out / f"{chart.files}.png") as unfinished:
         unfinished.write_bytes(vl_convert.svg_to_png(svg, scale=2))  # which draws nothing again

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hpccoll.report.critical_findings import find_critical, find_resolved
-from hpccoll.store.rows import LEFT_OUT, Missing, Progress, Results
+from hpccoll.store.rows import LEFT_OUT, Gap, JobProgress, Results
 from hpccoll.units import format_wait
 
 MAX_REASONS = 5
@@ -16,14 +16,14 @@ UNFINISHED = "not run", "partial"
 """What becomes of cases that are not measured, or not in all rounds: of a job that is at work, what it is at."""
 
 
-def _reason_lines(gaps: Iterable[Missing], *, named: bool = False) -> Iterator[str]:
+def _reason_lines(gaps: Iterable[Gap], *, named: bool = False) -> Iterator[str]:
     """Yield a line for all that are missing for one reason.
 
     Args:
         gaps: cases.
         named: whether their job has been named already.
     """
-    alike: defaultdict[tuple[str, str], list[Missing]] = defaultdict(list)
+    alike: defaultdict[tuple[str, str], list[Gap]] = defaultdict(list)
     for gap in gaps:
         alike[gap.status, gap.reason].append(gap)
     for (status, reason), some in alike.items():
@@ -43,7 +43,7 @@ def case_counts(results: Results) -> str:
     return ", ".join(said) + (f"; {left_out} left out of the plan" if left_out else "")
 
 
-def measurement_progress(progress: Iterable[Progress]) -> str:
+def measurement_progress(progress: Iterable[JobProgress]) -> str:
     """Return how many measurements are done, and how long the others will take at the pace of those at work."""
     all_of = list(progress)
     done, total = sum(one.done for one in all_of), sum(one.total for one in all_of)

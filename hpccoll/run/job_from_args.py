@@ -39,7 +39,13 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
 def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
     """Return the job that the options describe."""
     from hpccoll.schedule import collective
-    from hpccoll.spec.catalogue import algorithms_of, mappings, placements, shared, transports
+    from hpccoll.spec.catalogue import (
+        algorithms_of,
+        distinct_mappings,
+        distinct_placements,
+        distinct_transports,
+        parameters_by_algorithm,
+    )
     from hpccoll.tuning.auto import check_table
     from hpccoll.tuning.table import load_table
 
@@ -59,17 +65,19 @@ def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
     if arguments.in_place and not family.in_place:
         raise BadInputError("--in-place", family.name, "left out: its contribution and its result have a buffer each")
     layout = replace(there, aggregators=aggregators)
+    parameters = dict(map(parse_parameter, arguments.param))
+    mappings = arguments.mapping.split(",") if arguments.mapping else (None,)
     cases = (
         Case(
             collective=arguments.collective, algorithm=algorithm, transport=transport, device=arguments.device,
             dtype=arguments.dtype, op=op, bytes=size, in_place=in_place, root=root,
             params=_numbered(params, layout.workers), mapping=mapping,
         )
-        for algorithm, params in shared(family.name, algorithms, dict(map(parse_parameter, arguments.param)))
-        for transport in transports(family.name, algorithm, arguments.transport.split(","), arguments.device)
+        for algorithm, params in parameters_by_algorithm(family.name, algorithms, parameters)
+        for transport in distinct_transports(family.name, algorithm, arguments.transport.split(","), arguments.device)
         for size in sizes
-        for in_place in placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
-        for mapping in mappings(family.name, algorithm, arguments.mapping.split(",") if arguments.mapping else (None,))
+        for in_place in distinct_placements(family.name, algorithm, (True,) if arguments.in_place else (False, True))
+        for mapping in distinct_mappings(family.name, algorithm, mappings)
     )  # fmt: skip
     once = {case.id: case for case in cases}
     return Job(

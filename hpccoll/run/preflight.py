@@ -22,9 +22,9 @@ def check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     from mpi4py import MPI
 
     from hpccoll.host.machine import available_memory
-    from hpccoll.spec.catalogue import check_case, idle, unmet
+    from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
     from hpccoll.spec.memory import check_memory
-    from hpccoll.spec.variant_skips import unvaried
+    from hpccoll.spec.variant_skips import variant_skip_reason
     from hpccoll.tuning.auto import concrete
     from hpccoll.tuning.table import TuneTable
 
@@ -37,8 +37,8 @@ def check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
         except BadInputError as error:
             found.append(str(error))
         else:
-            strange = unvaried(job.variant, job.sets, case, job.shape(case))
-            found.append(unmet(made, layout) or strange or idle(case, layout))
+            strange = variant_skip_reason(job.variant, job.sets, case, job.shape(case))
+            found.append(unmet_needs(made, layout) or strange or redundant_mapping(case, layout))
     reasons = list(dict.fromkeys(found))
     if all(reasons):
         why = "; ".join(filter(None, reasons))

@@ -22,7 +22,7 @@ from hpccoll.units import format_size
 
 if TYPE_CHECKING:
     from hpccoll.evidence.probe_result import Found
-    from hpccoll.measure.job_runner import Program
+    from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.ranks import Ranks
 
 
@@ -92,12 +92,12 @@ def _measure(arguments: argparse.Namespace) -> int:
     os.environ.update(sets(arguments)["environment"])  # libraries read them when they start, and MPI starts some
     limit()
     comm = world(arguments.device)  # --help and a misspelt option need no MPI
-    from hpccoll.measure.job_runner import Program
-    from hpccoll.measure.printed_table import Table
-    from hpccoll.measure.ranks import Ranks, abort, check_launch, check_shape
+    from hpccoll.measure.job_runner import JobRunner
+    from hpccoll.measure.printed_table import PrintedTable
+    from hpccoll.measure.ranks import Ranks, abort_job, check_launch, check_shape
 
-    table = Table()
-    program: Program | None = None
+    table = PrintedTable()
+    program: JobRunner | None = None
     code = 1
     try:
         check_launch(comm)
@@ -113,7 +113,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         if arguments.probe:
             return _probed(ranks, job, told, arguments.probe)
         about = _known(arguments, ranks, job)
-        program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about, limited=limited)
+        program = JobRunner(ranks, job, arguments.out, table.show, lambda: told.signal, *about, limited=limited)
         with told.measuring():
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
@@ -125,13 +125,13 @@ def _measure(arguments: argparse.Namespace) -> int:
         if program:
             program.last_words(f"{type(error).__name__}: {error} (case {program.progress.case})")
         traceback.print_exc()
-        abort(comm)
+        abort_job(comm)
     if comm.rank == 0 and program:
         _say_what_is_left(program, nothing=table.empty)
     return code
 
 
-def _say_what_is_left(program: "Program", *, nothing: bool) -> None:
+def _say_what_is_left(program: "JobRunner", *, nothing: bool) -> None:
     """Say at rank 0 why something is left, or that nothing was."""
     from hpccoll.store.journal import journal_path
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hpccoll.errors import BadInputError
 from hpccoll.files import read_bytes, read_text
-from hpccoll.limits import MOST_OF_TRAFFIC, TRAFFIC_BYTES
+from hpccoll.limits import MAX_TRAFFIC_RANKS, TRAFFIC_BYTES
 
 PATTERNS: dict[str, Callable[[int], NDArray[np.float64]]] = {
     "uniform": lambda p: np.ones((p, p)),
@@ -64,8 +64,8 @@ def longest(traffic: str, p: int, count: int) -> int:
 @lru_cache(maxsize=1)  # a file is read once for all sizes
 def _weights(traffic: str, p: int) -> NDArray[np.float64]:
     """Return the weights [from, to], which are 1 on average."""
-    if p > MOST_OF_TRAFFIC:
-        raise BadInputError("ranks", p, f"at most {MOST_OF_TRAFFIC} with blocks of unequal sizes")
+    if p > MAX_TRAFFIC_RANKS:
+        raise BadInputError("ranks", p, f"at most {MAX_TRAFFIC_RANKS} with blocks of unequal sizes")
     name = named(traffic)
     if name in PATTERNS:
         weights = PATTERNS[name](p)

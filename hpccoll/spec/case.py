@@ -14,11 +14,10 @@ from hpccoll.limits import (
     FILE_NAME,
     ITERATIONS,
     JOB_BYTES,
-    MOST_BYTES,
-    MOST_CASES,
-    MOST_NAMES,
+    MAX_BYTES,
+    MAX_CASES,
+    MAX_NAMES,
     NAME,
-    OF_A_VARIABLE,
     PRECISION,
     RANK,
     RANKS,
@@ -26,11 +25,12 @@ from hpccoll.limits import (
     SECONDS,
     SEED,
     VALUE,
+    VARIABLE_VALUE,
     WARMUP,
-    Either,
-    Kind,
-    Truth,
-    Whole,
+    AnyOf,
+    Boolean,
+    IntegerRange,
+    ValueKind,
     check_fields,
     check_mapping,
 )
@@ -261,14 +261,14 @@ class Job:
             raise BadInputError("name", self.name, "part of a file name")
         if not isinstance(self.table, dict | None):
             raise BadInputError("table", self.table, "a table of 'hpccoll tune'")
-        check_mapping("environment", self.environment, MOST_NAMES, NAME, OF_A_VARIABLE)
-        check_mapping("communicator", self.communicator, MOST_NAMES, NAME, VALUE)
+        check_mapping("environment", self.environment, MAX_NAMES, NAME, VARIABLE_VALUE)
+        check_mapping("communicator", self.communicator, MAX_NAMES, NAME, VALUE)
         check_fields("effort.", self.effort, _OF_AN_EFFORT)
-        if not 0 < len(self.cases) <= MOST_CASES:
-            raise BadInputError("cases", len(self.cases), f"1 to {MOST_CASES} of them")
+        if not 0 < len(self.cases) <= MAX_CASES:
+            raise BadInputError("cases", len(self.cases), f"1 to {MAX_CASES} of them")
         for number, case in enumerate(self.cases):
             check_fields(f"cases.{number}.", case, _OF_A_CASE)
-            check_mapping(f"cases.{number}.params", case.params, MOST_NAMES, NAME, VALUE)
+            check_mapping(f"cases.{number}.params", case.params, MAX_NAMES, NAME, VALUE)
 
     @classmethod
     def load(cls, path: Path) -> "Job":
@@ -286,27 +286,27 @@ class Job:
         return job
 
 
-_OF_A_CASE: Mapping[str, Kind] = {
+_OF_A_CASE: Mapping[str, ValueKind] = {
     **dict.fromkeys(("collective", "algorithm", "transport", "device", "dtype"), NAME),
-    **dict.fromkeys(("op", "mapping"), Either((NAME, None))),
-    "bytes": Whole(0, MOST_BYTES),
-    "in_place": Truth(),
-    "root": Either((RANK, None)),
-    **dict.fromkeys(("ranks", "nodes"), Either((RANKS, None))),
+    **dict.fromkeys(("op", "mapping"), AnyOf((NAME, None))),
+    "bytes": IntegerRange(0, MAX_BYTES),
+    "in_place": Boolean(),
+    "root": AnyOf((RANK, None)),
+    **dict.fromkeys(("ranks", "nodes"), AnyOf((RANKS, None))),
 }
-_OF_AN_EFFORT: Mapping[str, Kind] = {
+_OF_AN_EFFORT: Mapping[str, ValueKind] = {
     "warmup": WARMUP,
     **dict.fromkeys(("min_iterations", "max_iterations"), ITERATIONS),
     **dict.fromkeys(("seconds", "timeout"), SECONDS),
     "precision": PRECISION,
     "rounds": ROUNDS,
 }
-_OF_A_JOB: Mapping[str, Kind] = {
+_OF_A_JOB: Mapping[str, ValueKind] = {
     "name": FILE_NAME,
     **dict.fromkeys(("ranks", "nodes"), RANKS),
     "aggregators": AGGREGATORS,
-    "apart": Truth(),
-    "variant": Either((NAME, None)),
+    "apart": Boolean(),
+    "variant": AnyOf((NAME, None)),
     "seed": SEED,
 }
 """The kinds of the values of a job, its effort and its cases; of what is no single value, ``Job.check`` says more."""

@@ -5,7 +5,7 @@ from itertools import chain
 
 import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.errors import BadInputError, choices
-from hpccoll.limits import CHANNELS, MOST_BYTES, Whole
+from hpccoll.limits import CHANNELS, MAX_BYTES, IntegerRange
 from hpccoll.schedule import (
     BFLOAT16,
     COLLECTIVES,
@@ -22,17 +22,17 @@ from hpccoll.schedule import (
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
 from hpccoll.spec.case import Case, Parameter
-from hpccoll.spec.transport_table import DEVICES, by_device, going_over, unmet_by_way
+from hpccoll.spec.transport_table import DEVICES, transports_by_device, transports_of_native, unmet_by_transport
 from hpccoll.units import format_size, parse_size
 
-PLAN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": Whole(1, MOST_BYTES)}
+PLAN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": IntegerRange(1, MAX_BYTES)}
 """Parameters of every scheduled case: the pieces that advance independently, how many of them at once, and, instead of
 how many pieces, how large one is at most: of a unit, or, in a pipeline, of all that it moves."""
 
 GRAPH = "graph"
 """A parameter of what goes over NCCL, schedules and its own calls: 1 has them replayed as a CUDA graph."""
 
-FIRST = next(iter(MAPPINGS))
+FIRST_MAPPING = next(iter(MAPPINGS))
 """The mapping that is measured where others give the same."""
 
 
@@ -52,7 +52,7 @@ def check_case(case: Case) -> None:
     for key, (word, valid) in words.items():
         if word not in valid:
             raise BadInputError(key, word, valid)
-    move = transports(case.collective, case.algorithm, (case.transport,), case.device)
+    move = distinct_transports(case.collective, case.algorithm, (case.transport,), case.device)
     if case.transport not in move:
         raise BadInputError(f"transport of {case.algorithm}", case.transport, move)
     _check_call(case)
@@ -67,9 +67,9 @@ def _check_call(case: Case) -> None:
         raise BadInputError("root", case.root, "a whole number")
     if case.mapping not in (None, *MAPPINGS):
         raise BadInputError("mapping", case.mapping, MAPPINGS)
-    if case.mapping not in mappings(case.collective, case.algorithm, (case.mapping,)):
+    if case.mapping not in distinct_mappings(case.collective, case.algorithm, (case.mapping,)):
         raise BadInputError("mapping", case.mapping, f"none: the ranks of {case.collective} are named one by one")
-    if case.in_place not in placements(case.collective, case.algorithm, (case.in_place,)):
+    if case.in_place not in distinct_placements(case.collective, case.algorithm, (case.in_place,)):
         what = f"{case.collective} of {case.algorithm}"
         raise BadInputError("in_place", case.in_place, f"{not case.in_place}: {what} has no other placement")
     if not isinstance(case.bytes, int):
@@ -100,7 +100,7 @@ def algorithms_of(name: str) -> tuple[str, ...]:
     return (*(a.name for a in collective(name).algorithms.values() if not a.floor), NATIVE)
 
 
-def measurable(name: str) -> tuple[str, ...]:
+def measurable_names(name: str) -> tuple[str, ...]:
     """Return all words by which a collective can be measured: floors and ``auto`` among them."""
     return (*collective(name).algorithms, NATIVE, AUTO)
 
@@ -111,9 +111,9 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
     Raises:
         BadInputError: where none can, with what they can be, and the collectives that have it.
     """
-    known = dict.fromkeys(chain.from_iterable(measurable(name) for name in names))
+    known = dict.fromkeys(chain.from_iterable(measurable_names(name) for name in names))
     if algorithm not in known:
-        elsewhere = [name for name in COLLECTIVES if algorithm in measurable(name)]
+        elsewhere = [name for name in COLLECTIVES if algorithm in measurable_names(name)]
         hint = f" (it is an algorithm of {', '.join(elsewhere)})" if elsewhere else ""
         raise BadInputError("algorithm", algorithm, choices(algorithm, known, hint))
 
@@ -132,7 +132,7 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
     return (*family.arguments, *plan, GRAPH, *family.algorithms[algorithm].parameters)
 
 
-def shared(
+def parameters_by_algorithm(
     name: str, algorithms: Iterable[str], parameters: Mapping[str, Parameter]
 ) -> Iterator[tuple[str, dict[str, Parameter]]]:
     """Yield every algorithm with those of the parameters that it knows, and the arguments of the collective.
@@ -148,12 +148,12 @@ def shared(
     values = {**collective(name).arguments, **parameters}
     if "traffic" in values:
         values["traffic"] = traffic.named(str(values["traffic"]))
-    values = exact(values)
+    values = exact_parameters(values)
     for algorithm, names in known.items():
         yield algorithm, {own: value for own, value in values.items() if own in names}
 
 
-def exact(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+def exact_parameters(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """Return parameters as cases have them: a size such as 128K is its bytes.
 
     Raises:
@@ -164,7 +164,7 @@ def exact(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
     return {**parameters, "segment": parse_size(parameters["segment"], "parameter segment")}
 
 
-def placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[bool]:
+def distinct_placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[bool]:
     """Return which of the values ``asked`` of in_place make a difference: where there is one placement, it is that."""
     family = collective(name)
     if not (family.in_place and family.out_of_place):
@@ -174,7 +174,7 @@ def placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[boo
     return asked[:1] if _floor(family, algorithm) else asked
 
 
-def mappings(name: str, algorithm: str, asked: Sequence[str | None]) -> Sequence[str | None]:
+def distinct_mappings(name: str, algorithm: str, asked: Sequence[str | None]) -> Sequence[str | None]:
     """Return which of the mappings ``asked`` make a difference: to two ranks that are named none does."""
     family = collective(name)
     if "peer" in family.arguments:
@@ -186,7 +186,7 @@ def _floor(family: Collective, algorithm: str) -> bool:
     return algorithm in family.algorithms and family.algorithms[algorithm].floor
 
 
-def transports(name: str, algorithm: str, asked: Sequence[str], device: str = "cpu") -> Sequence[str]:
+def distinct_transports(name: str, algorithm: str, asked: Sequence[str], device: str = "cpu") -> Sequence[str]:
     """Return which of the transports ``asked`` make a difference: to a choice and who moves nothing none.
 
     A library's own collectives go over messages on the host, and over each of the transports on a GPU.
@@ -194,9 +194,9 @@ def transports(name: str, algorithm: str, asked: Sequence[str], device: str = "c
     Raises:
         BadInputError: for one that the device has not, also where it would make no difference.
     """
-    there = by_device((device,), asked)[device]
+    there = transports_by_device((device,), asked)[device]
     native = algorithm == NATIVE
-    return going_over(native, device, there) if native or _floats(name, algorithm) else there
+    return transports_of_native(native, device, there) if native or _floats(name, algorithm) else there
 
 
 def _floats(name: str, algorithm: str) -> bool:
@@ -220,7 +220,7 @@ def call_of(case: Case, p: int) -> CollectiveCall:
     return family.call(p, case.root, **arguments)
 
 
-def unmet(case: Case, layout: Layout) -> str | None:
+def unmet_needs(case: Case, layout: Layout) -> str | None:
     """Return why ``case`` cannot run on ``layout``, or None where it can.
 
     Raises:
@@ -239,23 +239,23 @@ def unmet(case: Case, layout: Layout) -> str | None:
     if case.algorithm == AUTO:
         return None  # the table says what it is, and that may have needs
     if case.algorithm == NATIVE:
-        return unmet_by_way(case.transport, case.dtype, layout, {})
+        return unmet_by_transport(case.transport, case.dtype, layout, {})
     algorithm, own = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, own)
-    return unmet_by_way(case.transport, case.dtype, layout, own) or algorithm.unmet(layout, **own)
+    return unmet_by_transport(case.transport, case.dtype, layout, own) or algorithm.unmet(layout, **own)
 
 
-def idle(case: Case, layout: Layout) -> str | None:
+def redundant_mapping(case: Case, layout: Layout) -> str | None:
     """Return why the mapping of ``case`` gives what another one does, which is measured instead, or None.
 
     Args:
         case: to be measured.
         layout: of the ranks as the launcher numbered them, racks among them.
     """
-    if case.mapping in (None, FIRST) or numbering(layout, case.mapping) != numbering(layout, FIRST):
+    if case.mapping in (None, FIRST_MAPPING) or numbering(layout, case.mapping) != numbering(layout, FIRST_MAPPING):
         return None
     racks = len(layout.groups("rack"))
     words = {layout.workers: "one on each node", 1: "all on one node"}
     where = words.get(layout.nodes, f"{layout.workers} on {layout.nodes} nodes")
     beside = f" in {racks} racks" if racks > 1 else ""
-    return f"mapping {case.mapping} numbers these ranks as {FIRST} does: {where}{beside}"
+    return f"mapping {case.mapping} numbers these ranks as {FIRST_MAPPING} does: {where}{beside}"

@@ -43,7 +43,7 @@ QUEUED_SEGMENT = 1 << 22
 """The same over NCCL, where a group takes some 10 us, and 4 MiB over NVLink."""
 
 
-def channels_of(
+def plan_channels(
     asked: Mapping[str, int | str], nbytes: int, layout: Layout, schedules: Sequence[Schedule], *,
     pipelined: bool, queued: bool,
 ) -> tuple[int, int]:  # fmt: skip
@@ -58,9 +58,9 @@ def channels_of(
         queued: whether they go over NCCL.
     """
     segment = asked.get("segment")
-    by_default = default_queued if queued else default_channels
+    by_default = default_channels_nccl if queued else default_channels
     default = (
-        segmented(nbytes, schedules, int(segment), pipelined=pipelined)
+        channels_of_segment(nbytes, schedules, int(segment), pipelined=pipelined)
         if segment
         else by_default(nbytes, layout, pipelined=pipelined)
     )
@@ -77,7 +77,7 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) ->
     return max(1, min(64, unit // LANE_UNIT), between if layout.nodes > 1 else 1)
 
 
-def default_queued(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:  # noqa: ARG001  as over MPI
+def default_channels_nccl(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:  # noqa: ARG001  as over MPI
     """Return the same over NCCL.
 
     Folds do not overlap messages on a stream, and NCCL cuts each message into channels of its own: only a pipeline has
@@ -86,7 +86,7 @@ def default_queued(nbytes: int, layout: Layout, *, pipelined: bool = False) -> i
     return max(1, min(SEGMENTS, nbytes // QUEUED_SEGMENT)) if pipelined else 1
 
 
-def segmented(nbytes: int, schedules: Sequence[Schedule], segment: int, *, pipelined: bool = False) -> int:
+def channels_of_segment(nbytes: int, schedules: Sequence[Schedule], segment: int, *, pipelined: bool = False) -> int:
     """Return the channels in which no piece is larger than ``segment`` bytes, to a grain: of a unit, or a slice."""
     pieces = len(schedules) * (1 if pipelined else schedules[0].units)
     return max(1, -(-nbytes // (pieces * segment)))

@@ -14,7 +14,7 @@ from hpccoll.host.hardware import ROOT
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.catalogue import GRAPH
-from hpccoll.spec.requirements import missing
+from hpccoll.spec.requirements import missing_requirements
 from hpccoll.spec.transport_table import TRANSPORTS
 
 PARAMETERS = {
@@ -56,7 +56,7 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
         "transports": [
             {
                 "name": name, "devices": [*way.devices],
-                **_available([*of_mpi, *missing(_equipment(name), root)]),
+                **_available([*of_mpi, *missing_requirements(_equipment(name), root)]),
             }
             for name, way in TRANSPORTS.items()
         ],
@@ -66,7 +66,7 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
                 "environment": dict(variant.environment), "communicator": dict(variant.communicator),
                 "demands": variant.demands.words, "control": variant.control, "limits": asdict(variant.limits),
                 "needs": [*variant.needs],
-                **_available([*of_mpi, *missing(variant.needs, root)]),
+                **_available([*of_mpi, *missing_requirements(variant.needs, root)]),
             }
             for name, variant in VARIANTS.items()
         ],
@@ -89,7 +89,7 @@ def _names(name: str) -> dict[str, list[str]]:
     return {**needs, NATIVE: []}
 
 
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
+def listing_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the listing for people: a line for each, and once for each reason what is not available for it.
 
     Args:

@@ -10,7 +10,7 @@ from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, collective
 from hpccoll.schedule.step import drop_null_peers
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.catalogue import call_of, own_parameters
-from hpccoll.spec.channels import channels_of
+from hpccoll.spec.channels import plan_channels
 from hpccoll.units import format_size
 
 SAMPLE = 1 << 20
@@ -117,7 +117,7 @@ def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu", agg
 def _in_flight(case: Case, workers: int, slices: tuple[Schedule, ...]) -> float:
     """Return the part of a message that is on its way at once."""
     pipelined, queued = collective(case.collective).algorithm(case.algorithm).pipelined, case.transport == "nccl"
-    channels, window = channels_of(
+    channels, window = plan_channels(
         case.params, case.bytes, Layout.of(workers), slices, pipelined=pipelined, queued=queued
     )
     return min(1.0, window / channels)

@@ -9,17 +9,17 @@ from hpccoll.errors import BadInputError
 from hpccoll.files import parse_json, read_text
 from hpccoll.limits import (
     JOB_BYTES,
-    MOST_CASES,
-    MOST_JOBS,
-    MOST_NAMES,
+    MAX_CASES,
+    MAX_JOBS,
+    MAX_NAMES,
     NAME,
     NUMBER,
     START_S,
-    Above,
-    Either,
-    Kind,
-    Text,
-    Truth,
+    AnyOf,
+    Boolean,
+    PositiveNumber,
+    PrintableText,
+    ValueKind,
     check_fields,
     check_mapping,
 )
@@ -142,31 +142,31 @@ class Plan:
         check_fields("launcher.", self.launcher, _OF_A_LAUNCHER)
         for key, texts in (("launcher.setup", self.launcher.setup), ("notes", self.notes)):
             for text in texts:
-                Text(1 << 16).check(key, text)
-        if len(self.jobs) > MOST_JOBS or len({job.name for job in self.jobs}) < len(self.jobs):
-            raise BadInputError("jobs", len(self.jobs), f"at most {MOST_JOBS}, each with a name of its own")
-        if len(self.skips) > MOST_CASES:
-            raise BadInputError("skips", len(self.skips), f"at most {MOST_CASES}")
+                PrintableText(1 << 16).check(key, text)
+        if len(self.jobs) > MAX_JOBS or len({job.name for job in self.jobs}) < len(self.jobs):
+            raise BadInputError("jobs", len(self.jobs), f"at most {MAX_JOBS}, each with a name of its own")
+        if len(self.skips) > MAX_CASES:
+            raise BadInputError("skips", len(self.skips), f"at most {MAX_CASES}")
         for job in self.jobs:
             job.check()
         for skip in self.skips:
-            check_fields("skips.", skip, dict.fromkeys(("case", "job", "reason"), Text()))
+            check_fields("skips.", skip, dict.fromkeys(("case", "job", "reason"), PrintableText()))
         for name, asked in self.resources.items():
-            check_mapping(f"resources.{name}", asked, MOST_NAMES, NAME, Either((NUMBER, Text(1 << 16))))
+            check_mapping(f"resources.{name}", asked, MAX_NAMES, NAME, AnyOf((NUMBER, PrintableText(1 << 16))))
 
 
-_OF_A_PLAN: Mapping[str, Kind] = {
+_OF_A_PLAN: Mapping[str, ValueKind] = {
     "name": NAME,
     "profile": NAME,
-    "estimated_s": Above(1e12),
-    "on_paper": Truth(),
+    "estimated_s": PositiveNumber(1e12),
+    "on_paper": Boolean(),
 }
-_OF_A_LAUNCHER: Mapping[str, Kind] = {
-    "command": Text(1 << 16),
-    "program": Text(1 << 16),
-    "slurm": Truth(),
-    "patience_s": Above(float(START_S.most)),
-    **dict.fromkeys(("slurm_conf", "aggregator", "network"), Either((Text(), None))),
-    "within": Text(),
+_OF_A_LAUNCHER: Mapping[str, ValueKind] = {
+    "command": PrintableText(1 << 16),
+    "program": PrintableText(1 << 16),
+    "slurm": Boolean(),
+    "patience_s": PositiveNumber(float(START_S.most)),
+    **dict.fromkeys(("slurm_conf", "aggregator", "network"), AnyOf((PrintableText(), None))),
+    "within": PrintableText(),
 }
 """The kinds of the values of a plan and its launcher; of what is no single value, ``Plan.check`` says more."""

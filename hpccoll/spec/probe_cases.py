@@ -8,7 +8,7 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.case import Case, Job, Shape
 
 
-def requested(job: Job, case: Case) -> str | None:
+def requested_algorithm(job: Job, case: Case) -> str | None:
     """Return what the variant of ``job`` asks of the library in one word; None for our own schedules."""
     if case.algorithm != NATIVE:
         return None
@@ -17,7 +17,7 @@ def requested(job: Job, case: Case) -> str | None:
     return requested_of(told, case.collective, job.communicator if by_nccl else None)
 
 
-def logged(job: Job, case: Case) -> bool:
+def has_library_logs(job: Job, case: Case) -> bool:
     """Return whether logs of the library can say what it did in ``case``: NCCL's always, MPI's where SHARP is asked.
 
     Also where it is a control of that.
@@ -26,14 +26,14 @@ def logged(job: Job, case: Case) -> bool:
         return False
     known = VARIANTS.get(job.variant or "")
     asked = known is not None and known.transport == "mpi" and known.demands.met is not None
-    return case.transport == "nccl" or asked or requested(job, case) is not None
+    return case.transport == "nccl" or asked or requested_algorithm(job, case) is not None
 
 
-def once(job: Job, shape: Shape) -> list[Case]:
+def probe_cases(job: Job, shape: Shape) -> list[Case]:
     """Return the cases of ``shape`` to have logged, each in one placement: no library chooses by that.
 
     Where only our own schedules go over NCCL it is one of them: the log says which network is under all.
     """
     cases = {replace(case, in_place=False).id: case for case in job.cases if job.shape(case) == shape}
-    own = [case for case in cases.values() if logged(job, case)]
+    own = [case for case in cases.values() if has_library_logs(job, case)]
     return own or [case for case in cases.values() if case.transport == "nccl"][:1]

@@ -14,7 +14,7 @@ MPI_SAYS = "from mpi4py import MPI; print(MPI.Get_library_version())"
 
 
 @cache
-def mpi_words() -> str:
+def mpi_version() -> str:
     """Return what the MPI library says of itself, nothing without one; in a child, for MPI can be started once only."""
     code = f"import mpi4py; mpi4py.rc.initialize = False; {MPI_SAYS}"
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -22,7 +22,7 @@ def mpi_words() -> str:
 
 
 def _cuda(root: Path) -> str | None:
-    if not hardware.devices(root):
+    if not hardware.gpu_count(root):
         return "no CUDA device"
     return None if find_spec("cupy") else "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
 
@@ -54,20 +54,20 @@ def _sharp_plugin(root: Path) -> str | None:
 
 
 def _library(name: str) -> Callable[[Path], str | None]:
-    return lambda root: None if hardware.libraries(f"{name}*", root=root) else f"no {name} where the loader looks"
+    return lambda root: None if hardware.find_libraries(f"{name}*", root=root) else f"no {name} where the loader looks"
 
 
 def _mpi(vendor: str) -> Callable[[Path], str | None]:
-    return lambda _: None if vendor in mpi_words() else f"the MPI library is not {vendor}"
+    return lambda _: None if vendor in mpi_version() else f"the MPI library is not {vendor}"
 
 
-NEEDS: Mapping[str, Callable[[Path], str | None]] = {
+REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
     "cuda": _cuda,
     "nccl": _nccl,
     "nccl4py": lambda _: None if _there("nccl.bindings") else "nccl4py not found: pip install 'hpccoll[nccl4py]'",
     "nccl-2.27": _older_nccl,
     "infiniband": _infiniband,
-    "nvswitch": lambda root: None if hardware.nvswitches(root) else "no NVSwitch",
+    "nvswitch": lambda root: None if hardware.nvswitch_count(root) else "no NVSwitch",
     "sharp-plugin": _sharp_plugin,
     "sharp-fabric": _library("libsharp_coll.so"),  # whether switches take part only a job sees
     "ucc": _library("libucc.so"),
@@ -78,6 +78,6 @@ NEEDS: Mapping[str, Callable[[Path], str | None]] = {
 """By the words of the table of variants: returns why it is not there, or None."""
 
 
-def missing(needs: Iterable[str], root: Path = ROOT) -> list[str]:
+def missing_requirements(needs: Iterable[str], root: Path = ROOT) -> list[str]:
     """Return what is missing here of ``needs``, in words; a login node may lack what the nodes have."""
-    return [reason for need in needs if (reason := NEEDS[need](root))]
+    return [reason for need in needs if (reason := REQUIREMENTS[need](root))]

@@ -11,7 +11,7 @@ DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class TransportSpec:
     """A transport, as it can be asked for.
 
     Args:
@@ -32,15 +32,17 @@ class Way:
 SHARED_BY_NCCL = "NCCL_MULTI_RANK_GPU_ENABLE"
 """By which NCCL from 2.30 on lets several ranks have one GPU."""
 
-TRANSPORTS: Mapping[str, Way] = {
-    "mpi": Way(("cpu", "cuda"), native=("cpu", "cuda")),
-    "shm": Way(("cpu",), needs=(Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),)),
-    "tiered": Way(
+TRANSPORTS: Mapping[str, TransportSpec] = {
+    "mpi": TransportSpec(("cpu", "cuda"), native=("cpu", "cuda")),
+    "shm": TransportSpec(
+        ("cpu",), needs=(Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),)
+    ),
+    "tiered": TransportSpec(
         ("cpu",),
         needs=(Requirement("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
     ),
-    "staged": Way(("cuda",), native=("cuda",)),
-    "nccl": Way(("cuda",), native=("cuda",), dtypes=(*DTYPES, BFLOAT16), shared_by=SHARED_BY_NCCL),
+    "staged": TransportSpec(("cuda",), native=("cuda",)),
+    "nccl": TransportSpec(("cuda",), native=("cuda",), dtypes=(*DTYPES, BFLOAT16), shared_by=SHARED_BY_NCCL),
 }
 """How schedules move bytes: ``tiered`` is ``shm`` inside nodes and ``mpi`` between them; of the memory of GPUs, ``mpi``
 hands it to an MPI that is CUDA-aware, and ``staged`` copies it to the host and then does the same there."""
@@ -53,7 +55,7 @@ def _has_tiers(layout: Layout) -> bool:
     return 1 < len(set(layout.node)) < layout.ranks
 
 
-def of_device(device: str, asked: Sequence[str] = tuple(TRANSPORTS)) -> tuple[str, ...]:
+def transports_of_device(device: str, asked: Sequence[str] = tuple(TRANSPORTS)) -> tuple[str, ...]:
     """Return which of the transports ``asked`` move what lies in the memory of ``device``."""
     return tuple(name for name in asked if device in TRANSPORTS[name].devices)
 
@@ -71,7 +73,7 @@ def check_transport(transport: str, devices: Sequence[str]) -> None:
         raise BadInputError("transport", transport, choices(transport, move, hint))
 
 
-def by_device(devices: Sequence[str], asked: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def transports_by_device(devices: Sequence[str], asked: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the transports ``asked`` by the devices whose memory each moves.
 
     Raises:
@@ -83,14 +85,16 @@ def by_device(devices: Sequence[str], asked: Sequence[str]) -> dict[str, tuple[s
             raise BadInputError("device", device, DEVICES)
     for transport in asked:
         check_transport(transport, devices)
-    found = {device: of_device(device, asked) for device in devices}
+    found = {device: transports_of_device(device, asked) for device in devices}
     for device, those in found.items():
         if not those:
-            raise BadInputError("device", device, f"left out, or give it a transport: {', '.join(of_device(device))}")
+            raise BadInputError(
+                "device", device, f"left out, or give it a transport: {', '.join(transports_of_device(device))}"
+            )
     return found
 
 
-def going_over(native: bool, device: str, asked: Sequence[str]) -> Sequence[str]:
+def transports_of_native(native: bool, device: str, asked: Sequence[str]) -> Sequence[str]:
     """Return which of the transports ``asked``, all of ``device``, the library's own collectives go over.
 
     Args:
@@ -102,7 +106,7 @@ def going_over(native: bool, device: str, asked: Sequence[str]) -> Sequence[str]
     return over if native else over[:1]
 
 
-def unmet_by_way(transport: str, dtype: str, layout: Layout, own: Mapping[str, int | str]) -> str | None:
+def unmet_by_transport(transport: str, dtype: str, layout: Layout, own: Mapping[str, int | str]) -> str | None:
     """Return why ``transport`` cannot carry elements of ``dtype`` between the ranks of ``layout``, or None."""
     way = TRANSPORTS[transport]
     if dtype not in way.dtypes:

@@ -12,13 +12,13 @@ from hpccoll.evidence.variants import VARIANTS
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.case import Case, Shape
 
-OF_COLLECTIVES = re.compile(
+COLLECTIVE_VARIABLES = re.compile(
     r"NCCL_(ALGO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|MV[P2]_ENABLE_SHARP"
 )
 """Variables by which a library's own collectives go, and no sends and receives: of those are our schedules made."""
 
 
-def unvaried(variant: str | None, sets: Mapping[str, object], case: Case, shape: Shape) -> str | None:
+def variant_skip_reason(variant: str | None, sets: Mapping[str, object], case: Case, shape: Shape) -> str | None:
     """Return why ``case`` is not measured in a variant, or None where it is.
 
     Args:
@@ -44,4 +44,4 @@ def unvaried(variant: str | None, sets: Mapping[str, object], case: Case, shape:
 
 
 def _of_collectives(name: str) -> bool:
-    return SETTINGS[name].alone if name in SETTINGS else bool(OF_COLLECTIVES.fullmatch(name))
+    return SETTINGS[name].alone if name in SETTINGS else bool(COLLECTIVE_VARIABLES.fullmatch(name))

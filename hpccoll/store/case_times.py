@@ -12,7 +12,7 @@ Nanoseconds = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
+class CaseTimes:
     """The times of one case, its rounds one after the other.
 
     Args:
@@ -50,7 +50,7 @@ class Times:
         limit: int = SAMPLES,
         round_number: int = 1,
         device_ns: Nanoseconds | None = None,
-    ) -> "Times":
+    ) -> "CaseTimes":
         """Summarise a round's times of the workers, and keep at most ``limit`` of each kind, aggregators' among them.
 
         Args:
@@ -78,7 +78,7 @@ class Times:
             device_ns=np.empty((0, 0), np.int64) if device_ns is None else device_ns[:, ::stride].copy(),
         )
 
-    def then(self, later: "Times") -> "Times":
+    def then(self, later: "CaseTimes") -> "CaseTimes":
         """Return these times and ``later`` ones, of the ranks that both have kept."""
         stride = max(self.rank_stride, later.rank_stride)
         one_clock = len(self.span_ns) and len(later.span_ns)
@@ -90,7 +90,7 @@ class Times:
         def of_ranks(name: str) -> Nanoseconds:
             return np.concatenate([getattr(times, name)[:, :: stride // times.rank_stride] for times in (self, later)])
 
-        return Times(
+        return CaseTimes(
             start_ns=of_ranks("start_ns"),
             end_ns=of_ranks("end_ns"),
             rank_stride=stride,

@@ -82,7 +82,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def replacing_file(path: Path) -> Iterator[Path]:
     """Yield an empty new file beside ``path`` with an unguessable name.
 
     It replaces ``path``, on disk, when the block ends well, and is removed when it does not.

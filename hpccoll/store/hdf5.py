@@ -15,11 +15,11 @@ from hpccoll import __version__
 from hpccoll.errors import BadInputError, UnusableError, shown
 from hpccoll.files import open_regular
 from hpccoll.spec.case import Job
-from hpccoll.store.durable_files import replaced
+from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
 from hpccoll.store.integrity import check_integrity, seal
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
-from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.raw import Failure, RawResults
 from hpccoll.store.schema import SCHEMA, VERSION
 
 _ATTEMPT = "attempt_"
@@ -31,14 +31,14 @@ DIGEST_SINCE = 5
 """The minor version from which on files carry a digest."""
 
 
-def write(raw: Raw, path: Path) -> None:
+def write_raw_file(raw: RawResults, path: Path) -> None:
     """Write ``raw`` to ``path``: complete on disk under another name first, then renamed.
 
     Raises:
         ImplausibleError: where that could not be read again; nothing is written.
     """
     _check(raw)
-    with replaced(path) as unfinished, h5py.File(unfinished, "w", libver=FORMAT) as file:
+    with replacing_file(path) as unfinished, h5py.File(unfinished, "w", libver=FORMAT) as file:
         file.attrs.update(
             schema=SCHEMA,
             schema_version=VERSION,
@@ -93,7 +93,7 @@ def _check_schema(file: Any, path: Path) -> None:
         raise BadInputError("path", str(path), f"schema {SCHEMA} {VERSION}, it has {schema} {version}")
 
 
-def read(path: Path) -> Raw:
+def read_raw_file(path: Path) -> RawResults:
     """Read a raw file.
 
     Raises:
@@ -106,7 +106,7 @@ def read(path: Path) -> Raw:
         job_json = str(file.attrs["job_json"])
         if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
             raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
-        raw = Raw(path=path, job=Job.from_json(job_json))
+        raw = RawResults(path=path, job=Job.from_json(job_json))
         raw.attempts = [read_attempt(group) for name, group in file.items() if name.startswith(_ATTEMPT)]
         words = file["failures"].asstr()[:] if "failures" in file else ()
         raw.failures = [Failure(**json.loads(failure)) for failure in words]
@@ -117,7 +117,7 @@ def read(path: Path) -> Raw:
     return raw
 
 
-def _check(raw: Raw) -> None:
+def _check(raw: RawResults) -> None:
     """See that what was read can have been measured.
 
     Raises:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.spec.case import Case
-from hpccoll.store.case_times import Times
-from hpccoll.store.raw import Attempt, Outcome, Place
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.raw import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, Column
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
@@ -139,7 +139,7 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
         else:  # both have rows; those of skipped cases are not even stored
             columns[column.name] = dataset[:] if dataset.nbytes <= AT_ONCE else dataset
     places = tuple(
-        Place(**{field.name: _python(columns[field.name][rank]) for field in fields(Place)})
+        RankLocation(**{field.name: _python(columns[field.name][rank]) for field in fields(RankLocation)})
         for rank in range(len(group["rank"]))
     )
     about = {name: _python(group.attrs[name]) for name in _OF_ATTEMPT}
@@ -195,7 +195,7 @@ def _nested(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(_nested(v) if isinstance(v, list) else None if np.isnan(v) else v for v in values)
 
 
-def _times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Times | None:
+def _times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> CaseTimes | None:
     n, stride = row["iterations"], row["rank_stride"]
     if not n:
         return None
@@ -206,4 +206,4 @@ def _times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Times |
     if (kept["device_ns"] < 0).any():
         kept["device_ns"] = np.empty((0, 0), np.int64)
     rounds = columns["round"][number, :n].clip(1)  # absent in files before 1.3, which had one
-    return Times(**per_iteration, **kept, rank_stride=stride, round=rounds)
+    return CaseTimes(**per_iteration, **kept, rank_stride=stride, round=rounds)

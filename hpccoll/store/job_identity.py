@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Case, Job
-from hpccoll.store.raw import Raw
+from hpccoll.store.raw import RawResults
 from hpccoll.units import format_size
 
 MOST = 4
@@ -20,7 +20,7 @@ OF_CASES = {
 """What cases differ in, and the field that has it."""
 
 
-def check_same_job(raw: Raw, job: Job, raw_file: Path) -> None:
+def check_same_job(raw: RawResults, job: Job, raw_file: Path) -> None:
     """See that what is there was measured for the same job.
 
     Raises:

@@ -19,11 +19,11 @@ from typing import IO
 from hpccoll.errors import BadInputError, no_file
 from hpccoll.files import open_regular
 from hpccoll.spec.case import Case, Job
-from hpccoll.store.durable_files import lock_alone, locked, no_link, remove_unfinished, replaced, write_new
+from hpccoll.store.durable_files import lock_alone, locked, no_link, remove_unfinished, replacing_file, write_new
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal_records import first_records, of_attempt, of_outcome, read_records, to_failure
-from hpccoll.store.json_lines import append, has_checksum_lines, read_lines, to_line
-from hpccoll.store.raw import Attempt, Damage, Failure, Outcome, Raw
+from hpccoll.store.json_lines import append, has_checksum_lines, read_json_lines, to_line
+from hpccoll.store.raw import Attempt, DamagedLine, Failure, Outcome, RawResults
 
 
 def journal_path(raw_file: Path) -> Path:
@@ -38,14 +38,14 @@ def told_path(raw_file: Path) -> Path:
 class Journal:
     """The journal of the attempt that is running; kept open and locked by rank 0."""
 
-    def __init__(self, raw_file: Path, job: Job, earlier: Raw | None = None) -> None:
+    def __init__(self, raw_file: Path, job: Job, earlier: RawResults | None = None) -> None:
         """Open or create the journal; a new one takes over what an ``earlier``, partial raw file holds.
 
         Raises:
             BadInputError: where it cannot be written, belongs to another job, or is being written by another process.
         """
         self.raw_file, self.path, self._reserve = raw_file, journal_path(raw_file), _reserve_path(raw_file)
-        self._carried: list[Damage] = []  # of a journal of an earlier version, which is written anew
+        self._carried: list[DamagedLine] = []  # of a journal of an earlier version, which is written anew
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._opened(job, earlier)
@@ -66,7 +66,7 @@ class Journal:
             self._file.close()
             raise
 
-    def _opened(self, job: Job, earlier: Raw | None) -> IO[bytes]:
+    def _opened(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
         """Return the locked file of the journal, which then is whole, and of this version."""
         file = _locked_alone(self.path, self.raw_file)
         empty = not os.fstat(file.fileno()).st_size
@@ -79,10 +79,10 @@ class Journal:
                 self._carried = earlier.damage
             return self._created(job, earlier)
 
-    def _created(self, job: Job, earlier: Raw | None) -> IO[bytes]:
+    def _created(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
         """Write a journal, which is whole, and locked, before it has its name."""
         with ExitStack() as undone:
-            with replaced(self.path) as unfinished:
+            with replacing_file(self.path) as unfinished:
                 file = undone.enter_context(_locked_alone(unfinished, self.raw_file))
                 file.writelines(map(to_line, first_records(job, earlier)))
                 file.flush()
@@ -144,7 +144,7 @@ LAUNCHER = -1
 """The rank of last words that are the launcher's."""
 
 
-def leave_word(raw_file: Path, failure: Failure) -> None:
+def write_failure_note(raw_file: Path, failure: Failure) -> None:
     """Put last words beside the journal of ``raw_file``, into a file of this rank's alone."""
     speaker = "launch" if failure.rank == LAUNCHER else failure.rank
     path = raw_file.with_name(f"{raw_file.name}.words-{speaker}")
@@ -163,11 +163,11 @@ def forget_words(raw_file: Path, speaker: str = "*") -> None:
         path.unlink(missing_ok=True)
 
 
-def last_words(raw_file: Path) -> list[Failure]:
+def read_failure_notes(raw_file: Path) -> list[Failure]:
     """Return what ranks and the launcher had to say at their end; a damaged line of theirs only explained."""
     paths = sorted(raw_file.parent.glob(f"{glob.escape(raw_file.name)}.words-*"))
     found = []
-    for line in (line for path in paths if path.is_file() for line in read_lines(path)):
+    for line in (line for path in paths if path.is_file() for line in read_json_lines(path)):
         with suppress(TypeError, ValueError):
             found.append(to_failure(line.record or {}))
     return found
@@ -178,7 +178,7 @@ def begun(path: Path) -> bool:
     return path.stat().st_size > 0
 
 
-def read_journal(path: Path, *, mine: bool = False) -> Raw:
+def read_journal(path: Path, *, mine: bool = False) -> RawResults:
     """Read a journal; what is damaged of it is in ``damage``.
 
     Args:
@@ -192,7 +192,7 @@ def read_journal(path: Path, *, mine: bool = False) -> Raw:
         with open_regular(path, "path") as file:
             at_work = not mine and locked(file)
         raw = read_records(path, at_work=at_work)
-        raw.failures += last_words(path.with_suffix(""))
+        raw.failures += read_failure_notes(path.with_suffix(""))
     except OSError as error:
         raise no_file("path", path, error) from None
     return raw

@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 
 from hpccoll.errors import UnusableError, shown
 from hpccoll.spec.case import Case, Job
-from hpccoll.store.case_times import Times
-from hpccoll.store.json_lines import Line, has_checksum_lines, read_lines
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.json_lines import Line, has_checksum_lines, read_json_lines
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
-from hpccoll.store.raw import Attempt, Damage, Failure, Outcome, Place, Raw
+from hpccoll.store.raw import Attempt, DamagedLine, Failure, Outcome, RankLocation, RawResults
 
 Record = Mapping[str, Any]
 
 COPIES = 2
 """How often a record is written without which others mean nothing."""
 
-_ARRAYS = tuple(field.name for field in dataclasses.fields(Times) if field.name != "rank_stride")
+_ARRAYS = tuple(field.name for field in dataclasses.fields(CaseTimes) if field.name != "rank_stride")
 
 
-def first_records(job: Job, earlier: Raw | None) -> Iterator[Record]:
+def first_records(job: Job, earlier: RawResults | None) -> Iterator[Record]:
     """Yield the records of the job and of what an earlier raw file or journal holds."""
     yield from [{"job": json.loads(job.to_json())}] * COPIES
     for attempt, outcomes in earlier.attempts if earlier else ():
@@ -50,7 +50,7 @@ def of_outcome(outcome: Outcome, attempt: Attempt) -> Record:
     return {"outcome": _encode(outcome), "number": attempt.number}
 
 
-def read_records(path: Path, *, at_work: bool) -> Raw:
+def read_records(path: Path, *, at_work: bool) -> RawResults:
     """Read the records of a journal; what is damaged of it is in ``damage``.
 
     Args:
@@ -61,13 +61,13 @@ def read_records(path: Path, *, at_work: bool) -> Raw:
         OSError: where it cannot be read.
         BadInputError: where it is no journal, or the lines that name its job are damaged.
     """
-    lines, damage = read_lines(path), []
+    lines, damage = read_json_lines(path), []
     for line in lines:
         try:
             reading = _Reading(path, line)
             break
         except _UNREADABLE as error:
-            damage.append(Damage(None, _words(line, error)))
+            damage.append(DamagedLine(None, _words(line, error)))
     else:
         why = "; ".join(each.words for each in damage[:2]) or "it is empty"
         remedy = "to measure its job anew, move it away"
@@ -107,7 +107,7 @@ class _Reading:
         record = first.record or {}
         job = Job.from_json(json.dumps(record["job"]))
         check_types(job)
-        self.raw, self._check = Raw(path=path, job=job), OutcomeCheck(job)
+        self.raw, self._check = RawResults(path=path, job=job), OutcomeCheck(job)
         self.cut: list[int] = []
         """The numbers of lines whose end is missing."""
         self._under_way: str | None = None
@@ -132,14 +132,14 @@ class _Reading:
             (name,) = takers.keys() & record.keys()
             takers[name](record)
         except _UNREADABLE as error:
-            self.raw.damage.append(Damage(self._under_way, _words(line, error, self._under_way)))
+            self.raw.damage.append(DamagedLine(self._under_way, _words(line, error, self._under_way)))
             if self._under_way:
                 self.raw.started.remove(self._under_way)  # its outcome, most likely: it did not end the job
             self._under_way = None
 
     def _attempt(self, record: Record) -> None:
         fields = record["attempt"]
-        places = tuple(Place(**place) for place in fields["places"])
+        places = tuple(RankLocation(**place) for place in fields["places"])
         attempt = Attempt(**{**fields, "places": places, "ports": tuple(fields.get("ports", ()))})
         check_attempt(attempt)
         if not self.raw.attempts or self.raw.attempts[-1][0].number != attempt.number:  # not the second copy
@@ -200,5 +200,5 @@ def _decode(fields: dict[str, Any]) -> Outcome:
     if times is not None:
         arrays = {name: _unpack(times[name]) for name in _ARRAYS if name in times}
         arrays.setdefault("round", np.ones(len(arrays["max_ns"]), np.uint8))  # journals before 1.3 had one
-        times = Times(rank_stride=times["rank_stride"], **arrays)
+        times = CaseTimes(rank_stride=times["rank_stride"], **arrays)
     return Outcome(**{**fields, "case": Case(**fields["case"]), "times": times, "cpu_s": _unpack(fields["cpu_s"])})

@@ -46,7 +46,7 @@ def append(path: Path, *records: Mapping[str, object]) -> None:
     append_bytes(path, b"".join(map(to_line, records)))
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_json_lines(path: Path) -> Iterator[Line]:
     """Yield the lines of a file, but for empty ones, one at a time: files may hold gigabytes. It stays open meanwhile.
 
     Files of hpccoll 0.1.0 and before have no checksums. Their lines are whole where they are JSON.

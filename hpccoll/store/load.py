@@ -7,12 +7,12 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Job
-from hpccoll.store.journal import last_words
-from hpccoll.store.raw import Attempt, Outcome, Raw
-from hpccoll.store.result_files import Found, read_raws
-from hpccoll.store.rows import LEFT_OUT, Missing, Progress, Results, Row, Run
+from hpccoll.store.journal import read_failure_notes
+from hpccoll.store.raw import Attempt, Outcome, RawResults
+from hpccoll.store.result_files import ResultFiles, read_raws
+from hpccoll.store.rows import LEFT_OUT, Gap, JobProgress, Results, Row, Run
 from hpccoll.store.scheduler_log import Scheduled, read_scheduled
-from hpccoll.store.statistics import row, standing
+from hpccoll.store.statistics import make_row, status_and_reason
 
 
 def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
@@ -30,7 +30,7 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
     return summarise(read_raws(paths), paths, timing)
 
 
-def summarise(found: Found, paths: Collection[Path] = (), timing: str = "max") -> Results:
+def summarise(found: ResultFiles, paths: Collection[Path] = (), timing: str = "max") -> Results:
     """Return the results that were found below ``paths``; of none, what launches and Slurm said is not looked for.
 
     Raises:
@@ -47,7 +47,7 @@ def summarise(found: Found, paths: Collection[Path] = (), timing: str = "max") -
     words = {name: said for path in paths if path.is_dir() for name, said in _launch_words(path, unstarted)}
     began = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
     gaps = [
-        *(Missing(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in found.unreadable.items()),
+        *(Gap(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in found.unreadable.items()),
         *(gap for raw in raws for gap in _gaps(raw, became.get(raw.job.name))),
         *(
             gap
@@ -55,7 +55,7 @@ def summarise(found: Found, paths: Collection[Path] = (), timing: str = "max") -
             for gap in _all_missing(job, words.get(job.name), became.get(job.name), began=job.name in began)
         ),
     ]
-    skips = [Missing(case=s.case, job=s.job, status=LEFT_OUT, reason=s.reason) for p in plans for s in p.skips]
+    skips = [Gap(case=s.case, job=s.job, status=LEFT_OUT, reason=s.reason) for p in plans for s in p.skips]
     return Results(
         rows=tuple(sorted((row for raw in raws for row in _rows(raw, timing)), key=_place)),
         runs=tuple(_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
@@ -69,11 +69,11 @@ def summarise(found: Found, paths: Collection[Path] = (), timing: str = "max") -
     )
 
 
-def _nothing_of(job: Job) -> Progress:
-    return Progress(job=job.name, cases=len(job.cases), done=0, total=job.measurements)
+def _nothing_of(job: Job) -> JobProgress:
+    return JobProgress(job=job.name, cases=len(job.cases), done=0, total=job.measurements)
 
 
-def _progress(raw: Raw) -> Progress:
+def _progress(raw: RawResults) -> JobProgress:
     """Return how far a job is. The pace is that of its last launch; what was skipped there took no time."""
     rate = None
     if raw.at_work and raw.attempts:
@@ -93,16 +93,16 @@ def _place(row: Row) -> tuple[object, ...]:
 def _launch_words(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
     """Yield the jobs whose ranks never began and what their launch said."""
     for job in jobs:
-        if said := [failure.message for failure in last_words(path / "raw" / f"{job.name}.h5")]:
+        if said := [failure.message for failure in read_failure_notes(path / "raw" / f"{job.name}.h5")]:
             yield job.name, "; ".join(said)
 
 
-def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None, *, began: bool) -> Iterator[Missing]:
+def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None, *, began: bool) -> Iterator[Gap]:
     """Yield the cases of a job that has left nothing, and may wait for its turn."""
     nothing = "its job left no result" if began else "its job has not begun"
     reason = _and_slurm(said or nothing, scheduled, known=said is not None)
     for case in job.cases:
-        yield Missing(case=case.id, job=job.name, status="not run", reason=reason)
+        yield Gap(case=case.id, job=job.name, status="not run", reason=reason)
 
 
 def _and_slurm(reason: str, scheduled: Scheduled | None, *, known: bool) -> str:
@@ -115,7 +115,7 @@ def _and_slurm(reason: str, scheduled: Scheduled | None, *, known: bool) -> str:
     return f"{reason}; {scheduled.where if known and scheduled.state == 'FAILED' else scheduled.words}"
 
 
-def _gaps(raw: Raw, scheduled: Scheduled | None) -> Iterator[Missing]:
+def _gaps(raw: RawResults, scheduled: Scheduled | None) -> Iterator[Gap]:
     """Yield the cases of a job without a usable result."""
     ahead = "its job is at work" if raw.at_work else "the job ended before it"
     if raw.ended and not raw.at_work:
@@ -125,17 +125,17 @@ def _gaps(raw: Raw, scheduled: Scheduled | None) -> Iterator[Missing]:
     outcomes = {whole.outcome.case.id: whole.outcome for whole in raw.wholes()}
     for case in raw.job.cases:
         outcome = outcomes.get(case.id)
-        status, reason = standing(raw.job, outcome) if outcome else ("not run", None)
+        status, reason = status_and_reason(raw.job, outcome) if outcome else ("not run", None)
         if status in ("not run", "partial"):
             failure = raw.failure(case.id)
             status = "failed" if failure and not outcome else status
             why = _and_slurm(failure or ahead, scheduled, known=bool(failure or raw.ended))
             reason = "; ".join(filter(None, (reason, why)))
         if status != "ok":
-            yield Missing(case=case.id, job=raw.job.name, status=status, reason=reason or "")
+            yield Gap(case=case.id, job=raw.job.name, status=status, reason=reason or "")
 
 
-def _run(raw: Raw, attempt: Attempt) -> Run:
+def _run(raw: RawResults, attempt: Attempt) -> Run:
     return Run(
         run_id=attempt.run_id,
         job=raw.job.name,
@@ -153,16 +153,16 @@ def _run(raw: Raw, attempt: Attempt) -> Run:
     )
 
 
-def _rows(raw: Raw, timing: str) -> Iterator[Row]:
+def _rows(raw: RawResults, timing: str) -> Iterator[Row]:
     done, there = raw.done, set()
     for attempt, outcome, runs in raw.wholes():
         there.add(case_id := outcome.case.id)
         ended = None if case_id in done else raw.failure(case_id)  # why there are no more rounds
         reason = "; ".join(filter(None, (outcome.reason, ended)))
-        yield row(raw.job, attempt, replace(outcome, reason=reason or None), timing, runs)
+        yield make_row(raw.job, attempt, replace(outcome, reason=reason or None), timing, runs)
     if raw.attempts:
         last = raw.attempts[-1][0]
         for case in raw.job.cases:
             failure = raw.failure(case.id)
             if case.id not in there and failure:
-                yield row(raw.job, last, Outcome(case=case, status="failed", reason=failure), timing)
+                yield make_row(raw.job, last, Outcome(case=case, status="failed", reason=failure), timing)

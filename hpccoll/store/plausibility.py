@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.spec.case import Case, Job
-from hpccoll.store.case_times import Times
+from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw import Attempt, Outcome
 
 Fits = Callable[[Any], bool]
@@ -190,7 +190,7 @@ def _of_numbers(outcome: Outcome) -> Iterator[Complaint]:
         yield f"{name} holds {', '.join(f'{value:g}' for value in strange[:1])}", bool(strange.size)
 
 
-def _of_times(times: Times, job: Job, ranks: int, workers: int) -> Iterator[Complaint]:
+def _of_times(times: CaseTimes, job: Job, ranks: int, workers: int) -> Iterator[Complaint]:
     """Yield complaints of times; each presumes that those before it do not hold."""
     n, stride = len(times.max_ns), times.rank_stride
     kept = -(-ranks // stride) if stride > 0 else 0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case, Job, Parameter
-from hpccoll.store.case_times import Times
+from hpccoll.store.case_times import CaseTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Outcome:
     executed: str = "unknown"
     evidence: str | None = None
     floor: bool = False
-    times: Times | None = None
+    times: CaseTimes | None = None
     cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # per operation, [rank]
 
     @property
@@ -87,7 +87,7 @@ COUNTED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RankLocation:
     """Where one rank ran."""
 
     host: str
@@ -112,7 +112,7 @@ class Attempt:
     mapping: str
     aggregators: int
     oversubscribed: bool
-    places: tuple[Place, ...]
+    places: tuple[RankLocation, ...]
     ports: tuple[str, ...] = ()  # the names of the network ports that hosts have
     provenance: Mapping[str, object]
     evidence: Mapping[str, object] | None = None  # what the probe of the library's logs found, as JSON
@@ -135,7 +135,7 @@ class Failure:
     attempt: int = 0  # the number of the attempt that it ended; 0 where none began
 
 
-class Damage(NamedTuple):
+class DamagedLine(NamedTuple):
     """A line of a journal that cannot be read.
 
     Args:
@@ -147,7 +147,7 @@ class Damage(NamedTuple):
     words: str
 
 
-class Whole(NamedTuple):
+class CaseHistory(NamedTuple):
     """What became of a case in all attempts: in the words of the last one, with the run of each of its rounds."""
 
     attempt: Attempt
@@ -156,7 +156,7 @@ class Whole(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Raw:
+class RawResults:
     """One raw file or journal; of each case an attempt has one outcome, of all the rounds that it measured."""
 
     path: Path
@@ -165,7 +165,7 @@ class Raw:
     failures: list[Failure] = field(default_factory=list)
     started: list[str] = field(default_factory=list)  # case ids whose measurement was begun and has not ended, in order
     at_work: bool = False  # somebody is writing it now
-    damage: list["Damage"] = field(default_factory=list)  # lines of a journal that could not be read
+    damage: list["DamagedLine"] = field(default_factory=list)  # lines of a journal that could not be read
     notes: list[str] = field(default_factory=list)  # what a reader of its figures has to know of the file
     _places: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _placed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes of each attempt
@@ -190,14 +190,16 @@ class Raw:
             self._placed[at] = len(outcomes)
         return self._places
 
-    def wholes(self, case_id: str | None = None) -> Iterator[Whole]:
+    def wholes(self, case_id: str | None = None) -> Iterator[CaseHistory]:
         """Yield what became of each case that has an outcome, or of that one."""
         found = self._of_cases()
         for places in found.values() if case_id is None else filter(None, [found.get(case_id)]):
             parts = [(self.attempts[at][0], self.attempts[at][1][place]) for at, place in places]
             runs = {number: attempt.run_id for attempt, outcome in parts for number in outcome.rounds}
             timed = [attempt for attempt, outcome in parts if outcome.times is not None]  # whose ports and hosts it has
-            yield Whole((timed or [parts[-1][0]])[-1], reduce(Outcome.then, (outcome for _, outcome in parts)), runs)
+            yield CaseHistory(
+                (timed or [parts[-1][0]])[-1], reduce(Outcome.then, (outcome for _, outcome in parts)), runs
+            )
 
     @property
     def measured(self) -> dict[str, frozenset[int]]:

@@ -10,7 +10,7 @@ from hpccoll.errors import BadInputError, together
 from hpccoll.spec.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import begun, journal_path, read_journal
-from hpccoll.store.raw import Raw
+from hpccoll.store.raw import RawResults
 
 PLAN = "plan.json"
 
@@ -52,7 +52,7 @@ def best_of(whole: Path) -> Path | None:
 
 def _complete(whole: Path) -> bool:
     try:
-        return whole.exists() and hdf5.read(whole).complete
+        return whole.exists() and hdf5.read_raw_file(whole).complete
     except BadInputError:
         return False
 
@@ -62,7 +62,7 @@ MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ResultFiles:
     """What could be read below some paths, and what could not.
 
     Args:
@@ -72,7 +72,7 @@ class Found:
         remarks: what else is to be known of files, in a sentence each.
     """
 
-    raws: list[Raw]
+    raws: list[RawResults]
     plans: dict[Path, Plan] = field(default_factory=dict)
     unreadable: dict[Path, BadInputError] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -99,12 +99,12 @@ class Found:
             yield f"{first}{f' and {len(others)} files more' if others else ''}: {note}"
 
 
-def read_raw(path: Path) -> Raw:
+def read_raw(path: Path) -> RawResults:
     """Read a raw file or a journal."""
-    return read_journal(path) if path.suffix == ".journal" else hdf5.read(path)
+    return read_journal(path) if path.suffix == ".journal" else hdf5.read_raw_file(path)
 
 
-def read_raws(paths: Iterable[Path]) -> Found:
+def read_raws(paths: Iterable[Path]) -> ResultFiles:
     """Read the raw files, journals and plans below ``paths``.
 
     Raises:
@@ -127,27 +127,27 @@ def read_raws(paths: Iterable[Path]) -> Found:
     if unreadable and not raws and not of_directories:
         raise together(*unreadable.values())
     distinct, remarks = _distinct(raws)
-    return Found(raws=distinct, plans=plans, unreadable=unreadable, remarks=[*_superseded(raws), *remarks])
+    return ResultFiles(raws=distinct, plans=plans, unreadable=unreadable, remarks=[*_superseded(raws), *remarks])
 
 
-def _superseded(raws: Iterable[Raw]) -> Iterator[str]:
+def _superseded(raws: Iterable[RawResults]) -> Iterator[str]:
     """Yield that a raw file cannot be read, for which its journal is."""
     for raw in raws:
         whole = raw.path.with_suffix("")
         if raw.path.suffix == ".journal" and whole.exists():
             try:
-                hdf5.read(whole)
+                hdf5.read_raw_file(whole)
             except BadInputError as error:
                 yield f"{error}; its journal is read in its place"
 
 
-def _distinct(raws: Sequence[Raw]) -> tuple[list[Raw], list[str]]:
+def _distinct(raws: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:
     """Return raw files without the launches that another one also has, and what was left out.
 
     Of copies the one with the most measurements is kept.
     """
     holds: dict[tuple[str, str], Path] = {}
-    kept: dict[Path, Raw] = {}
+    kept: dict[Path, RawResults] = {}
     remarks = []
     for raw in sorted(raws, key=lambda raw: -raw.measurements):
         launches = [(raw.job.sha256, attempt.run_id) for attempt, _ in raw.attempts]
@@ -163,7 +163,7 @@ def _distinct(raws: Sequence[Raw]) -> tuple[list[Raw], list[str]]:
     return [kept[raw.path] for raw in raws if raw.path in kept], remarks
 
 
-def absent_files(found: Found) -> set[Path]:
+def absent_files(found: ResultFiles) -> set[Path]:
     """Return the raw files that the plans there name and that have neither come nor begun."""
     named = {path.parent / "raw" / f"{job.name}.h5" for path, plan in found.plans.items() for job in plan.jobs}
     return {file for file in named if not file.exists() and not journal_path(file).exists()}

@@ -99,7 +99,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class Gap:
     """A planned case without a usable result."""
 
     case: str  # the case in words
@@ -109,7 +109,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class JobProgress:
     """How far a job is, in measurements: the rounds of its cases, all of them where a case is skipped."""
 
     job: str
@@ -127,10 +127,10 @@ class Results:
     rows: tuple[Row, ...]
     runs: tuple[Run, ...]
     planned: int  # cases; those skipped by plan not counted
-    missing: tuple[Missing, ...] = ()
-    skipped: tuple[Missing, ...] = ()  # skipped on purpose, left out of the plan or in the job, each with its reason
+    missing: tuple[Gap, ...] = ()
+    skipped: tuple[Gap, ...] = ()  # skipped on purpose, left out of the plan or in the job, each with its reason
     scheduled: tuple[Scheduled, ...] = ()  # Slurm's jobs, the last one of a job last
-    progress: tuple[Progress, ...] = ()  # of each file, and of each job that has none
+    progress: tuple[JobProgress, ...] = ()  # of each file, and of each job that has none
     damaged: tuple[str, ...] = ()  # files that cannot be read, and lines of journals, each with the reason
     notes: tuple[str, ...] = ()  # what else a reader has to know of the files: copies, files without a digest
 

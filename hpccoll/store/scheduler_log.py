@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpccoll.files import read_json
 from hpccoll.limits import JOB_BYTES
-from hpccoll.store.durable_files import remove_unfinished, replaced
+from hpccoll.store.durable_files import remove_unfinished, replacing_file
 
 RECORD = "slurm.json"
 """The file below a sweep's directory; the sweep that submits is its only writer."""
@@ -78,5 +78,5 @@ def read_scheduled(directory: Path) -> list[Scheduled]:
 def write_scheduled(directory: Path, jobs: Iterable[Scheduled]) -> None:
     """Write the Slurm jobs of a sweep, whole or not at all."""
     remove_unfinished(directory / RECORD)
-    with replaced(directory / RECORD) as unfinished:
+    with replacing_file(directory / RECORD) as unfinished:
         unfinished.write_text(json.dumps([asdict(job) for job in jobs], indent=1))

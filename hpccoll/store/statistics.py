@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import collective
 from hpccoll.spec.case import LEAST_ITERATIONS, Job
-from hpccoll.store.case_times import Times
+from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.rows import Row
 
@@ -64,19 +64,19 @@ def percentile(values: NDArray[np.int64] | NDArray[np.float64], q: float) -> flo
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class RoundStatistics:
     """The median of one round in seconds and its interval, None where there are too few iterations for one."""
 
     median: float
     interval: tuple[float, float] | None
 
     @classmethod
-    def of(cls, seconds: NDArray[np.float64]) -> "Round":
+    def of(cls, seconds: NDArray[np.float64]) -> "RoundStatistics":
         median, low, high = median_interval(seconds)
         return cls(median, None if len(seconds) < LEAST_ITERATIONS else (low, high))
 
 
-def across(rounds: Sequence[Round]) -> Round:
+def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
     """Return the median of the medians of rounds and its 95 % confidence interval.
 
     A round is one sample of the state that the machine was in, however many iterations it had. The interval goes from
@@ -87,18 +87,18 @@ def across(rounds: Sequence[Round]) -> Round:
     intervals = [one.interval for one in rounds if one.interval]
     median = float(np.median([one.median for one in rounds]))
     if len(intervals) < len(rounds):
-        return Round(median, None)
+        return RoundStatistics(median, None)
     lows, highs = (sorted(ends) for ends in zip(*intervals, strict=True))
-    return Round(median, (lows[first], highs[last]))
+    return RoundStatistics(median, (lows[first], highs[last]))
 
 
-def _device_s(times: Times) -> float | None:
+def _device_s(times: CaseTimes) -> float | None:
     """Return the seconds that GPUs took by their own events; None where some of them has none."""
     taken = times.device_ns
     return float(np.median(taken.max(axis=1))) / 1e9 if taken.size and (taken >= 0).all() else None
 
 
-def standing(job: Job, outcome: Outcome) -> tuple[str, str | None]:
+def status_and_reason(job: Job, outcome: Outcome) -> tuple[str, str | None]:
     """Return the status of a row and its reason: what is right, and has fewer rounds than were asked, is partial."""
     measured, asked = len(outcome.rounds), job.effort.rounds
     if outcome.status != "ok":
@@ -128,7 +128,7 @@ def _ports(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in sent.items() if there[name]}
 
 
-def row(
+def make_row(
     job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max", runs: Mapping[int, str] | None = None
 ) -> Row:
     """Return the row of one outcome, everything derived from its raw times.
@@ -143,13 +143,13 @@ def row(
     case, times = outcome.case, outcome.times
     median = p99 = algbw = busbw = None
     interval: tuple[float, float] | None = None
-    rounds: dict[int, Round] = {}
+    rounds: dict[int, RoundStatistics] = {}
     if times is not None:
         by_span = timing == "span" and len(times.span_ns)
         timing = "span" if by_span else "max"
         seconds = (times.span_ns if by_span else times.max_ns) / 1e9
-        rounds = {number: Round.of(seconds[times.round == number]) for number in sorted(outcome.rounds)}
-        over = across([*rounds.values()])
+        rounds = {number: RoundStatistics.of(seconds[times.round == number]) for number in sorted(outcome.rounds)}
+        over = combine_rounds([*rounds.values()])
         median, interval = over.median, over.interval
         p99 = percentile(seconds, 99)
         factor = collective(case.collective).busbw
@@ -157,7 +157,7 @@ def row(
             algbw = outcome.bytes / median
             busbw = algbw * factor(attempt.ranks - attempt.aggregators)
     low, high = interval or (None, None)
-    status, reason = standing(job, outcome)
+    status, reason = status_and_reason(job, outcome)
     numbers = range(1, job.effort.rounds + 1) if rounds else ()
     return Row(
         case_id=case.id, run_id=attempt.run_id, job=job.name, attempt=attempt.number,

@@ -11,13 +11,13 @@ from hpccoll.spec.catalogue import (
     GRAPH,
     algorithms_of,
     check_case,
-    exact,
-    mappings,
-    measurable,
-    placements,
-    transports,
+    distinct_mappings,
+    distinct_placements,
+    distinct_transports,
+    exact_parameters,
+    measurable_names,
 )
-from hpccoll.spec.transport_table import by_device
+from hpccoll.spec.transport_table import transports_by_device
 from hpccoll.sweep.sweep_file import Sweep
 from hpccoll.sweep.validators import ALL, collectives_of
 
@@ -28,7 +28,7 @@ def cases(sweep: Sweep, p: int) -> Iterator[Case]:
     Raises:
         BadInputError: for a word that is not known.
     """
-    carriers = by_device(sweep.devices, sweep.transports)
+    carriers = transports_by_device(sweep.devices, sweep.transports)
     for name, algorithms in _asked(sweep).items():
         family = collective(name)
         ops = sweep.ops if family.has_op else [None]
@@ -36,9 +36,10 @@ def cases(sweep: Sweep, p: int) -> Iterator[Case]:
         calls = product(sweep.devices, algorithms, sweep.dtypes[:one], ops, sweep.sizes()[:one])
         for device, algorithm, dtype, op, size in calls:
             ways = product(
-                transports(name, algorithm, carriers[device], device), placements(name, algorithm, sweep.in_place),
+                distinct_transports(name, algorithm, carriers[device], device),
+                distinct_placements(name, algorithm, sweep.in_place),
                 _calls(sweep, family, p), _params(sweep, algorithm),
-                mappings(name, algorithm, sweep.mapping or [None]),
+                distinct_mappings(name, algorithm, sweep.mapping or [None]),
             )  # fmt: skip
             for transport, in_place, (root, arguments), params, mapping in ways:
                 if params.get(GRAPH) and transport != "nccl":
@@ -78,7 +79,7 @@ def _asked(sweep: Sweep) -> dict[str, list[str]]:
     Raises:
         BadInputError: for a collective that has none of them.
     """
-    there = {name: measurable(name) for name in collectives_of(sweep.collectives)}
+    there = {name: measurable_names(name) for name in collectives_of(sweep.collectives)}
     asked = {
         name: list(dict.fromkeys(chain.from_iterable(_meant(name, word, there[name]) for word in sweep.algorithms)))
         for name in there
@@ -110,6 +111,6 @@ def _calls(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[int | Non
 
 def _params(sweep: Sweep, algorithm: str) -> Iterator[dict[str, Parameter]]:
     choices = sweep.params.get(algorithm, {})
-    asked = (exact(dict(zip(choices, values, strict=True))) for values in product(*choices.values()))
+    asked = (exact_parameters(dict(zip(choices, values, strict=True))) for values in product(*choices.values()))
     once = {tuple(params.items()): params for params in asked}  # 64K and 65536 are one segment
     yield from once.values()

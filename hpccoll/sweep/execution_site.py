@@ -14,7 +14,7 @@ from hpccoll.host.machine import available_memory
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.memory import check_memory
 from hpccoll.spec.plan import Launcher
-from hpccoll.spec.requirements import missing
+from hpccoll.spec.requirements import missing_requirements
 from hpccoll.spec.transport_table import TRANSPORTS
 from hpccoll.sweep.inherited_env import Surroundings
 from hpccoll.sweep.paths import mpiexec
@@ -111,7 +111,7 @@ class Place:
             root: the directory below which dev, etc, proc and sys of the machine are.
         """
         count = sum(case.device == "cuda" for job in jobs for case in job.cases)
-        if self.site is None and count and (lacks := missing(["cuda"], root)):
+        if self.site is None and count and (lacks := missing_requirements(["cuda"], root)):
             yield f"{count} case{'s' * (count > 1)} on GPUs will be skipped on this machine: {lacks[0]}"
 
     def request(self, job: Job, seconds: float) -> dict[str, int | str]:

@@ -14,8 +14,8 @@ from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store import hdf5
-from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, leave_word
-from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, write_failure_note
+from hpccoll.store.raw import Failure, RawResults
 from hpccoll.store.result_files import best_of, read_raw
 from hpccoll.sweep import child_process, probe_launch
 from hpccoll.sweep.slurm import partitions, query, squeue
@@ -82,7 +82,7 @@ def _helpers(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def _read(out: Path) -> Raw | None:
+def _read(out: Path) -> RawResults | None:
     best = best_of(out)
     return read_raw(best) if best and best.exists() else None
 
@@ -97,11 +97,11 @@ def signs(out: Path) -> list[tuple[int, int]]:
     return found
 
 
-def _attempts(raw: Raw | None) -> int:
+def _attempts(raw: RawResults | None) -> int:
     return len(raw.attempts) if raw else 0
 
 
-def _left(job: Job, shape: Shape, raw: Raw | None) -> bool:
+def _left(job: Job, shape: Shape, raw: RawResults | None) -> bool:
     """Return whether a case of ``shape`` has no outcome yet."""
     done = raw.done if raw else set()
     return any(case.id not in done for case in job.cases if job.shape(case) == shape)
@@ -120,7 +120,7 @@ def _settled(job: Job, out: Path) -> bool:
         out.unlink(missing_ok=True)
         return False
     journal = Journal(out, job)
-    hdf5.write(journal.raw, out)
+    hdf5.write_raw_file(journal.raw, out)
     journal.close(remove=True)
     return True
 
@@ -128,7 +128,7 @@ def _settled(job: Job, out: Path) -> bool:
 def _leave(out: Path, message: str) -> None:
     with suppress(OSError):  # it has been printed
         out.parent.mkdir(parents=True, exist_ok=True)
-        leave_word(out, Failure(case_id="", rank=LAUNCHER, message=message))
+        write_failure_note(out, Failure(case_id="", rank=LAUNCHER, message=message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from hpccoll.evidence.variables import assignment
 from hpccoll.evidence.variants import as_known
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Plan, Skip
-from hpccoll.spec.probe_cases import logged, requested
+from hpccoll.spec.probe_cases import has_library_logs, requested_algorithm
 from hpccoll.sweep import probe_launch
 from hpccoll.sweep.slurm.partitions import options
 from hpccoll.units import format_wait
@@ -161,8 +161,8 @@ def evidence(plan: Plan, job: Job) -> dict[str, Any]:
         job of this plan that has it, None where there is none.
     """
     known = as_known(job.variant, job.sets)
-    asked = sorted({word for case in job.cases if (word := requested(job, case))})
-    logs = any(logged(job, case) for case in job.cases)
+    asked = sorted({word for case in job.cases if (word := requested_algorithm(job, case))})
+    logs = any(has_library_logs(job, case) for case in job.cases)
     by_library = (BY_LOGS.format(" or ".join(asked)) if asked else BY_NCCL) if logs else None
     control = known.control if known else None
     controls = (

@@ -7,14 +7,14 @@ from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.errors import BadInputError, UnusableError, no_file
-from hpccoll.host.machine import testbed
-from hpccoll.limits import JOB_BYTES, MOST_CASES, MOST_JOBS, MOST_RANK_CASES
+from hpccoll.host.machine import testbed_facts
+from hpccoll.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case, Job, Parameter, Shape
-from hpccoll.spec.catalogue import idle, unmet
+from hpccoll.spec.catalogue import redundant_mapping, unmet_needs
 from hpccoll.spec.plan import Plan, Skip
-from hpccoll.spec.variant_skips import unvaried
-from hpccoll.store.durable_files import remove_unfinished, replaced
+from hpccoll.spec.variant_skips import variant_skip_reason
+from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.journal import journal_path
 from hpccoll.store.result_files import PLAN
 from hpccoll.sweep.case_product import cases, count
@@ -86,9 +86,9 @@ def _check_count(sweep: Sweep) -> None:
     shapes, variants = sweep.shapes(), max(1, len(sweep.variants))
     counts = {shape: variants * count(sweep, shape.ranks) for shape in shapes}
     named = {
-        "cases": (sum(counts.values()), MOST_CASES),
-        "jobs": (variants * (len(sweep.ranks_per_node) if sweep.nested else len(shapes)), MOST_JOBS),
-        "cases times ranks": (sum(n * shape.processes for shape, n in counts.items()), MOST_RANK_CASES),
+        "cases": (sum(counts.values()), MAX_CASES),
+        "jobs": (variants * (len(sweep.ranks_per_node) if sweep.nested else len(shapes)), MAX_JOBS),
+        "cases times ranks": (sum(n * shape.processes for shape, n in counts.items()), MAX_RANK_CASES),
     }
     for what, (number, most) in named.items():
         if number > most:
@@ -103,7 +103,7 @@ def _place(config: Path, sweep: Sweep, profile: str | None, site: str | None) ->
     if profile == "local" and sweep.nodes is not None:
         clusters = " or ".join(PROFILES[1:])
         raise UnusableError(f"{config}: nodes", f"they take --profile {clusters}, or 'ranks' in their place: {HERE}")
-    if profile == "testbed" and testbed() is None:
+    if profile == "testbed" and testbed_facts() is None:
         raise UnusableError("--profile testbed", "this is no host of a testbed: slurm/testbed/testbed run hpccoll ...")
     if profile is None and (sweep.nodes is not None or site is not None):
         return Place.planned(load_site(site, "slurm"), sweep)
@@ -216,11 +216,11 @@ class _Allocation:
         """Return why ``case`` is left out, or None where it is measured."""
         sets = {**self.environment, **self.communicator}
         lack = self.place.lack_of_gpus(shape, case.transport, self.environment) if case.device == "cuda" else None
-        reason = lack or unmet(case, layout) or unvaried(self.variant, sets, case, shape)
+        reason = lack or unmet_needs(case, layout) or variant_skip_reason(self.variant, sets, case, shape)
         if not reason and not self.communicator and (unread := self.place.surroundings.unread(self.environment)):
             reason = f"{self.variant}: {unread}"
         # Which nodes share a rack is known in the job, but where there are none.
-        return reason or (idle(case, layout) if shape.nodes == 1 or self.place.flat else None)
+        return reason or (redundant_mapping(case, layout) if shape.nodes == 1 or self.place.flat else None)
 
 
 def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:
@@ -262,7 +262,7 @@ def write_plan(plan: Plan, out: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             remove_unfinished(path)
-            with replaced(path) as unfinished:
+            with replacing_file(path) as unfinished:
                 unfinished.write_text(text)
         except OSError as error:
             raise no_file("--out", out, error, "written") from None

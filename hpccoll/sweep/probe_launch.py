@@ -13,8 +13,8 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.log_settings import TOLD_TO_END
 from hpccoll.evidence.probe_result import Found
 from hpccoll.spec.case import Job, Shape
-from hpccoll.spec.probe_cases import once
-from hpccoll.store.durable_files import replaced
+from hpccoll.spec.probe_cases import probe_cases
+from hpccoll.store.durable_files import replacing_file
 from hpccoll.sweep import child_process
 
 OUTPUT = "launch.log"
@@ -23,7 +23,7 @@ OUTPUT = "launch.log"
 
 def wanted(job: Job, shape: Shape) -> bool:
     """Return whether logs have something to say of the cases of ``shape``."""
-    return bool(once(job, shape))
+    return bool(probe_cases(job, shape))
 
 
 def place_of(out: Path, job: Job, shape: Shape) -> Path:
@@ -75,9 +75,9 @@ def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape
     place = place_of(out, job, shape)
     rmtree(place, ignore_errors=True)  # logs of an earlier one are not ours
     place.mkdir(parents=True)
-    limit_s = patience_s + job.effort.timeout + len(once(job, shape)) * job.effort.seconds
+    limit_s = patience_s + job.effort.timeout + len(probe_cases(job, shape)) * job.effort.seconds
     failed = child_process.run(command, limit_s, place / OUTPUT)
     found = Found.in_logs(place, failed, job_sha256=job.sha256, allocation=where)
-    with replaced(file_of(out, job, shape)) as unfinished:
+    with replacing_file(file_of(out, job, shape)) as unfinished:
         unfinished.write_text(json.dumps(found.to_json(), indent=1))
     return found

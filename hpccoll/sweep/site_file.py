@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.environments import check_values
 from hpccoll.evidence.variables import assignment
-from hpccoll.limits import CPUS, GPUS, MEMORY_MB, MINUTES, MOST_OF_A_LIST, SIGNAL_S, START_S
+from hpccoll.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, SIGNAL_S, START_S
 from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher
 from hpccoll.sweep.paths import site_files
@@ -57,7 +57,7 @@ class Container(Section):
 
     runtime: Literal["pyxis", "apptainer"] = Field(description="pyxis (srun --container-image) or apptainer")
     image: Text = Field(description="a file or a reference, as the runtime takes it")
-    mounts: list[Text] = Field([], max_length=MOST_OF_A_LIST, description="SOURCE:TARGET, also where results go")
+    mounts: list[Text] = Field([], max_length=MAX_LIST_ENTRIES, description="SOURCE:TARGET, also where results go")
 
 
 def _gpus(text: str) -> str:

@@ -17,10 +17,10 @@ from hpccoll.limits import (
     AGGREGATORS,
     FACTOR,
     ITERATIONS,
-    ON_A_NODE,
     PRECISION,
     RANK,
     RANKS,
+    RANKS_PER_NODE,
     ROUNDS,
     SECONDS,
     SEED,
@@ -36,7 +36,7 @@ from hpccoll.units import format_size, parse_size
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 Count = Annotated[int, Within(RANKS)]
-OnANode = Annotated[int, Within(ON_A_NODE)]
+OnANode = Annotated[int, Within(RANKS_PER_NODE)]
 Rank = Annotated[int, Within(RANK)]
 
 

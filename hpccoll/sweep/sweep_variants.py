@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 from hpccoll.errors import BadInputError, together
 from hpccoll.evidence.communicator import overruled
 from hpccoll.evidence.environments import communicator_of, environment_of
-from hpccoll.limits import MOST_OF_A_LIST, MOST_OF_A_NAME, NUMBER
+from hpccoll.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
 from hpccoll.sweep.yaml_model import Section, Setting, Text, Within, are_variables
 
 COMMUNICATOR = "communicator"
@@ -38,8 +38,8 @@ def _fill_in(value: object) -> object:
     """Fill in what the table knows of variants; with nothing behind it a name has to be one of those."""
     if not isinstance(value, dict):
         return value
-    if len(value) > MOST_OF_A_LIST:
-        raise BadInputError("variants", len(value), f"at most {MOST_OF_A_LIST} of them")
+    if len(value) > MAX_LIST_ENTRIES:
+        raise BadInputError("variants", len(value), f"at most {MAX_LIST_ENTRIES} of them")
     filled, strange = dict(value), []
     for name, own in value.items():
         if isinstance(own, dict | None) and isinstance(name, str):
@@ -68,8 +68,8 @@ def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
 
 def _have_names(variants: dict[str, VariantSection]) -> dict[str, VariantSection]:
     for name in variants:
-        if len(name) > MOST_OF_A_NAME or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-            expected = f"at most {MOST_OF_A_NAME} letters (A to Z), digits, - and _: it becomes part of file names"
+        if len(name) > MAX_NAME_LETTERS or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            expected = f"at most {MAX_NAME_LETTERS} letters (A to Z), digits, - and _: it becomes part of file names"
             raise BadInputError("variants", name, expected)
     return variants
 

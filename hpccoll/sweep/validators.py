@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 from hpccoll.errors import BadInputError, together
 from hpccoll.limits import NUMBER
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, traffic
-from hpccoll.spec.catalogue import check_algorithm, known_parameters, measurable
+from hpccoll.spec.catalogue import check_algorithm, known_parameters, measurable_names
 from hpccoll.spec.transport_table import DEVICES, check_transport
 from hpccoll.sweep.yaml_model import OneOrMore, Text, Within
 
@@ -66,9 +66,9 @@ def _params(params: "Params", read: ValidationInfo) -> "Params":
 def _strange(params: "Params", collectives: Sequence[str], measured: Collection[str]) -> Iterator[BadInputError]:
     """Yield what is wrong with the names of algorithms and parameters."""
     for algorithm, names in params.items():
-        having = [name for name in collectives if algorithm in measurable(name)]
+        having = [name for name in collectives if algorithm in measurable_names(name)]
         if not having or not {algorithm, ALL} & {*measured}:
-            every = chain.from_iterable(map(measurable, collectives)) if ALL in measured else measured
+            every = chain.from_iterable(map(measurable_names, collectives)) if ALL in measured else measured
             yield BadInputError("params", algorithm, dict.fromkeys(every))
             continue
         known = dict.fromkeys(chain.from_iterable(known_parameters(name, algorithm) for name in having))

@@ -27,7 +27,7 @@ from pydantic_core.core_schema import no_info_before_validator_function
 from hpccoll import limits
 from hpccoll.errors import BadInputError, UnusableError, did_you_mean, shown, together
 from hpccoll.files import read_text
-from hpccoll.limits import MOST_OF_A_LIST, SWEEP_BYTES, Above, Whole
+from hpccoll.limits import MAX_LIST_ENTRIES, SWEEP_BYTES, IntegerRange, PositiveNumber
 
 Item = TypeVar("Item")
 
@@ -67,7 +67,7 @@ def _one_printed_line(text: str) -> str:
     Raises:
         BadInputError: if it cannot.
     """
-    limits.Text(MOST_OF_A_TEXT).check("text", text)
+    limits.PrintableText(MOST_OF_A_TEXT).check("text", text)
     return text
 
 
@@ -77,7 +77,7 @@ def _of_a_variable(text: str) -> str:
     Raises:
         BadInputError: if it cannot.
     """
-    limits.OF_A_VARIABLE.check("text", text)
+    limits.VARIABLE_VALUE.check("text", text)
     return text
 
 
@@ -105,11 +105,11 @@ def _no_truth(value: object) -> object:
 class Within:
     """Bounds of a number, in its type: ``Annotated[int, Within(RANKS)]``."""
 
-    bounds: Whole | Above
+    bounds: IntegerRange | PositiveNumber
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         bounds = self.bounds
-        limits = {"ge": bounds.least} if isinstance(bounds, Whole) else {"gt": 0, "allow_inf_nan": False}
+        limits = {"ge": bounds.least} if isinstance(bounds, IntegerRange) else {"gt": 0, "allow_inf_nan": False}
         bounded = cast("CoreSchema", {**handler(source), **limits, "le": bounds.most})
         return no_info_before_validator_function(_no_truth, bounded)
 
@@ -117,7 +117,7 @@ class Within:
 OneOrMore = Annotated[
     list[Item],
     BeforeValidator(_list),
-    Field(min_length=1, max_length=MOST_OF_A_LIST),
+    Field(min_length=1, max_length=MAX_LIST_ENTRIES),
     AfterValidator(_once),
     _OrOne(),
 ]

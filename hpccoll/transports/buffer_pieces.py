@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from hpccoll.schedule import Copy, Cut, Part, RecvReduce, Send, Step
 
-Place: TypeAlias = tuple[str, int]
+ElementIndex: TypeAlias = tuple[str, int]
 """An element of a buffer."""
 
-Piece: TypeAlias = tuple[Place, Place]
+Piece: TypeAlias = tuple[ElementIndex, ElementIndex]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ def workspace(steps: Iterable[Step], cut: Cut, count: int) -> int:
     return (1 if named and cut.call.collective.units == "divisible" else blocks) * count
 
 
-def ends(pieces: Iterable[Piece]) -> tuple[list[Place], list[Place]]:
+def ends(pieces: Iterable[Piece]) -> tuple[list[ElementIndex], list[ElementIndex]]:
     """Return where pieces start, and where they stop, each in order."""
     both = [*pieces]
     return sorted(start for start, _ in both), sorted(stop for _, stop in both)
 
 
-def meetings(pieces: Sequence[Piece], starts: list[Place], stops: list[Place]) -> int:
+def meetings(pieces: Sequence[Piece], starts: list[ElementIndex], stops: list[ElementIndex]) -> int:
     """Return how often ``pieces`` overlap those that have the ``starts`` and ``stops``."""
     return sum(bisect_left(starts, stop) - bisect_right(stops, start) for start, stop in pieces)
 

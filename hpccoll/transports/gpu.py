@@ -39,7 +39,7 @@ def device_count() -> int:
 
 
 @cache
-def lack(transport: str, dtype: str = "float32") -> str | None:
+def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
     """Return why this process cannot move ``dtype`` in a GPU's memory over ``transport``, or None where it can."""
     if not device_count():
         return "no CUDA device"

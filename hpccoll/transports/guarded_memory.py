@@ -16,7 +16,7 @@ WATCHED = 512
 caches."""
 
 
-class Guarded(NamedTuple):
+class GuardedBuffer(NamedTuple):
     """A buffer inside the memory that was allocated for it.
 
     Args:
@@ -35,7 +35,7 @@ class Guarded(NamedTuple):
     def buffer(self) -> Any:
         return self.memory[self.start : self.stop]
 
-    def narrowed(self, span: slice) -> "Guarded":
+    def narrowed(self, span: slice) -> "GuardedBuffer":
         """Return the same memory, of whose buffer only the elements of ``span`` may be written."""
         return self._replace(start=self.start + span.start, stop=self.start + span.stop)
 
@@ -46,9 +46,9 @@ class Guarded(NamedTuple):
         return before, range(self.stop, min(self.stop + length, len(self.memory)))
 
 
-def guarded(
+def allocate_guarded(
     allocate: Allocate, count: int, dtype: np.dtype[np.generic], *, front: bool = True, on_host: bool = False
-) -> Guarded:
+) -> GuardedBuffer:
     """Return a buffer of ``count`` elements between two margins; an empty one has none.
 
     Args:
@@ -60,16 +60,16 @@ def guarded(
     """
     margin = MARGIN // dtype.itemsize if count else 0
     start = margin if front else 0
-    return Guarded(allocate(start + count + margin, dtype), start, start + count, on_host)
+    return GuardedBuffer(allocate(start + count + margin, dtype), start, start + count, on_host)
 
 
 class GuardedBuffers:
     """What transports have in common: they keep each buffer that they give, with the memory around it."""
 
     def __init__(self) -> None:
-        self.guarded: list[Guarded] = []
+        self.guarded: list[GuardedBuffer] = []
 
-    def keep(self, made: Guarded) -> Any:
+    def keep(self, made: GuardedBuffer) -> Any:
         """Return the buffer of ``made``."""
         self.guarded.append(made)
         return made.buffer

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import Collective, CollectiveCall, Cut, Layout, Part, Reduction, Schedule, out_of_place
 from hpccoll.schedule.step import Range
-from hpccoll.transports.guarded_memory import Guarded, GuardedBuffers, guarded
+from hpccoll.transports.guarded_memory import GuardedBuffer, GuardedBuffers, allocate_guarded
 
 Array = NDArray[np.generic]
 
@@ -89,7 +89,7 @@ class Operation:
         return slice(*spans[0]) if spans else slice(0, 0)
 
 
-class Plan(Protocol):
+class CompiledPlan(Protocol):
     """An operation compiled for one set of buffers.
 
     Args:
@@ -116,12 +116,12 @@ class Transport(Protocol):
         guarded: the buffers that ``empty`` gave, in that order, and then their copies on the host where it made some.
     """
 
-    guarded: list[Guarded]
+    guarded: list[GuardedBuffer]
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return a buffer of ``count`` elements from memory that this transport moves well."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         """Compile ``operation``, on all ranks together, for these buffers (src is not read in place).
 
         Raises:
@@ -159,7 +159,7 @@ class HostBuffers(GuardedBuffers):
     """The same of transports whose buffers are ordinary memory of the host."""
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        buffer: Array = self.keep(guarded(aligned_empty, count, dtype))
+        buffer: Array = self.keep(allocate_guarded(aligned_empty, count, dtype))
         return buffer
 
 

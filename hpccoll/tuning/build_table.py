@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hpccoll import __version__
 from hpccoll.errors import BadInputError, UnusableError, no_file
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.store.durable_files import replaced
+from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 from hpccoll.tuning.measured_choices import Curves, Measured, measured, side_by_side
 from hpccoll.tuning.table import Choice, Entry, Range, TuneTable, library, load_table
@@ -76,7 +76,7 @@ def write(table: TuneTable, out: Path) -> Iterator[str]:
     """
     _see_that_it_may_go(out)
     try:
-        with replaced(out.resolve()) as unfinished:
+        with replacing_file(out.resolve()) as unfinished:
             unfinished.write_text(json.dumps(table.to_json(), indent=1) + "\n")
     except OSError as error:
         raise no_file("--out", out, error, "written") from None

@@ -13,18 +13,18 @@ from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.files import read_json
 from hpccoll.limits import (
     AGGREGATORS,
-    MOST_BYTES,
-    MOST_NAMES,
+    MAX_BYTES,
+    MAX_NAMES,
     NAME,
     RANKS,
     TABLE_BYTES,
     VALUE,
-    Above,
-    Either,
-    Kind,
-    Text,
-    Truth,
-    Whole,
+    AnyOf,
+    Boolean,
+    IntegerRange,
+    PositiveNumber,
+    PrintableText,
+    ValueKind,
     check_fields,
     check_mapping,
 )
@@ -173,15 +173,15 @@ class TuneTable:
         Raises:
             BadInputError: names the first that is not.
         """
-        check_fields("", self, dict.fromkeys(("created", "hpccoll_version", "rule"), Text()))
+        check_fields("", self, dict.fromkeys(("created", "hpccoll_version", "rule"), PrintableText()))
         for number, entry in enumerate(self.entries):
             where = f"entries.{number}."
             check_fields(f"{where}setting.", entry.setting, _OF_A_SETTING)
-            check_mapping(f"{where}setting.arguments", dict(entry.setting.arguments), MOST_NAMES, NAME, VALUE)
+            check_mapping(f"{where}setting.arguments", dict(entry.setting.arguments), MAX_NAMES, NAME, VALUE)
             for each in entry.ranges:
                 check_fields(f"{where}ranges.", each, _OF_A_RANGE)
                 check_fields(f"{where}ranges.", each.choice, dict.fromkeys(("algorithm", "transport"), NAME))
-                check_mapping(f"{where}ranges.params", dict(each.choice.params), MOST_NAMES, NAME, VALUE)
+                check_mapping(f"{where}ranges.params", dict(each.choice.params), MAX_NAMES, NAME, VALUE)
                 for size in each.sizes:
                     _SIZE.check(f"{where}ranges.sizes", size)
             for run_id in entry.runs:
@@ -189,7 +189,9 @@ class TuneTable:
         for run in self.runs:
             for name in ("run_id", "machine", "mpi"):
                 said = run.get(name)  # that of an MPI library may go over several lines
-                Either((Text(), None)).check(f"runs.{name}", " ".join(said.split()) if isinstance(said, str) else said)
+                AnyOf((PrintableText(), None)).check(
+                    f"runs.{name}", " ".join(said.split()) if isinstance(said, str) else said
+                )
 
     def to_json(self) -> dict[str, Any]:
         entries = [
@@ -220,20 +222,20 @@ class TuneTable:
         raise UnusableError(AUTO, f"no choice for {setting.words}: the table has {there}")
 
 
-_SIZE = Whole(0, MOST_BYTES)
-_OVER = Above(1e9)
-_OF_A_RANGE: Mapping[str, Kind] = {
+_SIZE = IntegerRange(0, MAX_BYTES)
+_OVER = PositiveNumber(1e9)
+_OF_A_RANGE: Mapping[str, ValueKind] = {
     "first": _SIZE,
-    "below": Either((_SIZE, None)),
+    "below": AnyOf((_SIZE, None)),
     "over_best": _OVER,
-    "over_native": Either((_OVER, None)),
+    "over_native": AnyOf((_OVER, None)),
 }
-_OF_A_SETTING: Mapping[str, Kind] = {
+_OF_A_SETTING: Mapping[str, ValueKind] = {
     **dict.fromkeys(("collective", "device", "mapping"), NAME),
-    **dict.fromkeys(("arithmetic", "variant"), Either((NAME, None))),
-    "in_place": Truth(),
+    **dict.fromkeys(("arithmetic", "variant"), AnyOf((NAME, None))),
+    "in_place": Boolean(),
     **dict.fromkeys(("ranks", "nodes", "racks"), RANKS),
-    "ranks_per_node": Either((RANKS, None)),
+    "ranks_per_node": AnyOf((RANKS, None)),
     "aggregators": AGGREGATORS,
 }
 """The kinds of the values of a range and of a setting; of what is no single value, ``TuneTable.check`` says more."""

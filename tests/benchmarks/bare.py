@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpccoll.host import hardware
 from hpccoll.sweep.doctor.gpu import CUDA_OF_DRIVER
-from hpccoll.transports.gpu import lack
+from hpccoll.transports.gpu import missing_for_gpu
 
 ROOT = Path(__file__).parents[2]
 CARRY = "without a network carry wheels (pip download --no-deps -d wheels NAME) and say --wheels wheels"
@@ -28,8 +28,8 @@ def missing(of: str) -> str | None:
 
 
 def _lacks(of: str) -> str | None:
-    if reason := lack("staged" if of == "gpu" else "nccl"):
-        driver = hardware.driver()
+    if reason := missing_for_gpu("staged" if of == "gpu" else "nccl"):
+        driver = hardware.gpu_driver()
         fits = next((cuda for least, cuda in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
         return f"{reason}; cupy-cuda{fits}x fits this driver" if fits and "cupy" in reason else reason
     if of == "gpu":

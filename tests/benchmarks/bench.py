@@ -112,7 +112,7 @@ def bounds(setting: Setting, raw: Path, marker: Mapping[str, Any]) -> dict[tuple
     """Return what the wires allow every way of ours, by its name and size."""
     if not marker:
         return {}
-    ((attempt, outcomes),) = hdf5.read(raw).attempts
+    ((attempt, outcomes),) = hdf5.read_raw_file(raw).attempts
     by_id = {outcome.case.id: outcome for outcome in outcomes}
     found = {}
     for way in setting.ways:

@@ -72,7 +72,7 @@ def dispatch(here: Here) -> Iterator[Verdict]:
     from cupy.cuda import nccl
     from mpi4py import MPI
 
-    from hpccoll.measure.gpu_case import Timed
+    from hpccoll.measure.gpu_case import EventTimed
     from hpccoll.transports.nccl import communicator_config, communicators
     from hpccoll.transports.nccl.fault_tolerance import wait
     from hpccoll.transports.nccl.vendor import NcclVendor
@@ -90,16 +90,16 @@ def dispatch(here: Here) -> Iterator[Verdict]:
 
     for graph in (False, True):
         plan = NcclVendor(MPI.COMM_SELF, gpu, graph=graph).plan(asked, buffer[:0], buffer)
-        patient = Timed(plan, gpu)
+        patient = EventTimed(plan, gpu)
         patient.wait_by(partial(wait, timeout=60))
-        ways = {"": plan.run, ", as one rank is timed": Timed(plan, gpu).run, ", as several are": patient.run}
+        ways = {"": plan.run, ", as one rank is timed": EventTimed(plan, gpu).run, ", as several are": patient.run}
         for timed, run in ways.items():
             ratio = in_turn(lambda run=run: host_seconds(run, 2000), lambda: host_seconds(bare, 2000))
             what = f"8 B all-reduce on one rank{', as a graph' if graph else ''}{timed} / bare CuPy call"
             bound = not graph and not timed  # between two events a row has their recording, too
             yield Verdict(what, ratio, "at most 1.10" if bound else "no bound", not bound or ratio <= 1.1)
         plan.close()
-    if not communicator_config.lack(SETTINGS["max_ctas"].since):
+    if not communicator_config.missing_for_config(SETTINGS["max_ctas"].since):
         made = communicator_config.Configured({"max_ctas": 32})
         plan = NcclVendor(MPI.COMM_SELF.Dup(), gpu, library=made).plan(asked, buffer[:0], buffer)
         ratio = in_turn(lambda: host_seconds(plan.run, 2000), lambda: host_seconds(bare, 2000))

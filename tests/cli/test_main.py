@@ -80,7 +80,7 @@ def test_what_cannot_be_done_takes_one_line(arguments, words, tmp_path, monkeypa
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_listed_and_the_exit_code_is_3(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    hdf5.write(
+    hdf5.write_raw_file(
         raw_examples.raw(raw_examples.outcome(), raw_examples.outcome(raw_examples.case(8))), tmp_path / "whole.h5"
     )
     (tmp_path / "damaged.h5").write_bytes((tmp_path / "whole.h5").read_bytes()[:-99])

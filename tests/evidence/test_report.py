@@ -214,7 +214,7 @@ def test_what_is_no_file_takes_one_line_and_is_never_waited_for(tmp_path):
 
 
 def test_of_a_large_file_of_something_else_no_more_than_its_head_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "HEAD_OF_A_LOG", 1000)
+    monkeypatch.setattr(report, "LOG_HEAD_BYTES", 1000)
     text, junk = (LOGS / "sharp.log").read_text(), "nothing of the kind\n" * 100
     (tmp_path / "late.log").write_text(junk + text)
     assert invoke("evidence", tmp_path / "late.log").is_bad_input("log", "no line of it begins as theirs do")

@@ -20,14 +20,15 @@ from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_o
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
-from hpccoll.measure.ranks import abort
+from hpccoll.measure.ranks import abort_job
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import Buffers, Configured
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.fault_tolerance import StalledError, among, roll_call, wait
-from hpccoll.transports.nccl.grouped import Nccl, communicator_config, communicators
+from hpccoll.transports.nccl.grouped import Nccl
 from hpccoll.transports.nccl.vendor import NcclVendor
 from hpccoll.transports.operation import Operation
 
@@ -227,7 +228,7 @@ def main() -> None:
             check()
         except BaseException:  # noqa: BLE001  whatever it is, the other ranks wait for this one
             print(f"r{ME} | {check.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
-            abort(COMM)
+            abort_job(COMM)
         COMM.Barrier()
         if ME == 0:
             print(f"{check.__name__} {time.monotonic() - started:.1f} s", flush=True)

@@ -13,10 +13,13 @@ from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.payload import TURNS
 from hpccoll.measure.payload_values import PERIOD, bits
 from hpccoll.schedule import BFLOAT16, DTYPES
-from hpccoll.transports.gpu import lack
+from hpccoll.transports.gpu import missing_for_gpu
 
 PROGRAM = Path(__file__).parent / "case_ranks.py"
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(lack("nccl") is not None, reason=str(lack("nccl")))]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(missing_for_gpu("nccl") is not None, reason=str(missing_for_gpu("nccl"))),
+]
 
 
 @pytest.fixture(scope="module")

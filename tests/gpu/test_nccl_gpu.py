@@ -7,10 +7,14 @@ import raw_examples
 
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
-from hpccoll.transports.gpu import lack
+from hpccoll.transports.gpu import missing_for_gpu
 
 RANKS, JOB = (Path(__file__).parent / name for name in ("nccl_ranks.py", "job_ranks.py"))
-pytestmark = [pytest.mark.gpu, pytest.mark.mpi, pytest.mark.skipif(lack("nccl") is not None, reason=str(lack("nccl")))]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.mpi,
+    pytest.mark.skipif(missing_for_gpu("nccl") is not None, reason=str(missing_for_gpu("nccl"))),
+]
 
 WATCHDOG = 900
 """Seconds: ranks of one GPU that wait for each other's turn can hang (NCCL's NCCL_MULTI_RANK_GPU_ENABLE)."""
@@ -40,7 +44,7 @@ def test_a_job_goes_on_without_a_rank_that_stalls_which_comes_back_in_the_end(mp
     asked = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
     ran = mpiexec(3, JOB, 1, "run", 17, "50", *asked, timeout=WATCHDOG)
     assert ran.returncode == 3, ran.stdout + ran.stderr
-    (whole, one), (fewer, other) = hdf5.read(tmp_path / "F.h5").attempts
+    (whole, one), (fewer, other) = hdf5.read_raw_file(tmp_path / "F.h5").attempts
     assert (whole.ranks, [outcome.status for outcome in one]) == (3, ["ok", "failed"]), ran.stderr
     assert one[1].reason.startswith("rank 1 on ")
     assert (fewer.ranks, [outcome.status for outcome in other]) == (2, ["ok"]), ran.stderr
@@ -53,5 +57,5 @@ def test_a_job_goes_on_with_a_rank_that_stalls_for_a_while(mpiexec, tmp_path):
     asked = ["--device", "cuda", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5"]
     ran = mpiexec(2, JOB, 1, "run", 17, "20", *asked, timeout=WATCHDOG)
     assert ran.returncode == 3, ran.stdout + ran.stderr
-    ((_, outcomes),) = hdf5.read(tmp_path / "F.h5").attempts
+    ((_, outcomes),) = hdf5.read_raw_file(tmp_path / "F.h5").attempts
     assert [outcome.status for outcome in outcomes] == ["ok", "failed", "ok"], ran.stderr

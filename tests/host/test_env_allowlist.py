@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.host.env_allowlist import command_line, variables
+from hpccoll.host.env_allowlist import allowed_variables, redacted_command_line
 
 
 def test_variables_are_taken_from_an_allow_list_less_what_sounds_like_a_secret(monkeypatch):
@@ -10,7 +10,7 @@ def test_variables_are_taken_from_an_allow_list_less_what_sounds_like_a_secret(m
         monkeypatch.setenv(name, "x")
     for name in ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "HOME", "MPICH_PASSWORD", "SLURM_CONF_SERVER"):
         monkeypatch.setenv(name, "x")
-    found = variables()
+    found = allowed_variables()
     assert {"NCCL_ALGO", "OMPI_MCA_btl", "UCX_TLS", "SLURM_JOB_ID", "FI_PROVIDER"} <= set(found)
     assert not [name for name in found if name.startswith(("AWS", "HOME", "SLURM_JWT", "NCCL_API", "MPICH_PASS"))]
 
@@ -25,4 +25,4 @@ def test_variables_are_taken_from_an_allow_list_less_what_sounds_like_a_secret(m
     ],
 )
 def test_a_command_line_is_shown_without_the_values_of_other_variables(line, shown):
-    assert command_line(line.split()) == shown
+    assert redacted_command_line(line.split()) == shown

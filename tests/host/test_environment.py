@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.host import environment
-from hpccoll.host.environment import affinity, git_commit, oversubscribed, rack_name
+from hpccoll.host.environment import format_cpu_list, git_commit, is_oversubscribed, rack_name
 
 
 def masks(*texts):
@@ -16,7 +16,7 @@ def masks(*texts):
     ("cpus", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 8], "0-2,8"), ([9, 8, 1, 4, 5], "1,4-5,8-9")]
 )
 def test_cpus_are_written_as_ranges(cpus, text):
-    assert affinity(cpus) == text
+    assert format_cpu_list(cpus) == text
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_cpus_are_written_as_ranges(cpus, text):
     ],
 )
 def test_a_node_is_oversubscribed_where_ranks_must_share_a_cpu(ranks, crowded):
-    assert oversubscribed(ranks) is crowded
+    assert is_oversubscribed(ranks) is crowded
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpccoll.host.gpu_facts import FACTS, gpu_facts, gpus_of, said_of_gpus, shared
+from hpccoll.host.gpu_facts import FACTS, gpu_description, gpu_facts, gpu_provenance, gpus_are_shared
 
 
 class Unsupported(Exception):  # noqa: N818 - NVML's NVMLError
@@ -81,25 +81,25 @@ def rank(host, bus, **more):
 def test_the_gpus_of_hosts_are_said_once_and_the_one_of_each_rank_by_its_address():
     verdict = {"aware": False, "library": "no", "transfer": "no transfer was tried"}
     ranks = [rank(host, bus, cuda_aware_mpi=verdict) for host in ("n1", "n2") for bus in ("1b", "2a")]
-    assert said_of_gpus(ranks) == {
+    assert gpu_provenance(ranks) == {
         "gpus": [{"hosts": ["n1", "n2"], "gpus": [{"bus": bus, "name": "H100"} for bus in ("1b", "2a")]}],
         "gpu_of_rank": ["1b", "2a", "1b", "2a"],
         "cuda_aware_mpi": [{"hosts": ["n1", "n2"], "verdict": verdict}],
     }
-    assert not shared(ranks)
+    assert not gpus_are_shared(ranks)
 
 
 def test_where_no_case_is_on_a_gpu_nothing_is_said_of_them():
     ranks = [("n1", {}), ("n1", {})]
-    assert said_of_gpus(ranks) == {"gpus": None, "gpu_of_rank": None, "cuda_aware_mpi": None}
-    assert not shared(ranks)
+    assert gpu_provenance(ranks) == {"gpus": None, "gpu_of_rank": None, "cuda_aware_mpi": None}
+    assert not gpus_are_shared(ranks)
 
 
 def test_a_machine_is_named_by_its_gpus_too_where_cases_are_on_them():
-    assert gpus_of({"visible": 8, "gpu": {"bus": "1b", "name": "NVIDIA H100"}}) == ["8 NVIDIA H100"]
-    assert gpus_of({"visible": 1, "gpu": {"bus": "1b", "name": None}}) == ["1 GPU"]
-    assert gpus_of({}) == []
+    assert gpu_description({"visible": 8, "gpu": {"bus": "1b", "name": "NVIDIA H100"}}) == ["8 NVIDIA H100"]
+    assert gpu_description({"visible": 1, "gpu": {"bus": "1b", "name": None}}) == ["1 GPU"]
+    assert gpu_description({}) == []
 
 
 def test_ranks_share_a_gpu_where_one_host_has_one_address_twice():
-    assert shared([rank("n1", "1b"), rank("n2", "1b"), rank("n2", "1b")])
+    assert gpus_are_shared([rank("n1", "1b"), rank("n2", "1b"), rank("n2", "1b")])

@@ -17,29 +17,29 @@ def _bare(monkeypatch):
 
 
 def test_a_machine_without_gpus_has_nothing(tmp_path):
-    assert (hardware.devices(tmp_path), hardware.models(tmp_path), hardware.driver(tmp_path)) == (0, [], None)
-    assert (hardware.nvswitches(tmp_path), hardware.rdma_ports(tmp_path)) == (0, [])
+    assert (hardware.gpu_count(tmp_path), hardware.gpu_models(tmp_path), hardware.gpu_driver(tmp_path)) == (0, [], None)
+    assert (hardware.nvswitch_count(tmp_path), hardware.rdma_ports(tmp_path)) == (0, [])
     assert (hardware.nccl_libraries(tmp_path), hardware.nccl_plugins(tmp_path)) == ([], [])
 
 
 def test_devices_are_counted_and_what_stands_beside_them_is_not(tmp_path):
     equip(tmp_path, GPUS, SWITCHES)
-    assert (hardware.devices(tmp_path), hardware.nvswitches(tmp_path)) == (8, 4)
-    assert hardware.models(tmp_path) == ["NVIDIA H100 80GB HBM3"]
+    assert (hardware.gpu_count(tmp_path), hardware.nvswitch_count(tmp_path)) == (8, 4)
+    assert hardware.gpu_models(tmp_path) == ["NVIDIA H100 80GB HBM3"]
 
 
 @pytest.mark.parametrize(
     ("part", "version", "major", "opened"), [(OPEN, "580.65.06", 580, True), (CLOSED, "535.104.05", 535, False)]
 )
 def test_the_driver_is_known_by_what_it_says_of_either_kind_of_its_modules(tmp_path, part, version, major, opened):
-    found = hardware.driver(equip(tmp_path, part))
+    found = hardware.gpu_driver(equip(tmp_path, part))
     assert (found.version, found.major, found.open_modules) == (version, major, opened)
 
 
 def test_a_process_is_known_by_the_first_letters_of_its_name(tmp_path):
     equip(tmp_path, {"proc/77/comm": "nv-hostengine\n", "proc/self/comm": "nv-fabricmanage\n"})
-    assert not hardware.runs("nv-fabricmanager", tmp_path)
-    assert hardware.runs("nv-fabricmanager", equip(tmp_path, MANAGED))
+    assert not hardware.is_process_running("nv-fabricmanager", tmp_path)
+    assert hardware.is_process_running("nv-fabricmanager", equip(tmp_path, MANAGED))
 
 
 def test_ports_are_told_with_the_driver_of_their_adapter(tmp_path):
@@ -58,7 +58,7 @@ def test_the_loader_looks_where_the_environment_says_then_where_the_system_does(
         "etc/ld.so.conf.d/100_ofinccl.conf": "# the plugin\n/opt/ofi/lib\n",
     })  # fmt: skip
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere::{tmp_path}/module")
-    found = hardware.libraries("libnccl.so.2", root=tmp_path)
+    found = hardware.find_libraries("libnccl.so.2", root=tmp_path)
     assert [str(path.relative_to(tmp_path).parent) for path in found] == ["module", "opt/ofi/lib", "usr/lib64"]
 
 
@@ -69,7 +69,7 @@ def test_a_library_that_is_found_twice_is_one_and_a_name_of_it_that_leads_nowher
     equip(tmp_path, {"c/none": ""})
     (tmp_path / "c/libnccl.so.2").symlink_to("gone")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/c:{tmp_path}/b:{tmp_path}/a")
-    assert hardware.libraries("libnccl.so.2", root=tmp_path) == [tmp_path / "b/libnccl.so.2"]
+    assert hardware.find_libraries("libnccl.so.2", root=tmp_path) == [tmp_path / "b/libnccl.so.2"]
 
 
 def test_a_wheel_of_nccl_comes_before_the_module_and_that_before_its_home(tmp_path, monkeypatch):
@@ -80,7 +80,7 @@ def test_a_wheel_of_nccl_comes_before_the_module_and_that_before_its_home(tmp_pa
     monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
     found = hardware.nccl_libraries(tmp_path)
     assert [path.relative_to(tmp_path).parts[0] for path in found] == ["site", "conda", "mod", "home"]
-    assert [hardware.of_a_wheel(path) for path in found] == [True, False, False, False]
+    assert [hardware.is_from_wheel(path) for path in found] == [True, False, False, False]
 
 
 def test_plugins_are_known_by_what_stands_in_them(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 from hpccoll.host import network_ports
 from hpccoll.host.network_ports import RECEIVED, SENT
-from hpccoll.measure.port_traffic import difference
+from hpccoll.measure.port_traffic import counter_changes
 
 IPOIB, LOOPBACK = 32, 772
 
@@ -11,7 +11,7 @@ def test_an_ethernet_device_is_counted_in_bytes(host):
     host.netdev("eth0", sent=100, received=50)
     before = host.read()
     host.netdev("eth0", sent=1100, received=70, rx_dropped=3)
-    moved = difference(before, host.read())
+    moved = counter_changes(before, host.read())
     assert moved == {
         ("eth0", SENT): 1000, ("eth0", RECEIVED): 20, ("eth0", "tx_dropped"): 0, ("eth0", "rx_dropped"): 3,
     }  # fmt: skip
@@ -69,13 +69,13 @@ def test_without_hardware_all_that_is_up_counts_but_for_loopback(host):
 
 def test_a_host_without_ports_counts_nothing(host):
     assert host.read() == {}
-    assert network_ports.ports(host.sys) == []
+    assert network_ports.port_facts(host.sys) == []
 
 
 def test_ports_are_described_for_the_provenance(host):
     host.infiniband("mlx5_0")
     host.netdev("eth0", speed=-1)
-    assert network_ports.ports(host.sys) == [
+    assert network_ports.port_facts(host.sys) == [
         {"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand", "rate": "200 Gb/sec (4X HDR)"},
         {"name": "eth0", "kind": "netdev", "mtu": 9000, "speed": None},
     ]

@@ -14,7 +14,7 @@ from hpccoll.run import main
 
 EACH = 4137
 sent = 0
-reset, watch = Check.reset, port_traffic.watch
+reset, watch = Check.reset, port_traffic.count_traffic
 
 
 def count(self):
@@ -28,9 +28,9 @@ def told(subject, together, operations, progress, found):
     return watch(subject, together, operations, progress, found)
 
 
-Check.reset, port_traffic.watch = count, told
+Check.reset, port_traffic.count_traffic = count, told
 provenance.boot_id = ranks.boot_id = lambda: str(os.getpid())
-network_ports.find = lambda _sys=None: (network_ports.Port("eth0", "netdev", Path("/nowhere")),)
+network_ports.find_ports = lambda _sys=None: (network_ports.NetworkPort("eth0", "netdev", Path("/nowhere")),)
 port_traffic.read = lambda found: {
     (port.name, name): sent for port in found for name in (network_ports.SENT, network_ports.RECEIVED)
 }

@@ -11,7 +11,7 @@ from rank_buffers import benches, payload
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS
-from hpccoll.measure.payload_values import bits, joined
+from hpccoll.measure.payload_values import bits, concatenated
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.units import format_size
@@ -55,14 +55,14 @@ def test_what_is_expected_of_a_call_is_what_mpi_says(bench):
         return
     said = RESULTS[one.call.collective.name](one, sources)
     assert [len(unit) for unit in found] == [len(unit) for unit in said]
-    assert (bits(joined(found, one.dtype)) == bits(joined(said, one.dtype))).all()
+    assert (bits(concatenated(found, one.dtype)) == bits(concatenated(said, one.dtype))).all()
 
 
 @given(benches())
 def test_the_contribution_lies_where_a_plan_reads_it_and_the_rest_of_the_result_is_poison(bench):
     one = bench.payload
     contributed = bench.operation.contribution(bench.src, bench.dst, one.me)
-    now = joined(replace(one, turn=bench.check.turn).source(), one.dtype)
+    now = concatenated(replace(one, turn=bench.check.turn).source(), one.dtype)
     assert (bits(contributed) == bits(now)).all()
     own = one.call.source(one.me, one.units) if bench.in_place else ()
     begins = 0
@@ -190,7 +190,7 @@ def test_blocks_in_each_others_places_are_seen(bench, data):
     n = min(lengths[a], lengths[b])
     assume(n >= 4)
     units[a][:n], units[b][:n] = units[b][:n].copy(), units[a][:n].copy()
-    assert bench.wrong(joined(units, bench.payload.dtype)) > 1.5 * n
+    assert bench.wrong(concatenated(units, bench.payload.dtype)) > 1.5 * n
 
 
 @given(benches(("reduce_scatter", "scatter", "all_to_all", "send_recv", "bidirectional"), 3, workers_only=True))

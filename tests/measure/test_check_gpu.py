@@ -12,10 +12,10 @@ from injected_faults import settings as settings_of
 from rank_buffers import Bench, benches, payload
 
 from hpccoll.measure import check_gpu
-from hpccoll.measure.check_gpu import GpuCheck, Table, table_bytes
-from hpccoll.measure.payload import SHORT, TURNS
-from hpccoll.measure.payload_values import PERIOD, bits
+from hpccoll.measure.check_gpu import GpuCheck, ValueTable
+from hpccoll.measure.payload_values import bits
 from hpccoll.schedule import BFLOAT16, DTYPES
+from hpccoll.spec.memory import PERIOD, SHORT, TURNS, table_bytes
 
 EVERY = (*DTYPES, BFLOAT16)
 
@@ -116,7 +116,7 @@ def test_guards_of_copies_on_the_host_are_left_to_the_host(gpu):
 
 
 def test_a_table_of_values_that_are_all_alike_is_one_vector():
-    table = Table.of(np.full(PERIOD, 7, np.uint32), 10**9, 3)
+    table = ValueTable.of(np.full(PERIOD, 7, np.uint32), 10**9, 3)
     assert (table.vectors.tolist(), table.step) == ([[7, 7, 7, 7]], 0)
 
 
@@ -124,7 +124,7 @@ def test_a_table_of_values_that_are_all_alike_is_one_vector():
 def test_a_turn_that_begins_an_element_later_begins_a_step_later(itemsize, turn, vector):
     each = 16 // itemsize
     row = np.arange(PERIOD).astype(np.uint64)
-    table = Table.of(row, 10**9, 0) if each == 2 else None
+    table = ValueTable.of(row, 10**9, 0) if each == 2 else None
     step = pow(each, -1, PERIOD)
     assert each * (vector + turn * step) % PERIOD == (each * vector + turn) % PERIOD
     if table is not None:

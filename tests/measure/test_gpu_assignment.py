@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from catalogue_cases import case
 
-from hpccoll.transports.mpi.cuda_aware import Verdict
+from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def taken(mpiexec, monkeypatch):  # noqa: ARG001  where there is an MPI
             monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(gpu_assignment.gpu, "lack", lambda _: lack)
+        monkeypatch.setattr(gpu_assignment.gpu, "missing_for_gpu", lambda _: lack)
         monkeypatch.setattr(gpu_assignment.gpu, "device_count", lambda: 4)
         monkeypatch.setattr(gpu_assignment, "take", found.append)
         gpu_assignment.take_early()
@@ -44,10 +44,10 @@ def test_who_is_told_nothing_or_has_no_gpu_takes_none(taken):
 
 @pytest.mark.parametrize("assumed", [True, False])
 def test_only_of_mpi_on_gpus_is_anything_assumed_and_only_where_its_user_says_it(mpiexec, assumed):  # noqa: ARG001
-    from hpccoll.measure.gpu_assignment import Gpus
+    from hpccoll.measure.gpu_assignment import RankGpus
 
-    found = Verdict(aware=True, library="it says no", transfer="HPCCOLL_CUDA_AWARE=yes", assumed=assumed)
-    gpus = Gpus(
+    found = CudaAwareVerdict(aware=True, library="it says no", transfer="HPCCOLL_CUDA_AWARE=yes", assumed=assumed)
+    gpus = RankGpus(
         SimpleNamespace(local=1, homes=["n1", "n1"], home="n1", comm=SimpleNamespace(allgather=lambda _: [found, None]))
     )
     words = [gpus.assumed(case(device=device, transport=over)) for device, over in

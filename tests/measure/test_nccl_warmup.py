@@ -9,9 +9,9 @@ from mpi4py import MPI
 
 from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.records import Record, Refusal
-from hpccoll.measure.executed_evidence import in_full
-from hpccoll.measure.nccl_warmup import unless_refused
-from hpccoll.measure.prepared_case import CaseSubject
+from hpccoll.measure.executed_evidence import full_reason
+from hpccoll.measure.nccl_warmup import make_unless_refused
+from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.transports.nccl import communicators
 
 WORDS = "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)"
@@ -49,9 +49,9 @@ def making(error=None, closed=None):
 def test_what_nccl_refuses_is_said_and_its_communicator_is_not_used_again():
     library, comm = Library(), MPI.COMM_SELF
     first = communicators.world(comm, library)
-    assert not isinstance(unless_refused(making(), comm), str)
+    assert not isinstance(make_unless_refused(making(), comm), str)
     assert communicators.world(comm, library) is first
-    assert unless_refused(making(NcclError(WORDS)), comm) == f"NCCL refuses it: {WORDS}"
+    assert make_unless_refused(making(NcclError(WORDS)), comm) == f"NCCL refuses it: {WORDS}"
     assert library.aborted == 1
     assert communicators.world(comm, library) is not first
     communicators.drop(comm)
@@ -60,21 +60,21 @@ def test_what_nccl_refuses_is_said_and_its_communicator_is_not_used_again():
 def test_who_is_not_refused_while_others_are_closes_what_it_made_before_the_communicator():
     done, comm = [], SimpleNamespace(allgather=lambda mine: [mine, WORDS], handle=-1)
     communicators._WORLDS[comm.handle] = SimpleNamespace(abort=lambda: done.append("aborted"))
-    assert unless_refused(making(closed=done), comm) == f"NCCL refuses it: {WORDS}"
+    assert make_unless_refused(making(closed=done), comm) == f"NCCL refuses it: {WORDS}"
     assert done == ["closed", "aborted"]
 
 
 def test_without_a_communicator_the_reason_is_that_of_nccl():
     said = "NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR"
     with pytest.raises(communicators.NcclFailedError, match=said):
-        unless_refused(making(communicators.NcclFailedError(said)), MPI.COMM_SELF)
+        make_unless_refused(making(communicators.NcclFailedError(said)), MPI.COMM_SELF)
 
 
 def test_what_is_no_refusal_fails_at_all_ranks_and_names_the_one():
     words = "NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
     done, comm = [], SimpleNamespace(allgather=lambda mine: [None, words, mine], handle=-1)
     with pytest.raises(communicators.NcclFailedError, match=f"NCCL fails at rank 1: {words}"):
-        unless_refused(making(closed=done), comm)
+        make_unless_refused(making(closed=done), comm)
     assert done == ["closed"]
 
 
@@ -82,13 +82,13 @@ def test_what_stalls_is_ended_graphs_first_then_communicators_then_what_they_kno
     done = []
     ends = {name: SimpleNamespace(close=partial(done.append, name)) for name in ("plan", "transport")}
     communicators._WORLDS[-1] = SimpleNamespace(abort=partial(done.append, "communicator"))
-    CaseSubject.abort(SimpleNamespace(**ends))
+    PreparedCase.abort(SimpleNamespace(**ends))
     assert done == ["plan", "communicator", "transport"]
 
 
 def test_what_is_no_refusal_of_nccl_ends_the_job():
     with pytest.raises(RuntimeError, match="an illegal memory access"):
-        unless_refused(making(RuntimeError("an illegal memory access")), MPI.COMM_SELF)
+        make_unless_refused(making(RuntimeError("an illegal memory access")), MPI.COMM_SELF)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,8 @@ def test_the_lines_of_the_log_stand_beside_the_refusal_and_no_other_reason(envir
         raw_examples.case(8, algorithm="native", transport="nccl"),
     )
     asked = raw_examples.job(case, environment=environment), case
-    assert in_full("NCCL refuses it: no", found, *asked) == f"NCCL refuses it: no; {said.format(line=line, why=why)}"
-    assert in_full("too large", found, *asked) == "too large"
-    assert in_full("NCCL refuses it: no", None, *asked) == "NCCL refuses it: no"
+    assert (
+        full_reason("NCCL refuses it: no", found, *asked) == f"NCCL refuses it: no; {said.format(line=line, why=why)}"
+    )
+    assert full_reason("too large", found, *asked) == "too large"
+    assert full_reason("NCCL refuses it: no", None, *asked) == "NCCL refuses it: no"

@@ -60,7 +60,7 @@ def measured(mpiexec, tmp_path_factory):
     (here / "job.json").write_text(job.to_json())
     ended = mpiexec(9, RACKED, "--job", here / "job.json", "--out", here / "F.h5")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    ((attempt, outcomes),) = hdf5.read(here / "F.h5").attempts
+    ((attempt, outcomes),) = hdf5.read_raw_file(here / "F.h5").attempts
     assert attempt.layout == PLACES
     assert not read_results([here]).missing
     return {(o.case.collective, o.case.algorithm, o.case.mapping): o for o in outcomes}

@@ -12,7 +12,7 @@ from ml_dtypes import finfo
 
 from hpccoll.measure.check import Check
 from hpccoll.measure.payload import TURNS, Payload
-from hpccoll.measure.payload_values import PERIOD, bits, contribution, joined
+from hpccoll.measure.payload_values import PERIOD, bits, concatenated, contribution
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, all_to_all_v, collective, dtype_of, traffic
 
 EVERY = (*DTYPES, BFLOAT16)
@@ -26,15 +26,15 @@ def payload(op="sum", dtype="float32", count=40, p=4, me=1, name="all_reduce", *
 
 
 def source(one):
-    return joined(one.source(), one.dtype)
+    return concatenated(one.source(), one.dtype)
 
 
 def expected(one, *, in_place=False):
-    return joined(one.expected(in_place=in_place), one.dtype)
+    return concatenated(one.expected(in_place=in_place), one.dtype)
 
 
 def initial(one, *, in_place):
-    return joined(one.initial(in_place=in_place), one.dtype)
+    return concatenated(one.initial(in_place=in_place), one.dtype)
 
 
 def assert_same(some, others):

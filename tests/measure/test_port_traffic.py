@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hpccoll.host import network_ports
 from hpccoll.host.network_ports import RECEIVED, SENT
 from hpccoll.measure import port_traffic
-from hpccoll.measure.port_traffic import Traffic
-from hpccoll.measure.timing_loop import Progress, Samples
+from hpccoll.measure.port_traffic import PortTraffic
+from hpccoll.measure.timing_loop import RankProgress, Samples
 from hpccoll.store import hdf5
 from hpccoll.store.link_bytes import with_headers
 
@@ -23,11 +23,11 @@ readings = st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from([SEN
 @given(readings, st.data())
 def test_differences_add_up_over_ports_or_are_not_known(before, data):
     after = {key: data.draw(st.integers(0, 2**32 - 2)) for key in before}
-    moved = port_traffic.difference(before, after)
+    moved = port_traffic.counter_changes(before, after)
     for name in {name for _, name in before}:
         steps = [after[key] - first for key, first in before.items() if key[1] == name]
-        assert port_traffic.over_ports(moved, name) == (None if min(steps) < 0 else sum(steps))
-    assert port_traffic.over_ports(moved, "rx_pause_frames") is None
+        assert port_traffic.sum_over_ports(moved, name) == (None if min(steps) < 0 else sum(steps))
+    assert port_traffic.sum_over_ports(moved, "rx_pause_frames") is None
 
 
 @pytest.mark.parametrize(
@@ -36,16 +36,16 @@ def test_differences_add_up_over_ports_or_are_not_known(before, data):
 )  # fmt: skip
 def test_a_counter_that_went_back_stopped_or_disappeared_is_not_known(after):
     both = {("b", SENT): 5}
-    moved = port_traffic.difference({("a", SENT): 100, **both}, {**after, **both})
+    moved = port_traffic.counter_changes({("a", SENT): 100, **both}, {**after, **both})
     assert moved == {("a", SENT): None, ("b", SENT): 0}
-    assert port_traffic.over_ports(moved, SENT) is None
+    assert port_traffic.sum_over_ports(moved, SENT) is None
 
 
 def test_a_counter_that_one_port_alone_has_is_that_ports():
     before = {("a", SENT): 1, ("b", SENT): 1, ("b", "port_xmit_wait"): 3}
     after = {("a", SENT): 2, ("b", SENT): 3, ("b", "port_xmit_wait"): 4}
-    moved = port_traffic.difference(before, after)
-    assert (port_traffic.over_ports(moved, SENT), port_traffic.over_ports(moved, "port_xmit_wait")) == (3, 1)
+    moved = port_traffic.counter_changes(before, after)
+    assert (port_traffic.sum_over_ports(moved, SENT), port_traffic.sum_over_ports(moved, "port_xmit_wait")) == (3, 1)
 
 
 class World:
@@ -73,8 +73,8 @@ class World:
 
 
 def test_operations_between_two_readings_are_counted_without_barriers_in_between(host):
-    world, progress = World(host), Progress()
-    moved = port_traffic.watch(world, world, 5, progress, network_ports.find(host.sys))
+    world, progress = World(host), RankProgress()
+    moved = port_traffic.count_traffic(world, world, 5, progress, network_ports.find_ports(host.sys))
     assert world.log == ["barrier", "barrier", *["reset", "run"] * 5, "barrier"]
     assert moved == {
         ("eth0", SENT): 5 * 1000 + 2 * 100, ("eth0", RECEIVED): 2 * (5 * 1000 + 2 * 100),
@@ -87,12 +87,14 @@ def test_operations_between_two_readings_are_counted_without_barriers_in_between
 def test_what_a_host_with_a_port_that_nobody_counts_sends_is_not_known(host, place):
     world = World(host)
     assert (
-        port_traffic.over_ports(port_traffic.watch(world, world, 2, Progress(), network_ports.find(host.sys)), SENT)
+        port_traffic.sum_over_ports(
+            port_traffic.count_traffic(world, world, 2, RankProgress(), network_ports.find_ports(host.sys)), SENT
+        )
         is not None
     )
     host.put(place, state="4: ACTIVE")
-    moved = port_traffic.watch(world, world, 2, Progress(), network_ports.find(host.sys))
-    assert [port_traffic.over_ports(moved, name) for name in (SENT, RECEIVED, "tx_dropped")] == [None, None, 0]
+    moved = port_traffic.count_traffic(world, world, 2, RankProgress(), network_ports.find_ports(host.sys))
+    assert [port_traffic.sum_over_ports(moved, name) for name in (SENT, RECEIVED, "tx_dropped")] == [None, None, 0]
     assert moved["eth0", SENT] > 0  # what this port counted is known all the same
 
 
@@ -102,12 +104,12 @@ def samples(seconds):
 
 @pytest.mark.parametrize(("seconds", "operations"), [(0, 1000), (1e-6, 1000), (1e-3, 50), (0.03, 1), (0.2, 1), (60, 1)])
 def test_a_pass_takes_about_50_ms_or_one_operation(seconds, operations):
-    assert port_traffic.operations(samples(seconds)) == operations
+    assert port_traffic.pass_operations(samples(seconds)) == operations
 
 
 def test_traffic_is_of_each_node_per_operation_and_events_are_of_the_pass():
     one = {("a", SENT): 10, ("a", RECEIVED): 20, ("a", "tx_dropped"): 1}
-    traffic = Traffic(4, (one, {("a", SENT): 10, ("b", SENT): 20, ("b", RECEIVED): 40, ("a", "tx_dropped"): 2}))
+    traffic = PortTraffic(4, (one, {("a", SENT): 10, ("b", SENT): 20, ("b", RECEIVED): 40, ("a", "tx_dropped"): 2}))
     assert traffic.each(SENT) == (2.5, 7.5)
     assert traffic.sent == 10
     assert traffic.by_port(SENT, ["a", "b"]) == ((2.5, None), (2.5, 5.0))
@@ -116,7 +118,7 @@ def test_traffic_is_of_each_node_per_operation_and_events_are_of_the_pass():
 
 def test_what_one_host_does_not_know_is_not_known_of_all():
     lost = {("a", SENT): None, ("a", "port_xmit_wait"): None, ("a", "tx_dropped"): 1}
-    traffic = Traffic(2, ({("a", SENT): 10, ("a", "port_xmit_wait"): 5}, {}, lost))
+    traffic = PortTraffic(2, ({("a", SENT): 10, ("a", "port_xmit_wait"): 5}, {}, lost))
     assert traffic.each(SENT) == (5.0, None, None)
     assert traffic.sent is None
     assert traffic.counters == {"operations": 2, "port_xmit_wait": None, "tx_dropped": 1}
@@ -134,7 +136,7 @@ def test_what_ports_sent_is_kept_beside_what_is_predicted_and_is_evidence(mpiexe
     options = ["-b", "4K", "-e", "4K", "-n", "3", "--rounds", "2", "--in-place", "--out", out]
     ended = mpiexec(2, program, "-a", "ring,native,null", *options)
     assert ended.returncode == 0, ended.stderr
-    ((attempt, outcomes),) = hdf5.read(out).attempts
+    ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
     assert attempt.nodes == 2
     assert {tuple(sorted(o.rounds)) for o in outcomes} == {(1, 2)}
     assert [ended.stderr.count(f"counted {o.case.id}") for o in outcomes] == [2] * 3, "by either rank once"

@@ -36,17 +36,17 @@ def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_
     from hpccoll.measure import schedule_bytes
 
     def words(ranks):
-        native = prepared_case.CaseSubject(
+        native = prepared_case.PreparedCase(
             SimpleNamespace(rank=0), Layout.of(ranks, 2), case(algorithm="native", bytes=8192)
         )
         return native.evidence(2 * 8192)
 
-    monkeypatch.setattr(schedule_bytes, "COMPARED", 4)
+    monkeypatch.setattr(schedule_bytes, "MAX_COMPARED_RANKS", 4)
     assert words(4) == ("unknown", "the ports sent 1.000 S a node, as much as binomial_tree or hierarchical")
-    monkeypatch.setattr(schedule_bytes, "crossings_of", lambda *_: 1 / 0)
+    monkeypatch.setattr(schedule_bytes, "cached_crossings", lambda *_: 1 / 0)
     assert words(6) == (
         "unknown",
-        "the ports sent 0.667 S a node; for over 4 ranks it is not sought which algorithms send as much",
+        "the ports sent 0.667 S a node; no algorithm is compared with that for over 4 ranks",
     )
 
 
@@ -62,7 +62,7 @@ def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_
 )
 def test_no_piece_is_larger_than_the_segment_that_is_asked(prepared_case, name, algorithm, segment, channels):
     asked = case(name, algorithm, bytes=1 << 20, params={"segment": segment})
-    made = prepared_case.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), asked)
+    made = prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), asked)
     assert made.params["channels"] == made.operation.channels == channels
     assert made.params["segment"] == segment
 
@@ -70,10 +70,10 @@ def test_no_piece_is_larger_than_the_segment_that_is_asked(prepared_case, name, 
 @pytest.mark.parametrize(("name", "algorithm"), [("all_reduce", "ring"), ("all_to_all_v", "pairwise")])
 def test_what_a_case_sends_is_counted_once(prepared_case, monkeypatch, name, algorithm):
     counted = []
-    for way in ("unequal_wire_bytes", "crossings_of"):
+    for way in ("unequal_wire_bytes", "cached_crossings"):
         once = getattr(prepared_case, way)
         monkeypatch.setattr(prepared_case, way, lambda *what, once=once: counted.append(what) or once(*what))
-    ours = prepared_case.CaseSubject(SimpleNamespace(rank=0), Layout.of(4, 2), case(name, algorithm))
+    ours = prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4, 2), case(name, algorithm))
     sent = ours.wire_bytes
     assert ours.evidence(sent)[1].endswith("the ports sent 1.000 times the bytes it counts")
     assert len(counted) == 1
@@ -84,7 +84,7 @@ def test_what_a_table_chose_is_told_with_how_it_moved_bytes_where_that_is_not_by
 
     def executed(transport):
         chosen = case(algorithm="ring", transport=transport)
-        return prepared_case.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), chosen, chosen="by a table").evidence(
+        return prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), chosen, chosen="by a table").evidence(
             None
         )[0]
 
@@ -94,7 +94,7 @@ def test_what_a_table_chose_is_told_with_how_it_moved_bytes_where_that_is_not_by
 def test_what_a_user_says_of_his_mpi_is_a_part_of_the_evidence(prepared_case):
     def evidence(algorithm):
         asked = case(algorithm=algorithm)
-        return prepared_case.CaseSubject(SimpleNamespace(rank=0), Layout.of(4), asked, assumed="he says so").evidence(
+        return prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), asked, assumed="he says so").evidence(
             None
         )
 

@@ -7,10 +7,10 @@ import pytest
 import raw_examples
 from cli_runner import rows
 
-from hpccoll.measure.printed_table import Table
+from hpccoll.measure.printed_table import PrintedTable
 from hpccoll.spec.case import Effort
-from hpccoll.store.case_times import Times
-from hpccoll.store.raw import Whole
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.raw import CaseHistory
 
 SIZES = (8, 1024, 65536)
 CASES = [
@@ -25,7 +25,7 @@ MPI = {"mpi": {"version": "MPICH 5", "path": "libmpi.so", "threads": "multiple"}
 
 def whole(of, number=1, ranks=2, **more):
     outcome = raw_examples.outcome(of, **{"bytes": of.bytes, "times": raw_examples.times(ranks=ranks), **more})
-    return Whole(raw_examples.attempt(number, ranks, provenance=MPI), outcome, {})
+    return CaseHistory(raw_examples.attempt(number, ranks, provenance=MPI), outcome, {})
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def printed(capsys):
     """What a table prints of some outcomes."""
 
     def show(*wholes, job=JOB):
-        table = Table()
+        table = PrintedTable()
         for place, each in enumerate(wholes, 1):
             table.show(job, each, place, len(wholes))
         table.end()
@@ -57,9 +57,9 @@ def test_rows_come_by_algorithm_and_size_however_cases_were_measured(printed):
 
 
 def test_each_row_is_a_comment_at_once_so_that_nothing_is_lost_where_a_job_is_killed(capsys):
-    table = Table()
+    table = PrintedTable()
     table.show(JOB, whole(CASES[3], status="wrong", reason="off by one", wrong=7), 1, 2)
-    table.show(JOB, Whole(raw_examples.attempt(provenance=MPI), raw_examples.skipped(CASES[0]), {}), 2, 2)
+    table.show(JOB, CaseHistory(raw_examples.attempt(provenance=MPI), raw_examples.skipped(CASES[0]), {}), 2, 2)
     meanwhile = capsys.readouterr().out
     assert rows(meanwhile) == []
     table.end()
@@ -71,7 +71,7 @@ def test_each_row_is_a_comment_at_once_so_that_nothing_is_lost_where_a_job_is_ki
 
 def test_neighbours_without_numbers_share_a_line_where_they_share_the_reason(printed):
     def without(case, reason):
-        return Whole(raw_examples.attempt(provenance=MPI), raw_examples.skipped(case, reason), {})
+        return CaseHistory(raw_examples.attempt(provenance=MPI), raw_examples.skipped(case, reason), {})
 
     *five, last = CASES[:6]
     told = rows(printed(*(without(case, "no room") for case in five), without(last, "too large"), whole(CASES[6])))
@@ -108,6 +108,6 @@ def test_rows_of_ranks_that_went_on_without_others_are_told_apart(printed):
 
 def test_a_small_message_has_a_bandwidth_that_is_not_nought(printed):
     start = np.zeros((6, 2), np.int64)
-    slow = Times.of(start, start + 3_000_000, one_clock=True, limit=1 << 22)
+    slow = CaseTimes.of(start, start + 3_000_000, one_clock=True, limit=1 << 22)
     (row,) = rows(printed(whole(CASES[0], times=slow)))
     assert row.split()[10:12] == ["0.00000267"] * 2

@@ -6,12 +6,12 @@ import pytest
 import raw_examples
 from cli_runner import rows
 
-from hpccoll.measure.ranks import names
+from hpccoll.measure.ranks import rank_namer
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load import read_results
-from hpccoll.store.raw import Place
+from hpccoll.store.raw import RankLocation
 
 SECRETS = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
 FAULTY = Path(__file__).with_name("faulty_ranks.py")
@@ -110,7 +110,7 @@ def test_ranks_that_disagree_on_the_schedule_end_the_job_before_it_hangs(launch)
 def test_a_wrong_result_is_recorded_with_what_is_wrong_and_is_no_result(launch):
     ended, out = launch("none", raw_examples.case(4096, algorithm="short"), raw_examples.case(4096))
     assert ended.returncode == 3
-    read = hdf5.read(out)
+    read = hdf5.read_raw_file(out)
     assert read.complete
     assert not journal_path(out).exists()
     by_algorithm = {outcome.case.algorithm: outcome for _, outcomes in read.attempts for outcome in outcomes}
@@ -144,7 +144,7 @@ def test_a_plan_that_has_no_whole_result_or_writes_outside_of_it_is_wrong_and_th
     kinds = {"transport": "mpi"}, {"transport": "shm"}, {"algorithm": "native"}
     ended, out = launch(fault, *(raw_examples.case(4096, **kind) for kind in kinds))
     assert ended.returncode == 3
-    ((_, outcomes),) = hdf5.read(out).attempts
+    ((_, outcomes),) = hdf5.read_raw_file(out).attempts
     wrong, words = SPOILT[fault]
     said = ("wrong", 20 * wrong, f"rank 1: {words}")
     assert [(outcome.status, outcome.wrong, outcome.reason) for outcome in outcomes] == [said] * len(kinds)
@@ -153,7 +153,7 @@ def test_a_plan_that_has_no_whole_result_or_writes_outside_of_it_is_wrong_and_th
 def test_the_librarys_call_out_of_place_may_not_write_beside_its_part_of_dst(launch):
     ended, out = launch("in-place-of-rank-0", raw_examples.case(4096, collective="reduce_scatter", algorithm="native"))
     assert ended.returncode == 3
-    ((_, (outcome,)),) = hdf5.read(out).attempts
+    ((_, (outcome,)),) = hdf5.read_raw_file(out).attempts
     said = ("wrong", 40, "rank 1: 2 of 128 elements before dst were overwritten")
     assert (outcome.status, outcome.wrong, outcome.reason) == said
 
@@ -161,41 +161,41 @@ def test_the_librarys_call_out_of_place_may_not_write_beside_its_part_of_dst(lau
 def test_a_rank_that_a_mapping_has_renumbered_is_told_by_the_number_that_people_know_too(launch):
     ended, out = launch("none", raw_examples.case(4096, algorithm="short", mapping="block"))
     assert ended.returncode == 3
-    ((_, (wrong,)),) = hdf5.read(out).attempts
+    ((_, (wrong,)),) = hdf5.read_raw_file(out).attempts
     assert "rank 0 (MPI rank 0): 512 of" in wrong.reason
     assert "; rank 1 (MPI rank 1): 512 of 1024 elements, from 0 B on: the contribution of rank 0 (MPI" in wrong.reason
 
 
 def test_names_of_ranks_have_the_launchers_number_and_the_host_where_these_tell():
-    places = [Place(host=f"n{me // 2}", node=me // 2, clock=0, pid=1, affinity="0") for me in range(4)]
+    places = [RankLocation(host=f"n{me // 2}", node=me // 2, clock=0, pid=1, affinity="0") for me in range(4)]
     two, one = (
         raw_examples.attempt(ranks=4, places=tuple(places)),
         raw_examples.attempt(ranks=2, places=tuple(places[:2])),
     )
-    assert [*map(names(two, None), range(4))] == [
+    assert [*map(rank_namer(two, None), range(4))] == [
         "rank 0 (on n0)",
         "rank 1 (on n0)",
         "rank 2 (on n1)",
         "rank 3 (on n1)",
     ]
-    assert [*map(names(two, "cyclic"), range(3))] == [
+    assert [*map(rank_namer(two, "cyclic"), range(3))] == [
         "rank 0 (MPI rank 0 on n0)", "rank 1 (MPI rank 2 on n1)", "rank 2 (MPI rank 1 on n0)",
     ]  # fmt: skip
-    assert [*map(names(one, None), range(2))] == ["rank 0", "rank 1"]
-    assert [*map(names(one, "block"), range(2))] == ["rank 0 (MPI rank 0)", "rank 1 (MPI rank 1)"]
+    assert [*map(rank_namer(one, None), range(2))] == ["rank 0", "rank 1"]
+    assert [*map(rank_namer(one, "block"), range(2))] == ["rank 0 (MPI rank 0)", "rank 1 (MPI rank 1)"]
 
 
 def test_in_place_a_step_that_is_left_out_leaves_contributions_missing(launch):
     ended, out = launch("none", raw_examples.case(4096, algorithm="short", in_place=True))
     assert ended.returncode == 3
-    ((_, (wrong,)),) = hdf5.read(out).attempts
+    ((_, (wrong,)),) = hdf5.read_raw_file(out).attempts
     assert "still the rank's own contribution or the contribution of rank 1 is missing" in wrong.reason
 
 
 def test_a_case_that_memory_has_no_room_for_is_skipped_with_the_reason(launch):
     ended, out = launch("no-memory", raw_examples.case(8), raw_examples.case(1 << 20))
     assert ended.returncode == 0
-    outcomes = {outcome.case.bytes: outcome for _, done in hdf5.read(out).attempts for outcome in done}
+    outcomes = {outcome.case.bytes: outcome for _, done in hdf5.read_raw_file(out).attempts for outcome in done}
     assert outcomes[8].status == "ok"
     assert outcomes[1 << 20].status == "skipped"
     assert "2 ranks need" in outcomes[1 << 20].reason
@@ -220,7 +220,7 @@ def test_the_library_has_a_barrier_and_an_all_gather_and_they_are_right(launch):
     ]  # fmt: skip
     ended, out = launch("none", barrier, *gather)
     assert ended.returncode == 0, ended.stderr + ended.stdout
-    ((_, outcomes),) = hdf5.read(out).attempts
+    ((_, outcomes),) = hdf5.read_raw_file(out).attempts
     assert {outcome.status for outcome in outcomes} == {"ok"}
 
 
@@ -240,7 +240,7 @@ def test_no_secret_gets_into_a_file(launch):
     assert b"s3cr3t" not in content
     for name in SECRETS:
         assert name.encode() not in content
-    ((attempt, _),) = hdf5.read(out).attempts
+    ((attempt, _),) = hdf5.read_raw_file(out).attempts
     assert not set(attempt.provenance["variables"]) & set(SECRETS)
 
 

@@ -7,7 +7,7 @@ import raw_examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure.round_order import Earlier, for_the_rest, rounds_left
+from hpccoll.measure.round_order import Completed, job_for_remaining_ranks, rounds_left
 from hpccoll.spec.case import Effort, Shape
 
 CASES = tuple(raw_examples.case(8 * 2**k) for k in range(8))
@@ -27,7 +27,7 @@ def split(left):
 
 
 def test_every_round_has_every_case_once_in_an_order_of_its_own():
-    left = rounds_left(job(), SHAPE, Earlier())
+    left = rounds_left(job(), SHAPE, Completed())
     assert [number for number, _ in left] == [1] * 8 + [2] * 8 + [3] * 8
     orders = split(left)
     assert all(sorted(order) == [case.bytes for case in CASES] for order in orders.values())
@@ -44,7 +44,7 @@ def test_all_ways_of_a_call_are_measured_before_the_next_call_each_round_in_othe
         {"collective": "reduce", "root": 1},
     ]
     cases = [raw_examples.case(size, **way, **call) for size in (8, 16) for way in ways for call in calls]
-    left = rounds_left(raw_examples.job(*cases, effort=Effort(rounds=3)), SHAPE, Earlier())
+    left = rounds_left(raw_examples.job(*cases, effort=Effort(rounds=3)), SHAPE, Completed())
     orders = [[case for number, case in left if number == n] for n in (1, 2, 3)]
     for order in orders:
         assert sorted(case.id for case in order) == sorted(case.id for case in cases)
@@ -61,40 +61,40 @@ def test_what_differs_in_an_argument_is_another_call_and_in_a_parameter_another_
         for c in (1, 2, 3)
         for t in ("uniform", "zipf")
     ]
-    left = rounds_left(raw_examples.job(*cases), SHAPE, Earlier())
+    left = rounds_left(raw_examples.job(*cases), SHAPE, Completed())
     assert len(list(groupby(left, key=lambda one: one[1].params["traffic"]))) == 2
 
 
 def test_the_seed_draws_the_orders():
-    assert rounds_left(job(), SHAPE, Earlier()) == rounds_left(job(), SHAPE, Earlier())
-    assert split(rounds_left(job(seed=2), SHAPE, Earlier())) != split(rounds_left(job(), SHAPE, Earlier()))
+    assert rounds_left(job(), SHAPE, Completed()) == rounds_left(job(), SHAPE, Completed())
+    assert split(rounds_left(job(seed=2), SHAPE, Completed())) != split(rounds_left(job(), SHAPE, Completed()))
 
 
 @given(st.integers(0, 24))
 def test_wherever_it_was_interrupted_the_rest_follows_in_the_same_order(done):
-    whole = rounds_left(job(), SHAPE, Earlier())
+    whole = rounds_left(job(), SHAPE, Completed())
     measured = {}
     for number, case in whole[:done]:
         measured[case.id] = measured.get(case.id, frozenset()) | {number}
-    assert rounds_left(job(), SHAPE, Earlier(measured=measured)) == whole[done:]
+    assert rounds_left(job(), SHAPE, Completed(measured=measured)) == whole[done:]
 
 
 def test_a_case_that_ended_an_attempt_comes_after_all_rounds_of_the_others():
-    left = rounds_left(job(), SHAPE, Earlier(started=frozenset([CASES[3].id])))
+    left = rounds_left(job(), SHAPE, Completed(started=frozenset([CASES[3].id])))
     assert [case for _, case in left[-3:]] == [CASES[3]] * 3
     assert CASES[3] not in [case for _, case in left[:-3]]
 
 
 def test_cases_of_another_shape_are_not_of_this_launch():
-    assert rounds_left(job(), Shape(2, 4), Earlier()) == []
+    assert rounds_left(job(), Shape(2, 4), Completed()) == []
 
 
 def test_fewer_ranks_measure_what_is_left_as_cases_of_their_own_but_what_stalled_or_is_planned_for_as_many():
     done, stalled, nested, *left = CASES
     planned = replace(nested, ranks=3, nodes=1)
     asked = raw_examples.job(*CASES, planned, ranks=4)
-    earlier = Earlier(measured={done.id: frozenset([1])}, started=frozenset([stalled.id]))
-    rest = for_the_rest(asked, Shape(1, 4), Shape(1, 3), earlier)
+    earlier = Completed(measured={done.id: frozenset([1])}, started=frozenset([stalled.id]))
+    rest = job_for_remaining_ranks(asked, Shape(1, 4), Shape(1, 3), earlier)
     assert {case.id for case in rest.cases} == {replace(case, ranks=3, nodes=1).id for case in left}
     assert {case.id for _, case in rounds_left(rest, Shape(1, 3), earlier)} == {case.id for case in rest.cases}
-    assert for_the_rest(asked, Shape(1, 4), None, earlier).cases == ()
+    assert job_for_remaining_ranks(asked, Shape(1, 4), None, earlier).cases == ()

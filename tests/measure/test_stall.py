@@ -81,7 +81,7 @@ def launched(launch, tmp_path_factory):
 def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with_them(launch, launched):
     ended, out = launched["spared"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
-    who, (one, two) = f"rank 1 on {platform.node()}", hdf5.read(out).attempts
+    who, (one, two) = f"rank 1 on {platform.node()}", hdf5.read_raw_file(out).attempts
     assert (one[0].ranks, [outcome.status for outcome in one[1]]) == (3, ["ok", "failed"])
     failed = one[1][1]
     assert failed.reason.startswith(f"{who} stalled: NCCL has not come to an end in 3 s (on the stream: ")
@@ -105,7 +105,7 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert status == "mpi.p2: 1 of 3 cases, 1 failed, 1 not run, 1 beside them on fewer ranks"
     again, _ = launch(out.parent, 3, 12, 1, "run", 0, "never")
     assert again.returncode == 0, again.stderr
-    raw = hdf5.read(out)
+    raw = hdf5.read_raw_file(out)
     assert raw.complete
     assert [attempt.number for attempt, _ in raw.attempts] == [1, 2, 3]
     assert [outcome.case.id for _, last in raw.attempts[2:] for outcome in last][-1] == failed.case.id
@@ -120,7 +120,7 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
 def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launched, name, who):
     ended, out = launched[name].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
-    ((attempt, outcomes),) = hdf5.read(out).attempts
+    ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
     assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (3, ["ok", "failed", "ok"])
     assert outcomes[1].reason.startswith(f"rank {who} on {platform.node()}, ")
     assert "s after the others: " in outcomes[1].reason
@@ -131,7 +131,7 @@ def test_where_too_few_are_left_the_rest_is_left_and_a_rank_that_never_comes_end
     ended, out = launched["alone"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     assert "the launch is ended, for it has not come back in 12 s" in ended.stderr
-    ((attempt, outcomes),) = hdf5.read(out).attempts
+    ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
     assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (2, ["ok", "failed"])
     assert {gap.status for gap in read_results([out]).missing} == {"failed", "not run"}
 
@@ -147,7 +147,7 @@ def test_where_the_rank_that_keeps_the_results_stalls_the_job_ends_and_names_it(
 def test_a_communicator_that_cannot_be_made_costs_the_cases_that_need_it(launched):
     ended, out = launched["unmade"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
-    raw = hdf5.read(out)
+    raw = hdf5.read_raw_file(out)
     ((_, outcomes),) = raw.attempts
     assert not raw.complete
     assert {(outcome.case.transport, outcome.status) for outcome in outcomes} == {("mpi", "ok"), ("nccl", "failed")}

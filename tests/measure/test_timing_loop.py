@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure.timing_loop import Progress, enough, measure
+from hpccoll.measure.timing_loop import RankProgress, iterations_left, measure
 from hpccoll.spec.case import Effort
 
 US = 1000
@@ -60,7 +60,7 @@ class World:
 
 
 def run(world, effort=EFFORT, progress=None):
-    return measure(world, world, effort, progress or Progress(), world.clock, world.cpu_clock)
+    return measure(world, world, effort, progress or RankProgress(), world.clock, world.cpu_clock)
 
 
 def durations(samples):
@@ -148,7 +148,7 @@ def test_rank_0_decides_for_all():
 
 
 def test_progress_tells_the_iteration_and_moves_all_the_time():
-    progress = Progress()
+    progress = RankProgress()
     seen = []
     world = World(lambda _i: US)
     operate = world.run
@@ -160,7 +160,7 @@ def test_progress_tells_the_iteration_and_moves_all_the_time():
 
 
 def test_a_case_after_another_has_cpu_time_of_its_own():
-    assert run(World(lambda _i: 8 * US), progress=Progress(iteration=1000)).cpu_s == pytest.approx(4e-6)
+    assert run(World(lambda _i: 8 * US), progress=RankProgress(iteration=1000)).cpu_s == pytest.approx(4e-6)
 
 
 efforts = st.builds(
@@ -176,7 +176,7 @@ efforts = st.builds(
 @given(efforts, st.lists(st.integers(0, 10**9), min_size=1, max_size=300), st.floats(0, 20))
 def test_what_is_enough_is_never_more_than_the_most_iterations(effort, seen, elapsed):
     seen = np.array(seen[: effort.max_iterations])
-    more, converged = enough(effort, seen, elapsed)
+    more, converged = iterations_left(effort, seen, elapsed)
     assert 0 <= more <= effort.max_iterations - len(seen)
     assert more <= len(seen)
     if converged or elapsed >= effort.seconds:
@@ -194,9 +194,9 @@ def test_the_loop_always_ends_with_a_number_of_iterations_within_the_limits(effo
 
 
 def test_fewer_than_six_iterations_never_converge():
-    assert enough(replace(EFFORT, min_iterations=1), np.array([7] * 5), 0.1) == (5, False)
-    assert enough(EFFORT, np.array([7] * 6), 0.1) == (0, True)
+    assert iterations_left(replace(EFFORT, min_iterations=1), np.array([7] * 5), 0.1) == (5, False)
+    assert iterations_left(EFFORT, np.array([7] * 6), 0.1) == (0, True)
 
 
 def test_a_clock_that_has_not_moved_does_not_divide_by_zero():
-    assert enough(EFFORT, np.array([1, 100, 1, 100, 1]), 0.0) == (5, False)
+    assert iterations_left(EFFORT, np.array([1, 100, 1, 100, 1]), 0.0) == (5, False)

@@ -8,7 +8,7 @@ import pytest
 from altair.utils.schemapi import validate_jsonschema
 
 from hpccoll.store.link_bytes import with_headers
-from hpccoll.store.rows import Missing, Results, Row, Run
+from hpccoll.store.rows import Gap, Results, Row, Run
 
 MODELS = {  # alpha in s and beta in s per byte, from p
     "ring": (lambda p: 2 * (p - 1) * 1.8e-6, lambda p: 2 * (p - 1) / p * 2.6e-10),
@@ -24,10 +24,10 @@ CROSSED = {  # bytes over the wires by all nodes together, over S, from p
 CORES = 2
 SIZES = (*(8 * 4**i for i in range(10)), 4 << 20)
 MISSING = (
-    Missing(case="ring 4 MiB 4 ranks in place", job="local", status="failed", reason="rank 2 was killed"),
-    Missing(case="ring 4 MiB 4 ranks", job="local", status="not run", reason="the job reached its time limit"),
+    Gap(case="ring 4 MiB 4 ranks in place", job="local", status="failed", reason="rank 2 was killed"),
+    Gap(case="ring 4 MiB 4 ranks", job="local", status="not run", reason="the job reached its time limit"),
 )
-SKIPPED = (Missing(case="recursive_doubling 3 ranks", job="local", status="left out", reason="needs a power of two"),)
+SKIPPED = (Gap(case="recursive_doubling 3 ranks", job="local", status="left out", reason="needs a power of two"),)
 
 
 def modelled_seconds(algorithm, ranks, nbytes, in_place, noise):

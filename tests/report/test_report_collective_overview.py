@@ -12,7 +12,7 @@ from hpccoll.report.definitions import COLLECTIVE_DESCRIPTIONS, describe_collect
 from hpccoll.report.findings import findings
 from hpccoll.report.report_writer import build_report
 from hpccoll.schedule.collective_table import COLLECTIVES
-from hpccoll.store.rows import Missing
+from hpccoll.store.rows import Gap
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 
@@ -43,9 +43,7 @@ def several(make_row, of_rows):
         for name, s in (("dissemination", 1e-5), ("native", 2e-5))
         for p in (2, 4)
     ]
-    missing = (
-        Missing(case="all_gather.ring.mpi.cpu.float32.8B.out", job="local", status="failed", reason="it stopped"),
-    )
+    missing = (Gap(case="all_gather.ring.mpi.cpu.float32.8B.out", job="local", status="failed", reason="it stopped"),)
     return of_rows(*rows, missing=missing)
 
 
@@ -177,7 +175,7 @@ def test_many_lines_have_a_legend_that_fits_and_a_second_cue(make_row, of_rows):
 
 def test_a_collective_of_which_nothing_came_has_a_line_without_a_link(text, make_row, of_rows):
     rows = make_row(), make_row(collective="all_gather", op=None)
-    missing = (Missing(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
+    missing = (Gap(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
     page = text(of_rows(*rows, missing=missing))
     head, *lines = table_after(page, '<div class="overview">')
     assert lines[-1][:5] == ["scatter", "0", "", "", "nothing was measured"]

@@ -8,13 +8,13 @@ from cli_runner import invoke
 
 from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.variants import VARIANTS
-from hpccoll.measure.executed_evidence import judged
+from hpccoll.measure.executed_evidence import judge
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.critical_findings import find_critical
 from hpccoll.store import hdf5
 from hpccoll.store.load import read_results
-from hpccoll.store.raw import Raw
+from hpccoll.store.raw import RawResults
 
 SIZE = 67108864
 HEAD = "n0:4021:4021 [0] NCCL INFO "
@@ -50,7 +50,7 @@ def measured(tmp_path):
         case = raw_examples.case(SIZE, collective=collective, algorithm="native", transport="nccl", device="cuda")
         own = VARIANTS[variant].environment if variant in VARIANTS and environment is None else environment or {}
         job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
-        said = judged(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
+        said = judge(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
         attempt = raw_examples.attempt(
             ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
         )
@@ -61,7 +61,7 @@ def measured(tmp_path):
         )  # fmt: skip
         out = tmp_path / "results"
         (out / "raw").mkdir(parents=True, exist_ok=True)
-        hdf5.write(Raw(path=out, job=job, attempts=[(attempt, [outcome])]), out / "raw" / f"{name}.h5")
+        hdf5.write_raw_file(RawResults(path=out, job=job, attempts=[(attempt, [outcome])]), out / "raw" / f"{name}.h5")
         return out
 
     return measure

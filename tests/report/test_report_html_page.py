@@ -8,7 +8,7 @@ import pytest
 from hpccoll.report import report_writer
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.report_writer import build_report
-from hpccoll.store.rows import Missing, Results
+from hpccoll.store.rows import Gap, Results
 from hpccoll.store.scheduler_log import Scheduled
 
 EVIL = "</script><script>alert('x')</script> & \"quoted\" <b>"
@@ -92,7 +92,7 @@ def test_every_row_is_in_the_table(report, results):
     "results_without_rows",
     [
         Results(rows=(), runs=(), planned=0),
-        Results(rows=(), runs=(), planned=3, missing=(Missing(case="c", job="j", status="failed", reason=EVIL),)),
+        Results(rows=(), runs=(), planned=3, missing=(Gap(case="c", job="j", status="failed", reason=EVIL),)),
     ],
 )
 def test_a_page_is_built_without_any_row(outline, results_without_rows):
@@ -112,7 +112,7 @@ def test_text_from_outside_is_shown_and_not_run(outline, make_row, make_run, of_
     plain = outline(of_rows(make_row(), make_row("native", seconds=2e-5)), "T").tags
     rows = make_row(EVIL, mapping=EVIL, executed=EVIL), make_row("native", seconds=2e-5, mapping=EVIL)
     run = make_run(machine=EVIL, path=EVIL, provenance={EVIL: {"deep": [EVIL]}})
-    skipped = (Missing(case=EVIL, job=EVIL, status=EVIL, reason=EVIL),)
+    skipped = (Gap(case=EVIL, job=EVIL, status=EVIL, reason=EVIL),)
     page = outline(of_rows(*rows, runs=(run,), missing=skipped, skipped=skipped), EVIL)
     assert page.words.count(EVIL) >= 15
     assert [page.tags.count(tag) for tag in ("script", "b")] == [plain.count(tag) for tag in ("script", "b")]
@@ -135,7 +135,7 @@ def test_a_partial_run_is_said_to_be_partial(outline, make_row, make_run, of_row
 
 
 def gap(number, reason="the job ended before it: TIMEOUT", job="mpi.n4x1", status="not run"):
-    return Missing(case=f"case{number:03}", job=job, status=status, reason=reason)
+    return Gap(case=f"case{number:03}", job=job, status=status, reason=reason)
 
 
 def rows_of(text, after):

@@ -16,7 +16,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         path = tmp_path / f"{name}.h5"
-        hdf5.write(raw_examples.raw(raw_examples.skipped(), path=path), path)  # which takes no chart
+        hdf5.write_raw_file(raw_examples.raw(raw_examples.skipped(), path=path), path)  # which takes no chart
     return tmp_path
 
 

@@ -11,7 +11,7 @@ from hpccoll.report.terminal_summary import MAX_JOBS_NAMED, MAX_REASONS, outcome
 from hpccoll.spec.case import Effort
 from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.store.journal import Journal
-from hpccoll.store.rows import Missing
+from hpccoll.store.rows import Gap
 from hpccoll.sweep.workflow import alone
 
 CASES = [raw_examples.case(size) for size in (8, 16, 32, 64)]
@@ -98,7 +98,7 @@ def test_report_and_validate_count_as_status_does(ended):
 
 @pytest.mark.parametrize("more", [0, 1, 2])
 def test_reasons_are_counted_only_where_that_saves_a_line(of_rows, make_row, more):
-    gaps = tuple(Missing(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + more))
+    gaps = tuple(Gap(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + more))
     counts, *reasons = outcome_lines(of_rows(make_row(), missing=gaps))
     assert counts == f"1 of {MAX_REASONS + more + 1} cases, {MAX_REASONS + more} failed"
     assert len(reasons) == MAX_REASONS + (more > 0)
@@ -108,7 +108,7 @@ def test_reasons_are_counted_only_where_that_saves_a_line(of_rows, make_row, mor
 
 
 def test_a_reason_of_several_jobs_is_a_line_that_names_them_unless_they_are_too_many(of_rows, make_row):
-    gaps = [Missing(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MAX_JOBS_NAMED + 1)]
+    gaps = [Gap(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MAX_JOBS_NAMED + 1)]
     few, many = (list(outcome_lines(of_rows(make_row(), missing=gaps[:n])))[1:] for n in (2, MAX_JOBS_NAMED + 1))
     assert few == ["  not run in mpi.p0, mpi.p1: 2 cases: no"]
     assert many == [f"  not run in {MAX_JOBS_NAMED + 1} jobs: {MAX_JOBS_NAMED + 1} cases: no"]

@@ -35,17 +35,17 @@ if WHEN == "starts":
         stuck()
         sys.exit()
 if WHEN == "writes":
-    from hpccoll.measure.job_runner import Program
+    from hpccoll.measure.job_runner import JobRunner
 
-    measured = Program._measured
+    measured = JobRunner._measured
 
     def measured_and_late(program, *about):
         fine = measured(program, *about)
         os.environ[start.START_S] = "4"
         return fine
 
-    Program._measured = measured_and_late
-    Program._end = lambda _: stuck()
+    JobRunner._measured = measured_and_late
+    JobRunner._end = lambda _: stuck()
 code = main(ARGUMENTS)
 os.environ[start.START_S] = "4"
 if mine:

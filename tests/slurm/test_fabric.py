@@ -124,7 +124,7 @@ def test_an_uplink_carries_what_is_counted_between_racks_whichever_way_ranks_are
         before = carried("fabric")["rack1-up"]
         fabric.slurm(*step, *hpccoll, "--mapping", mapping, "--out", tmp_path / f"{mapping}.h5")
         sent = carried("fabric")["rack1-up"] - before
-        ((attempt, (outcome,)),) = hdf5.read(tmp_path / f"{mapping}.h5").attempts
+        ((attempt, (outcome,)),) = hdf5.read_raw_file(tmp_path / f"{mapping}.h5").attempts
         assert attempt.layout.rack == (0, 0, 1, 1)
         crossing = sum(a != b for a, b in zip(racks, (*racks[1:], racks[0]), strict=True))
         assert outcome.rack_bytes_predicted == 6 * crossing * SOME / 4  # six steps, in each a quarter from every rank
@@ -207,7 +207,7 @@ def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
     by_count = {(row.worker_sent_predicted, row.worker_received_predicted) for row in rows if row.algorithm != "ring"}
     assert by_count == {(2 * 65536, 2 * 65536)}  # of each of two ranks a vector up and one down
     (raw,) = (tmp_path / "out" / "raw").glob("*.h5")
-    for attempt, _ in hdf5.read(raw).attempts:
+    for attempt, _ in hdf5.read_raw_file(raw).attempts:
         workers = [f"n{1 + me // 2}" for me in range(2 * attempt.nodes)]
         assert [place.host for place in attempt.places] == [*workers, "a1", "a2"]
 

@@ -27,7 +27,7 @@ def test_a_nested_sweep_is_complete_and_knows_where_it_was(success):
         ("mpi.n4x1", n, n, "measured on a testbed", "ok") for n in (2, 4)
     }
     assert len(results.rows) == 8
-    raw = hdf5.read(sandbox.out / "raw" / "mpi.n4x1.h5")
+    raw = hdf5.read_raw_file(sandbox.out / "raw" / "mpi.n4x1.h5")
     hosts = [[place.host for place in attempt.places] for attempt, _ in raw.attempts]
     assert hosts == [sandbox.nodes[:2], sandbox.nodes]
     assert "COMPLETED" in sandbox.status().out

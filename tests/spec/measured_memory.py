@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from hpccoll.measure.prepared_case import CaseSubject
+from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case
 from hpccoll.spec.memory import memory_needed
@@ -21,7 +21,7 @@ shares = {}
 for about in json.loads(Path(sys.argv[1]).read_text()):
     case = Case(**about)
     tracemalloc.start()
-    subject = CaseSubject(comm, layout, case)
+    subject = PreparedCase(comm, layout, case)
     subject.reset()
     subject.run()
     subject.wrong()

@@ -15,20 +15,20 @@ from hpccoll.spec.catalogue import (
     algorithms_of,
     call_of,
     check_case,
-    idle,
+    distinct_mappings,
+    distinct_placements,
     known_parameters,
-    mappings,
-    placements,
-    shared,
-    unmet,
+    parameters_by_algorithm,
+    redundant_mapping,
+    unmet_needs,
 )
 
 
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
 def test_whatever_is_listed_can_be_asked_for_in_each_of_its_placements(name, algorithm):
-    for in_place in placements(name, algorithm, BOTH):
+    for in_place in distinct_placements(name, algorithm, BOTH):
         check_case(case(name, algorithm, in_place=in_place))
-    for in_place in {*BOTH} - {*placements(name, algorithm, BOTH)}:
+    for in_place in {*BOTH} - {*distinct_placements(name, algorithm, BOTH)}:
         if COLLECTIVES[name].in_place and COLLECTIVES[name].out_of_place and algorithm != NATIVE:
             continue  # an empty schedule: nothing is nothing in either place
         with pytest.raises(BadInputError, match=r"in_place: .* has no other placement"):
@@ -36,13 +36,16 @@ def test_whatever_is_listed_can_be_asked_for_in_each_of_its_placements(name, alg
 
 
 def test_a_library_has_one_buffer_for_a_broadcast_and_none_for_a_barrier():
-    assert {name for name in COLLECTIVES if placements(name, NATIVE, BOTH) == (True,)} == {"broadcast", "barrier"}
+    assert {name for name in COLLECTIVES if distinct_placements(name, NATIVE, BOTH) == (True,)} == {
+        "broadcast",
+        "barrier",
+    }
 
 
 def test_between_different_blocks_there_is_no_sharing_a_buffer():
     apart = {name for name, family in COLLECTIVES.items() if not family.in_place}
     assert apart == {"all_to_all_v", "send_recv", "bidirectional"}
-    assert {placements(name, own, BOTH) for name, own in ALL if name in apart} == {(False,)}
+    assert {distinct_placements(name, own, BOTH) for name, own in ALL if name in apart} == {(False,)}
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
@@ -61,19 +64,19 @@ def test_an_algorithm_that_there_is_not_is_told_all_that_there_are():
 
 
 def test_parameters_go_to_the_algorithms_that_know_them():
-    asked = dict(shared("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2}))
+    asked = dict(parameters_by_algorithm("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2}))
     assert asked == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
     with pytest.raises(
         BadInputError, match="parameter: 'radix' is not valid: choose from channels, graph, segment, window"
     ):
-        dict(shared("all_reduce", ["ring", NATIVE], {"radix": 2}))
+        dict(parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"radix": 2}))
 
 
 def test_a_segment_is_a_size_in_bytes_or_in_words():
-    asked = dict(shared("all_reduce", ["ring", NATIVE], {"segment": "128K"}))
+    asked = dict(parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"segment": "128K"}))
     assert asked == {"ring": {"segment": 131072}, NATIVE: {}}
     with pytest.raises(BadInputError, match="parameter segment: 'short' is not valid: a number of bytes such as"):
-        dict(shared("all_reduce", ["ring"], {"segment": "short"}))
+        dict(parameters_by_algorithm("all_reduce", ["ring"], {"segment": "short"}))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,7 @@ def test_a_segment_is_a_size_in_bytes_or_in_words():
     ],
 )
 def test_what_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, reason):
-    assert reason in unmet(asked, Layout.of(p))
+    assert reason in unmet_needs(asked, Layout.of(p))
 
 
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
@@ -99,7 +102,7 @@ def test_a_call_that_fits_runs_from_any_root_or_needs_what_the_algorithm_says(na
     for p in (2, 3, 4):
         for root in range(p) if family.rooted else (None,):
             more = {"params": {"peer": (root + 1) % p}} if "peer" in family.arguments else {}
-            reason = unmet(case(name, algorithm, root=root, **more), Layout.of(p))
+            reason = unmet_needs(case(name, algorithm, root=root, **more), Layout.of(p))
             assert reason is None or reason.startswith(f"{algorithm} of {name} needs ")
             assert reason is None or algorithm != NATIVE
 
@@ -131,7 +134,7 @@ def test_a_word_that_means_nothing_anywhere_is_bad_input(asked, words):
 
 def test_a_value_that_makes_sense_nowhere_is_bad_input_when_it_is_to_run():
     with pytest.raises(BadInputError, match="'rin'"):
-        unmet(case(algorithm="hierarchical", params={"inner": "rin"}), Layout.of(4))
+        unmet_needs(case(algorithm="hierarchical", params={"inner": "rin"}), Layout.of(4))
 
 
 @pytest.mark.parametrize(
@@ -146,20 +149,23 @@ def test_a_value_that_makes_sense_nowhere_is_bad_input_when_it_is_to_run():
     ],
 )
 def test_of_mappings_that_give_the_same_numbers_one_is_measured(layout, where):
-    assert [idle(case(mapping=mapping), layout) for mapping in (None, "block")] == [None, None]
-    assert idle(case(mapping="cyclic"), layout) == f"mapping cyclic numbers these ranks as block does: {where}"
+    assert [redundant_mapping(case(mapping=mapping), layout) for mapping in (None, "block")] == [None, None]
+    assert (
+        redundant_mapping(case(mapping="cyclic"), layout)
+        == f"mapping cyclic numbers these ranks as block does: {where}"
+    )
 
 
 @pytest.mark.parametrize("layout", [Layout.of(4, 2), Layout((0, 1, 2, 3), (0, 0, 1, 1))])
 def test_mappings_that_differ_are_all_measured(layout):
-    assert {idle(case(mapping=mapping), layout) for mapping in (None, "block", "cyclic")} == {None}
+    assert {redundant_mapping(case(mapping=mapping), layout) for mapping in (None, "block", "cyclic")} == {None}
 
 
 def test_two_ranks_that_are_named_and_a_floor_have_one_mapping():
     both = ("block", "cyclic")
-    assert mappings("all_reduce", "ring", both) == mappings("all_reduce", NATIVE, both) == both
-    assert mappings("all_reduce", "null", both) == ("block",)
-    assert mappings("send_recv", NATIVE, both) == (None,)
+    assert distinct_mappings("all_reduce", "ring", both) == distinct_mappings("all_reduce", NATIVE, both) == both
+    assert distinct_mappings("all_reduce", "null", both) == ("block",)
+    assert distinct_mappings("send_recv", NATIVE, both) == (None,)
 
 
 def test_a_promise_is_that_of_the_case():

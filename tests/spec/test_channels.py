@@ -3,7 +3,7 @@
 from schedule_examples import case_of
 
 from hpccoll.schedule import Layout
-from hpccoll.spec.channels import channels_of, default_channels, default_queued
+from hpccoll.spec.channels import default_channels, default_channels_nccl, plan_channels
 
 
 def test_a_wire_has_more_channels_by_default_than_a_node_and_small_messages_have_one():
@@ -20,15 +20,15 @@ def test_a_pipeline_has_a_channel_for_each_segment_wherever_its_ranks_are():
 
 def test_over_nccl_only_a_pipeline_has_channels_by_default():
     layout = Layout.of(8)
-    assert default_queued(1 << 30, layout) == 1
-    assert [default_queued(size, layout, pipelined=True) for size in (1, 1 << 23, 1 << 30)] == [1, 2, 64]
+    assert default_channels_nccl(1 << 30, layout) == 1
+    assert [default_channels_nccl(size, layout, pipelined=True) for size in (1, 1 << 23, 1 << 30)] == [1, 2, 64]
 
 
 def test_a_case_has_the_channels_and_the_window_that_it_asks_for_and_the_rest_by_default():
     ring = case_of("all_reduce-ring", 4)
 
     def made(asked, *, pipelined=False, queued=False):
-        return channels_of(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued)
+        return plan_channels(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued)
 
     assert (made({}), made({}, pipelined=True), made({}, queued=True)) == ((16, 4), (64, 4), (1, 1))
     assert made({}, pipelined=True, queued=True) == (16, 4)

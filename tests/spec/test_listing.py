@@ -10,14 +10,14 @@ from hpccoll.evidence.variants import VARIANTS
 from hpccoll.host import hardware
 from hpccoll.spec import requirements
 from hpccoll.spec.catalogue import GRAPH, PLAN_PARAMETERS
-from hpccoll.spec.listing import lines, listing
+from hpccoll.spec.listing import listing, listing_lines
 
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch):
     """Have no NCCL but that of a test, an Open MPI, and CuPy."""
     monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[]))
-    monkeypatch.setattr(requirements, "mpi_words", lambda: "Open MPI v5.0.3")
+    monkeypatch.setattr(requirements, "mpi_version", lambda: "Open MPI v5.0.3")
     monkeypatch.setattr(requirements, "find_spec", lambda _: "there")
     for name in ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -88,7 +88,7 @@ def test_people_read_what_cases_take_beside_the_parameters_of_their_algorithms()
 
 def test_people_read_each_reason_once_with_all_that_lack_it(tmp_path):
     found = listing(tmp_path)
-    said = [*lines(found)]
+    said = [*listing_lines(found)]
     reasons = said[said.index("not here:") + 1 :]
     told = {reason: names for names, _, reason in (line.strip().partition(": ") for line in reasons)}
     assert len(told) == len(reasons)
@@ -99,5 +99,5 @@ def test_people_read_each_reason_once_with_all_that_lack_it(tmp_path):
 
 def test_where_all_is_there_nothing_is_said_to_be_missing():
     row = {"name": "mpi", "devices": ["cpu"], "available": True, "reason": None}
-    said = [*lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})]
+    said = [*listing_lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})]
     assert [line for line in said if not line.startswith("parameter ")] == ["transport mpi (of cpu)"]

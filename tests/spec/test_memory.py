@@ -11,7 +11,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.measure.payload_values import PERIOD
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.traffic import PATTERNS
-from hpccoll.spec.catalogue import NATIVE, unmet
+from hpccoll.spec.catalogue import NATIVE, unmet_needs
 from hpccoll.spec.memory import check_memory, memory_needed
 from hpccoll.transports.nccl.compile import NcclCompiler
 
@@ -25,7 +25,7 @@ def memory_cases():
             continue
         for told in [{"traffic": pattern} for pattern in PATTERNS] if "traffic" in family.arguments else [{}]:
             asked = case(name, algorithm, bytes=4 * MIB, dtype="int32", params=told)
-            if not unmet(asked, Layout.of(4)):
+            if not unmet_needs(asked, Layout.of(4)):
                 yield asked
 
 

@@ -18,13 +18,13 @@ def _bare(monkeypatch):
 
 
 def test_every_need_of_a_variant_can_be_looked_for():
-    assert {need for variant in VARIANTS.values() for need in variant.needs} == set(requirements.NEEDS)
+    assert {need for variant in VARIANTS.values() for need in variant.needs} == set(requirements.REQUIREMENTS)
 
 
 def test_a_machine_without_anything_lacks_all_that_is_not_of_its_mpi(tmp_path, monkeypatch):
     monkeypatch.setattr(requirements, "find_spec", lambda _: None)
-    words = [need for need in requirements.NEEDS if need not in ("openmpi", "mvapich")]
-    assert requirements.missing(words, tmp_path) == [
+    words = [need for need in requirements.REQUIREMENTS if need not in ("openmpi", "mvapich")]
+    assert requirements.missing_requirements(words, tmp_path) == [
         "no CUDA device", "NCCL not found", "nccl4py not found: pip install 'hpccoll[nccl4py]'",
         "no InfiniBand or RoCE port in use", "no NVSwitch",
         "no SHARP plugin of NCCL where the loader looks",
@@ -38,13 +38,13 @@ def test_a_machine_with_everything_lacks_nothing_but_cupy(tmp_path, monkeypatch)
     names = ("libnccl.so.2", "libsharp_coll.so.5", "libucc.so.1", "libhcoll.so.1")
     equip(tmp_path, {f"lib/{name}": "" for name in names} | {"lib/libnccl-net.so": "SHARP"})
     monkeypatch.setattr(requirements, "find_spec", lambda _: None)
-    words = [need for need in requirements.NEEDS if need not in ("openmpi", "mvapich")]
-    assert requirements.missing(words, tmp_path) == [
+    words = [need for need in requirements.REQUIREMENTS if need not in ("openmpi", "mvapich")]
+    assert requirements.missing_requirements(words, tmp_path) == [
         "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'",
         "nccl4py not found: pip install 'hpccoll[nccl4py]'",
     ]
     monkeypatch.setattr(requirements, "find_spec", lambda _: "there")
-    assert requirements.missing(words, tmp_path) == []
+    assert requirements.missing_requirements(words, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,24 @@ def test_the_version_of_nccl_is_told_by_its_file(tmp_path, version, reason):
     library = equip(tmp_path, {f"lib/libnccl.so.{version}": ""}) / "lib/libnccl.so.2"
     if not library.exists():
         library.symlink_to(f"libnccl.so.{version}")
-    assert requirements.missing(["nccl-2.27"], tmp_path) == ([reason] if reason else [])
+    assert requirements.missing_requirements(["nccl-2.27"], tmp_path) == ([reason] if reason else [])
 
 
 def test_the_version_of_nccl_is_told_by_its_wheel(tmp_path, monkeypatch):
     monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[str(tmp_path)]))
     equip(tmp_path, {"nvidia/nccl/lib/libnccl.so.2": "", "nvidia_nccl_cu12-2.25.1.dist-info/METADATA": ""})
-    assert requirements.missing(["nccl-2.27"], tmp_path) == ["NCCL 2.25.1 is older than 2.27"]
+    assert requirements.missing_requirements(["nccl-2.27"], tmp_path) == ["NCCL 2.25.1 is older than 2.27"]
 
 
 def test_ports_of_efa_and_ports_that_are_down_are_no_infiniband(tmp_path):
     equip(tmp_path, EFA, {name: text for name, text in RAILS.items() if "mlx5_2" in name})
-    assert requirements.missing(["infiniband"], tmp_path) == ["no InfiniBand or RoCE port in use"]
+    assert requirements.missing_requirements(["infiniband"], tmp_path) == ["no InfiniBand or RoCE port in use"]
 
 
 @pytest.mark.mpi
 def test_the_library_of_mpi_is_asked_what_it_is(mpiexec):  # noqa: ARG001 - there is an MPI library
-    said = requirements.mpi_words()
+    said = requirements.mpi_version()
     assert "MPI" in said
-    assert requirements.missing(["openmpi"]) == ([] if "Open MPI" in said else ["the MPI library is not Open MPI"])
+    assert requirements.missing_requirements(["openmpi"]) == (
+        [] if "Open MPI" in said else ["the MPI library is not Open MPI"]
+    )

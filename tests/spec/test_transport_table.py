@@ -5,39 +5,42 @@ from catalogue_cases import ALL, case
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout
-from hpccoll.spec.catalogue import AUTO, NATIVE, check_case, transports, unmet
+from hpccoll.spec.catalogue import AUTO, NATIVE, check_case, distinct_transports, unmet_needs
 from hpccoll.spec.listing import listing
-from hpccoll.spec.transport_table import DEVICES, TRANSPORTS, by_device, of_device
+from hpccoll.spec.transport_table import DEVICES, TRANSPORTS, transports_by_device, transports_of_device
 
 
 def test_each_device_has_its_transports_and_only_those():
-    assert of_device("cpu") == ("mpi", "shm", "tiered")
-    assert of_device("cuda") == ("mpi", "staged", "nccl")
-    assert {*of_device("cpu"), *of_device("cuda")} == {*TRANSPORTS}
+    assert transports_of_device("cpu") == ("mpi", "shm", "tiered")
+    assert transports_of_device("cuda") == ("mpi", "staged", "nccl")
+    assert {*transports_of_device("cpu"), *transports_of_device("cuda")} == {*TRANSPORTS}
 
 
 def test_on_the_host_a_library_is_measured_once_and_on_a_gpu_over_each_transport_that_is_asked():
-    assert transports("all_reduce", NATIVE, ("shm", "mpi")) == ("mpi",)
-    assert transports("all_reduce", NATIVE, ("shm",)) == ("mpi",)
-    assert transports("all_reduce", NATIVE, ("nccl", "staged"), "cuda") == ("nccl", "staged")
+    assert distinct_transports("all_reduce", NATIVE, ("shm", "mpi")) == ("mpi",)
+    assert distinct_transports("all_reduce", NATIVE, ("shm",)) == ("mpi",)
+    assert distinct_transports("all_reduce", NATIVE, ("nccl", "staged"), "cuda") == ("nccl", "staged")
 
 
 @pytest.mark.parametrize("algorithm", ["null", AUTO])
 def test_who_moves_nothing_has_one_transport(algorithm):
-    assert transports("all_reduce", algorithm, ("shm", "tiered")) == ("mpi",)
-    assert transports("all_reduce", algorithm, ("nccl", "mpi"), "cuda") == ("nccl",)
+    assert distinct_transports("all_reduce", algorithm, ("shm", "tiered")) == ("mpi",)
+    assert distinct_transports("all_reduce", algorithm, ("nccl", "mpi"), "cuda") == ("nccl",)
 
 
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
 def test_whatever_is_listed_can_be_asked_for_over_every_transport_of_a_gpu(name, algorithm):
-    for transport in of_device("cuda"):
+    for transport in transports_of_device("cuda"):
         asked = case(name, algorithm, transport=transport, device="cuda")
         check_case(asked)
-        assert unmet(asked, Layout.of(4)) == unmet(case(name, algorithm), Layout.of(4))
+        assert unmet_needs(asked, Layout.of(4)) == unmet_needs(case(name, algorithm), Layout.of(4))
 
 
 def test_transports_go_to_the_devices_whose_memory_they_move():
-    assert by_device(("cpu", "cuda"), ("nccl", "mpi", "shm")) == {"cpu": ("mpi", "shm"), "cuda": ("nccl", "mpi")}
+    assert transports_by_device(("cpu", "cuda"), ("nccl", "mpi", "shm")) == {
+        "cpu": ("mpi", "shm"),
+        "cuda": ("nccl", "mpi"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ def test_transports_go_to_the_devices_whose_memory_they_move():
 )
 def test_a_transport_that_no_device_has_is_bad_input(devices, asked, words):
     with pytest.raises(BadInputError, match=words):
-        by_device(devices, asked)
+        transports_by_device(devices, asked)
 
 
 def test_a_case_whose_transport_is_not_of_its_device_is_bad_input():
@@ -66,11 +69,11 @@ def test_a_case_whose_transport_is_not_of_its_device_is_bad_input():
 @pytest.mark.parametrize("algorithm", ["ring", NATIVE])
 def test_bfloat16_is_a_reason_to_skip_where_nobody_folds_it(algorithm):
     for device in DEVICES:
-        for transport in transports("all_reduce", algorithm, of_device(device), device):
+        for transport in distinct_transports("all_reduce", algorithm, transports_of_device(device), device):
             asked = case(algorithm=algorithm, dtype=BFLOAT16, device=device, transport=transport)
             check_case(asked)
             alone = f"bfloat16 goes over nccl alone, not over {transport}"
-            assert unmet(asked, Layout.of(4, 2)) == (None if transport == "nccl" else alone)
+            assert unmet_needs(asked, Layout.of(4, 2)) == (None if transport == "nccl" else alone)
     assert BFLOAT16 not in DTYPES
 
 

@@ -5,13 +5,13 @@ import stat
 
 import pytest
 
-from hpccoll.store.durable_files import append_bytes, remove_unfinished, replaced, write_new
+from hpccoll.store.durable_files import append_bytes, remove_unfinished, replacing_file, write_new
 
 
 def test_a_file_is_replaced_as_a_whole_when_the_block_ends_well(tmp_path):
     path = tmp_path / "F"
     path.write_text("old")
-    with replaced(path) as unfinished:
+    with replacing_file(path) as unfinished:
         unfinished.write_text("new")
         assert path.read_text() == "old"
         assert unfinished.parent == tmp_path
@@ -24,7 +24,7 @@ def test_what_was_not_finished_is_removed_and_the_old_file_stays(tmp_path):
     path.write_text("old")
 
     def stop():
-        with replaced(path) as unfinished:
+        with replacing_file(path) as unfinished:
             unfinished.write_text("half")
             raise KeyboardInterrupt
 
@@ -35,7 +35,7 @@ def test_what_was_not_finished_is_removed_and_the_old_file_stays(tmp_path):
 
 
 def test_a_new_file_has_the_permissions_that_any_other_has(tmp_path):
-    with replaced(tmp_path / "F") as unfinished:
+    with replacing_file(tmp_path / "F") as unfinished:
         unfinished.touch()
     (tmp_path / "other").touch()
     assert (tmp_path / "F").stat().st_mode == (tmp_path / "other").stat().st_mode
@@ -45,7 +45,7 @@ def test_a_device_or_a_pipe_is_never_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "directory").mkdir()
     for name in ("pipe", "directory"):
-        with pytest.raises(FileExistsError, match="no regular file"), replaced(tmp_path / name):
+        with pytest.raises(FileExistsError, match="no regular file"), replacing_file(tmp_path / name):
             pytest.fail("it is replaced")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert len([*tmp_path.iterdir()]) == 2

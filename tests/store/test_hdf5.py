@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.integrity import DIGEST, seal
-from hpccoll.store.raw import Raw
+from hpccoll.store.raw import RawResults
 from hpccoll.store.schema import COLUMNS, VERSION
 
 
@@ -31,15 +31,15 @@ def place(tmp_path_factory):
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "F.h5"
-    hdf5.write(raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))), path)
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))), path)
     return path
 
 
 @settings(max_examples=50)
 @given(raw_examples.raw_results())
 def test_what_is_written_is_what_is_read(place, raw):
-    hdf5.write(raw, place / "F.h5")
-    read = hdf5.read(place / "F.h5")
+    hdf5.write_raw_file(raw, place / "F.h5")
+    read = hdf5.read_raw_file(place / "F.h5")
     assert raw_examples.plain(read.job) == raw_examples.plain(raw.job)
     assert raw_examples.plain(read.attempts) == raw_examples.plain(raw.attempts)
     assert read.complete == raw.complete
@@ -47,7 +47,7 @@ def test_what_is_written_is_what_is_read(place, raw):
 
 def test_ranks_that_are_not_kept_are_absent_and_what_all_did_is_kept(tmp_path):
     times = raw_examples.times(iterations=4, ranks=6, limit=6)
-    hdf5.write(Raw(path=tmp_path, job=raw_examples.job(raw_examples.case()), attempts=[
+    hdf5.write_raw_file(RawResults(path=tmp_path, job=raw_examples.job(raw_examples.case()), attempts=[
         (raw_examples.attempt(ranks=6), [raw_examples.outcome(times=times, cpu_s=np.zeros(6))])
     ]), tmp_path / "F.h5")  # fmt: skip
     with h5py.File(tmp_path / "F.h5") as file:
@@ -86,7 +86,7 @@ def test_every_column_has_its_dimensions_unit_and_meaning(file):
 def test_a_file_that_was_cut_short_is_refused_in_one_line(file, keep):
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(BadInputError) as caught:
-        hdf5.read(file)
+        hdf5.read_raw_file(file)
     assert "no whole raw file of hpccoll" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -96,13 +96,15 @@ def test_a_file_that_was_cut_short_is_refused_in_one_line(file, keep):
 def test_a_damaged_file_is_read_or_refused_and_nothing_else(place, at, damage):
     whole = place / "whole.h5"
     if not whole.exists():
-        hdf5.write(raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))), whole)
+        hdf5.write_raw_file(
+            raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))), whole
+        )
     content = bytearray(whole.read_bytes())
     where = int(at * len(content))
     content[where : where + len(damage)] = damage
     (place / "damaged.h5").write_bytes(content)
     try:
-        hdf5.read(place / "damaged.h5")
+        hdf5.read_raw_file(place / "damaged.h5")
     except BadInputError as error:
         assert "\n" not in str(error)  # noqa: PT017  it may as well be read
 
@@ -110,12 +112,12 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(place, at, damage):
 def test_a_file_that_is_no_hdf5_is_refused(tmp_path):
     (tmp_path / "F.h5").write_text("hello")
     with pytest.raises(BadInputError, match="signature"):
-        hdf5.read(tmp_path / "F.h5")
+        hdf5.read_raw_file(tmp_path / "F.h5")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(BadInputError, match="No such file"):
-        hdf5.read(tmp_path / "F.h5")
+        hdf5.read_raw_file(tmp_path / "F.h5")
 
 
 @pytest.mark.parametrize(
@@ -126,14 +128,14 @@ def test_another_schema_or_major_version_is_refused(file, changes, has):
     with h5py.File(file, "r+") as opened:
         opened.attrs.update(changes)
     with pytest.raises(BadInputError, match=has):
-        hdf5.read(file)
+        hdf5.read_raw_file(file)
 
 
 def test_somebody_elses_hdf5_is_refused(tmp_path):
     with h5py.File(tmp_path / "F.h5", "w") as opened:
         opened["x"] = 1
     with pytest.raises(BadInputError, match="it has none"):
-        hdf5.read(tmp_path / "F.h5")
+        hdf5.read_raw_file(tmp_path / "F.h5")
 
 
 def test_what_a_later_minor_version_adds_is_passed_over(file):
@@ -142,7 +144,7 @@ def test_what_a_later_minor_version_adds_is_passed_over(file):
         opened.create_group("summary")["x"] = 1
         opened["attempt_1"]["more"] = np.arange(2)
         seal(opened)
-    assert len(hdf5.read(file).done) == 2
+    assert len(hdf5.read_raw_file(file).done) == 2
 
 
 def test_what_this_version_adds_is_absent_in_a_file_of_an_earlier_one_and_missed_in_its_own(file):
@@ -152,11 +154,11 @@ def test_what_this_version_adds_is_absent_in_a_file_of_an_earlier_one_and_missed
                 del opened["attempt_1"][column.name]
         seal(opened)
     with pytest.raises(BadInputError, match="no whole raw file"):
-        hdf5.read(file)
+        hdf5.read_raw_file(file)
     with h5py.File(file, "r+") as opened:
         del opened["attempt_1"]["node_number"], opened.attrs[DIGEST]
         opened.attrs["schema_version"] = "1.0"
-    read = hdf5.read(file)
+    read = hdf5.read_raw_file(file)
     assert "without a digest" in read.notes[0]
     ((_, (outcome, _)),) = read.attempts
     assert (outcome.wire_sent, outcome.wire_received, outcome.counters) == ((), (), None)
@@ -164,7 +166,9 @@ def test_what_this_version_adds_is_absent_in_a_file_of_an_earlier_one_and_missed
 
 
 def test_a_node_that_does_not_know_what_it_sent_is_not_a_number(tmp_path):
-    hdf5.write(raw_examples.raw(raw_examples.outcome(wire_sent=(None, 7.5), wire_received=())), tmp_path / "F.h5")
+    hdf5.write_raw_file(
+        raw_examples.raw(raw_examples.outcome(wire_sent=(None, 7.5), wire_received=())), tmp_path / "F.h5"
+    )
     with h5py.File(tmp_path / "F.h5") as opened:
         assert np.array_equal(opened["attempt_1/wire_sent"][0], [np.nan, 7.5], equal_nan=True)
         assert np.isnan(opened["attempt_1/wire_received"][0]).all()
@@ -174,7 +178,7 @@ def test_a_node_that_does_not_know_what_it_sent_is_not_a_number(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import raws
+import raw_examples
 from hpccoll.store import hdf5
 
 class Killed(Exception): pass
@@ -185,9 +189,9 @@ def kill_at(frame, event, argument):
         step += 1
         if step == int(sys.argv[2]):
             os.kill(os.getpid(), signal.SIGKILL)
-raw = raws.raw(raws.outcome(evidence="new"))
+raw = raw_examples.raw(raw_examples.outcome(evidence="new"))
 sys.setprofile(kill_at)
-hdf5.write(raw, Path(sys.argv[1]))
+hdf5.write_raw_file(raw, Path(sys.argv[1]))
 sys.setprofile(None)
 print(step)
 """
@@ -204,9 +208,9 @@ def test_a_kill_in_the_middle_of_writing_leaves_the_old_file_or_the_new_one(tmp_
     steps = int(write(-1).stdout)
     left = []
     for step in [*range(1, steps, steps // 6), *range(steps - 8, steps + 1, 2)]:
-        hdf5.write(raw_examples.raw(raw_examples.outcome(evidence="old")), path)
+        hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(evidence="old")), path)
         assert write(step).returncode == -signal.SIGKILL
-        ((_, (outcome,)),) = hdf5.read(path).attempts
+        ((_, (outcome,)),) = hdf5.read_raw_file(path).attempts
         left.append(outcome.evidence)
     assert set(left) == {"old", "new"}
     assert left == sorted(left, reverse=True)

@@ -35,12 +35,12 @@ def changed(file, change):
     with h5py.File(file, "r+") as opened:
         change(opened)
     with pytest.raises(BadInputError) as caught:
-        hdf5.read(file)
+        hdf5.read_raw_file(file)
     return str(caught.value)
 
 
 def test_a_file_says_by_its_digest_that_it_is_whole(file):
-    assert hdf5.read(file).notes == []
+    assert hdf5.read_raw_file(file).notes == []
     with h5py.File(file) as opened:
         assert opened.attrs[DIGEST] == content_sha256(opened)
 
@@ -58,7 +58,7 @@ def test_every_value_of_every_column_is_in_the_digest(tmp_path_factory, whole, d
         else:
             dataset[place] = 7 if value != 7 else 5
     with pytest.raises(BadInputError, match="digests differ"):
-        hdf5.read(file)
+        hdf5.read_raw_file(file)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_digest_does_not_depend_on_how_hdf5_lays_the_file_out(file, require):
     packed = file.with_name("packed.h5")
     subprocess.run(["h5repack", "-f", "GZIP=1", str(file), str(packed)], check=True)
     assert packed.read_bytes() != file.read_bytes()
-    assert raw_examples.plain(hdf5.read(packed)) == raw_examples.plain(hdf5.read(file))
+    assert raw_examples.plain(hdf5.read_raw_file(packed)) == raw_examples.plain(hdf5.read_raw_file(file))
 
 
 def test_the_job_is_that_of_its_identity_also_where_the_digest_is_right(file):
@@ -183,18 +183,18 @@ def test_a_column_of_one_dimension_that_is_larger_than_its_file_takes_no_memory(
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path):
     with pytest.raises(ImplausibleError, match="ok, and 7 elements are wrong"):
-        hdf5.write(raw_examples.raw(raw_examples.outcome(wrong=7)), tmp_path / "F.h5")
+        hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(wrong=7)), tmp_path / "F.h5")
     assert [*tmp_path.iterdir()] == []
 
 
 def test_a_pipe_is_no_raw_file(tmp_path):
     os.mkfifo(tmp_path / "F.h5")
     with pytest.raises(BadInputError, match="not a regular file"):
-        hdf5.read(tmp_path / "F.h5")
+        hdf5.read_raw_file(tmp_path / "F.h5")
 
 
 def test_a_large_column_is_read_case_by_case_and_gives_the_same(file, monkeypatch):
-    before = raw_examples.plain(hdf5.read(file))
+    before = raw_examples.plain(hdf5.read_raw_file(file))
     monkeypatch.setattr("hpccoll.store.hdf5_attempt.AT_ONCE", 1)
     monkeypatch.setattr(integrity, "SLAB", 1)
-    assert raw_examples.plain(hdf5.read(file)) == before
+    assert raw_examples.plain(hdf5.read_raw_file(file)) == before

@@ -8,7 +8,7 @@ import raw_examples
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Effort
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.raw import Raw
+from hpccoll.store.raw import RawResults
 
 THERE = raw_examples.job(*(raw_examples.case(size) for size in (8, 16)), name="run")
 OTHERS = {
@@ -31,7 +31,7 @@ OTHERS = {
 def test_what_differs_from_what_is_there_is_told(told):
     here = replace(THERE, **OTHERS[told])
     with pytest.raises(BadInputError) as caught:
-        check_same_job(Raw(path=None, job=THERE), here, "F.h5")
+        check_same_job(RawResults(path=None, job=THERE), here, "F.h5")
     assert str(caught.value) == f"--out: 'F.h5' is not valid: a new file: this one holds another job ({told})"
 
 
@@ -41,8 +41,8 @@ def test_cases_that_are_others_though_their_words_are_the_same_are_counted():
         for size in (8, 16)
     )
     with pytest.raises(BadInputError, match=r"another job \(3 cases there, 3 others here\)"):
-        check_same_job(Raw(path=None, job=some), others, "F.h5")
+        check_same_job(RawResults(path=None, job=some), others, "F.h5")
 
 
 def test_the_same_job_is_gone_on_with():
-    check_same_job(Raw(path=None, job=THERE), replace(THERE), "F.h5")
+    check_same_job(RawResults(path=None, job=THERE), replace(THERE), "F.h5")

@@ -26,9 +26,9 @@ from hpccoll.store.journal import (
     begun,
     forget_words,
     journal_path,
-    last_words,
-    leave_word,
+    read_failure_notes,
     read_journal,
+    write_failure_note,
 )
 from hpccoll.store.raw import Failure
 
@@ -181,7 +181,7 @@ def test_a_line_of_many_records_or_of_any_length_is_one_damaged_line_each(out, m
     read = read_journal(journal_path(out))
     assert len(read.done) == 1
     assert len(read.damage) + len(read.notes) > 0
-    assert [line.number for line in json_lines.read_lines(journal_path(out))][-1] == 10
+    assert [line.number for line in json_lines.read_json_lines(journal_path(out))][-1] == 10
 
 
 def test_outcomes_of_an_attempt_whose_lines_are_damaged_are_not_those_of_another(out):
@@ -245,7 +245,7 @@ def test_a_link_that_was_planted_is_not_followed(out, ending):
         journal.begin(raw_examples.attempt())
         journal.end("SIGUSR1 told it to")
         with suppress(OSError):
-            leave_word(out, Failure(case_id=CASES[0].id, rank=0, message="stuck"))
+            write_failure_note(out, Failure(case_id=CASES[0].id, rank=0, message="stuck"))
         journal.close(remove=False)
     assert aim.read_text() == "mine"
 
@@ -264,7 +264,7 @@ def test_last_words_after_a_line_that_was_cut_short_are_heard(out):
     begin(out).close(remove=False)
     with journal_path(out).open("ab") as file:
         file.write(b'\n{"outcome": {"case"')
-    leave_word(out, Failure(case_id=CASES[1].id, rank=1, message="stuck"))
+    write_failure_note(out, Failure(case_id=CASES[1].id, rank=1, message="stuck"))
     read = read_journal(journal_path(out))
     assert read.failure(CASES[1].id) == "rank 1: stuck"
     assert len(read.done) == 1
@@ -280,7 +280,7 @@ def test_a_case_that_ended_the_job_without_a_word_is_known(out):
 def test_the_same_words_of_many_ranks_are_said_once(out):
     begin(out).close(remove=False)
     for rank in (0, 1, 1):
-        leave_word(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
+        write_failure_note(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
     assert read_journal(journal_path(out)).failure(CASES[1].id) == "ranks 0, 1: no"
 
 
@@ -288,12 +288,12 @@ def test_each_rank_leaves_its_words_in_a_file_of_its_own(out):
     begin(out).close(remove=False)
     before = journal_path(out).read_bytes()
     for rank in (3, LAUNCHER):
-        leave_word(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
+        write_failure_note(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
     assert sorted(path.name for path in out.parent.glob("*words*")) == ["F.h5.words-3", "F.h5.words-launch"]
     assert journal_path(out).read_bytes() == before
-    assert {failure.rank for failure in last_words(out)} == {3, LAUNCHER}
+    assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER}
     forget_words(out, "launch")
-    assert {failure.rank for failure in last_words(out)} == {3}
+    assert {failure.rank for failure in read_failure_notes(out)} == {3}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -308,8 +308,8 @@ def test_on_a_full_disk_the_room_that_was_kept_is_given_to_last_words(out, monke
         append(path, *events)
 
     monkeypatch.setattr(module, "append", full)
-    leave_word(out, Failure(case_id="x", rank=0, message="no room"))
-    assert [failure.message for failure in last_words(out)] == ["no room"]
+    write_failure_note(out, Failure(case_id="x", rank=0, message="no room"))
+    assert [failure.message for failure in read_failure_notes(out)] == ["no room"]
     assert not reserve.exists()
     written.close(remove=False)
 
@@ -322,7 +322,7 @@ def test_other_trouble_than_a_full_disk_is_the_callers(out, monkeypatch):
 
     monkeypatch.setattr(module, "append", broken)
     with pytest.raises(OSError, match="broken"):
-        leave_word(out, Failure(case_id="x", rank=0, message="no room"))
+        write_failure_note(out, Failure(case_id="x", rank=0, message="no room"))
     assert out.with_name("F.h5.reserve").exists()
     written.close(remove=False)
 
@@ -358,7 +358,7 @@ def test_the_journal_of_another_job_is_refused_and_left_alone(out):
 
 def test_a_second_writer_is_refused_until_the_first_has_ended(out):
     program = (
-        "import sys, raws; from pathlib import Path; from hpccoll.store.journal import Journal;"
+        "import sys, raw_examples as raws; from pathlib import Path; from hpccoll.store.journal import Journal;"
         "j = Journal(Path(sys.argv[1]), raws.job(raws.case(8))); print('open', flush=True); sys.stdin.read()"
     )
     tests = str(Path(__file__).parents[1])

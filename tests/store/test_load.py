@@ -13,9 +13,9 @@ from hpccoll.errors import BadInputError
 from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.store import hdf5
 from hpccoll.store.integrity import DIGEST
-from hpccoll.store.journal import Journal, journal_path, leave_word
+from hpccoll.store.journal import Journal, journal_path, write_failure_note
 from hpccoll.store.load import read_results
-from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.raw import Failure, RawResults
 from hpccoll.store.result_files import find
 
 SIZES = (8, 16, 32, 64)
@@ -37,7 +37,7 @@ def sweep(tmp_path):
     journal.record(raw_examples.outcome(CASES[0]))
     journal.record(raw_examples.outcome(CASES[1], status="wrong", reason="rank 0: bad", wrong=7))
     journal.start(CASES[2])
-    leave_word(out / "raw" / "mpi.p2.h5", Failure(case_id=CASES[2].id, rank=1, message="stuck"))
+    write_failure_note(out / "raw" / "mpi.p2.h5", Failure(case_id=CASES[2].id, rank=1, message="stuck"))
     journal.close(remove=False)
     return out
 
@@ -73,7 +73,7 @@ def test_rows_of_a_mapping_follow_one_another_however_they_were_measured(tmp_pat
         [raw_examples.case(size, mapping=mapping) for size in SIZES[:2]] for mapping in ("cyclic", "block")
     )
     measured = (cyclic[1], block[1], cyclic[0], block[0])
-    hdf5.write(
+    hdf5.write_raw_file(
         raw_examples.raw(*(raw_examples.outcome(case, bytes=case.bytes) for case in measured)), tmp_path / "F.h5"
     )
     rows = read_results([tmp_path]).rows
@@ -88,7 +88,7 @@ def test_a_run_is_partial_until_every_case_has_an_outcome(sweep):
     journal.begin(raw_examples.attempt(2))
     journal.record(raw_examples.outcome(CASES[2]))
     journal.record(raw_examples.skipped(CASES[3]))
-    hdf5.write(journal.raw, sweep / "raw" / "mpi.p2.h5")
+    hdf5.write_raw_file(journal.raw, sweep / "raw" / "mpi.p2.h5")
     journal.close(remove=True)
     results = read_results([sweep])
     assert [(run.status, run.attempt) for run in results.runs] == [("complete", 1), ("complete", 2)]
@@ -100,7 +100,7 @@ def test_a_run_is_partial_until_every_case_has_an_outcome(sweep):
 def test_a_file_is_taken_once_however_often_it_is_named(tmp_path):
     file = tmp_path / "raw" / "F.h5"
     file.parent.mkdir()
-    hdf5.write(raw_examples.raw(raw_examples.outcome()), file)
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), file)
     (tmp_path / "link.h5").symlink_to(file)
     assert find([file, tmp_path, file.parent, tmp_path / "link.h5"]) == [file]
     assert len(read_results([file, tmp_path]).rows) == 1
@@ -110,7 +110,7 @@ def test_a_finished_file_stands_before_the_journal_that_was_not_removed(tmp_path
     file = tmp_path / "F.h5"
     raw = raw_examples.raw(raw_examples.outcome())
     Journal(file, raw.job, raw).close(remove=False)
-    hdf5.write(raw, file)
+    hdf5.write_raw_file(raw, file)
     for named in (tmp_path, file, journal_path(file)):
         assert find([named]) == [file]
     assert find([file, journal_path(file)]) == [file]
@@ -119,7 +119,7 @@ def test_a_finished_file_stands_before_the_journal_that_was_not_removed(tmp_path
 def test_a_journal_stands_before_a_partial_file_that_it_goes_on_from(tmp_path):
     file = tmp_path / "F.h5"
     raw = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
-    hdf5.write(raw, file)
+    hdf5.write_raw_file(raw, file)
     assert find([tmp_path]) == [file]
     journal = Journal(file, raw.job, raw)
     journal.begin(raw_examples.attempt(2))
@@ -176,7 +176,7 @@ def test_a_broken_file_below_a_directory_is_a_gap_and_hides_no_other(sweep):
 
 
 def test_of_several_files_that_are_named_those_that_cannot_be_read_are_listed(tmp_path):
-    hdf5.write(raw_examples.raw(raw_examples.outcome()), tmp_path / "F.h5")
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "F.h5")
     broken = tmp_path / "broken.h5", tmp_path / "another.h5"
     for path in broken:
         path.write_text("x")
@@ -212,12 +212,12 @@ def test_a_damaged_line_of_a_journal_is_named_and_its_case_is_not_there(sweep):
 
 def test_a_copy_of_a_raw_file_counts_once_and_is_named(tmp_path):
     raw = raw_examples.raw(raw_examples.outcome(CASES[0]), raw_examples.outcome(CASES[1]))
-    hdf5.write(raw, tmp_path / "b.h5")
+    hdf5.write_raw_file(raw, tmp_path / "b.h5")
     shutil.copy(tmp_path / "b.h5", tmp_path / "a.h5")
     part = replace(raw, attempts=[(raw.attempts[0][0], raw.attempts[0][1][:1])])
-    hdf5.write(part, tmp_path / "0-part.h5")
+    hdf5.write_raw_file(part, tmp_path / "0-part.h5")
     another = replace(raw, attempts=[(raw_examples.attempt(1, run_id="another"), raw.attempts[0][1])])
-    hdf5.write(another, tmp_path / "c.h5")
+    hdf5.write_raw_file(another, tmp_path / "c.h5")
     found = read_results([tmp_path])
     assert [(row.case_id, row.run_id) for row in found.rows] == [
         (case.id, run) for case in CASES[:2] for run in ("run-1", "another")
@@ -232,8 +232,8 @@ def test_of_two_files_that_went_on_from_one_no_launch_counts_twice_and_none_is_l
     first = (raw_examples.attempt(1), [raw_examples.outcome(CASES[0])])
     for name, case in (("a", CASES[1]), ("b", CASES[2])):
         more = (raw_examples.attempt(2, run_id=f"run-2{name}"), [raw_examples.outcome(case)])
-        hdf5.write(
-            Raw(path=tmp_path, job=raw_examples.job(*CASES[:3]), attempts=[first, more]), tmp_path / f"{name}.h5"
+        hdf5.write_raw_file(
+            RawResults(path=tmp_path, job=raw_examples.job(*CASES[:3]), attempts=[first, more]), tmp_path / f"{name}.h5"
         )
     found = read_results([tmp_path])
     assert sorted((row.requested_bytes, row.run_id) for row in found.rows) == [
@@ -246,7 +246,7 @@ def test_of_two_files_that_went_on_from_one_no_launch_counts_twice_and_none_is_l
 def test_a_journal_is_read_where_the_partial_file_that_it_goes_on_from_is_damaged(tmp_path):
     file = tmp_path / "F.h5"
     raw = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
-    hdf5.write(raw, file)
+    hdf5.write_raw_file(raw, file)
     Journal(file, raw.job, raw).close(remove=False)
     for damaged in (file.read_bytes()[:-900], b"x"):
         file.write_bytes(damaged)
@@ -265,7 +265,7 @@ def test_files_without_a_digest_are_noted_together(tmp_path):
     for name in ("a", "b"):
         raw = raw_examples.raw(raw_examples.outcome())
         raw = replace(raw, attempts=[(raw_examples.attempt(run_id=name), raw.attempts[0][1])])
-        hdf5.write(raw, tmp_path / f"{name}.h5")
+        hdf5.write_raw_file(raw, tmp_path / f"{name}.h5")
         with h5py.File(tmp_path / f"{name}.h5", "r+") as file:
             del file.attrs[DIGEST]
             file.attrs["schema_version"] = "1.4"
@@ -277,19 +277,19 @@ def test_failures_stay_in_the_finished_file(tmp_path):
     out = tmp_path / "F.h5"
     journal = Journal(out, raw_examples.job(CASES[0]))
     journal.begin(raw_examples.attempt(1))
-    leave_word(out, Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1))
+    write_failure_note(out, Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1))
     journal.close(remove=False)
     journal = Journal(out, raw_examples.job(CASES[0]))
     journal.begin(raw_examples.attempt(2))
     journal.record(raw_examples.outcome(CASES[0]))
-    hdf5.write(journal.raw, out)
+    hdf5.write_raw_file(journal.raw, out)
     journal.close(remove=True)
-    assert hdf5.read(out).failures == [Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1)]
+    assert hdf5.read_raw_file(out).failures == [Failure(case_id=CASES[0].id, rank=1, message="no", attempt=1)]
     assert read_results([out]).missing == ()
 
 
 def test_failures_of_a_case_that_was_measured_later_are_forgotten():
-    raw = Raw(
+    raw = RawResults(
         path=None,
         job=raw_examples.job(CASES[0]),
         attempts=[(raw_examples.attempt(2), [raw_examples.outcome(CASES[0])])],

@@ -57,7 +57,7 @@ def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(j
     assert second.returncode == 0, complaints
     assert f"attempt 2: {len(job.cases) - len(before[1])} cases" in printed
     assert not journal.exists()
-    raw = hdf5.read(file)
+    raw = hdf5.read_raw_file(file)
     assert raw.complete
     assert [attempt.number for attempt, _ in raw.attempts] == [1, 2]
     assert raw_examples.plain(raw.attempts[0]) == raw_examples.plain(before)
@@ -88,7 +88,7 @@ def test_a_job_goes_on_with_the_rounds_that_are_left(tmp_path, mpiexec):  # noqa
     assert second.returncode == 0, complaints
     left = 3 * len(cases) - sum(map(len, before.measured.values()))
     assert f"attempt 2: {left} measurements (3 rounds of each case)" in printed
-    raw = hdf5.read(file)
+    raw = hdf5.read_raw_file(file)
     assert raw.complete
     assert raw_examples.plain(raw.attempts[0]) == raw_examples.plain(before.attempts[0])
     assert [whole.outcome.times.round.tolist() for whole in raw.wholes()] == [[1] * 20 + [2] * 20 + [3] * 20] * len(
@@ -109,14 +109,14 @@ def test_the_case_that_ended_a_job_is_tried_last(job, tmp_path, mpiexec):  # noq
     (crashed,) = set(read.started) - read.done
     process = start(tmp_path)
     process.communicate(timeout=LONG_S)
-    assert hdf5.read(tmp_path / "F.h5").attempts[-1][1][-1].case.id == crashed
+    assert hdf5.read_raw_file(tmp_path / "F.h5").attempts[-1][1][-1].case.id == crashed
 
 
 def test_a_journal_that_outlived_its_complete_file_is_removed_and_the_file_left_alone(job, tmp_path, mpiexec):  # noqa: ARG001
     outcomes = [raw_examples.outcome(case) for case in job.cases]
     raw = raw_examples.raw(*outcomes)
     raw.job = job
-    hdf5.write(raw, tmp_path / "F.h5")
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
     journal_path(tmp_path / "F.h5").write_text("whatever")
     before = (tmp_path / "F.h5").read_bytes()
     process = start(tmp_path)
@@ -129,17 +129,17 @@ def test_a_journal_that_outlived_its_complete_file_is_removed_and_the_file_left_
 def test_a_partial_file_without_a_journal_is_gone_on_from(job, tmp_path, mpiexec):  # noqa: ARG001
     raw = raw_examples.raw(*(raw_examples.outcome(case) for case in job.cases[:-2]))
     raw.job = job
-    hdf5.write(raw, tmp_path / "F.h5")
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
     process = start(tmp_path)
     process.communicate(timeout=LONG_S)
     assert process.returncode == 0
-    read = hdf5.read(tmp_path / "F.h5")
+    read = hdf5.read_raw_file(tmp_path / "F.h5")
     assert [len(outcomes) for _, outcomes in read.attempts] == [len(job.cases) - 2, 2]
     assert raw_examples.plain(read.attempts[0]) == raw_examples.plain(raw.attempts[0])
 
 
 def test_a_file_of_another_job_is_refused_and_left_alone(job, tmp_path, mpiexec):  # noqa: ARG001
-    hdf5.write(raw_examples.raw(raw_examples.outcome()), tmp_path / "F.h5")
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "F.h5")
     before = (tmp_path / "F.h5").read_bytes()
     process = start(tmp_path)
     _, complaints = process.communicate(timeout=LONG_S)

@@ -11,8 +11,8 @@ from hpccoll.spec.case import Case, Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
 from hpccoll.store.load import read_results
-from hpccoll.store.raw import COUNTED, Outcome, Raw
-from hpccoll.store.statistics import Round, across, row
+from hpccoll.store.raw import COUNTED, Outcome, RawResults
+from hpccoll.store.statistics import RoundStatistics, combine_rounds, make_row
 
 CASES = (raw_examples.case(1024), raw_examples.case(2048))
 JOB = raw_examples.job(*CASES, effort=Effort(rounds=3))
@@ -21,7 +21,7 @@ JOB = raw_examples.job(*CASES, effort=Effort(rounds=3))
 def interrupted():
     """An attempt that ended in the second round, and the next, which measured the rest."""
     first, second = CASES
-    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
+    raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
     for outcome in (
         raw_examples.of_round(1, first),
         raw_examples.of_round(1, second),
@@ -53,7 +53,7 @@ def test_what_is_put_together_over_attempts_says_which_run_measured_which_round(
 
 def test_what_is_recorded_is_seen_whenever_it_is_asked_for():
     first, second = CASES
-    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
+    raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
     seen = []
     for number, of in [(1, first), (1, second), (2, second), (2, first)]:
         raw.record(raw_examples.of_round(number, of))
@@ -69,7 +69,7 @@ def test_what_is_recorded_is_seen_whenever_it_is_asked_for():
 def test_to_record_a_round_does_not_take_longer_the_more_cases_there_are(monkeypatch):
     asked, named = [], Case.id.fget
     cases = [raw_examples.case(size) for size in range(1, 101)]
-    raw = Raw(path=Path("here.h5"), job=raw_examples.job(*cases), attempts=[(raw_examples.attempt(), [])])
+    raw = RawResults(path=Path("here.h5"), job=raw_examples.job(*cases), attempts=[(raw_examples.attempt(), [])])
     monkeypatch.setattr(Case, "id", property(lambda case: asked.append(case) or named(case)))
 
     def names_asked(case):
@@ -121,8 +121,8 @@ def test_a_file_is_partial_until_every_case_has_every_round(tmp_path):
     assert raw.complete
     raw.attempts[1][1][0].times.round[:] = 2  # the third round is gone
     assert raw.done == {CASES[0].id}
-    hdf5.write(raw, tmp_path / "F.h5")
-    assert not hdf5.read(tmp_path / "F.h5").complete
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
+    assert not hdf5.read_raw_file(tmp_path / "F.h5").complete
     results = read_results([tmp_path])
     (gap,) = results.missing
     assert (gap.case, gap.status, gap.reason) == (CASES[1].id, "partial", "2 of 3 rounds; the job ended before it")
@@ -149,14 +149,14 @@ def test_a_journal_keeps_every_round_at_once_and_says_why_there_are_no_more(tmp_
 
 
 def test_a_case_that_is_skipped_has_no_rounds_to_come_and_one_skipped_later_has():
-    raw = Raw(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(), [])])
+    raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(), [])])
     raw.record(raw_examples.skipped(CASES[0]))
     raw.record(raw_examples.of_round(1, CASES[1]))
     raw.record(raw_examples.skipped(CASES[1]))
     assert raw.measured == {CASES[0].id: {1, 2, 3}, CASES[1].id: {1}}
     ((_, (skipped, measured)),) = raw.attempts
-    assert (skipped.status, row(JOB, raw_examples.attempt(), skipped).status) == ("skipped", "skipped")
-    found = row(JOB, raw_examples.attempt(), measured)
+    assert (skipped.status, make_row(JOB, raw_examples.attempt(), skipped).status) == ("skipped", "skipped")
+    found = make_row(JOB, raw_examples.attempt(), measured)
     assert (found.status, found.reason) == ("partial", "1 of 3 rounds; too large")
 
 
@@ -170,7 +170,7 @@ def test_a_case_that_failed_is_still_to_be_measured_with_the_rounds_that_it_has_
     assert raw.failed == {raw_examples.case(1).id, raw_examples.case(2).id}
     assert raw.measured == {raw_examples.case(2).id: frozenset([1]), raw_examples.case(3).id: frozenset([1])}
     ((attempt, outcomes),) = raw.attempts
-    assert [row(raw.job, attempt, outcome).status for outcome in outcomes] == ["failed", "partial", "partial"]
+    assert [make_row(raw.job, attempt, outcome).status for outcome in outcomes] == ["failed", "partial", "partial"]
     raw.attempts.append((raw_examples.attempt(2), []))
     for number in (1, 2):
         raw.record(raw_examples.of_round(number, raw_examples.case(1)))
@@ -192,7 +192,7 @@ def of_durations(**rounds):
 
 def test_the_median_is_that_of_the_medians_of_the_rounds_however_many_iterations_each_had():
     outcome = of_durations(calm=[100] * 6, noisy=[900] * 60, calm_again=[110] * 6)
-    found = row(JOB, raw_examples.attempt(), outcome)
+    found = make_row(JOB, raw_examples.attempt(), outcome)
     assert found.median_s == pytest.approx(110e-9)
     assert found.round_medians_s == pytest.approx((100e-9, 900e-9, 110e-9))
     assert (found.rounds, found.iterations) == (3, 72)
@@ -200,20 +200,22 @@ def test_the_median_is_that_of_the_medians_of_the_rounds_however_many_iterations
 
 def test_the_interval_of_a_few_rounds_holds_those_of_all():
     outcome = of_durations(first=[90, 95, 100, 105, 110, 120], second=[205, 210] * 3, third=[150] * 6)
-    found = row(JOB, raw_examples.attempt(), outcome)
+    found = make_row(JOB, raw_examples.attempt(), outcome)
     assert (found.ci_low_s, found.ci_high_s) == pytest.approx((90e-9, 210e-9))
     assert found.round_intervals_s[0] == pytest.approx((90e-9, 120e-9))
 
 
 def test_of_many_rounds_the_interval_leaves_out_as_many_at_each_end_as_the_rule_of_the_median_does():
-    rounds = [Round(float(k), (k - 0.25, k + 0.25)) for k in range(1, 10)]  # of 9 samples from the 2nd to the 8th
-    assert across(rounds) == Round(5.0, (1.75, 8.25))
-    assert across(rounds[:8]) == Round(4.5, (0.75, 8.25))
-    assert across(rounds[:5]) == Round(3.0, (0.75, 5.25))
-    noisy = [*rounds[:4], Round(5.0, (0.1, 50.0)), *rounds[5:]]  # its ends are the outermost
-    assert across(noisy) == Round(5.0, (0.75, 9.25))
+    rounds = [
+        RoundStatistics(float(k), (k - 0.25, k + 0.25)) for k in range(1, 10)
+    ]  # of 9 samples from the 2nd to the 8th
+    assert combine_rounds(rounds) == RoundStatistics(5.0, (1.75, 8.25))
+    assert combine_rounds(rounds[:8]) == RoundStatistics(4.5, (0.75, 8.25))
+    assert combine_rounds(rounds[:5]) == RoundStatistics(3.0, (0.75, 5.25))
+    noisy = [*rounds[:4], RoundStatistics(5.0, (0.1, 50.0)), *rounds[5:]]  # its ends are the outermost
+    assert combine_rounds(noisy) == RoundStatistics(5.0, (0.75, 9.25))
 
 
 def test_a_round_with_too_few_iterations_leaves_the_case_without_an_interval():
-    found = row(JOB, raw_examples.attempt(), of_durations(first=[100] * 6, second=[100] * 5, third=[100] * 6))
+    found = make_row(JOB, raw_examples.attempt(), of_durations(first=[100] * 6, second=[100] * 5, third=[100] * 6))
     assert (found.ci_low_s, found.round_intervals_s[1]) == (None, None)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hpccoll.store.case_times import Times
-from hpccoll.store.raw import Outcome, Place
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.raw import Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, VERSION
 
 README = Path(__file__).parents[2] / "results" / "README.md"
@@ -35,7 +35,7 @@ def test_the_page_names_the_version():
 def test_every_field_that_is_measured_has_a_column():
     names = [column.name for column in COLUMNS]
     assert len(set(names)) == len(names)
-    held = {field.name for kind in (Outcome, Place, Times) for field in fields(kind)} - {"case", "times"}
+    held = {field.name for kind in (Outcome, RankLocation, CaseTimes) for field in fields(kind)} - {"case", "times"}
     assert held <= set(names)
 
 

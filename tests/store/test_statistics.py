@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from hpccoll.store.case_times import Times
-from hpccoll.store.statistics import _interval_ranks, durations_max, median_interval, median_ratio, percentile, row
+from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.statistics import _interval_ranks, durations_max, make_row, median_interval, median_ratio, percentile
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_the_time_of_an_iteration_is_that_of_the_slowest_rank_and_no_average():
 
 
 def measured(start, end, *, one_clock=True, **attempt):
-    times = Times.of(np.array(start), np.array(end), one_clock=one_clock)
+    times = CaseTimes.of(np.array(start), np.array(end), one_clock=one_clock)
     outcome = replace(raw_examples.outcome(), times=times, bytes=1_000_000, cpu_s=np.array([1e-6, 3e-6]))
     return raw_examples.job(outcome.case), raw_examples.attempt(ranks=2, **attempt), outcome
 
 
 def test_a_row_has_the_bandwidths_of_nccl_tests():
-    found = row(*measured([[0, 0]] * 5, [[1_000_000, 2_000_000]] * 5))
+    found = make_row(*measured([[0, 0]] * 5, [[1_000_000, 2_000_000]] * 5))
     assert (found.timing, found.median_s, found.p99_s) == ("max", 0.002, 0.002)
     assert found.algbw_Bps == pytest.approx(1_000_000 / 0.002)
     assert found.busbw_Bps == pytest.approx(found.algbw_Bps * 2 * (2 - 1) / 2)
@@ -88,19 +88,21 @@ def test_a_row_has_the_bandwidths_of_nccl_tests():
 
 def test_the_rule_span_is_from_the_first_start_to_the_last_end():
     job_attempt_outcome = measured([[0, 500]] * 5, [[1000, 2000]] * 5)
-    assert row(*job_attempt_outcome, "span").median_s == 2000e-9
-    assert row(*job_attempt_outcome, "max").median_s == 1500e-9
+    assert make_row(*job_attempt_outcome, "span").median_s == 2000e-9
+    assert make_row(*job_attempt_outcome, "max").median_s == 1500e-9
 
 
 def test_the_time_of_an_aggregator_is_kept_but_is_not_the_operations():
     start, end = np.array([[0, 500, 100]] * 5), np.array([[1000, 2000, 9000]] * 5)
-    times = Times.of(start, end, one_clock=True, workers=2)
+    times = CaseTimes.of(start, end, one_clock=True, workers=2)
     assert (times.end_ns == end).all()
     assert {*times.max_ns, *times.min_ns, *times.median_ns} == {1500, 1000, 1250}
     assert {*times.span_ns} == {2000}
     assert {*times.slowest_rank} == {1}
     outcome = replace(raw_examples.outcome(), times=times, bytes=1_000_000)
-    found = row(raw_examples.job(outcome.case, aggregators=1), raw_examples.attempt(ranks=3, aggregators=1), outcome)
+    found = make_row(
+        raw_examples.job(outcome.case, aggregators=1), raw_examples.attempt(ranks=3, aggregators=1), outcome
+    )
     assert (found.median_s, found.ranks, found.aggregators) == (1500e-9, 2, 1)
     assert found.busbw_Bps == found.algbw_Bps  # that of two ranks
 
@@ -113,13 +115,13 @@ def test_the_bandwidth_on_a_bus_is_that_of_the_collective():
     }  # fmt: skip
     for name, factor in factors.items():
         of = raw_examples.case(collective=name, algorithm="native")
-        found = row(raw_examples.job(of, ranks=4), raw_examples.attempt(ranks=4), replace(outcome, case=of))
+        found = make_row(raw_examples.job(of, ranks=4), raw_examples.attempt(ranks=4), replace(outcome, case=of))
         assert found.algbw_Bps == (factor and pytest.approx(1_000_000 / 1e-6))
         assert found.busbw_Bps == (factor and pytest.approx(factor * found.algbw_Bps))
 
 
 def test_where_ranks_have_clocks_of_their_own_there_is_no_span_and_the_row_says_max():
-    found = row(*measured([[0, 500]] * 5, [[1000, 2000]] * 5, one_clock=False), "span")
+    found = make_row(*measured([[0, 500]] * 5, [[1000, 2000]] * 5, one_clock=False), "span")
     assert (found.timing, found.median_s) == ("max", 1500e-9)
 
 
@@ -129,27 +131,27 @@ def test_bytes_of_a_node_are_the_mean_over_those_of_workers_and_by_port():
     ports = ((8.0, 2.0, None), (30.0, None, None), (250.0, 250.0, None))
     known = {"workers_sent_predicted": 36, "workers_received_predicted": None, "port_sent": ports}
     beside = replace(attempt, aggregators=1, nodes=2, ports=("eth0", "rail2", "ib0"))
-    found = row(job, beside, replace(outcome, **bytes_of, **known))
+    found = make_row(job, beside, replace(outcome, **bytes_of, **known))
     assert (found.worker_sent_predicted, found.worker_sent_measured) == (18, 20)
     assert (found.worker_received_predicted, found.worker_received_measured) == (None, None)
     assert found.port_sent == {"eth0": 19.0, "rail2": 1.0}
     earlier = replace(outcome, workers_sent_predicted=None, port_sent=(), wire_bytes_predicted=80)
-    assert row(job, replace(attempt, nodes=2), earlier).worker_sent_predicted == 40
-    assert row(job, beside, earlier).worker_sent_predicted is None
-    assert row(job, beside, earlier).port_sent == {}
+    assert make_row(job, replace(attempt, nodes=2), earlier).worker_sent_predicted == 40
+    assert make_row(job, beside, earlier).worker_sent_predicted is None
+    assert make_row(job, beside, earlier).port_sent == {}
 
 
 def test_the_time_by_events_is_that_of_the_slowest_gpu_and_none_where_one_has_no_events():
     job, attempt, outcome = measured([[0, 0]] * 3, [[1000, 2000]] * 3)
     events = np.array([[700, 900], [800, 600], [100, 1500]])
-    assert row(job, attempt, replace(outcome, times=replace(outcome.times, device_ns=events))).device_s == 900e-9
+    assert make_row(job, attempt, replace(outcome, times=replace(outcome.times, device_ns=events))).device_s == 900e-9
     partly = np.where(events == 100, -1, events)
-    assert row(job, attempt, replace(outcome, times=replace(outcome.times, device_ns=partly))).device_s is None
-    assert row(job, attempt, outcome).device_s is None
+    assert make_row(job, attempt, replace(outcome, times=replace(outcome.times, device_ns=partly))).device_s is None
+    assert make_row(job, attempt, outcome).device_s is None
 
 
 def test_what_is_absent_is_none():
-    found = row(raw_examples.job(raw_examples.skipped().case), raw_examples.attempt(), raw_examples.skipped())
+    found = make_row(raw_examples.job(raw_examples.skipped().case), raw_examples.attempt(), raw_examples.skipped())
     for name in ("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "cpu_s", "wrong"):
         assert getattr(found, name) is None
     assert (found.iterations, found.status, found.reason) == (0, "skipped", "too large")
@@ -157,5 +159,5 @@ def test_what_is_absent_is_none():
 
 def test_a_floor_has_no_bandwidth():
     job, attempt, outcome = measured([[0, 0]] * 5, [[1000, 2000]] * 5)
-    found = row(job, attempt, replace(outcome, floor=True))
+    found = make_row(job, attempt, replace(outcome, floor=True))
     assert (found.algbw_Bps, found.busbw_Bps, found.floor) == (None, None, True)

@@ -7,7 +7,7 @@ from synthetic_timings import table
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES
-from hpccoll.spec.catalogue import algorithms_of, placements
+from hpccoll.spec.catalogue import algorithms_of, distinct_placements
 from hpccoll.sweep.case_product import cases
 from hpccoll.sweep.sweep_file import Sweep
 
@@ -91,7 +91,7 @@ def test_traffic_is_named_with_what_a_file_held(tmp_path):
 
 def test_each_placement_that_there_is_comes_once():
     for case in (found := swept(collectives="all")):
-        assert case.in_place in placements(case.collective, case.algorithm, (False, True))
+        assert case.in_place in distinct_placements(case.collective, case.algorithm, (False, True))
     assert len({case.id for case in found}) == len(found)
 
 

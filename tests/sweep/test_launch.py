@@ -14,8 +14,8 @@ from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store import hdf5
-from hpccoll.store.journal import Journal, journal_path, last_words, leave_word
-from hpccoll.store.raw import Failure, Raw
+from hpccoll.store.journal import Journal, journal_path, read_failure_notes, write_failure_note
+from hpccoll.store.raw import Failure, RawResults
 from hpccoll.sweep import child_process
 from hpccoll.sweep.launch import Start, launch, signs
 
@@ -70,8 +70,8 @@ def test_what_is_measured_is_not_launched_again(here):
 
 def test_a_complete_file_needs_no_launch(here):
     (here / "raw").mkdir()
-    hdf5.write(
-        Raw(path=here, job=JOB, attempts=[(raw_examples.attempt(), [*map(raw_examples.outcome, CASES)])]),
+    hdf5.write_raw_file(
+        RawResults(path=here, job=JOB, attempts=[(raw_examples.attempt(), [*map(raw_examples.outcome, CASES)])]),
         here / "raw" / "F.h5",
     )
     assert start(here)
@@ -85,7 +85,7 @@ def test_a_launch_that_fails_is_remembered_in_its_own_words_and_the_next_is_trie
     )
     assert not start(here)
     assert len(calls(here)) == 3
-    assert last_words(here / "raw" / "F.h5")[0] == Failure(
+    assert read_failure_notes(here / "raw" / "F.h5")[0] == Failure(
         case_id="", rank=-1, message="the launch of 1 rank on 1 node ended with exit code 4: launcher: no good"
     )
 
@@ -93,9 +93,9 @@ def test_a_launch_that_fails_is_remembered_in_its_own_words_and_the_next_is_trie
 def test_the_words_of_an_earlier_launch_are_forgotten_and_those_of_ranks_are_not(here):
     (here / "raw").mkdir()
     for rank in (-1, 3):
-        leave_word(here / "raw" / "F.h5", Failure(case_id="", rank=rank, message="old"))
+        write_failure_note(here / "raw" / "F.h5", Failure(case_id="", rank=rank, message="old"))
     start(here)
-    assert [failure.rank for failure in last_words(here / "raw" / "F.h5")] == [3]
+    assert [failure.rank for failure in read_failure_notes(here / "raw" / "F.h5")] == [3]
 
 
 def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the_job(here, monkeypatch):
@@ -109,7 +109,7 @@ def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the
         for pid in alive:
             os.kill(pid, signal.SIGKILL)
     assert len(alive) == 3  # one of each launch: none was waited for
-    assert "ended by signal 9" in last_words(here / "raw" / "F.h5")[0].message
+    assert "ended by signal 9" in read_failure_notes(here / "raw" / "F.h5")[0].message
 
 
 LEAVES = """
@@ -132,14 +132,14 @@ job = Plan.load(Path({here!r}) / "plan.json").jobs[0]
 journal = Journal(Path({here!r}) / "raw" / "F.h5", job)
 journal.begin(raws.attempt(2))
 journal.end("SIGUSR1 told it to end")
-hdf5.write(journal.raw, Path({here!r}) / "raw" / "F.h5")
+hdf5.write_raw_file(journal.raw, Path({here!r}) / "raw" / "F.h5")
 journal.close(remove=False)
 """
 
 
 def test_a_shape_that_fails_keeps_no_larger_one_from_being_measured(here):
     measured(here, CASES[0]).close(remove=False)
-    leave_word(here / "raw" / "F.h5", Failure(case_id="", rank=0, message="old"))
+    write_failure_note(here / "raw" / "F.h5", Failure(case_id="", rank=0, message="old"))
     (here / "does.py").write_text("import sys\nsys.exit(4)\n")
     assert not start(here)
     assert calls(here) == ["-N 2 -n 2", "-N 4 -n 4"]
@@ -187,7 +187,7 @@ def test_a_job_without_hosts_for_its_aggregators_is_refused_before_it_starts(her
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     with pytest.raises(BadInputError, match=r"hosts of aggregators: '1 of 5 hosts' .*: 2 that have .* switch"):
         start(here)
-    assert "1 of 5 hosts" in last_words(here / "raw" / "F.h5")[0].message
+    assert "1 of 5 hosts" in read_failure_notes(here / "raw" / "F.h5")[0].message
     assert not any(call.startswith("-N") for call in programs.calls())
 
 
@@ -269,7 +269,7 @@ def test_ranks_that_never_begin_are_ended_and_said_and_the_next_shape_is_tried(h
     patient["launcher"]["patience_s"] = 0.1
     (here / "plan.json").write_text(json.dumps(patient))
     assert not start(here)
-    said = [failure.message for failure in last_words(here / "raw" / "F.h5")]
+    said = [failure.message for failure in read_failure_notes(here / "raw" / "F.h5")]
     for words, size in zip(said, ("1 rank on 1 node", "2 ranks on 2 nodes", "4 ranks on 4 nodes"), strict=True):
         assert words.startswith(f"the launch of {size} did not begin within 0.55 s")
 

@@ -13,7 +13,7 @@ from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
 from hpccoll.spec.case import Job
 from hpccoll.spec.plan import Plan
-from hpccoll.spec.requirements import missing
+from hpccoll.spec.requirements import missing_requirements
 from hpccoll.sweep.execution_site import Place
 from hpccoll.sweep.planner import check_out, write_plan
 
@@ -162,7 +162,7 @@ def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planne
 
 def test_a_plan_and_its_sweep_are_told_so_before_anything_runs(planned):
     notes = planned(TEXT + "devices: cuda\n").notes
-    lacks = missing(["cuda"])
+    lacks = missing_requirements(["cuda"])
     assert [note.partition(": ")[2] for note in notes if "on GPUs" in note] == lacks[:1]
 
 

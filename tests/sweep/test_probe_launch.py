@@ -12,8 +12,8 @@ from hpccoll.evidence.probe_result import Found
 from hpccoll.evidence.variants import VARIANTS
 from hpccoll.spec.case import Effort, Shape
 from hpccoll.spec.plan import Launcher, Plan
-from hpccoll.spec.probe_cases import once
-from hpccoll.store.journal import journal_path, last_words
+from hpccoll.spec.probe_cases import probe_cases
+from hpccoll.store.journal import journal_path, read_failure_notes
 from hpccoll.store.load import read_results
 from hpccoll.sweep import paths, probe_launch
 from hpccoll.sweep.launch import launch
@@ -149,10 +149,10 @@ def test_nothing_is_timed_after_a_probe_that_was_told_to_end_and_the_next_launch
     out = here(TOLD, complete=False)
     assert not out.exists()
     assert not journal_path(out).exists()
-    assert last_words(out)[0].message == "the probe of 2 ranks on 1 node was told to end"
+    assert read_failure_notes(out)[0].message == "the probe of 2 ranks on 1 node was told to end"
     rows, _ = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
     assert rows["native"].executed.split()[0] == "ucp"
-    assert not last_words(out)
+    assert not read_failure_notes(out)
 
 
 def test_where_there_is_no_room_for_logs_it_is_measured_without(here):
@@ -178,7 +178,7 @@ def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did
         raw_examples.job(raw_examples.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape
     )
     ours = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
-    assert once(raw_examples.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
+    assert probe_cases(raw_examples.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
     assert probe_launch.wanted(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
     assert not probe_launch.wanted(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
     assert not probe_launch.wanted(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)

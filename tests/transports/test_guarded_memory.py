@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from hpccoll.measure.guard_check import guards_of
 from hpccoll.schedule import BFLOAT16, DTYPES, dtype_of
-from hpccoll.transports.guarded_memory import MARGIN, WATCHED, guarded
+from hpccoll.transports.guarded_memory import MARGIN, WATCHED, allocate_guarded
 from hpccoll.transports.operation import aligned_empty
 
 
 @given(st.sampled_from((*DTYPES, BFLOAT16)), st.integers(1, 5000), st.booleans())
 def test_a_buffer_lies_as_its_memory_would_and_guards_next_to_it_inside_that_memory(dtype, count, front):
-    made = guarded(aligned_empty, count, dtype_of(dtype), front=front)
+    made = allocate_guarded(aligned_empty, count, dtype_of(dtype), front=front)
     before, after = made.guards()
     assert (len(made.buffer), made.buffer.ctypes.data % MARGIN) == (count, 0)
     assert (before.stop, after.start) == (made.start, made.stop)
@@ -24,12 +24,12 @@ def test_a_buffer_lies_as_its_memory_would_and_guards_next_to_it_inside_that_mem
 
 
 def test_an_empty_buffer_takes_no_memory_and_has_no_guards():
-    made = guarded(aligned_empty, 0, np.dtype("float32"))
+    made = allocate_guarded(aligned_empty, 0, np.dtype("float32"))
     assert (len(made.memory), [*guards_of([made], 0)]) == (0, [])
 
 
 def test_where_a_part_of_a_buffer_may_be_written_its_guards_lie_around_that_part():
-    made = guarded(aligned_empty, 1000, np.dtype("float32"))
+    made = allocate_guarded(aligned_empty, 1000, np.dtype("float32"))
     part = made.narrowed(slice(300, 500))
     part.memory[:], made.buffer[300:500] = 0, 1
     assert (part.buffer == 1).all()
@@ -39,7 +39,7 @@ def test_where_a_part_of_a_buffer_may_be_written_its_guards_lie_around_that_part
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_one_guard_holds_is_nowhere_what_another_does(dtype):
-    made = [guarded(aligned_empty, 100, np.dtype(dtype)) for _ in ("src", "dst")]
+    made = [allocate_guarded(aligned_empty, 100, np.dtype(dtype)) for _ in ("src", "dst")]
     words = [guard.words for me in (0, 1, 7) for guard in guards_of(made, me)]
     assert len(words) == 12
     assert all(np.count_nonzero(one == other) <= 1 for one, other in combinations(words, 2))

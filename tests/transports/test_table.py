@@ -1,7 +1,7 @@
 """The whole table under real MPI: every collective by every algorithm of the catalogue, the library's own included.
 
 The cases are drawn from the catalogue, so that another algorithm, or another parameter of one, is tested at once. Each
-launch is one job of ``hpccoll run``; what must not run there is skipped, for the reason that ``unmet`` gives.
+launch is one job of ``hpccoll run``; what must not run there is skipped, for the reason that ``unmet_needs`` gives.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.schedule.traffic import PATTERNS
 from hpccoll.spec.case import Case, Effort, Job
-from hpccoll.spec.catalogue import NATIVE, known_parameters, placements, transports, unmet
-from hpccoll.spec.transport_table import TRANSPORTS, of_device
+from hpccoll.spec.catalogue import NATIVE, distinct_placements, distinct_transports, known_parameters, unmet_needs
+from hpccoll.spec.transport_table import TRANSPORTS, transports_of_device
 from hpccoll.store import hdf5
 
 PAIRS = Path(__file__).with_name("paired_ranks.py")
@@ -60,7 +60,9 @@ class Launch:
     @property
     def transports(self):
         """The transports that there are on its layout."""
-        return [n for n in of_device("cpu") if all(need.met(self.layout, {}) for need in TRANSPORTS[n].needs)]
+        return [
+            n for n in transports_of_device("cpu") if all(need.met(self.layout, {}) for need in TRANSPORTS[n].needs)
+        ]
 
     @property
     def layout(self):
@@ -107,9 +109,9 @@ def calls(family, algorithm, launch):
     turn = count(len(family.name) + len(algorithm))  # so that all dtypes and ops come up
     for (size, in_channels), root in product(sizes(family, launch), roots(family, launch)):
         for told in arguments(family, root, launch.workers):
-            for in_place in placements(family.name, algorithm, (False, True)):
+            for in_place in distinct_placements(family.name, algorithm, (False, True)):
                 number = next(turn)
-                moves = transports(family.name, algorithm, launch.transports)
+                moves = distinct_transports(family.name, algorithm, launch.transports)
                 for transport in moves if family.token or launch.aggregators else [moves[number // 2 % len(moves)]]:
                     yield Case(
                         collective=family.name, algorithm=algorithm, transport=transport,
@@ -135,7 +137,7 @@ def variants(family, algorithm, layout):
             bytes=LARGE, params=params,
         )  # fmt: skip
         try:
-            unmet(case, layout)
+            unmet_needs(case, layout)
         except BadInputError:  # no algorithm that it can be made of
             continue
         if params != own:
@@ -172,7 +174,7 @@ def outcomes(mpiexec, tmp_path_factory):
         files = ["--job", here / "job.json", "--out", here / "F.h5"]
         ended = mpiexec(launch.processes, *program, *files, "--exit-zero", timeout=480)
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        ((_, done),) = hdf5.read(here / "F.h5").attempts
+        ((_, done),) = hdf5.read_raw_file(here / "F.h5").attempts
         return {outcome.case.id: outcome for outcome in done}
 
     return outcomes
@@ -182,7 +184,7 @@ def outcomes(mpiexec, tmp_path_factory):
 def test_every_case_is_right_or_skipped_for_the_reason_that_the_catalogue_gives(launch, outcomes):
     found = outcomes(launch)
     assert found.keys() == {case.id for case in cases(launch)}
-    reasons = {case.id: unmet(case, launch.layout) for case in cases(launch)}
+    reasons = {case.id: unmet_needs(case, launch.layout) for case in cases(launch)}
     assert {name: (o.status, o.reason) for name, o in found.items()} == {
         name: ("skipped" if reason else "ok", reason) for name, reason in reasons.items()
     }
@@ -206,4 +208,8 @@ def test_every_algorithm_has_run_over_every_transport_that_makes_a_difference(ou
         for launch in LAUNCHES for outcome in outcomes(launch).values() if outcome.status == "ok"
     }  # fmt: skip
     everything = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)]
-    assert ran == {(name, own, over) for name, own in everything for over in transports(name, own, of_device("cpu"))}
+    assert ran == {
+        (name, own, over)
+        for name, own in everything
+        for over in distinct_transports(name, own, transports_of_device("cpu"))
+    }

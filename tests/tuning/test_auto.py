@@ -11,7 +11,7 @@ from synthetic_timings import KIB, MIB, lines, table
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout
-from hpccoll.spec.catalogue import check_case, placements, unmet
+from hpccoll.spec.catalogue import check_case, distinct_placements, unmet_needs
 from hpccoll.tuning.auto import check_table, concrete
 from hpccoll.tuning.setting import Setting
 from hpccoll.tuning.table import TuneTable, load_table
@@ -40,7 +40,7 @@ def test_the_size_decides_and_all_else_of_the_case_stays(nbytes):
     algorithm = "recursive_doubling" if nbytes < CUT else "ring"
     assert made == case(algorithm=algorithm, bytes=nbytes, in_place=False, params=ours)
     check_case(made)
-    assert unmet(made, TWO_NODES) is None
+    assert unmet_needs(made, TWO_NODES) is None
 
 
 def test_the_words_name_the_table_the_range_and_whether_it_was_measured_there():
@@ -106,7 +106,7 @@ def test_a_call_keeps_its_arguments():
 
 
 def test_auto_is_measured_in_both_placements_without_parameters():
-    assert placements("broadcast", "auto", (False, True)) == (False, True)
+    assert distinct_placements("broadcast", "auto", (False, True)) == (False, True)
     with pytest.raises(BadInputError, match="parameter of auto: 'channels'"):
         check_case(auto(params={"channels": 2}))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthetic_timings import KIB, MIB, both, chosen, lines, measured, table
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.rows import Missing
+from hpccoll.store.rows import Gap
 from hpccoll.tuning.build_table import PRICE, cautions, make, price, ranges, write
 from hpccoll.tuning.measured_choices import Measured, Time, side_by_side
 from hpccoll.tuning.measured_choices import measured as curves_of
@@ -70,7 +70,7 @@ def test_noise_that_leaves_open_who_is_the_fastest_is_said_of_the_settings_that_
 
 
 def test_that_results_are_partial_is_said():
-    gap = Missing(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
+    gap = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
     partial = replace(measured({"ring": LATE}), missing=(gap,), planned=9)
     assert list(cautions(partial)) == ["partial: 1 of 9 cases are missing, and not chosen among"]
 

@@ -124,7 +124,7 @@ def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path)
             for algorithm, curve in curves.items()
             for size, seconds in curve.items()
         ]
-        hdf5.write(raw(*outcomes), tmp_path / name)
+        hdf5.write_raw_file(raw(*outcomes), tmp_path / name)
     said = invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json")
     assert said.code == 0, said.err
     assert "  below 115788 B: recursive_doubling (1.00 of the best time)" in said.out.splitlines()
@@ -136,7 +136,7 @@ def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path)
 
 def test_a_table_replaces_a_table_and_never_what_it_is_made_of(tmp_path):
     raws, made = tmp_path / "a.h5", tmp_path / "t.json"
-    hdf5.write(raw(outcome(case(KIB), bytes=KIB, times=taking(1e-5))), raws)
+    hdf5.write_raw_file(raw(outcome(case(KIB), bytes=KIB, times=taking(1e-5))), raws)
     before = raws.read_bytes()
     assert invoke("tune", raws, "--out", raws).is_bad_input("--out", "a new file, or a table")
     assert raws.read_bytes() == before
@@ -144,7 +144,7 @@ def test_a_table_replaces_a_table_and_never_what_it_is_made_of(tmp_path):
 
 
 def test_a_table_is_made_or_judged_and_where_it_cannot_be_it_takes_one_line(tmp_path):
-    hdf5.write(raw(), tmp_path / "a.h5")
+    hdf5.write_raw_file(raw(), tmp_path / "a.h5")
     assert invoke("tune", tmp_path / "a.h5").is_bad_input("hpccoll tune: it takes --out, ", "or --judge")
     assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json", "--json").is_bad_input("--json", "--out")
     both_ways = ["--out", tmp_path / "t.json", "--judge", tmp_path / "t.json"]

@@ -5,7 +5,7 @@ import json
 import pytest
 from cli_runner import invoke, spawn
 
-from hpccoll.store.hdf5 import read
+from hpccoll.store.hdf5 import read_raw_file
 from hpccoll.store.load import read_results
 from hpccoll.tuning.table import load_table
 
@@ -45,13 +45,13 @@ def test_what_a_table_chooses_runs_and_the_row_of_auto_says_what_it_was(table, t
     assert "native by the table of " in rows[512].evidence
     assert rows[4096].evidence.startswith("ring channels=2 by the table of ")
     assert "from 1 KiB; hpccoll ran its schedule (channels=2" in rows[4096].evidence
-    ((_, outcomes),) = read(out).attempts
+    ((_, outcomes),) = read_raw_file(out).attempts
     assert {o.case.bytes: o.params.get("channels") for o in outcomes if o.case.algorithm == "auto"} == {
         512: None,
         4096: 2,
     }
     table.rename(tmp_path / "gone.json")  # the job holds it
-    again = read(out).job
+    again = read_raw_file(out).job
     assert again.table["entries"][0]["ranges"][1]["algorithm"] == "ring"
     (tmp_path / "gone.json").rename(table)
 

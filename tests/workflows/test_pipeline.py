@@ -82,11 +82,11 @@ def test_a_job_whose_raw_file_is_gone_is_run_again_alone(copy):
 
 def test_outcomes_that_a_killed_job_had_no_time_to_write_are_written_and_not_measured_again(copy):
     path = copy.out / "raw" / "mpi.p2.h5"
-    before = hdf5.read(path)
+    before = hdf5.read_raw_file(path)
     Journal(path, before.job, before).close(remove=False)
     path.unlink()
     assert spawn("sweep", "tiny.yaml", cwd=copy.home).code == 0
-    after = hdf5.read(path)
+    after = hdf5.read_raw_file(path)
     assert [attempt for attempt, _ in after.attempts] == [attempt for attempt, _ in before.attempts]
     assert after.complete
     assert not list(path.parent.glob("*.journal"))

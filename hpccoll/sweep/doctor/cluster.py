@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
-from hpccoll.host.machine import available_memory, cpu_model, testbed
+from hpccoll.host.machine import available_memory, cpu_model, testbed_facts
 from hpccoll.sweep.doctor.machine import Finding, Machine
 from hpccoll.sweep.slurm import query
 from hpccoll.sweep.slurm.partitions import partition
@@ -92,7 +92,7 @@ def profile(machine: Machine) -> Iterator[Finding]:
         yield Finding("profile", f"local, for {reason}")
         return
     name, reason = "slurm-nodbd", "Slurm answers, sacct does not"
-    if testbed() is not None:
+    if testbed_facts() is not None:
         name, reason = "testbed", "this is a host of slurm/testbed"
     elif machine.accounting:
         name, reason = "slurm", "Slurm answers, and so does sacct"

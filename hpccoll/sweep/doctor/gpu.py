@@ -20,13 +20,13 @@ COMPUTES = "import cupy; n = cupy.cuda.runtime.getDeviceCount(); assert int((cup
 
 def cuda(machine: Machine) -> int | None:
     """Return the CUDA, by its major version, that the driver runs; None without a driver, or with too old a one."""
-    driver = hardware.driver(machine.root)
+    driver = hardware.gpu_driver(machine.root)
     return next((runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
 
 
 def devices(machine: Machine) -> Iterator[Finding]:
     """See what GPUs there are; without one nothing is said of what only they need."""
-    found, driver = hardware.devices(machine.root), hardware.driver(machine.root)
+    found, driver = hardware.gpu_count(machine.root), hardware.gpu_driver(machine.root)
     if not found:
         look = (
             "nodes may have some: srun --gpus-per-node=1 hpccoll doctor looks there" if machine.settings
@@ -34,7 +34,7 @@ def devices(machine: Machine) -> Iterator[Finding]:
         )  # fmt: skip
         yield Finding("GPU", "no CUDA device: GPU cases will be skipped", look, "none")
         return
-    count = f"{found} x {' and '.join(hardware.models(machine.root)) or 'NVIDIA device'}"
+    count = f"{found} x {' and '.join(hardware.gpu_models(machine.root)) or 'NVIDIA device'}"
     if driver is None:
         yield Finding("GPU", f"{count}, no driver is loaded", "see what nvidia-smi says", "warn")
     elif runs := cuda(machine):
@@ -49,7 +49,7 @@ def cupy(machine: Machine) -> Iterator[Finding]:
 
     Where there is no driver to fit, as on a login node, see only that there is one.
     """
-    runs = cuda(machine) if hardware.devices(machine.root) else None
+    runs = cuda(machine) if hardware.gpu_count(machine.root) else None
     fits = f"cupy-cuda{runs or 'N'}x"
     there = {
         name: told
@@ -84,13 +84,13 @@ def cupy(machine: Machine) -> Iterator[Finding]:
 
 def nvlink(machine: Machine) -> Iterator[Finding]:
     """See that the switches between GPUs are managed: without that CUDA does not start, and there is no NVLS."""
-    switches = hardware.nvswitches(machine.root)
-    if not hardware.devices(machine.root):
+    switches = hardware.nvswitch_count(machine.root)
+    if not hardware.gpu_count(machine.root):
         return
     if not switches:
         yield Finding("NVLink", "no NVSwitch is seen: variants of NVLS fall back, and say so",
                       "where there are some, a container may hide them", "none")  # fmt: skip
-    elif hardware.runs("nv-fabricmanager", machine.root):
+    elif hardware.is_process_running("nv-fabricmanager", machine.root):
         yield Finding("NVLink", f"{switches} NVSwitches, and the fabric manager runs: NVLS from H100 on")
     else:
         remedy = "a container may hide it; else the admin starts nvidia-fabricmanager, of the driver's version"
@@ -99,7 +99,7 @@ def nvlink(machine: Machine) -> Iterator[Finding]:
 
 def affinity(machine: Machine) -> Iterator[Finding]:
     """See that each GPU has an adapter as near as the others', where the bus says so."""
-    places = dict(enumerate(hardware.addresses(machine.root)))
+    places = dict(enumerate(hardware.gpu_addresses(machine.root)))
     if near := topology.of_sysfs(places, machine.root / "sys"):
         said = topology.balance(near)
         if said.startswith("balanced"):
@@ -127,7 +127,7 @@ SWITCHES = {
 
 def aware_mpi(machine: Machine) -> Iterator[Finding]:
     """See what the MPI library says of device buffers; that it is true is tried in the job, by children."""
-    if not hardware.devices(machine.root) or machine.library.returncode:
+    if not hardware.gpu_count(machine.root) or machine.library.returncode:
         return
     child = machine.python(AWARE)
     if child.returncode:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from hpccoll.host import hardware
-from hpccoll.host.hardware import Port
+from hpccoll.host.hardware import RdmaPort
 from hpccoll.sweep.doctor.machine import Finding, Machine
 
 VERSION = """
@@ -16,7 +16,7 @@ print("%d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.val
 
 
 def _needed(machine: Machine) -> bool:
-    return hardware.devices(machine.root) > 0
+    return hardware.gpu_count(machine.root) > 0
 
 
 def library(machine: Machine) -> Iterator[Finding]:
@@ -33,7 +33,7 @@ def library(machine: Machine) -> Iterator[Finding]:
         yield Finding("NCCL", f"{taken} cannot be loaded ({why})", mark="WRONG" if _needed(machine) else "warn")
         return
     said = f"{child.stdout.strip()}, {taken}"
-    if hardware.of_a_wheel(taken) and others:
+    if hardware.is_from_wheel(taken) and others:
         remedy = f"to measure the site's, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={others[0]}"
         yield Finding("NCCL", f"{said}; this wheel hides {', '.join(map(str, others))}", remedy, "warn")
     else:
@@ -65,7 +65,7 @@ def plugins(machine: Machine) -> Iterator[Finding]:
         yield Finding("NCCL plugins", "none where the loader looks", remedy, "none")
 
 
-def _plugin_remedy(ports: list[Port], kinds: set[str | None]) -> str:
+def _plugin_remedy(ports: list[RdmaPort], kinds: set[str | None]) -> str:
     """Return what to do for the plugin that the network here asks for, nothing where it is there."""
     if any(port.driver == "efa" for port in ports) and "aws-ofi-nccl" not in kinds:
         return (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from hpccoll.host import hardware
-from hpccoll.host.hardware import Port
+from hpccoll.host.hardware import RdmaPort
 from hpccoll.sweep.doctor.machine import Finding, Machine
 from hpccoll.units import format_size
 
@@ -30,7 +30,7 @@ def adapters(machine: Machine) -> Iterator[Finding]:
         yield Finding("RDMA", told)
 
 
-def _words(port: Port) -> str:
+def _words(port: RdmaPort) -> str:
     kind = "EFA" if port.driver == "efa" else "RoCE" if port.layer == "Ethernet" else port.layer
     return ", ".join(filter(None, (kind, port.rate, port.state.lower())))
 
@@ -52,7 +52,7 @@ LEAST_SHARED = 1 << 30
 
 def limits(machine: Machine) -> Iterator[Finding]:
     """See that buffers can be locked, and that there is shared memory, where RDMA or GPUs want them."""
-    if not (hardware.rdma_ports(machine.root) or hardware.devices(machine.root)):
+    if not (hardware.rdma_ports(machine.root) or hardware.gpu_count(machine.root)):
         return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and locked < LEAST_LOCKED:
@@ -75,15 +75,16 @@ DMA_BUF = (5, 12)
 def direct(machine: Machine) -> Iterator[Finding]:
     """See that adapters can reach the memory of GPUs by themselves: GPUDirect RDMA. EFA's driver sees to it alone."""
     ports = [port for port in hardware.rdma_ports(machine.root) if port.driver != "efa"]
-    driver = hardware.driver(machine.root)
-    if not (ports and driver and hardware.devices(machine.root)):
+    driver = hardware.gpu_driver(machine.root)
+    if not (ports and driver and hardware.gpu_count(machine.root)):
         return
-    kernel = tuple(map(int, re.findall(r"\d+", hardware.kernel(machine.root))[:2]))
-    if loaded := next((name for name in PEER if hardware.module_loaded(name, machine.root)), None):
+    kernel = tuple(map(int, re.findall(r"\d+", hardware.kernel_release(machine.root))[:2]))
+    if loaded := next((name for name in PEER if hardware.is_module_loaded(name, machine.root)), None):
         yield Finding("GPUDirect RDMA", f"{loaded} is loaded")
     elif driver.open_modules and kernel >= DMA_BUF:
         yield Finding(
-            "GPUDirect RDMA", f"by DMA-BUF: open kernel modules of the driver, Linux {hardware.kernel(machine.root)}"
+            "GPUDirect RDMA",
+            f"by DMA-BUF: open kernel modules of the driver, Linux {hardware.kernel_release(machine.root)}",
         )
     else:
         remedy = "the admin says 'modprobe nvidia-peermem', or installs the open kernel modules"

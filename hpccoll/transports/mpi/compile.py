@@ -20,7 +20,7 @@ from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
 from hpccoll.schedule.step import Range, drop_null_peers
 from hpccoll.transports.buffer_pieces import Piece, align, ends, landings, meetings, parts, touched, workspace
 from hpccoll.transports.mpi.shared_windows import Neighbour, Offers, SharedMemory
-from hpccoll.transports.mpi.step import Call, CompiledStep, Memory, Message, joined
+from hpccoll.transports.mpi.step import Call, CompiledStep, Memory, MpiMessage, merged_steps
 from hpccoll.transports.operation import Array, Operation, address, aligned_empty
 
 MESSAGES = 32
@@ -82,7 +82,7 @@ class Compiler:
             compiled += self._scaling(lane)
         if self.memory:
             return _queued(compiled, self.memory.fences)
-        return self._fenced(joined(compiled)) if self.near else compiled
+        return self._fenced(merged_steps(compiled)) if self.near else compiled
 
     def _fenced(self, steps: list[CompiledStep]) -> list[CompiledStep]:
         """Order memory before what is told to neighbours, and after what they tell."""
@@ -147,10 +147,10 @@ class Compiler:
                 continue
             near, nbytes = self.near.get(peer), length * self.operation.dtype.itemsize
             if near:
-                start.messages.append(Message(sends, NOTHING, peer, tag, nbytes))
-                end.messages.append(Message(not sends, NOTHING, peer, tag + MESSAGES, 0))
+                start.messages.append(MpiMessage(sends, NOTHING, peer, tag, nbytes))
+                end.messages.append(MpiMessage(not sends, NOTHING, peer, tag + MESSAGES, 0))
             if sends:
-                start.messages += [] if near else [Message(sends, self._data(target), peer, tag, nbytes)]
+                start.messages += [] if near else [MpiMessage(sends, self._data(target), peer, tag, nbytes)]
                 continue
             staged = land is end if near else isinstance(action, RecvReduce) or place in common
             arrival = [room] if staged else target
@@ -160,7 +160,7 @@ class Compiler:
                 start.after += [(np.copyto, views) for views in align(arrival, theirs)] if staged else []
                 arrival = arrival if staged else theirs
             else:
-                start.messages.append(Message(sends, self._data(arrival), peer, tag, nbytes))
+                start.messages.append(MpiMessage(sends, self._data(arrival), peer, tag, nbytes))
             if isinstance(action, RecvReduce):
                 own, fold = self._spans(lane, action.operand), self.operation.reduction.fold
                 land.after += [(partial(fold, out=out), (a, b)) for a, b, out in align(own, arrival, target)]

@@ -58,7 +58,7 @@ CROWDED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CudaAwareVerdict:
     """Whether an MPI library takes GPU memory.
 
     Args:
@@ -163,7 +163,7 @@ def tried(numbers: Sequence[int], starter: str | None) -> tuple[bool, str]:
     return bool(right), f"{became} ({f'{starter} starts no two' if starter else 'there is no mpiexec to start two'})"
 
 
-def verdict(number: int) -> Verdict:
+def cuda_aware_verdict(number: int) -> CudaAwareVerdict:
     """Return whether the MPI of this process takes the memory of GPU ``number``; children try unless MPI denies it.
 
     Nor do they where the user has said it.
@@ -173,12 +173,12 @@ def verdict(number: int) -> Verdict:
     if told is not None:
         known = {"yes": "the user says so, nothing was tried", "no": "the user says so"}
         transfer = f"{ANSWER}={told}: {known.get(told, 'it is yes or no')}"
-        return Verdict(aware=told == "yes", library=words, transfer=transfer, assumed=True)
+        return CudaAwareVerdict(aware=told == "yes", library=words, transfer=transfer, assumed=True)
     if says is False:
-        return Verdict(aware=False, library=words, transfer="no transfer was tried")
+        return CudaAwareVerdict(aware=False, library=words, transfer="no transfer was tried")
     right, became = tried((number, (number + 1) % max(1, device_count())), launcher(library_path()))
     hint = "" if right else f"; {ANSWER}=yes is for who knows better"
-    return Verdict(aware=right, library=words, transfer=f"{became}{hint}")
+    return CudaAwareVerdict(aware=right, library=words, transfer=f"{became}{hint}")
 
 
 def child(number: int) -> str | None:

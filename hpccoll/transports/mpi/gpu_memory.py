@@ -6,14 +6,14 @@ from typing import Protocol
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.transports.guarded_memory import GuardedBuffers, guarded
+from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.mpi.persistent import MpiPlan
 from hpccoll.transports.mpi.step import Call, Memory
 from hpccoll.transports.mpi.vendor import VendorPlan
-from hpccoll.transports.operation import Array, Operation, Plan, Transport, address
+from hpccoll.transports.operation import Array, CompiledPlan, Operation, Transport, address
 
 
-class Device(Memory, Protocol):
+class GpuMemory(Memory, Protocol):
     """What these transports need of a GPU."""
 
     def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
@@ -34,21 +34,21 @@ class _OnGpu(GuardedBuffers):
         gpu: of this one.
     """
 
-    def __init__(self, comm: MPI.Intracomm, gpu: Device) -> None:
+    def __init__(self, comm: MPI.Intracomm, gpu: GpuMemory) -> None:
         super().__init__()
         self.comm, self.gpu = comm, gpu
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        buffer: Array = self.keep(guarded(self.gpu.empty, count, dtype))
+        buffer: Array = self.keep(allocate_guarded(self.gpu.empty, count, dtype))
         return buffer
 
     def pinned(self, array: Array) -> Array:
         """Return an array of the host, of whatever content, that ``array`` is to be copied to and from."""
-        buffer: Array = self.keep(guarded(self.gpu.pinned, len(array), array.dtype, on_host=True))
+        buffer: Array = self.keep(allocate_guarded(self.gpu.pinned, len(array), array.dtype, on_host=True))
         return buffer
 
 
-def _warm(plan: Plan) -> Plan:
+def _warm(plan: CompiledPlan) -> CompiledPlan:
     """Run it once, on whatever lies in dst: kernels are compiled, and MPI learns of the memory, at the first time."""
     plan.run()
     return plan
@@ -57,14 +57,14 @@ def _warm(plan: Plan) -> Plan:
 class MpiOnGpu(_OnGpu):
     """Schedules over messages of GPU memory, which the library must take: it is CUDA-aware."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         return _warm(MpiPlan(self.comm, operation, src, dst, memory=self.gpu))
 
 
 class VendorOnGpu(_OnGpu):
     """The library's own collectives on GPU memory."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         plan = VendorPlan(self.comm, operation, src, dst)
         return _warm(_Between(plan, self.gpu, scales=operation.reduction.averages))
 
@@ -72,7 +72,7 @@ class VendorOnGpu(_OnGpu):
 class _Between:
     """A plan that knows of no stream: it starts when all that was queued is done, and ends when what it queues is."""
 
-    def __init__(self, plan: Plan, gpu: Device, *, scales: bool) -> None:
+    def __init__(self, plan: CompiledPlan, gpu: GpuMemory, *, scales: bool) -> None:
         self.result, self.where, self.close = plan.result, plan.where, plan.close
         self._run, self._synchronize, self._scales = plan.run, gpu.synchronize, scales
 
@@ -86,7 +86,7 @@ class _Between:
 class Staged(_OnGpu):
     """Schedules over messages of the host, which the contribution is copied to first, and the result from last."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         host = self.pinned(src), self.pinned(dst)
         lanes = map(operation.lane, range(len(operation.schedules)))
         moves = any(step.actions for lane in lanes for step in lane.steps(self.comm.rank))
@@ -96,7 +96,7 @@ class Staged(_OnGpu):
 class VendorStaged(_OnGpu):
     """The library's own collectives, staged likewise."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         host = self.pinned(src), self.pinned(dst)
         moves = not operation.collective.token  # a barrier has no buffers
         return StagedPlan(VendorPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
@@ -116,7 +116,7 @@ class StagedPlan:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: CompiledPlan,
         way: _OnGpu,
         operation: Operation,
         device: tuple[Array, Array],
@@ -153,7 +153,7 @@ class StagedPlan:
         self._plan.close()
 
 
-ON_GPU: dict[tuple[str, bool], Callable[[MPI.Intracomm, Device], Transport]] = {
+ON_GPU: dict[tuple[str, bool], Callable[[MPI.Intracomm, GpuMemory], Transport]] = {
     ("mpi", False): MpiOnGpu,
     ("mpi", True): VendorOnGpu,
     ("staged", False): Staged,

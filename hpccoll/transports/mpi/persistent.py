@@ -23,7 +23,7 @@ from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.mpi.compile import LANES, Compiler
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.mpi.step import CompiledStep, Memory
-from hpccoll.transports.operation import Array, HostBuffers, Operation, Plan, check_agreement
+from hpccoll.transports.operation import Array, CompiledPlan, HostBuffers, Operation, check_agreement
 
 PERSISTENT_REQUESTS = 65536
 """Above this many, a plan starts new requests each time: MPICH keeps about 900 bytes for a persistent one."""
@@ -39,7 +39,7 @@ class Mpi(HostBuffers):
         super().__init__()
         self.comm = comm
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         return MpiPlan(self.comm, operation, src, dst)
 
 
@@ -59,7 +59,7 @@ class Tiered(GuardedBuffers):
         self.guarded.append(self.shared.guarded(buffer))
         return buffer
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         return MpiPlan(self.comm, operation, src, dst, self.shared)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.errors import BadInputError
-from hpccoll.transports.guarded_memory import MARGIN, Guarded, guarded
+from hpccoll.transports.guarded_memory import MARGIN, GuardedBuffer, allocate_guarded
 from hpccoll.transports.mpi.step import Call
 from hpccoll.transports.operation import Array
 
@@ -65,7 +65,7 @@ class SharedMemory:
         self.node = cast("MPI.Intracomm", comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank))
         self.ranks: list[int] = self.node.allgather(comm.rank)
         self._windows: list[MPI.Win] = []
-        self._buffers: list[tuple[Guarded, Mapping[int, Array]]] = []
+        self._buffers: list[tuple[GuardedBuffer, Mapping[int, Array]]] = []
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return a buffer of this rank, of whatever content, which begins on a page; all ranks ask together.
@@ -76,12 +76,12 @@ class SharedMemory:
         counts: list[int] = self.node.allgather(count)
         around = PAGE + 2 * MARGIN  # each rank has a segment of its own, which may begin anywhere in a page
         self._check_room(sum(counts) * dtype.itemsize + len(counts) * around if any(counts) else 0)
-        made = {rank: Guarded(np.empty(0, dtype), 0, 0) for rank in self.ranks}
+        made = {rank: GuardedBuffer(np.empty(0, dtype), 0, 0) for rank in self.ranks}
         if any(counts):  # a window without memory would only cost fences
             window = self._window(count * dtype.itemsize + around)
             for place, (rank, length) in enumerate(zip(self.ranks, counts, strict=True)):
                 memory = np.asarray(window.Shared_query(place)[0])
-                made[rank] = guarded(partial(_aligned, memory), length, dtype)
+                made[rank] = allocate_guarded(partial(_aligned, memory), length, dtype)
             made[self.comm.rank].memory.view(np.uint8)[::PAGE] = 0  # touched, so that its room is not given again
         views: dict[int, Array] = {rank: each.buffer for rank, each in made.items()}
         self._buffers.append((made[self.comm.rank], views))
@@ -108,7 +108,7 @@ class SharedMemory:
         """Return what the same call of ``empty`` gave each rank of the node, by its rank in ``comm``."""
         return next(views for _, views in self._buffers if views[self.comm.rank] is own)
 
-    def guarded(self, own: Array) -> Guarded:
+    def guarded(self, own: Array) -> GuardedBuffer:
         """Return what ``empty`` gave this rank, with the memory around it."""
         return next(made for made, views in self._buffers if views[self.comm.rank] is own)
 

@@ -26,7 +26,7 @@ class Memory(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MpiMessage:
     """One message of this rank.
 
     Args:
@@ -60,7 +60,7 @@ class CompiledStep:
     """What this rank does in a step: calls, then messages, then calls."""
 
     before: list[Call] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    messages: list[MpiMessage] = field(default_factory=list)
     after: list[Call] = field(default_factory=list)
     requests: list[MPI.Prequest] = field(default_factory=list)
     starts: list[Callable[[], MPI.Request]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class CompiledStep:
             call(*arguments)
 
 
-def joined(steps: Iterable[CompiledStep]) -> list[CompiledStep]:
+def merged_steps(steps: Iterable[CompiledStep]) -> list[CompiledStep]:
     """Return the same with fewer steps: words follow words at once where nothing is to be done between them."""
     fewer: list[CompiledStep] = []
     for step in steps:

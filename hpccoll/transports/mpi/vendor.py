@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.transports.operation import Array, HostBuffers, Operation, Plan, address
+from hpccoll.transports.operation import Array, CompiledPlan, HostBuffers, Operation, address
 
 Call: TypeAlias = Callable[[], object]
 
@@ -25,7 +25,7 @@ class VendorMpi(HostBuffers):
         super().__init__()
         self.comm = comm
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Plan:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         return VendorPlan(self.comm, operation, src, dst)
 
 

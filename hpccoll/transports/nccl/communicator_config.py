@@ -46,7 +46,7 @@ def _nccl() -> Any:
 
 
 @cache
-def lack(least: int) -> str | None:
+def missing_for_config(least: int) -> str | None:
     """Return why communicators of NCCL cannot be made here with settings, or None where they can.
 
     Args:

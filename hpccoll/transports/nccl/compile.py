@@ -35,7 +35,7 @@ class Proposal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class NcclMessage:
     """A piece of a message of this rank, contiguous at both ends."""
 
     sends: bool
@@ -47,7 +47,7 @@ class Message:
 class Stage:
     """A group of messages, and then the waves of moves that follow it."""
 
-    messages: list[Message] = field(default_factory=list)
+    messages: list[NcclMessage] = field(default_factory=list)
     waves: list[list[Move]] = field(default_factory=list)
 
 
@@ -115,7 +115,7 @@ class NcclCompiler:
             _, lengths = next(told[draft.sends, draft.peer])
             cuts = [Span("", 0, length) for length in lengths]
             stages[draft.time].messages += [
-                Message(draft.sends, draft.peer, span) for span, _ in align(draft.spans, cuts)
+                NcclMessage(draft.sends, draft.peer, span) for span, _ in align(draft.spans, cuts)
             ]
         for time in sorted({time for sequence in self.sequences for time in sequence.moves}):
             found = [waves(sequence.moves[time]) for sequence in self.sequences if time in sequence.moves]

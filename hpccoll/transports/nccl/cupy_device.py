@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpccoll.transports.nccl.compile import Message
+from hpccoll.transports.nccl.compile import NcclMessage
 from hpccoll.transports.nccl.fold import Move
 from hpccoll.transports.nccl.fold_kernel import Folds
 from hpccoll.transports.nccl.stream import Buffers, Call
@@ -46,7 +46,7 @@ class CupyDevice:
         buffer: Array = self.gpu.empty(count, dtype)
         return buffer
 
-    def group(self, buffers: Buffers, messages: Sequence[Message]) -> Call:
+    def group(self, buffers: Buffers, messages: Sequence[NcclMessage]) -> Call:
         stream = self.gpu.stream.ptr
         return grouped(
             [
@@ -58,7 +58,7 @@ class CupyDevice:
             ]
         )
 
-    def _bytes(self, buffers: Buffers, message: Message) -> tuple[int, int]:
+    def _bytes(self, buffers: Buffers, message: NcclMessage) -> tuple[int, int]:
         """Return where the bytes of a message begin, and how many they are."""
         buffer, itemsize = buffers[message.span.buffer], buffers[message.span.buffer].dtype.itemsize
         return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize

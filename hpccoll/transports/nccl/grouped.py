@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpccoll.transports.guarded_memory import GuardedBuffers, guarded
+from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.nccl.compile import NcclCompiler, Stage
-from hpccoll.transports.nccl.stream import Call, Device, Graph
+from hpccoll.transports.nccl.stream import Call, CapturedGraph, NcclStream
 from hpccoll.transports.operation import Array, Operation, check_agreement
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hpccoll.transports.nccl.communicators import Library
 
 
-class Queued:
+class StreamPlan:
     """A plan whose calls are queued on a device's stream.
 
     Args:
@@ -33,18 +33,18 @@ class Queued:
     """
 
     def __init__(
-        self, device: Device, result: Array, calls: Sequence[Call], what: str, buffers: Iterable[Array] = ()
+        self, device: NcclStream, result: Array, calls: Sequence[Call], what: str, buffers: Iterable[Array] = ()
     ) -> None:
         self.result, self._what, self._buffers = result, what, [*buffers]
         self._calls: Sequence[Call] = (
             calls  # kept beside a graph of them, which knows the tables of folds by their addresses alone
         )
         self._device, self._wait = device, device.wait
-        self._graph: Graph | None = None
+        self._graph: CapturedGraph | None = None
         self.enqueue: Call = calls[0] if len(calls) == 1 else _in_turn(calls)
         """Queue the operation and return at once. No method: a plan that holds itself would hold memory of the GPU."""
 
-    def prepared(self, *, graph: bool) -> "Queued":
+    def prepared(self, *, graph: bool) -> "StreamPlan":
         """Run once, so that connections are made and kernels loaded, and capture the calls if they are to be a graph.
 
         On all ranks together; the buffers are overwritten. Where NCCL refuses the calls, the plan is closed.
@@ -100,7 +100,7 @@ def _in_turn(calls: Sequence[Call]) -> Call:
     return each
 
 
-def compiled(device: Device, compiler: NcclCompiler, stages: Sequence[Stage], src: Array, dst: Array) -> Queued:
+def compiled(device: NcclStream, compiler: NcclCompiler, stages: Sequence[Stage], src: Array, dst: Array) -> StreamPlan:
     """Return the plan of a rank for its buffers."""
     operation = compiler.operation
     buffers = {name: device.empty(count, operation.dtype) for name, count in compiler.room.items()}
@@ -114,7 +114,7 @@ def compiled(device: Device, compiler: NcclCompiler, stages: Sequence[Stage], sr
     groups = sum(bool(stage.messages) for stage in stages)
     named = ", ".join(f"rank {peer}" for peer in peers) or "nobody"
     what = f"{groups} groups of messages with {named}, {len(calls) - groups} launches of folds"
-    return Queued(device, operation.result(dst, compiler.me), calls, what, buffers.values())
+    return StreamPlan(device, operation.result(dst, compiler.me), calls, what, buffers.values())
 
 
 class OverNccl(GuardedBuffers):
@@ -134,14 +134,14 @@ class OverNccl(GuardedBuffers):
         self.comm, self.gpu, self.graph, self.library = comm, gpu, graph, library
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        buffer: Array = self.keep(guarded(self.gpu.empty, count, dtype))
+        buffer: Array = self.keep(allocate_guarded(self.gpu.empty, count, dtype))
         return buffer
 
 
 class Nccl(OverNccl):
     """Schedules over the point-to-point calls of NCCL."""
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Queued:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         """Compile ``operation``, on all ranks together.
 
         Raises:

@@ -12,9 +12,9 @@ import numpy as np
 
 from hpccoll.errors import BadInputError
 from hpccoll.transports.buffer_pieces import Span
-from hpccoll.transports.guarded_memory import guarded
+from hpccoll.transports.guarded_memory import allocate_guarded
 from hpccoll.transports.nccl.fold import Move
-from hpccoll.transports.nccl.grouped import OverNccl, Queued
+from hpccoll.transports.nccl.grouped import OverNccl, StreamPlan
 from hpccoll.transports.nccl.stream import Call
 from hpccoll.transports.operation import Array, Operation, address
 
@@ -210,10 +210,10 @@ class NcclVendor(OverNccl):
         if not self.buffers:
             return super().empty(count, dtype)
         # What NCCL allocates is aligned to more than a page, and is known to it from its first byte on.
-        buffer: Array = self.keep(guarded(self.buffers.empty, count, dtype, front=False))
+        buffer: Array = self.keep(allocate_guarded(self.buffers.empty, count, dtype, front=False))
         return buffer
 
-    def plan(self, operation: Operation, src: Array, dst: Array) -> Queued:
+    def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         """Lay out the call, on all ranks together.
 
         Raises:
@@ -231,14 +231,14 @@ class NcclVendor(OverNccl):
             self.buffers.make_known(communicator, workers, (src, dst))
         what = f"inside NCCL's {operation.collective.name}"
         if communicator is None:
-            return Queued(device, dst[:0], [], what)
+            return StreamPlan(device, dst[:0], [], what)
         word = device.empty(1, np.dtype("int32"))  # a barrier's buffer is the payload's, whose check it must not change
         arguments = Arguments(communicator, me, operation, src, dst, word, self.gpu.stream.ptr, grouped)
         calls = [CALLS[operation.collective.name](arguments)]
         if operation.reduction.averages and len(arguments.result):
             whole = Span("result", 0, len(arguments.result))
             calls += device.folds(operation, {"result": arguments.result}, [[Move(whole, (whole,), workers)]])
-        plan = Queued(device, arguments.result, calls, what, (src, dst, word))
+        plan = StreamPlan(device, arguments.result, calls, what, (src, dst, word))
         try:
             return plan.prepared(graph=self.graph)
         except BaseException:

@@ -13,7 +13,7 @@ import contract_schedules
 import contract_vendor
 from contract_schedules import COMM, ME
 
-from hpccoll.measure.ranks import abort
+from hpccoll.measure.ranks import abort_job
 
 CHECKS = [*contract_schedules.CHECKS, *contract_plans.CHECKS, *contract_vendor.CHECKS]
 
@@ -25,7 +25,7 @@ def main() -> None:
             check()
         except BaseException:  # noqa: BLE001  whatever it is, the other ranks wait for this one
             print(f"r{ME} | {check.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
-            abort(COMM)
+            abort_job(COMM)
         COMM.Barrier()
         if ME == 0:
             print(f"{check.__name__} {time.monotonic() - started:.2f} s", flush=True)

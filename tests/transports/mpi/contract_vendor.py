@@ -10,7 +10,7 @@ from queued_memory import QueuedMemory
 from schedule_examples import buffers, calls_of, result
 
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, CollectiveCall, Layout
-from hpccoll.spec.catalogue import NATIVE, placements
+from hpccoll.spec.catalogue import NATIVE, distinct_placements
 from hpccoll.transports.mpi.gpu_memory import VendorOnGpu, VendorStaged
 from hpccoll.transports.mpi.vendor import VendorMpi
 from hpccoll.transports.operation import Operation, Transport
@@ -48,7 +48,7 @@ def the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer() -> None:
             continue
         op = "max" if collective.idempotent else "sum"
         for call in calls_of(collective, workers):
-            for count, in_place in product((0, 1, 101), placements(collective.name, NATIVE, (True, False))):
+            for count, in_place in product((0, 1, 101), distinct_placements(collective.name, NATIVE, (True, False))):
                 elements = workers if collective.token else count
                 does_what_is_promised(vendor(call, elements, "float32", op, in_place=in_place, aggregators=aggregators))
 
@@ -58,7 +58,7 @@ def the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_
         if collective.token or (RANKS == 1 and "peer" in collective.arguments):
             continue
         for call in calls_of(collective, RANKS):
-            for op, in_place in product(("sum", "avg"), placements(collective.name, NATIVE, (True, False))):
+            for op, in_place in product(("sum", "avg"), distinct_placements(collective.name, NATIVE, (True, False))):
                 asked = vendor(call, 101, "float32", op, in_place=in_place)
                 does_what_is_promised(asked, lambda comm, way=way: way(comm, QueuedMemory()))
 
@@ -69,7 +69,7 @@ def the_librarys_own_calls_take_every_dtype_and_op() -> None:
             continue
         call = next(calls_of(collective, RANKS))
         for op in REDUCTIONS if collective.reduces else ["sum"]:
-            for in_place in placements(collective.name, NATIVE, (True, False)):
+            for in_place in distinct_placements(collective.name, NATIVE, (True, False)):
                 does_what_is_promised(vendor(call, 11, dtype, op, in_place=in_place))
 
 

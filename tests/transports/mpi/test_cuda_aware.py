@@ -9,7 +9,7 @@ import pytest
 
 from hpccoll.host.mpi_library import cuda_support
 from hpccoll.transports.mpi import cuda_aware
-from hpccoll.transports.mpi.cuda_aware import ONE, TWO, launcher, transferred, tried, verdict
+from hpccoll.transports.mpi.cuda_aware import ONE, TWO, cuda_aware_verdict, launcher, transferred, tried
 
 
 def python(program):
@@ -104,7 +104,7 @@ def test_a_library_is_asked_by_the_query_that_it_has(library, says):
 def test_where_the_library_denies_it_nothing_is_tried(monkeypatch):
     monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (False, "it says no"))
     monkeypatch.setattr(cuda_aware, "tried", pytest.fail)
-    found = verdict(0)
+    found = cuda_aware_verdict(0)
     assert (found.aware, found.words) == (False, "it says no; no transfer was tried")
 
 
@@ -113,7 +113,7 @@ def test_where_it_does_not_the_transfer_decides(monkeypatch, says):
     monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (says, "so it says"))
     for right in (True, False):
         monkeypatch.setattr(cuda_aware, "tried", lambda *_, right=right: (right, "tried"))
-        found = verdict(3)
+        found = cuda_aware_verdict(3)
         assert (found.aware, found.assumed) == (right, False)
         assert ("HPCCOLL_CUDA_AWARE=yes is for who knows better" in found.words) == (not right)
 
@@ -142,7 +142,7 @@ def test_the_word_of_a_user_stands_above_what_the_library_says_and_nothing_is_tr
     monkeypatch.setenv("HPCCOLL_CUDA_AWARE", told)
     monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (not aware_of_it, "so it says"))
     monkeypatch.setattr(cuda_aware, "tried", pytest.fail)
-    found = verdict(0)
+    found = cuda_aware_verdict(0)
     assert (found.aware, found.assumed, found.words) == (aware_of_it, True, f"so it says; {words}")
 
 

@@ -200,9 +200,9 @@ def test_what_has_gone_wrong_since_is_said(nccl):  # noqa: ARG001
 
 @pytest.fixture
 def lack():
-    communicator_config.lack.cache_clear()
-    yield communicator_config.lack
-    communicator_config.lack.cache_clear()
+    communicator_config.missing_for_config.cache_clear()
+    yield communicator_config.missing_for_config
+    communicator_config.missing_for_config.cache_clear()
 
 
 def test_without_nccl4py_it_is_said_what_to_install(lack, monkeypatch):

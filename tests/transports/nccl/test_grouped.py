@@ -29,9 +29,9 @@ from hpccoll.schedule import (
 )
 from hpccoll.transports.buffer_pieces import Span
 from hpccoll.transports.lockstep import lockstep
-from hpccoll.transports.nccl.compile import Message, NcclCompiler
+from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage
 from hpccoll.transports.nccl.cupy_device import CupyDevice
-from hpccoll.transports.nccl.grouped import Queued
+from hpccoll.transports.nccl.grouped import StreamPlan
 
 RANKS = range(1, 9)
 WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
@@ -206,7 +206,7 @@ def test_groups_by_the_number_of_the_step_wait_for_each_other_for_ever_and_the_f
 def test_a_group_whose_messages_touch_each_other_is_refused_by_the_fake():
     device = Cluster(2).devices[0]
     with pytest.raises(AssertionError, match="touch the same elements"):
-        device.group({}, [Message(True, 1, Span("dst", 0, 5)), Message(False, 1, Span("dst", 4, 8))])
+        device.group({}, [NcclMessage(True, 1, Span("dst", 0, 5)), NcclMessage(False, 1, Span("dst", 4, 8))])
 
 
 def stages_of(case, me, **how):
@@ -340,7 +340,7 @@ def test_what_calls_hold_lives_as_long_as_the_plan_also_where_a_graph_takes_thei
     table = np.empty(3)
     seen, calls = weakref.ref(table), [partial(len, table), list]
     captured = SimpleNamespace(launch=list, close=list)
-    plan = Queued(SimpleNamespace(wait=list, capture=lambda _: captured), np.empty(0), calls, "two calls")
+    plan = StreamPlan(SimpleNamespace(wait=list, capture=lambda _: captured), np.empty(0), calls, "two calls")
     del table, calls
     plan.prepared(graph=graph)
     assert seen() is not None
