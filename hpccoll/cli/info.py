@@ -80,7 +80,7 @@ def evidence(
         raise BadInputError("--network", network, ["rdma", "tcp"])
     read = report.read_files(logs)
     typer.echo(report.to_json(read, network) if as_json else "\n".join(report.lines(read, network)))
-    return INCOMPLETE if report.alarms(read, network) else 0
+    return INCOMPLETE if report.network_mismatches(read, network) else 0
 
 
 @family.command(epilog="Example: hpccoll doctor")

@@ -1,138 +1,185 @@
-"""What a variant must show before a row is named after it: in words, and as a question to a record."""
+"""The evidence that a variant must show before a row carries its name: as text, and as a predicate on a log record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hpccoll.evidence.communicator import WINNERS
-from hpccoll.evidence.records import Ran, Record
-from hpccoll.evidence.requested import IN_SWITCHES
+from hpccoll.evidence.communicator_settings import OVERRIDING_VARIABLES
+from hpccoll.evidence.log_record import CollectiveLine, LogRecord
+from hpccoll.evidence.requested import SWITCH_ALGORITHMS
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """Evidence that is demanded of a launch as a whole; of a case, ``verdict`` asks for its own lines.
+class Forbidden:
+    """The lines that must be absent from the logs of a negative control.
 
     Args:
-        words: what must be seen, for people.
-        met: whether a record shows it; None where no log does, and only counters of ports can.
+        feature: the feature that the control turns off, for people.
+        lines: returns the lines of a record that show the feature.
     """
 
-    words: str
-    met: Callable[[Record], bool] | None
+    feature: str
+    lines: Callable[[LogRecord], tuple[str, ...]]
 
 
-def ran(algorithm: str) -> Demand:
-    """Return the demand that NCCL logged ``algorithm`` for a collective."""
-    words = f"a TUNING line with Algo {algorithm.upper()} for each size"
-    return Demand(words, lambda record: any(one.algorithm == algorithm for one in record.ran))
+@dataclass(frozen=True, slots=True)
+class ExpectedEvidence:
+    """The evidence that the logs of a launch must show; ``verdict`` judges the lines of single cases.
+
+    Args:
+        description: the evidence, for people.
+        is_met: returns whether a record shows it; None if no log can, but only port counters.
+        forbidden: the lines that must be absent; None for what is no negative control.
+    """
+
+    description: str
+    is_met: Callable[[LogRecord], bool] | None
+    forbidden: Forbidden | None = None
 
 
-def ran_with(protocol: str) -> Demand:
-    """Return the demand that NCCL logged ``protocol`` for a collective."""
-    words = f"a TUNING line with proto {protocol} for each size"
-    return Demand(words, lambda record: any(one.protocol == protocol for one in record.ran))
+def names_switches(line: CollectiveLine) -> bool:
+    """Return whether a line names an algorithm, or a layer among others, in which switches reduce."""
+    return line.algorithm in SWITCH_ALGORITHMS or "sharp" in line.algorithm.split("+")
 
 
-def _heard(record: Record, setting: str) -> bool:
-    return record.communicator.get(setting, "0") != "0" and WINNERS.get(setting) not in record.settings
-
-
-def heard(setting: str) -> Demand:
-    """Return the demand that NCCL logged a setting of a communicator, other than its default."""
-    words = f"a line 'Comm config ... set to ...' for {setting}, and no variable that wins over it"
-    return Demand(words, lambda record: _heard(record, setting))
-
-
-def not_heard(setting: str) -> Demand:
-    """Return the demand of a negative control of ``heard``."""
-    words = f"no line 'Comm config ... set to ...' for {setting}, or set to 0: the negative control"
-    return Demand(words, lambda record: not _heard(record, setting))
-
-
-def signs_of_windows(record: Record) -> tuple[str, ...]:
-    """Return the lines that show kernels on symmetric windows."""
-    return tuple(one.line for one in record.ran if one.algorithm == "symmetric")
-
-
-def names_switches(one: Ran) -> bool:
-    """Return whether a line names an algorithm, or a layer among others, that leaves the reduction to switches."""
-    return one.algorithm in IN_SWITCHES or "sharp" in one.algorithm.split("+")
-
-
-def in_switches(record: Record) -> bool:
+def _switches_reduce(record: LogRecord) -> bool:
     """Return whether lines show that switches between nodes reduce: the algorithm or layer, and SHARP's own lines.
 
-    NVLS over several nodes needs them as well; NVLS_TREE shows that they do not.
+    NVLS over several nodes needs SHARP too; NVLS_TREE shows that the nodes do without it.
     """
-    across = record.nodes is not None and record.nodes > 1
-    return bool(record.sharp) and any(names_switches(one) or (across and one.algorithm == "nvls") for one in record.ran)
-
-
-def group_of_switches(record: Record) -> bool:
-    """Return whether lines of libsharp show that a group of ranks was given a tree of switches."""
-    return bool(record.trees)
-
-
-def signs_of_switches(record: Record) -> tuple[str, ...]:
-    """Return the lines that show SHARP, or that CollNet is connected."""
-    return (*record.sharp, *record.collnet, *(one.line for one in record.ran if names_switches(one)))
-
-
-def signs_of_nvls(record: Record) -> tuple[str, ...]:
-    """Return the lines that show that NVLink SHARP carried out a collective."""
-    return tuple(one.line for one in record.ran if one.algorithm.startswith("nvls"))
-
-
-def signs_of_direct(record: Record) -> tuple[str, ...]:
-    """Return the ways of channels between nodes that lead directly to the memory of GPUs."""
-    return tuple(path for path in record.paths if path.startswith("NET/") and "GDRDMA" in path)
-
-
-ACROSS = {"collnet_direct": "COLLNET_DIRECT", "collnet_chain": "COLLNET_CHAIN", "nvls": "NVLS over several nodes"}
-"""NCCL's algorithms that leave the reduction between nodes to switches, as lines name them."""
-
-
-def switches_by(*algorithms: str) -> Demand:
-    """Return the demand that switches between nodes reduced, by one of those ``algorithms`` of NCCL."""
-    words = f"a TUNING line with Algo {' or '.join(ACROSS[name] for name in algorithms)}; "
-    return Demand(
-        words + "a SHARP group; and one vector up per port instead of 2(n-1)/n",
-        lambda record: in_switches(record) and any(one.algorithm in algorithms for one in record.ran),
+    several = record.nodes is not None and record.nodes > 1
+    return bool(record.sharp) and any(
+        names_switches(one) or (several and one.algorithm == "nvls") for one in record.collectives
     )
 
 
-SHARP_BY_NCCL = switches_by(*ACROSS)
-SHARP_BY_UCC = Demand(
-    "TL_SHARP in the lines of UCC_COLL_TRACE; a SHARP group; and one vector up per port instead of 2(n-1)/n",
-    in_switches,
-)
-SHARP_BY_ITS_LINES = Demand(
-    "a SHARP group in the lines of libsharp, and one vector up per port instead of 2(n-1)/n", group_of_switches
-)
-NO_SHARP = Demand("no line of CollNet or SHARP: the negative control", lambda record: not signs_of_switches(record))
-NVLS = Demand(
-    "lines that say NVLS multicast is available and connected, and a TUNING line with Algo NVLS",
-    lambda record: bool(record.nvls) and any(one.algorithm == "nvls" for one in record.ran),
-)
-NO_NVLS = Demand("no TUNING line with Algo NVLS: the negative control", lambda record: not signs_of_nvls(record))
-DIRECT = Demand("channels via NET/.../GDRDMA, all of them", lambda record: record.gdr is True)
-NOT_DIRECT = Demand(
-    "channels via NET/... without GDRDMA", lambda record: record.gdr is False and not signs_of_direct(record)
-)
-ONE_RAIL = Demand("NET/IB : Using names one port", lambda record: len(record.devices) == 1)
-SEVERAL_RAILS = Demand("NET/IB : Using names several ports", lambda record: len(record.devices) > 1)
-BY_PORTS = Demand("bytes per port: the share of each rail in wire_bytes", None)
-TCP = Demand("NCCL says that it uses Socket", lambda record: record.network == ("Socket",))
-SYMMETRIC = Demand(
-    "a TUNING line '[Symmetric]: ... -> Kernel' for each size", lambda record: bool(signs_of_windows(record))
-)
-NOT_SYMMETRIC = Demand(
-    "no TUNING line '[Symmetric]': the negative control", lambda record: not signs_of_windows(record)
-)
-SIGNS = {
-    NOT_SYMMETRIC: ("kernels on symmetric windows", signs_of_windows),
-    NO_SHARP: ("SHARP", signs_of_switches),
-    NO_NVLS: ("NVLS", signs_of_nvls),
-    NOT_DIRECT: ("GPUDirect", signs_of_direct),
+def _window_lines(record: LogRecord) -> tuple[str, ...]:
+    """Return the lines that show kernels on symmetric windows."""
+    return tuple(one.line for one in record.collectives if one.algorithm == "symmetric")
+
+
+def _switch_lines(record: LogRecord) -> tuple[str, ...]:
+    """Return the lines that show SHARP, or that CollNet is connected."""
+    return (*record.sharp, *record.collnet, *(one.line for one in record.collectives if names_switches(one)))
+
+
+def _nvls_lines(record: LogRecord) -> tuple[str, ...]:
+    """Return the lines that show that NVLink SHARP carried out a collective."""
+    return tuple(one.line for one in record.collectives if one.algorithm.startswith("nvls"))
+
+
+def _gpudirect_paths(record: LogRecord) -> tuple[str, ...]:
+    """Return the paths of channels between nodes that use GPUDirect RDMA."""
+    return tuple(path for path in record.paths if path.startswith("NET/") and "GDRDMA" in path)
+
+
+def algorithm(name: str) -> ExpectedEvidence:
+    """Return the expectation that NCCL logged the algorithm ``name`` for a collective."""
+    description = f"a TUNING line with Algo {name.upper()} for each size"
+    return ExpectedEvidence(description, lambda record: any(one.algorithm == name for one in record.collectives))
+
+
+def protocol(name: str) -> ExpectedEvidence:
+    """Return the expectation that NCCL logged the protocol ``name`` for a collective."""
+    description = f"a TUNING line with proto {name} for each size"
+    return ExpectedEvidence(description, lambda record: any(one.protocol == name for one in record.collectives))
+
+
+def _is_set(record: LogRecord, setting: str) -> bool:
+    return record.communicator.get(setting, "0") != "0" and OVERRIDING_VARIABLES.get(setting) not in record.settings
+
+
+def setting(name: str) -> ExpectedEvidence:
+    """Return the expectation that NCCL logged the communicator setting ``name`` with another value than 0."""
+    description = f"a line 'Comm config ... set to ...' for {name}, and no variable that wins over it"
+    return ExpectedEvidence(description, lambda record: _is_set(record, name))
+
+
+def no_setting(name: str) -> ExpectedEvidence:
+    """Return the expectation of the negative control of ``setting``."""
+    description = f"no line 'Comm config ... set to ...' for {name}, or set to 0: the negative control"
+    return ExpectedEvidence(description, lambda record: not _is_set(record, name))
+
+
+_SWITCH_LINES = {
+    "collnet_direct": "COLLNET_DIRECT",
+    "collnet_chain": "COLLNET_CHAIN",
+    "nvls": "NVLS over several nodes",
 }
-"""What a negative control is to do without, and the lines that show it all the same."""
+"""NCCL's algorithms in which switches between nodes reduce, and their names in log lines."""
+
+
+def switches(*algorithms: str) -> ExpectedEvidence:
+    """Return the expectation that switches between nodes reduced, by one of these algorithms of NCCL; none: any."""
+    algorithms = algorithms or tuple(_SWITCH_LINES)
+    names = " or ".join(_SWITCH_LINES[name] for name in algorithms)
+    return ExpectedEvidence(
+        f"a TUNING line with Algo {names}; a SHARP group; and one vector up per port instead of 2(n-1)/n",
+        lambda record: _switches_reduce(record) and any(one.algorithm in algorithms for one in record.collectives),
+    )
+
+
+_FIXED: Mapping[str, ExpectedEvidence] = {
+    "ucc_sharp": ExpectedEvidence(
+        "TL_SHARP in the lines of UCC_COLL_TRACE; a SHARP group; and one vector up per port instead of 2(n-1)/n",
+        _switches_reduce,
+    ),
+    "sharp_group": ExpectedEvidence(
+        "a SHARP group in the lines of libsharp, and one vector up per port instead of 2(n-1)/n",
+        lambda record: bool(record.trees),
+    ),
+    "no_sharp": ExpectedEvidence(
+        "no line of CollNet or SHARP: the negative control",
+        lambda record: not _switch_lines(record),
+        Forbidden("SHARP", _switch_lines),
+    ),
+    "nvls": ExpectedEvidence(
+        "lines that say NVLS multicast is available and connected, and a TUNING line with Algo NVLS",
+        lambda record: bool(record.nvls) and any(one.algorithm == "nvls" for one in record.collectives),
+    ),
+    "no_nvls": ExpectedEvidence(
+        "no TUNING line with Algo NVLS: the negative control",
+        lambda record: not _nvls_lines(record),
+        Forbidden("NVLS", _nvls_lines),
+    ),
+    "gpudirect": ExpectedEvidence("channels via NET/.../GDRDMA, all of them", lambda record: record.gdr is True),
+    "no_gpudirect": ExpectedEvidence(
+        "channels via NET/... without GDRDMA",
+        lambda record: record.gdr is False and not _gpudirect_paths(record),
+        Forbidden("GPUDirect", _gpudirect_paths),
+    ),
+    "one_rail": ExpectedEvidence("NET/IB : Using names one port", lambda record: len(record.devices) == 1),
+    "several_rails": ExpectedEvidence("NET/IB : Using names several ports", lambda record: len(record.devices) > 1),
+    "port_bytes": ExpectedEvidence("bytes per port: the share of each rail in wire_bytes", None),
+    "sockets": ExpectedEvidence("NCCL says that it uses Socket", lambda record: record.network == ("Socket",)),
+    "symmetric": ExpectedEvidence(
+        "a TUNING line '[Symmetric]: ... -> Kernel' for each size", lambda record: bool(_window_lines(record))
+    ),
+    "no_symmetric": ExpectedEvidence(
+        "no TUNING line '[Symmetric]': the negative control",
+        lambda record: not _window_lines(record),
+        Forbidden("kernels on symmetric windows", _window_lines),
+    ),
+}
+"""Expectations without arguments."""
+
+_FOR_NAMES: Mapping[str, Callable[..., ExpectedEvidence]] = {
+    "algorithm": algorithm,
+    "protocol": protocol,
+    "setting": setting,
+    "no_setting": no_setting,
+    "switches": switches,
+}
+"""Expectations with arguments."""
+
+
+def expected_evidence(kind: str, *names: str) -> ExpectedEvidence:
+    """Return the expectation that ``variants.toml`` writes as a list of its kind and its arguments.
+
+    Args:
+        kind: a key of the two tables above.
+        names: the arguments, such as the algorithm.
+
+    Raises:
+        KeyError: if there is no such kind.
+    """
+    return _FIXED[kind] if kind in _FIXED else _FOR_NAMES[kind](*names)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from hpccoll.evidence.records import Ran, Record, Refusal
-from hpccoll.evidence.verdict import NETWORKS, Verdict, network, red_line, shared
+from hpccoll.evidence.log_record import CollectiveLine, LogRecord, Unavailable
+from hpccoll.evidence.verdict import NETWORKS, Verdict, network_mismatch
 from hpccoll.units import format_seconds, format_size
 
 _MOST_MODELLED = 3
@@ -35,7 +35,9 @@ _REFUSED = {
 """What there was not, by the word of a refusal."""
 
 
-def lines_of(record: Record, judged: Iterable[tuple[Ran, str | None, Verdict]], expected: str | None) -> Iterator[str]:
+def lines_of(
+    record: LogRecord, judged: Iterable[tuple[CollectiveLine, str | None, Verdict]], expected: str | None
+) -> Iterator[str]:
     """Yield what there is to say of one launch.
 
     Args:
@@ -43,7 +45,7 @@ def lines_of(record: Record, judged: Iterable[tuple[Ran, str | None, Verdict]], 
         judged: what ran, what was asked for, and what it comes to.
         expected: ``rdma`` or ``tcp`` between nodes, None for either.
     """
-    if red := red_line(record, expected):
+    if red := network_mismatch(record, expected):
         yield f"RED: {red}"
     yield _head(record)
     yield from _network(record, expected)
@@ -63,23 +65,23 @@ def lines_of(record: Record, judged: Iterable[tuple[Ran, str | None, Verdict]], 
     ):
         if shown:
             yield f"{name}: {shown[-1]}"
-    yield from map(_refused, record.refusals)
+    yield from map(_refused, record.unavailable)
     yield from (f"UCC may choose SHARP, by bytes:layer:score, for {score}" for score in record.scores)
     yield from _model(record)
-    told = {refusal.line for refusal in record.refusals}
+    told = {refusal.line for refusal in record.unavailable}
     yield from (f"warning: {warning}" for warning in record.warnings if warning not in told)
 
 
-def _head(record: Record) -> str:
+def _head(record: LogRecord) -> str:
     version = f" {record.version}" if record.version else ""
     ranks = f", {record.ranks} ranks" if record.ranks else ""
     nodes = f" on {record.nodes} node{'s' * (record.nodes > 1)}" if record.nodes else ""
     return f"{_LIBRARIES[str(record.library)]}{version}{ranks}{nodes}"
 
 
-def _network(record: Record, expected: str | None) -> Iterator[str]:
+def _network(record: LogRecord, expected: str | None) -> Iterator[str]:
     """Yield which network was used, whether that is what was meant, and how channels go."""
-    if used := network(record):
+    if used := record.network_type:
         names = ", ".join(record.network) or "Socket"
         ports = f": {', '.join(record.devices)}" if record.devices else ""
         yield f"network between nodes: {NETWORKS[used]} ({names}{ports}){_meant(record, used, expected)}"
@@ -95,7 +97,7 @@ def _network(record: Record, expected: str | None) -> Iterator[str]:
         yield f"GPUDirect RDMA: on {'all channels' if record.gdr else 'some channels' if some else 'no channel'} of NET"
 
 
-def _meant(record: Record, used: str, expected: str | None) -> str:
+def _meant(record: LogRecord, used: str, expected: str | None) -> str:
     if record.nodes == 1:
         return "; unused, all ranks are on one node"
     if expected is None:
@@ -103,8 +105,8 @@ def _meant(record: Record, used: str, expected: str | None) -> str:
     return ", as expected" if used == expected else ", which was not expected"
 
 
-def _ran(record: Record, one: Ran, requested: str | None, made: Verdict) -> str:
-    each = " a rank" * shared(record.library, one.collective)
+def _ran(record: LogRecord, one: CollectiveLine, requested: str | None, made: Verdict) -> str:
+    each = " a rank" * record.counts_per_rank(one.collective)
     size = "" if one.bytes is None else f" of {format_size(one.bytes)}{each}"
     what = " ".join(filter(None, (one.dtype, one.op)))
     told = one.protocol and one.protocol not in made.executed
@@ -115,12 +117,12 @@ def _ran(record: Record, one: Ran, requested: str | None, made: Verdict) -> str:
     return f"ran: {one.collective}{size}{f' ({what})' if what else ''}: {said}"
 
 
-def _refused(refusal: Refusal) -> str:
+def _refused(refusal: Unavailable) -> str:
     line = "" if refusal.line == refusal.reason else f" ({refusal.line})"
-    return f"without {_REFUSED.get(refusal.of, refusal.of)}: {refusal.reason}{line}"
+    return f"without {_REFUSED.get(refusal.feature, refusal.feature)}: {refusal.reason}{line}"
 
 
-def _model(record: Record) -> Iterator[str]:
+def _model(record: LogRecord) -> Iterator[str]:
     of = [one for one in record.model if one.collective == "all_reduce"]
     for one in sorted(of, key=lambda one: -one.bytes_per_s)[:_MOST_MODELLED]:
         speed = f"{one.bytes_per_s / 1e9:.1f} GB/s after {format_seconds(one.latency_s)}"

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from hpccoll.evidence.log_lines import Message
+from hpccoll.evidence.log_lines import LogMessage
 
-Launch: TypeAlias = dict[str, list[Message]]
+Launch: TypeAlias = dict[str, list[LogMessage]]
 """The messages of one launch, by the log that they stand in."""
 
 _Writer: TypeAlias = tuple[str, str]
@@ -41,7 +41,7 @@ class _Groups:
         self._towards[self.of(one)] = self.of(other)
 
 
-def launches(logs: Mapping[str, Sequence[Message]]) -> list[Launch]:
+def split_launches(logs: Mapping[str, Sequence[LogMessage]]) -> list[Launch]:
     """Return the launches that logs are of, in the order of their first lines.
 
     Args:
@@ -55,7 +55,7 @@ def launches(logs: Mapping[str, Sequence[Message]]) -> list[Launch]:
     return [one for one in found.values() if any(line.origin for lines in one.values() for line in lines)]
 
 
-def _joined(logs: Mapping[str, Sequence[Message]]) -> _Groups:
+def _joined(logs: Mapping[str, Sequence[LogMessage]]) -> _Groups:
     groups = _Groups()
     named: defaultdict[str, list[_Writer]] = defaultdict(list)  # by process: where it names a communicator
     for name, lines in logs.items():

@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class LogMessage:
     """One message of a library.
 
     Args:
@@ -53,15 +53,15 @@ def has_header(line: str) -> bool:
     return _HEAD.search(line) is not None
 
 
-def messages(lines: Iterable[str]) -> Iterator[Message]:
+def messages(lines: Iterable[str]) -> Iterator[LogMessage]:
     """Yield the messages of a log, given by its lines."""
     for line in lines:
         heads = list(_HEAD.finditer(line))
         before = line[: heads[0].start()] if heads else line
         if before.strip():
-            yield Message(None, "", None, before.strip())
+            yield LogMessage(None, "", None, before.strip())
         for head, following in zip_longest(heads, heads[1:]):
             origin = next(own for own in _HEADS if head[own] is not None)
             body = line[head.end() : following.start() if following else None]
             process = f"{head[f'{origin}_host']}:{head[f'{origin}_pid']}"
-            yield Message(origin, process, head[f"{origin}_level"], body.strip())
+            yield LogMessage(origin, process, head[f"{origin}_level"], body.strip())

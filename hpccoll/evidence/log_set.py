@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from hpccoll.evidence import nccl_log, sharp_log, ucc_log
-from hpccoll.evidence.log_lines import Message, messages
-from hpccoll.evidence.parser_state import Notes, Rule, apply
-from hpccoll.evidence.records import Record
+from hpccoll.evidence.log_lines import LogMessage, messages
+from hpccoll.evidence.log_record import LogRecord
+from hpccoll.evidence.parser_state import ParserState, Rule, apply_rules
 
 RULES: Mapping[str | None, Sequence[Rule]] = {
     "nccl": nccl_log.RULES,
@@ -23,7 +23,7 @@ _LIBRARIES = ("nccl", "ucc", "sharp")
 """Where several libraries write, the record is of the first of these: it is the one that was called."""
 
 
-def read_logs(texts: Mapping[str, str]) -> Record:
+def read_logs(texts: Mapping[str, str]) -> LogRecord:
     """Return what logs of one launch say together.
 
     Args:
@@ -35,24 +35,24 @@ def read_logs(texts: Mapping[str, str]) -> Record:
     return record_of((line for text in logs for line in messages(text.splitlines())), settings)
 
 
-def record_of(lines: Iterable[Message], settings: Mapping[str, str]) -> Record:
+def record_of(lines: Iterable[LogMessage], settings: Mapping[str, str]) -> LogRecord:
     """Return what the messages of one launch say together.
 
     Args:
         lines: the messages.
         settings: the texts of files of settings, by their names: they hold where the environment says nothing else.
     """
-    notes, seen = Notes(), set()
+    notes, seen = ParserState(), set()
     for message in lines:
         seen.add(message.origin)
-        apply(RULES[message.origin], notes, message)
+        apply_rules(RULES[message.origin], notes, message)
     for name, text in settings.items():
         _settings(notes, name, text)
     notes.library = next((library for library in _LIBRARIES if library in seen), None)
     return notes.record()
 
 
-def _settings(notes: Notes, name: str, text: str) -> None:
+def _settings(notes: ParserState, name: str, text: str) -> None:
     notes.say("files", name)
     for line in text.splitlines():
         if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):

@@ -10,7 +10,7 @@ from hpccoll.errors import UnusableError
 from hpccoll.files import read_text
 from hpccoll.limits import XML_BYTES
 
-LOGGING: Mapping[str, str] = {
+LOG_VARIABLES: Mapping[str, str] = {
     "NCCL_DEBUG": "INFO",
     "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH,TUNING,COLL",
     "NCCL_DEBUG_FILE": "{dir}/nccl.%h.%p.log",
@@ -23,28 +23,28 @@ LOGGING: Mapping[str, str] = {
 """Variables that make libraries log, ``{dir}`` being where; what they do not send to a file comes with the output of
 the launch: the lines of UCC and of libsharp."""
 
-QUIET: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
+QUIET_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
 """Variables of a timed launch, unless its user has set them: rank 0 would take time to log."""
 
-TOLD_TO_END = "told-to-end"
+INTERRUPTED_FILE = "told-to-end"
 """The file, among the logs, of a launch that was told to end. An exit code would not do: who sees one rank end ends the
 others, and what it then says is their signal."""
 
 
-def log_into(place: Path) -> None:
+def enable_logging(place: Path) -> None:
     """Have the libraries that this process is about to load log into the directory ``place``."""
     place.mkdir(parents=True, exist_ok=True)
-    os.environ.update({name: value.format(dir=place.resolve()) for name, value in LOGGING.items()})
+    os.environ.update({name: value.format(dir=place.resolve()) for name, value in LOG_VARIABLES.items()})
 
 
-def forget(place: Path) -> None:
+def remove_old_logs(place: Path) -> None:
     """Remove what an earlier launch has left in ``place``: it would pass for evidence of the one that begins."""
-    for shape in ("nccl.*.log", "*.conf", "*.xml", TOLD_TO_END):
+    for shape in ("nccl.*.log", "*.conf", "*.xml", INTERRUPTED_FILE):
         for path in place.glob(shape):
             path.unlink(missing_ok=True)
 
 
-def leave_settings(place: Path) -> None:
+def copy_nccl_settings(place: Path) -> None:
     """Leave this host's files of settings in ``place``: NCCL reads them and does not say so."""
     for word, path in _files_of_settings():
         with suppress(OSError, UnusableError):
@@ -61,7 +61,7 @@ def _files_of_settings() -> Iterator[tuple[str, Path]]:
     yield "2-etc", Path("/etc/nccl.conf")
 
 
-def keep_quiet() -> None:
+def quiet_nccl() -> None:
     """Have them say no more than what is wrong, unless somebody wants to hear more."""
-    for name, value in QUIET.items():
+    for name, value in QUIET_VARIABLES.items():
         os.environ.setdefault(name, value)

@@ -10,13 +10,13 @@ which are those of ring or tree whatever runs.
 import re
 
 from hpccoll.evidence import nccl_numbers, tuning_table, unavailable
-from hpccoll.evidence.communicator import of_log
-from hpccoll.evidence.log_lines import Message
-from hpccoll.evidence.parser_state import Call, Notes, Rule, saying
-from hpccoll.evidence.records import Ran
-from hpccoll.evidence.requested import FUNCTIONS
+from hpccoll.evidence.communicator_settings import logged_setting
+from hpccoll.evidence.log_lines import LogMessage
+from hpccoll.evidence.log_record import CollectiveLine
+from hpccoll.evidence.parser_state import Call, ParserState, Rule, line_rules
+from hpccoll.evidence.requested import NCCL_FUNCTIONS
 
-COLLECTIVES = {**FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
+COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 _DTYPES = {
     0: ("int8", 1), 1: ("uint8", 1), 2: ("int32", 4), 3: ("uint32", 4), 4: ("int64", 8), 5: ("uint64", 8),
@@ -28,11 +28,11 @@ _OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
 """ncclRedOp_t."""
 
 
-def _version(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _version(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     notes.version = match["version"]
 
 
-def _call(notes: Notes, match: re.Match[str], message: Message) -> None:
+def _call(notes: ParserState, match: re.Match[str], message: LogMessage) -> None:
     collective = COLLECTIVES.get(match["function"].lower())
     dtype = _DTYPES.get(int(match["dtype"]))
     if collective and dtype:
@@ -42,7 +42,7 @@ def _call(notes: Notes, match: re.Match[str], message: Message) -> None:
         notes.calls[message.process].append(Call(collective, int(match["count"]) * size, name, op, ranks))
 
 
-def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
+def _ran(notes: ParserState, match: re.Match[str], message: LogMessage) -> None:
     """Note what ran; the dtype and the op are those of the first call of this size that waits in the same process."""
     kind = (match["kind"] or "").lower().replace(" ", "_")
     if not (kind or match["algorithm"]):  # part of the line is lost
@@ -54,28 +54,28 @@ def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
         waiting.remove(call)
     dtype, op = (call.dtype, call.op) if call else (None, None)
     channels = match["channels"] or (int(match["high"]) - int(match["low"]) + 1 if match["high"] else None)
-    ran = Ran(
+    ran = CollectiveLine(
         collective=collective, bytes=nbytes, algorithm=kind or match["algorithm"].lower(), dtype=dtype, op=op,
         protocol=match["kernel"] or match["way"] or match["protocol"].upper(),
         channels=None if channels is None else int(channels), line=message.text,
     )  # fmt: skip
-    notes.ran[ran] = None
+    notes.collectives[ran] = None
 
 
-def _size(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _size(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     notes.size(int(match["ranks"]), int(match["nodes"]))
 
 
-def _network(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _network(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     notes.say("network", match["name"])
 
 
-def _devices(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _devices(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     for device in re.findall(r"\[\d+\](\S+)", match["list"]):
         notes.say("devices", device.rstrip(";"))
 
 
-def _path(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _path(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     """Count a channel under its way, without the number of the device: NET/IB/2(3)/GDRDMA is NET/IB/GDRDMA/PXN."""
     first, *rest = match["way"].split("/")
     numbers = [part for part in rest if re.match(r"\d+\b", part)]
@@ -85,30 +85,30 @@ def _path(notes: Notes, match: re.Match[str], _message: Message) -> None:
     notes.paths["/".join(words)] += 1
 
 
-def _plugin(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _plugin(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     if not match["name"].startswith("internal"):
         notes.plugins[match["kind"].lower()] = match["name"]
 
 
-def _fabric(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _fabric(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     notes.plugins["fabric"] = match["name"]
 
 
-def _setting(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _setting(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     notes.settings[match["name"]] = match["value"]
 
 
-def _configured(notes: Notes, match: re.Match[str], _message: Message) -> None:
-    notes.communicator[of_log(match["name"])] = match["value"]
+def _configured(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    notes.communicator[logged_setting(match["name"])] = match["value"]
 
 
-def _overridden(notes: Notes, match: re.Match[str], message: Message) -> None:
+def _overridden(notes: ParserState, match: re.Match[str], message: LogMessage) -> None:
     """Note a variable that wins over what a communicator was made with."""
-    notes.communicator.pop(of_log(match["field"]), None)
+    notes.communicator.pop(logged_setting(match["field"]), None)
     _setting(notes, match, message)
 
 
-def _warning(notes: Notes, _match: re.Match[str], message: Message) -> None:
+def _warning(notes: ParserState, _match: re.Match[str], message: LogMessage) -> None:
     if message.level == "WARN":
         notes.say("warnings", message.text)
 
@@ -144,11 +144,11 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"Comm config (?P<field>\w+) reset to (?P<name>NCCL_\w+)=(?P<value>.*)$"), _overridden),
     (re.compile(r"Comm config (?P<name>\w[\w ]*) set to (?P<value>.*)$"), _configured),
     (re.compile(""), _warning),
-    *saying(
+    *line_rules(
         "nvls", r"NVLS multicast support is available on dev", r"NVLS comm \S+ headRank", r"Connected NVLS tree"
     ),
-    *saying("collnet", r"rank \d+ Connected CollNet", r"Connected Collnet Chains", r"Connected collnet \+ chain"),
-    *saying("sharp", r"SHARP rank \d+/\d+ initialized on "),
+    *line_rules("collnet", r"rank \d+ Connected CollNet", r"Connected Collnet Chains", r"Connected collnet \+ chain"),
+    *line_rules("sharp", r"SHARP rank \d+/\d+ initialized on "),
     *nccl_numbers.RULES,
     *tuning_table.RULES,
     *unavailable.RULES,

@@ -9,13 +9,13 @@ of NCCL's releases; 2.20 and 2.21 are silent where a tuner plugin has chosen, an
 
 import re
 
-from hpccoll.evidence.log_lines import Message
-from hpccoll.evidence.parser_state import Notes, Rule
-from hpccoll.evidence.records import Ran
-from hpccoll.evidence.requested import FUNCTIONS
+from hpccoll.evidence.log_lines import LogMessage
+from hpccoll.evidence.log_record import CollectiveLine
+from hpccoll.evidence.parser_state import ParserState, Rule
+from hpccoll.evidence.requested import NCCL_FUNCTIONS
 
 ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
-"""By NCCL_ALGO_*, as ``Ran`` has them."""
+"""By NCCL_ALGO_*, as ``CollectiveLine`` has them."""
 
 PROTOCOLS = ("LL", "LL128", "SIMPLE")
 """By NCCL_PROTO_*."""
@@ -24,20 +24,20 @@ _OF_ALL_RANKS = ("all_gather", "reduce_scatter")
 """Collectives whose line counts the blocks of all ranks, and whose call counts one."""
 
 
-def _chosen(notes: Notes, match: re.Match[str], message: Message) -> None:
+def _chosen(notes: ParserState, match: re.Match[str], message: LogMessage) -> None:
     """Note what ran, where the line can only be of one call; the next line is of calls that are still to come."""
     calls, named = notes.calls[message.process], match["function"]
     call = calls[0] if len(calls) == 1 else None
     calls.clear()
-    if call is None or call.ranks is None or (named and FUNCTIONS.get(named.lower()) != call.collective):
+    if call is None or call.ranks is None or (named and NCCL_FUNCTIONS.get(named.lower()) != call.collective):
         return
     blocks = call.ranks if call.collective in _OF_ALL_RANKS else 1
     if call.bytes * blocks == int(match["bytes"]):
-        ran = Ran(
+        ran = CollectiveLine(
             collective=call.collective, bytes=call.bytes, algorithm=ALGORITHMS[int(match["algorithm"])],
             protocol=PROTOCOLS[int(match["protocol"])], dtype=call.dtype, op=call.op, line=message.text,
         )  # fmt: skip
-        notes.ran[ran] = None
+        notes.collectives[ran] = None
 
 
 RULES: tuple[Rule, ...] = (

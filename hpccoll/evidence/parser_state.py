@@ -5,8 +5,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from hpccoll.evidence.log_lines import Message
-from hpccoll.evidence.records import Modelled, Ran, Record, Refusal
+from hpccoll.evidence.log_lines import LogMessage
+from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
 
 
 class Call(NamedTuple):
@@ -27,7 +27,7 @@ class Call(NamedTuple):
     ranks: int | None
 
 
-class Notes:
+class ParserState:
     """Facts in the order in which they are first said; what is said again is no news."""
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class Notes:
         self.version: str | None = None
         self.nodes: int | None = None
         self.ranks: int | None = None
-        self.ran: dict[Ran, None] = {}
-        self.refusals: dict[Refusal, None] = {}
-        self.model: dict[Modelled, None] = {}
+        self.collectives: dict[CollectiveLine, None] = {}
+        self.unavailable: dict[Unavailable, None] = {}
+        self.model: dict[ModelledCost, None] = {}
         self.said: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self.paths: Counter[str] = Counter()
         self.plugins: dict[str, str] = {}
@@ -51,38 +51,39 @@ class Notes:
         """Note a line, or a word, under a field of the record."""
         self.said[field][line] = None
 
-    def refuse(self, of: str, reason: str, line: str) -> None:
+    def add_unavailable(self, feature: str, reason: str, line: str) -> None:
         """Note that something was not done, and why; the same reason once."""
-        if not any((known.of, known.reason) == (of, reason) for known in self.refusals):
-            self.refusals[Refusal(of=of, reason=reason, line=line)] = None
+        if not any((known.feature, known.reason) == (feature, reason) for known in self.unavailable):
+            self.unavailable[Unavailable(feature=feature, reason=reason, line=line)] = None
 
     def size(self, ranks: int, nodes: int) -> None:
         """Note a communicator; the largest is what was measured."""
         if ranks > (self.ranks or 0):
             self.ranks, self.nodes = ranks, nodes
 
-    def record(self) -> Record:
+    def record(self) -> LogRecord:
         """Return all of it."""
         hops = [path for path in self.paths if path.startswith("NET/") and not path.startswith("NET/Socket")]
         lines: dict[str, Any] = {field: tuple(lines) for field, lines in self.said.items()}
-        return Record(
-            library=self.library, version=self.version, nodes=self.nodes, ranks=self.ranks, ran=tuple(self.ran),
-            refusals=tuple(self.refusals), model=tuple(self.model), plugins=dict(self.plugins),
+        return LogRecord(
+            library=self.library, version=self.version, nodes=self.nodes, ranks=self.ranks,
+            collectives=tuple(self.collectives), unavailable=tuple(self.unavailable),
+            model=tuple(self.model), plugins=dict(self.plugins),
             gdr=all("GDRDMA" in hop for hop in hops) if hops else None, paths=dict(sorted(self.paths.items())),
             settings=dict(sorted(self.settings.items())), communicator=dict(sorted(self.communicator.items())), **lines,
         )  # fmt: skip
 
 
-Rule = tuple[re.Pattern[str], Callable[[Notes, re.Match[str], Message], None]]
+Rule = tuple[re.Pattern[str], Callable[[ParserState, re.Match[str], LogMessage], None]]
 """How a message begins, and what to do with one that does."""
 
 
-def saying(field: str, *shapes: str) -> list[Rule]:
+def line_rules(field: str, *shapes: str) -> list[Rule]:
     """Return rules that note every message of these shapes, whole, under a field of the record."""
     return [(re.compile(shape), lambda notes, _, message: notes.say(field, message.text)) for shape in shapes]
 
 
-def apply(rules: Sequence[Rule], notes: Notes, message: Message) -> None:
+def apply_rules(rules: Sequence[Rule], notes: ParserState, message: LogMessage) -> None:
     """Let every rule that fits read ``message``."""
     for shape, take in rules:
         if match := shape.match(message.text):

@@ -1,27 +1,27 @@
-"""What ports carried, as evidence: with SHARP one vector goes up, where a ring sends 2(n-1)/n."""
+"""Port counters as evidence for SHARP: with SHARP a node sends one vector, in a ring 2(n-1)/n vectors."""
 
 from dataclasses import dataclass
 
-LEAST_BYTES = 64 * 1024
-"""Of a smaller vector the ports count headers, handshakes and what else goes over them rather than itself."""
+MIN_BYTES = 64 * 1024
+"""For smaller vectors, headers, handshakes and other traffic dominate the counters."""
 
-LEAST_VECTORS = 0.9
-"""A node that is counted to have sent less than its vector was not counted whole."""
+MIN_VECTORS = 0.9
+"""A node that seems to send less than its vector was not counted completely."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
-    """What the ports of a node sent for one all-reduce, in vectors of its size S.
+class PortBytes:
+    """The bytes that the ports of a node sent per all-reduce, in vectors of its size S.
 
-    With SHARP a node sends its vector up once. A flat ring of n ranks sends 2(n-1)/n vectors from each node; trees and
-    hierarchical algorithms 2(N-1)/N on N nodes, on average, which on two nodes is one vector too. The middle between
-    one and that divides them.
+    With SHARP a node sends its vector up once. In a flat ring of n ranks a node sends 2(n-1)/n vectors; with trees and
+    hierarchical algorithms on N nodes 2(N-1)/N on average, which is one vector for two nodes. The threshold lies in the
+    middle between one vector and that number.
 
     Args:
-        nbytes: S.
-        ranks: n.
-        nodes: N, None where it is not known.
-        sent: bytes that all ports of a node sent for one operation; None where they were not counted.
+        nbytes: the size S in bytes.
+        ranks: the number of ranks n.
+        nodes: the number of nodes N; None if unknown.
+        sent: the bytes that all ports of a node sent per operation; None if they were not counted.
     """
 
     nbytes: int
@@ -30,42 +30,48 @@ class Ports:
     sent: float | None
 
     @property
-    def tell(self) -> bool:
-        """Whether they were counted, for a vector that dwarfs the headers of its packets and what else uses ports."""
-        return self.sent is not None and self.nbytes >= LEAST_BYTES
+    def is_significant(self) -> bool:
+        """Whether bytes were counted, for a vector that is much larger than headers and other traffic."""
+        return self.sent is not None and self.nbytes >= MIN_BYTES
 
     @property
     def vectors(self) -> float:
         return (self.sent or 0.0) / self.nbytes
 
     @property
-    def others(self) -> float:
-        """The least that anything but SHARP sends, on three nodes and more; a ring's on fewer."""
-        apart = self.nodes if self.nodes is not None and self.nodes > 2 else self.ranks
-        return 2 * (apart - 1) / apart
+    def vectors_without_sharp(self) -> float:
+        """The fewest vectors that a node sends without SHARP; on one or two nodes those of a ring."""
+        parts = self.nodes if self.nodes is not None and self.nodes > 2 else self.ranks
+        return 2 * (parts - 1) / parts
 
     @property
-    def contradict(self) -> bool:
-        """Whether more was sent than SHARP sends."""
-        return self.tell and self.others > 1 and self.vectors > (1 + self.others) / 2
+    def contradicts_sharp(self) -> bool:
+        """Whether a node sent more than with SHARP."""
+        return (
+            self.is_significant
+            and self.vectors_without_sharp > 1
+            and self.vectors > (1 + self.vectors_without_sharp) / 2
+        )
 
     @property
-    def prove(self) -> bool:
-        """Whether one vector was sent, and nothing but SHARP sends so little; less is what was not counted."""
-        return self.tell and (self.nodes or 0) > 2 and self.vectors >= LEAST_VECTORS and not self.contradict
+    def proves_sharp(self) -> bool:
+        """Whether a node sent one vector, where every other algorithm sends more."""
+        return (
+            self.is_significant and (self.nodes or 0) > 2 and self.vectors >= MIN_VECTORS and not self.contradicts_sharp
+        )
 
     @property
-    def expected(self) -> str:
-        """What SHARP and others send, in vectors, in words."""
-        what = "a ring" if (self.nodes or 0) <= 2 else "anything else"
-        return f"SHARP sends 1 and {what} {self.others:.2f}"
+    def expectation(self) -> str:
+        """The vectors that a node sends with SHARP and without, for people."""
+        others = "a ring" if (self.nodes or 0) <= 2 else "anything else"
+        return f"SHARP sends 1 and {others} {self.vectors_without_sharp:.2f}"
 
     def __str__(self) -> str:
         if self.sent is None:
             return "bytes per port are not known"
-        if not self.tell:
+        if not self.is_significant:
             return "bytes per port say nothing of so small a vector"
-        said = f"{self.vectors:.2f} vectors left a node for each operation"
-        if self.vectors < LEAST_VECTORS:
-            return f"{said}, fewer than any algorithm sends: the ports do not count all"
-        return f"{said}, where {self.expected}"
+        measured = f"{self.vectors:.2f} vectors left a node for each operation"
+        if self.vectors < MIN_VECTORS:
+            return f"{measured}, fewer than any algorithm sends: the ports do not count all"
+        return f"{measured}, where {self.expectation}"

@@ -10,12 +10,12 @@ from typing import Any
 from hpccoll.errors import BadInputError
 from hpccoll.evidence import topology
 from hpccoll.evidence.launch_report import lines_of
-from hpccoll.evidence.launches import Launch, launches
+from hpccoll.evidence.launches import Launch, split_launches
 from hpccoll.evidence.log_lines import has_header, messages
+from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.log_set import SETTINGS, record_of
-from hpccoll.evidence.records import Ran, Record
-from hpccoll.evidence.requested import requested_of
-from hpccoll.evidence.verdict import Verdict, network, of_line, red_line
+from hpccoll.evidence.requested import requested_by_environment
+from hpccoll.evidence.verdict import Verdict, judge_line, network_mismatch
 from hpccoll.files import read_lines, read_text
 from hpccoll.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
 
@@ -27,7 +27,7 @@ A_LOG = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LaunchReport:
     """One launch.
 
     Args:
@@ -36,17 +36,17 @@ class Told:
     """
 
     logs: tuple[str, ...]
-    record: Record
+    record: LogRecord
 
-    def judged(self) -> Iterator[tuple[Ran, str | None, Verdict]]:
+    def judged(self) -> Iterator[tuple[CollectiveLine, str | None, Verdict]]:
         """Yield what ran, what the settings that the log names asked for, and what it comes to."""
-        for one in self.record.ran:
-            requested = requested_of(self.record.settings, one.collective, self.record.communicator)
-            yield one, requested, of_line(one, requested, self.record, dtype=one.dtype)
+        for one in self.record.collectives:
+            requested = requested_by_environment(self.record.settings, one.collective, self.record.communicator)
+            yield one, requested, judge_line(one, requested, self.record, dtype=one.dtype)
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class LogSet:
     """What was read.
 
     Args:
@@ -54,11 +54,11 @@ class Read:
         dumps: what NCCL's dumps say in words, by file: of GPUs and NICs, and of what its search found.
     """
 
-    launches: tuple[Told, ...]
+    launches: tuple[LaunchReport, ...]
     dumps: Mapping[str, str]
 
 
-def read_files(paths: Iterable[Path]) -> Read:
+def read_files(paths: Iterable[Path]) -> LogSet:
     """Read logs, and dumps of NCCL's topology and graphs (``*.xml``); of a directory all files in it that are such.
 
     Raises:
@@ -72,12 +72,12 @@ def read_files(paths: Iterable[Path]) -> Read:
     dumps = {name: words for name, text in texts.items() if name.endswith(".xml") for words in _dumped(text)}
     settings = {name: text for name, text in texts.items() if name.endswith(SETTINGS)}
     logs = {name: [*messages(_log(name))] for name in files if name not in texts}
-    found = launches(logs)
+    found = split_launches(logs)
     known = {*dumps, *settings, *(name for launch in found for name in launch)}
     strange = [name for name in named if name in files and name not in known]
     if strange or not (found or dumps):
         raise BadInputError("log", ", ".join(strange or named), A_LOG)
-    return Read(tuple(_told(launch, settings, logs) for launch in found), dumps)
+    return LogSet(tuple(_told(launch, settings, logs) for launch in found), dumps)
 
 
 def _files(path: Path) -> list[Path]:
@@ -100,28 +100,28 @@ def _log(name: str) -> Iterator[str]:
         yield line
 
 
-def _told(launch: Launch, settings: Mapping[str, str], logs: Iterable[str]) -> Told:
+def _told(launch: Launch, settings: Mapping[str, str], logs: Iterable[str]) -> LaunchReport:
     """Return what a launch says. Files of settings are of the logs beside them; those that lie elsewhere of all."""
     mine, any_logs = ({Path(name).parent for name in names} for names in (launch, logs))
     of_others = any_logs - mine
     own = {name: text for name, text in settings.items() if Path(name).parent not in of_others}
-    return Told(tuple(launch), record_of((line for lines in launch.values() for line in lines), own))
+    return LaunchReport(tuple(launch), record_of((line for lines in launch.values() for line in lines), own))
 
 
 def _dumped(text: str) -> Iterator[str]:
     """Yield what a dump says; nothing, where it is a file of somebody else."""
     with suppress(ValueError):
-        yield topology.balance(topology.of_dump(text))
+        yield topology.describe_balance(topology.parse_topology_dump(text))
     with suppress(ValueError):
-        yield topology.search(topology.graphs(text))
+        yield topology.describe_graphs(topology.parse_graph_dump(text))
 
 
-def alarms(read: Read, expected: str | None) -> list[str]:
+def network_mismatches(read: LogSet, expected: str | None) -> list[str]:
     """Return a sentence for each launch whose nodes did not talk by what was expected."""
-    return [said for told in read.launches if (said := red_line(told.record, expected))]
+    return [said for told in read.launches if (said := network_mismatch(told.record, expected))]
 
 
-def lines(read: Read, expected: str | None = None) -> Iterator[str]:
+def lines(read: LogSet, expected: str | None = None) -> Iterator[str]:
     """Yield what there is to say, what is alarming first.
 
     Args:
@@ -129,7 +129,11 @@ def lines(read: Read, expected: str | None = None) -> Iterator[str]:
         expected: ``rdma`` or ``tcp`` between nodes, None for either.
     """
     several = len(read.launches) > 1
-    red = [(number, said) for number, told in enumerate(read.launches, 1) if (said := red_line(told.record, expected))]
+    red = [
+        (number, said)
+        for number, told in enumerate(read.launches, 1)
+        if (said := network_mismatch(told.record, expected))
+    ]
     yield from (f"RED in launch {number}: {said}" for number, said in red if several)
     for number, told in enumerate(read.launches, 1):
         if several:
@@ -141,23 +145,23 @@ def lines(read: Read, expected: str | None = None) -> Iterator[str]:
     yield from (f"{name}: {words}" for name, words in read.dumps.items())
 
 
-def to_json(read: Read, expected: str | None = None) -> str:
+def to_json(read: LogSet, expected: str | None = None) -> str:
     """Return each launch with its record and what it comes to for each collective that ran, and the dumps, as JSON."""
     return json.dumps(
         {"launches": [_as_json(told, expected) for told in read.launches], "dumps": dict(read.dumps)}, indent=1
     )
 
 
-def _as_json(told: Told, expected: str | None) -> dict[str, Any]:
+def _as_json(told: LaunchReport, expected: str | None) -> dict[str, Any]:
     return {
         "logs": list(told.logs),
-        "red": red_line(told.record, expected),
-        "network": network(told.record),
+        "red": network_mismatch(told.record, expected),
+        "network": told.record.network_type,
         "record": json.loads(told.record.to_json()),
         "executed": [
             {
                 "collective": one.collective, "bytes": one.bytes, "dtype": one.dtype, "op": one.op,
-                "requested": requested, "executed": made.executed, "evidence": made.words,
+                "requested": requested, "executed": made.executed, "evidence": made.evidence,
             }
             for one, requested, made in told.judged()
         ],

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from hpccoll.evidence.communicator import BUFFERS, Settings
+from hpccoll.evidence.communicator_settings import BUFFERS, CommunicatorSettings
 
-ALGORITHMS = {
+NCCL_ALGORITHMS = {
     "tree": "tree",
     "ring": "ring",
     "collnetdirect": "collnet_direct",
@@ -15,7 +15,7 @@ ALGORITHMS = {
 }
 """What NCCL_ALGO calls an algorithm, in any case of letters; and what we do."""
 
-FUNCTIONS = {
+NCCL_FUNCTIONS = {
     "allreduce": "all_reduce",
     "reducescatter": "reduce_scatter",
     "allgather": "all_gather",
@@ -24,13 +24,13 @@ FUNCTIONS = {
 }
 """What NCCL_ALGO calls a collective."""
 
-IN_SWITCHES = ("collnet_direct", "collnet_chain")
+SWITCH_ALGORITHMS = ("collnet_direct", "collnet_chain")
 """NCCL's algorithms that leave the reduction to the switches between nodes, wherever they run."""
 
-BY_SWITCHES = ("sharp", *IN_SWITCHES)
+SWITCH_REQUESTS = ("sharp", *SWITCH_ALGORITHMS)
 """Words in which these are asked for."""
 
-WINDOWED = (None, "all_reduce", "reduce_scatter", "all_gather")
+WINDOW_COLLECTIVES = (None, "all_reduce", "reduce_scatter", "all_gather")
 """The collectives for which NCCL has kernels on symmetric windows; None is whichever."""
 
 _OFF = {"NCCL_COLLNET_ENABLE": "0", "HCOLL_ENABLE_SHARP": "0", "MVP_ENABLE_SHARP": "0", "MV2_ENABLE_SHARP": "0"}
@@ -40,7 +40,7 @@ _LAYERS = ("UCC_CL_BASIC_TLS", "UCC_TLS", "UCC_CL_HIER_NODE_LEADERS_SBGP_TLS", "
 """Variables that name the transport layers of UCC."""
 
 
-def forced(environment: Mapping[str, str], collective: str | None = None) -> tuple[str, ...]:
+def forced_algorithms(environment: Mapping[str, str], collective: str | None = None) -> tuple[str, ...]:
     """Return the algorithms that NCCL_ALGO leaves for a collective, in our words; none where it leaves all.
 
     Its grammar is ``[list];function:list;...``; a list that begins with ``^`` names those that are left out.
@@ -49,16 +49,18 @@ def forced(environment: Mapping[str, str], collective: str | None = None) -> tup
     parts = environment.get("NCCL_ALGO", "").lower().split(";")
     for part in parts:
         function, colon, names = part.rpartition(":")
-        if colon and (len(parts) > 1 if collective is None else FUNCTIONS.get(function.strip()) != collective):
+        if colon and (len(parts) > 1 if collective is None else NCCL_FUNCTIONS.get(function.strip()) != collective):
             continue
-        named = [ALGORITHMS[word] for name in names.lstrip(" ^").split(",") if (word := name.strip()) in ALGORITHMS]
+        named = [
+            NCCL_ALGORITHMS[word] for name in names.lstrip(" ^").split(",") if (word := name.strip()) in NCCL_ALGORITHMS
+        ]
         left_out = names.strip().startswith("^")
-        chosen = tuple(own for own in ALGORITHMS.values() if (own in named) != left_out) if named else chosen
+        chosen = tuple(own for own in NCCL_ALGORITHMS.values() if (own in named) != left_out) if named else chosen
     return chosen
 
 
-def requested_of(
-    environment: Mapping[str, str], collective: str | None = None, communicator: Settings | None = None
+def requested_by_environment(
+    environment: Mapping[str, str], collective: str | None = None, communicator: CommunicatorSettings | None = None
 ) -> str | None:
     """Return what a variant asks for in one word, None where it leaves the choice to the library.
 
@@ -73,14 +75,18 @@ def requested_of(
         forced; or ``symmetric``: kernels on symmetric windows, which no forced algorithm keeps from running.
     """
     settings = communicator or {}
-    if settings.get(BUFFERS) == "symmetric" and settings.get("cta_policy") != "zero" and collective in WINDOWED:
+    if (
+        settings.get(BUFFERS) == "symmetric"
+        and settings.get("cta_policy") != "zero"
+        and collective in WINDOW_COLLECTIVES
+    ):
         return "symmetric"
     if "collnet_enable" in settings and "NCCL_COLLNET_ENABLE" not in environment:
         environment = {**environment, "NCCL_COLLNET_ENABLE": str(settings["collnet_enable"])}
-    algorithms = forced(environment, collective)
+    algorithms = forced_algorithms(environment, collective)
     sharp = any(environment.get(name, off) != off for name, off in _OFF.items()) or any(
         not (layers := environment.get(name, "")).startswith("^") and "sharp" in layers.split(",") for name in _LAYERS
     )
-    if sharp and set(algorithms) <= {*IN_SWITCHES, "nvls"} and (len(algorithms) != 1 or algorithms == ("nvls",)):
+    if sharp and set(algorithms) <= {*SWITCH_ALGORITHMS, "nvls"} and (len(algorithms) != 1 or algorithms == ("nvls",)):
         return "sharp"
     return algorithms[0] if len(algorithms) == 1 else None

@@ -6,20 +6,20 @@ A job is only a promise; a group of two ranks or more with a tree is what reduce
 import re
 
 from hpccoll.evidence import unavailable
-from hpccoll.evidence.log_lines import Message
-from hpccoll.evidence.parser_state import Notes, Rule
+from hpccoll.evidence.log_lines import LogMessage
+from hpccoll.evidence.parser_state import ParserState, Rule
 
 
-def _group(notes: Notes, match: re.Match[str], message: Message) -> None:
+def _group(notes: ParserState, match: re.Match[str], message: LogMessage) -> None:
     if int(match["size"]) > 1:
         notes.say("sharp", message.text)
         notes.say("trees", match["tree"])
 
 
-def _failure(notes: Notes, _match: re.Match[str], message: Message) -> None:
+def _failure(notes: ParserState, _match: re.Match[str], message: LogMessage) -> None:
     """Note an error that has no plain reason of ours in its own words."""
-    if message.level == "ERROR" and not unavailable.reason(message.text):
-        notes.refuse("sharp", message.text, message.text)
+    if message.level == "ERROR" and not unavailable.unavailable_reason(message.text):
+        notes.add_unavailable("sharp", message.text, message.text)
 
 
 RULES: tuple[Rule, ...] = (

@@ -16,7 +16,7 @@ DISTANCES = ("PIX", "PXB", "PHB", "SYS")
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class NearestNics:
     """The NICs that are nearest to a GPU.
 
     Args:
@@ -33,7 +33,7 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class NcclGraph:
     """What NCCL's search found for one algorithm, from NCCL_GRAPH_DUMP_FILE.
 
     Args:
@@ -49,7 +49,7 @@ class Graph:
     inter_Bps: float  # noqa: N815
 
 
-def of_dump(text: str) -> tuple[Near, ...]:
+def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
     """Return the NICs nearest to each GPU of NCCL_TOPO_DUMP_FILE.
 
     Raises:
@@ -80,7 +80,7 @@ def _count(link: ET.Element) -> int:
     return int(count) if count.isdigit() else 0
 
 
-def of_sysfs(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> tuple[Near, ...]:
+def read_sysfs_topology(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> tuple[NearestNics, ...]:
     """Return the NICs nearest to each GPU, by the real paths of their devices.
 
     Args:
@@ -103,7 +103,9 @@ def _place(device: Path) -> tuple[str, ...]:
     return (f"cpu {numa}", *(f"pci {part}" for part in parts)) if len(parts) > 1 else ()
 
 
-def _nearest(gpus: Mapping[int, tuple[str, ...]], nics: Mapping[str, tuple[str, ...]], below: int) -> tuple[Near, ...]:
+def _nearest(
+    gpus: Mapping[int, tuple[str, ...]], nics: Mapping[str, tuple[str, ...]], below: int
+) -> tuple[NearestNics, ...]:
     """Return the nearest NICs.
 
     Args:
@@ -116,7 +118,7 @@ def _nearest(gpus: Mapping[int, tuple[str, ...]], nics: Mapping[str, tuple[str, 
         distances = {name: _distance(place, other, below) for name, other in nics.items()}
         if distances:
             least = min(distances.values(), key=DISTANCES.index)
-            near.append(Near(gpu, least, tuple(sorted(name for name, far in distances.items() if far == least))))
+            near.append(NearestNics(gpu, least, tuple(sorted(name for name, far in distances.items() if far == least))))
     return tuple(near)
 
 
@@ -137,14 +139,14 @@ def _while_equal(some: Iterable[str], others: Iterable[str]) -> Iterable[str]:
         yield one
 
 
-def graphs(text: str) -> tuple[Graph, ...]:
+def parse_graph_dump(text: str) -> tuple[NcclGraph, ...]:
     """Return what NCCL_GRAPH_DUMP_FILE says.
 
     Raises:
         ValueError: where the text is no such dump.
     """
     return tuple(
-        Graph(
+        NcclGraph(
             int(one.get("id", "0")), int(one.get("nchannels", "0")),
             float(one.get("speedintra", "0")) * 1e9, float(one.get("speedinter", "0")) * 1e9,
         )
@@ -152,7 +154,7 @@ def graphs(text: str) -> tuple[Graph, ...]:
     )  # fmt: skip
 
 
-def search(found: Iterable[Graph]) -> str:
+def describe_graphs(found: Iterable[NcclGraph]) -> str:
     """Return in words what NCCL's search found, for each algorithm once."""
     words = (
         f"{one.channels} channels of {one.intra_Bps / 1e9:.3g} GB/s inside a node and {one.inter_Bps / 1e9:.3g} between"
@@ -172,7 +174,7 @@ def _root(text: str, tag: str) -> ET.Element:
     return root
 
 
-def balance(near: Iterable[Near]) -> str:
+def describe_balance(near: Iterable[NearestNics]) -> str:
     """Return in words whether each GPU has a NIC as near as its peers', shared by as few, and as many NVLinks."""
     rows = list(near)
     if not rows:

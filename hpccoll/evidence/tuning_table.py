@@ -7,10 +7,10 @@ with ``latency us/GB/s`` in each cell. Older releases name algorithm and protoco
 import re
 from dataclasses import dataclass, field
 
-from hpccoll.evidence.log_lines import Message
-from hpccoll.evidence.parser_state import Notes, Rule
-from hpccoll.evidence.records import Modelled
-from hpccoll.evidence.requested import ALGORITHMS, FUNCTIONS
+from hpccoll.evidence.log_lines import LogMessage
+from hpccoll.evidence.log_record import ModelledCost
+from hpccoll.evidence.parser_state import ParserState, Rule
+from hpccoll.evidence.requested import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 
 _CELL = re.compile(r"\s*(\d{1,12}\.\d{1,9})/\s*(\d{1,12}\.\d{1,9})\s*")
 
@@ -28,30 +28,30 @@ class _Heads:
         return list(zip(spread, self.protocols, strict=True)) if len(spread) == len(self.protocols) else []
 
 
-def _row(notes: Notes, match: re.Match[str], message: Message) -> None:
+def _row(notes: ParserState, match: re.Match[str], message: LogMessage) -> None:
     heads = notes.tables.setdefault(message.process, _Heads())
     name, cells = match["name"].strip(), [cell.strip() for cell in match["cells"].rstrip("| ").split("|")]
     if name == "Algorithm":
-        heads.algorithms = [ALGORITHMS.get(cell.lower(), cell.lower()) for cell in cells]
+        heads.algorithms = [NCCL_ALGORITHMS.get(cell.lower(), cell.lower()) for cell in cells]
         heads.protocols = []
     elif name == "Protocol":
         heads.protocols = [cell.upper() for cell in cells]
     elif name == "Latency/AlgBw":
         pairs = [cell.split("/") for cell in cells]
         if all(len(pair) == 2 for pair in pairs):
-            heads.algorithms = [ALGORITHMS.get(one.strip().lower(), one.strip().lower()) for one, _ in pairs]
+            heads.algorithms = [NCCL_ALGORITHMS.get(one.strip().lower(), one.strip().lower()) for one, _ in pairs]
             heads.protocols = [protocol.strip().upper() for _, protocol in pairs]
-    elif name.lower() in FUNCTIONS:
-        _cells(notes, heads, FUNCTIONS[name.lower()], cells)
+    elif name.lower() in NCCL_FUNCTIONS:
+        _cells(notes, heads, NCCL_FUNCTIONS[name.lower()], cells)
 
 
-def _cells(notes: Notes, heads: _Heads, collective: str, cells: list[str]) -> None:
+def _cells(notes: ParserState, heads: _Heads, collective: str, cells: list[str]) -> None:
     columns, read = heads.columns(), [_CELL.fullmatch(cell) for cell in cells]
     if len(columns) != len(read):
         return
     for (algorithm, protocol), cell in zip(columns, read, strict=True):
         if cell and float(cell[2]):  # a bandwidth of 0 is what NCCL writes for a pair that it will not use
-            one = Modelled(
+            one = ModelledCost(
                 collective=collective, algorithm=algorithm, protocol=protocol, latency_s=float(cell[1]) * 1e-6,
                 bytes_per_s=float(cell[2]) * 1e9,
             )  # fmt: skip

@@ -3,9 +3,9 @@
 import re
 
 from hpccoll.evidence import unavailable
-from hpccoll.evidence.log_lines import Message
-from hpccoll.evidence.parser_state import Notes, Rule
-from hpccoll.evidence.records import Ran
+from hpccoll.evidence.log_lines import LogMessage
+from hpccoll.evidence.log_record import CollectiveLine
+from hpccoll.evidence.parser_state import ParserState, Rule
 
 _COLLECTIVES = {
     "allreduce": "all_reduce", "reduce_scatter": "reduce_scatter", "allgather": "all_gather", "bcast": "broadcast",
@@ -22,23 +22,23 @@ _BLOCKS = ("all_gather", "gather")
 """Collectives whose destination has a block as large as the source for each rank."""
 
 
-def _ran(notes: Notes, match: re.Match[str], message: Message) -> None:
+def _ran(notes: ParserState, match: re.Match[str], message: LogMessage) -> None:
     """Note which transport layers UCC chose, several for a hierarchical collective."""
     word = match["function"].lower()
     collective = _COLLECTIVES.get(word, word)
     layers = [layer.lower() for layer in re.findall(r"TL_(\w+)", match["layers"])]
     if not layers:
         return
-    ran = Ran(
+    ran = CollectiveLine(
         collective=collective, bytes=_bytes(notes, collective, match),
         algorithm="+".join(dict.fromkeys(layers)), protocol=match["upper"], dtype=match["dtype"],
         op=next((word for word in match["flags"].split() if word in _OPS), None),
         memory=(match["memory"] or "").lower() or None, line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
     )  # fmt: skip
-    notes.ran[ran] = None
+    notes.collectives[ran] = None
 
 
-def _bytes(notes: Notes, collective: str, match: re.Match[str]) -> int | None:
+def _bytes(notes: ParserState, collective: str, match: re.Match[str]) -> int | None:
     """Return the bytes of the source, None where they cannot be told.
 
     In place a line names the destination alone. Of that a team's size tells a block; none is known without the map of
@@ -54,18 +54,18 @@ def _bytes(notes: Notes, collective: str, match: re.Match[str]) -> int | None:
     return nbytes // team if team and collective in _BLOCKS else None
 
 
-def _map(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _map(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     """Note the scores of the collective that the rows below are of."""
     notes.tables["ucc"] = match["collective"]
 
 
-def _score(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _score(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     if "TL_SHARP" in match["scores"]:
         of = notes.tables.get("ucc", "?")
         notes.say("scores", f"{of}: {match['memory']}: {match['scores']}")
 
 
-def _size(notes: Notes, match: re.Match[str], _message: Message) -> None:
+def _size(notes: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     notes.teams[match["team"]] = int(match["ranks"])
     notes.ranks = max(notes.ranks or 0, int(match["ranks"]))
 

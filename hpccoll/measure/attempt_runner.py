@@ -6,7 +6,7 @@ from operator import itemgetter
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
@@ -38,7 +38,7 @@ class AttemptRunner:
     """
 
     def __init__(
-        self, crew: RankGroup, job: Job, attempt: Attempt, found: Found | None, progress: RankProgress
+        self, crew: RankGroup, job: Job, attempt: Attempt, found: ProbeResult | None, progress: RankProgress
     ) -> None:
         self.crew, self.job, self.attempt, self.found, self.progress = crew, job, attempt, found, progress
         self._sit_down()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.communicator import least_version
+from hpccoll.evidence.communicator_settings import min_nccl_version
 from hpccoll.host.machine import available_memory
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.nccl_warmup import make_unless_refused
@@ -77,7 +77,7 @@ class CaseFactory:
         """Return why NCCL's communicators cannot be made as the job has them, or None; the same on all ranks."""
         if not self.job.communicator or case.transport != "nccl":
             return None
-        complaint = communicator_config.missing_for_config(least_version(self.job.communicator))
+        complaint = communicator_config.missing_for_config(min_nccl_version(self.job.communicator))
         return next(filter(None, self.comm.allgather(complaint)), None)
 
     def _too_large(self, case: Case) -> str | None:

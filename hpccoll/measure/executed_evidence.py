@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from hpccoll.evidence.probe_result import Found
-from hpccoll.evidence.verdict import reasons_of, verdict
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.evidence.verdict import judge_collective, unavailable_reasons
 from hpccoll.spec.case import Case, Job
 from hpccoll.spec.probe_cases import has_library_logs, requested_algorithm
 
@@ -21,7 +21,7 @@ class Executed:
 
 
 def judge(
-    job: Job, case: Case, found: Found | None, without: tuple[str, str | None], *,
+    job: Job, case: Case, found: ProbeResult | None, without: tuple[str, str | None], *,
     nbytes: int, workers: int, port_bytes: float | None,
 ) -> Executed:  # fmt: skip
     """Return what ran in a case, by the logs of a probe where they speak of it.
@@ -39,21 +39,21 @@ def judge(
     executed, evidence = without
     if found is None or not has_library_logs(job, case):
         return Executed(asked, executed, evidence)
-    words = [f"the probe {found.why}"] if found.why else []
+    words = [f"the probe {found.failure}"] if found.failure else []
     if found.record is not None:
-        by_logs = verdict(
+        by_logs = judge_collective(
             asked, case.collective, nbytes, workers, found.record, dtype=case.dtype, op=case.op,
             memory="cuda" if case.device == "cuda" and case.transport != "staged" else "host",
             nodes=job.shape(case).nodes, port_bytes=port_bytes,
         )  # fmt: skip
-        executed, words = by_logs.executed, [by_logs.words, *words]
+        executed, words = by_logs.executed, [by_logs.evidence, *words]
     return Executed(asked, executed, "; ".join(filter(None, (*words, evidence))) or None)
 
 
-def full_reason(reason: str, found: Found | None, job: Job, case: Case) -> str:
+def full_reason(reason: str, found: ProbeResult | None, job: Job, case: Case) -> str:
     """Return why a case is skipped, with the lines of the log that say most where NCCL refuses what is forced."""
     if not (found and found.record and reason.startswith(REFUSES)):
         return reason
-    known = reasons_of(requested_algorithm(job, case), found.record, case.dtype)
-    of_algorithm = (one.line for one in found.record.refusals if one.of == "algorithm")
+    known = unavailable_reasons(requested_algorithm(job, case), found.record, case.dtype)
+    of_algorithm = (one.line for one in found.record.unavailable if one.feature == "algorithm")
     return "; ".join(dict.fromkeys((reason, *known[:1], *of_algorithm)))

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from mpi4py import MPI
 
-from hpccoll.evidence.communicator import BUFFERS, Settings, in_numbers
+from hpccoll.evidence.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
 from hpccoll.spec.case import Case
 from hpccoll.spec.catalogue import GRAPH
 from hpccoll.transports.gpu import Gpu
@@ -20,7 +20,9 @@ Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 """Waits until the first says that all is done, and gives up where the second says why it will never be."""
 
 
-def transport_of(case: Case, comm: MPI.Intracomm, gpu: Gpu, communicator: Settings, *, native: bool) -> Transport:
+def transport_of(
+    case: Case, comm: MPI.Intracomm, gpu: Gpu, communicator: CommunicatorSettings, *, native: bool
+) -> Transport:
     """Return how the bytes of ``case`` move between the GPUs of ``comm``, by schedules or by a library's own calls.
 
     Args:
@@ -33,7 +35,7 @@ def transport_of(case: Case, comm: MPI.Intracomm, gpu: Gpu, communicator: Settin
     gpu.release()  # what an earlier case had: NCCL and MPI take memory past CuPy
     if case.transport != "nccl":
         return ON_GPU[case.transport, native](comm, gpu)
-    graph, settings, how = bool(case.params.get(GRAPH)), in_numbers(communicator), communicator.get(BUFFERS)
+    graph, settings, how = bool(case.params.get(GRAPH)), nccl_config(communicator), communicator.get(BUFFERS)
     library = Configured(settings) if settings else None
     if not native:
         return Nccl(comm, gpu, graph=graph, library=library)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.provenance import gather_attempt
 from hpccoll.measure.rank_group import RankGroup
@@ -45,7 +45,7 @@ class JobRunner:
 
     def __init__(
         self, ranks: Ranks, job: Job, out: Path | None, show: Show, told: Callable[[], int] = lambda: 0,
-        found: Found | None = None, network: str | None = None,
+        found: ProbeResult | None = None, network: str | None = None,
         limited: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
         self.crew, self.job, self.out, self.show, self.told = RankGroup(ranks, job.aggregators), job, out, show, told
@@ -144,7 +144,7 @@ class JobRunner:
                 break
         return fine
 
-    def _attempt(self, found: Found | None) -> Attempt:
+    def _attempt(self, found: ProbeResult | None) -> Attempt:
         crew = self.crew
         made = gather_attempt(crew.ranks.comm, self.job, self.number, crew.gpus.on_record(self.job.cases))
         provenance = {**made.provenance, "network": self.network, **crew.on_record()}

@@ -8,7 +8,7 @@ from functools import cached_property
 from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.communicator import Settings
+from hpccoll.evidence.communicator_settings import CommunicatorSettings
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.gpu_case import Wait, event_timed, transport_of
@@ -64,7 +64,7 @@ class PreparedCase:
 
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, chosen: str | None = None, gpu: Gpu | None = None,
-        assumed: str | None = None, communicator: Settings | None = None,
+        assumed: str | None = None, communicator: CommunicatorSettings | None = None,
     ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.chosen, self.gpu = case, layout, comm.rank, chosen, gpu
         self.assumed = assumed
@@ -114,7 +114,7 @@ class PreparedCase:
         self.reset, self.run, self.wrong = self.check.reset, (by_events or self.plan).run, self.check.wrong
         self.device_ns = by_events.device_ns if by_events else _no_device
 
-    def _transport(self, comm: MPI.Intracomm, communicator: Settings) -> Transport:
+    def _transport(self, comm: MPI.Intracomm, communicator: CommunicatorSettings) -> Transport:
         if self.gpu:
             return transport_of(self.case, comm, self.gpu, communicator, native=self.algorithm is None)
         return TRANSPORTS[self.case.transport](comm) if self.algorithm else VendorMpi(comm)

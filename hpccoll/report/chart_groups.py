@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report import call_labels
 from hpccoll.report.executed_labels import fell_back
 from hpccoll.report.library_evidence import expected_s, library_summary, probe_of_run
@@ -223,7 +223,7 @@ def _series_points(results: Results) -> list[SeriesPoint]:
     return [_series_point(row, name(row), runs, found) for row in rows]
 
 
-def _series_point(row: Row, series: str, runs: Mapping[str, Run], found: Mapping[str, Found]) -> SeriesPoint:
+def _series_point(row: Row, series: str, runs: Mapping[str, Run], found: Mapping[str, ProbeResult]) -> SeriesPoint:
     run = runs.get(row.run_id)
     if run is None:
         return SeriesPoint(row, series, "unknown machine", (), Wire())

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from hpccoll.evidence.records import Record
-from hpccoll.evidence.requested import FUNCTIONS
-from hpccoll.evidence.variants import as_known
-from hpccoll.evidence.verdict import control_fails, red_line
+from hpccoll.evidence.log_record import LogRecord
+from hpccoll.evidence.requested import NCCL_FUNCTIONS
+from hpccoll.evidence.variants import known_variant
+from hpccoll.evidence.verdict import control_violation, network_mismatch
 from hpccoll.report.library_evidence import probe_of_run
 from hpccoll.store.rows import Results, Run
 
@@ -16,7 +16,9 @@ def find_critical(results: Results) -> tuple[str, ...]:
     records = [(run, record) for run in results.runs if (record := probe_of_run(run).record)]
     logged = {run.variant for run, _ in records}
     # What NCCL does by sends and receives has no algorithm, and shows none.
-    choices = {row.run_id for row in results.rows if row.collective in FUNCTIONS.values() or row.transport != "nccl"}
+    choices = {
+        row.run_id for row in results.rows if row.collective in NCCL_FUNCTIONS.values() or row.transport != "nccl"
+    }
     said = [(run, f"{how}.") for run, how in _stalled_runs(results) if run.status == "partial"]
     said += [(run, words) for run, record in records for words in _network_findings(run, record)]
     said += [
@@ -53,9 +55,9 @@ def _capitalised(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _network_findings(run: Run, record: Record) -> Iterator[str]:
+def _network_findings(run: Run, record: LogRecord) -> Iterator[str]:
     meant, why = expected_network(run)
-    if not _requests_sockets(run.environment) and (said := red_line(record, meant)):
+    if not _requests_sockets(run.environment) and (said := network_mismatch(record, meant)):
         yield f"{said.rstrip('.')}. Expected, for {why}."
 
 
@@ -64,7 +66,7 @@ def _requests_sockets(environment: Mapping[str, str]) -> bool:
     return environment.get("NCCL_NET") == "Socket" or environment.get("NCCL_IB_DISABLE") == "1"
 
 
-def _variant_findings(run: Run, record: Record, logged: Collection[str | None]) -> Iterator[str]:
+def _variant_findings(run: Run, record: LogRecord, logged: Collection[str | None]) -> Iterator[str]:
     """Yield what a known variant has to show and does not, and whether its control was left out.
 
     Args:
@@ -72,14 +74,14 @@ def _variant_findings(run: Run, record: Record, logged: Collection[str | None]) 
         record: of that.
         logged: the variants that have left logs.
     """
-    name, known = run.variant or "", as_known(run.variant, {**run.environment, **run.communicator})
-    if known is None or known.demands.met is None:
+    name, known = run.variant or "", known_variant(run.variant, {**run.environment, **run.communicator})
+    if known is None or known.expected_evidence.is_met is None:
         return
-    if said := control_fails(record, name):
+    if said := control_violation(record, name):
         yield f"The control {name} controls nothing: {said.rstrip('.')}."
-    elif not known.demands.met(record):
-        why = f" The probe {why}." if (why := probe_of_run(run).why) else ""
-        yield f"The variant {name} does not show what it has to: {known.demands.words}.{why}"
+    elif not known.expected_evidence.is_met(record):
+        why = f" The probe {why}." if (why := probe_of_run(run).failure) else ""
+        yield f"The variant {name} does not show what it has to: {known.expected_evidence.description}.{why}"
     elif known.control and known.control not in logged:
         yield f"Nothing controls {name}: {known.control}, which has to lose its evidence, has left no logs."
 

@@ -1,7 +1,7 @@
 """What a node sent, beside what we count for the schedule."""
 
-from hpccoll.evidence.port_bytes import Ports
-from hpccoll.evidence.requested import BY_SWITCHES
+from hpccoll.evidence.port_bytes import PortBytes
+from hpccoll.evidence.requested import SWITCH_REQUESTS
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.comparisons import best_placements
 from hpccoll.report.wire_bandwidth import aggregator_bytes, in_units_of_size, measured_to_counted, uncounted_reason
@@ -23,7 +23,7 @@ def sent_bytes_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     beside = any(point.row.aggregators for point in largest.values())
     extra = ["received: both", "by aggregators: both"] if beside else []
     head = ["sent by a node", "on", "size", "counted", "measured", *extra, "measured / counted with headers"]
-    asked = any(point.row.requested in BY_SWITCHES for point in group.usable)
+    asked = any(point.row.requested in SWITCH_REQUESTS for point in group.usable)
     return head, [_table_line(group, point, beside=beside, asked=asked) for point in largest.values()]
 
 
@@ -61,7 +61,7 @@ def _by_switches(row: Row) -> str:
     """Return what the library sends with switches that reduce and without; nothing where that is not known."""
     if row.algorithm != NATIVE or row.collective != "all_reduce":
         return ""
-    return Ports(row.bytes, row.ranks, row.nodes, row.worker_sent_measured).expected
+    return PortBytes(row.bytes, row.ranks, row.nodes, row.worker_sent_measured).expectation
 
 
 def _in_sizes(row: Row, nbytes: float | None) -> str:

@@ -28,9 +28,9 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     job = Job.load(arguments.job) if arguments.job else _described(arguments, there)
     check_table_of_job(job.table)
     if job.communicator:
-        from hpccoll.evidence.communicator import overruled
+        from hpccoll.evidence.communicator_settings import overridden_settings
 
-        for setting, name in overruled(os.environ, job.communicator):
+        for setting, name in overridden_settings(os.environ, job.communicator):
             expected = f"unset: it would win over {setting} of variant {job.variant}"
             raise BadInputError(f"{name} of this shell", os.environ[name], expected)
     return job
@@ -102,16 +102,15 @@ def sets(arguments: argparse.Namespace) -> dict[str, Any]:
         BadInputError: for one that there is not, for a setting that there is not, and for one over which a variable of
             the variant wins.
     """
-    from hpccoll.evidence.communicator import overruled
-    from hpccoll.evidence.environments import communicator_of
-    from hpccoll.evidence.variants import VARIANTS
+    from hpccoll.evidence.communicator_settings import overridden_settings
+    from hpccoll.evidence.variants import named_variants, variant_communicator
 
-    if arguments.variant not in (None, *VARIANTS):
-        raise BadInputError("--variant", arguments.variant, VARIANTS)
+    if arguments.variant is not None and arguments.variant not in named_variants():
+        raise BadInputError("--variant", arguments.variant, named_variants())
     settings = dict(map(parse_parameter, arguments.communicator))
-    environment = VARIANTS[arguments.variant].environment if arguments.variant else {}
-    communicator = communicator_of(arguments.variant, settings, "--communicator")
-    for setting, name in overruled(environment, communicator):
+    environment = named_variants()[arguments.variant].environment if arguments.variant else {}
+    communicator = variant_communicator(arguments.variant, settings, "--communicator")
+    for setting, name in overridden_settings(environment, communicator):
         expected = f"left out: {name} of {arguments.variant} would win over it"
         raise BadInputError(f"--communicator.{setting}", communicator[setting], expected)
     return {

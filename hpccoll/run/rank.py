@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import BadInputError, check_arguments
-from hpccoll.evidence.log_settings import TOLD_TO_END, forget, keep_quiet, leave_settings, log_into
+from hpccoll.evidence.log_settings import (
+    INTERRUPTED_FILE,
+    copy_nccl_settings,
+    enable_logging,
+    quiet_nccl,
+    remove_old_logs,
+)
 from hpccoll.run.job_from_args import job_of, sets, shape_of
 from hpccoll.run.options import parser
 from hpccoll.run.preflight import check_room
@@ -21,7 +27,7 @@ from hpccoll.spec.case import Job
 from hpccoll.units import format_size
 
 if TYPE_CHECKING:
-    from hpccoll.evidence.probe_result import Found
+    from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.ranks import Ranks
 
@@ -47,7 +53,7 @@ def _ran(argv: Sequence[str]) -> int:
         check_arguments(argv)
         arguments = parser().parse_args(argv)
         if arguments.probe:
-            log_into(arguments.probe)  # before any library reads its variables
+            enable_logging(arguments.probe)  # before any library reads its variables
         return _measure(arguments)
     except BadInputError as error:
         if rank_here() == 0:
@@ -153,27 +159,27 @@ def _say_what_is_left(program: "JobRunner", *, nothing: bool) -> None:
 def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
     from hpccoll.measure.log_probe import probe
 
-    ranks.at_root(lambda: forget(place))  # before NCCL opens its files
-    leave_settings(place)
+    ranks.at_root(lambda: remove_old_logs(place))  # before NCCL opens its files
+    copy_nccl_settings(place)
     with told.measuring():
         probe(ranks, job, lambda: told.signal)
     if not ranks.largest(told.signal):
         return 0
-    ranks.at_root((place / TOLD_TO_END).touch)
+    ranks.at_root((place / INTERRUPTED_FILE).touch)
     return 3
 
 
-def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Found | None, str | None]":
+def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[ProbeResult | None, str | None]":
     """Return what is known of the library and the network before anything is timed, and keep the library quiet.
 
     Raises:
         BadInputError: on all ranks, where the evidence cannot be read.
     """
-    from hpccoll.evidence.probe_result import Found
+    from hpccoll.evidence.probe_result import ProbeResult
 
     if any(case.transport == "nccl" for case in job.cases):
-        keep_quiet()
-    found = ranks.at_root(lambda: Found.load(arguments.evidence)) if arguments.evidence else None
+        quiet_nccl()
+    found = ranks.at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
     return found, arguments.network
 
 

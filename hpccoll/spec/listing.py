@@ -9,7 +9,7 @@ from typing import Any
 
 import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.evidence.variables import assignment
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variants import named_variants
 from hpccoll.host.hardware import ROOT
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.collective import AUTO, NATIVE
@@ -62,13 +62,13 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
         ],
         "variants": [
             {
-                "name": name, "what": variant.what, "transport": variant.transport,
+                "name": name, "what": variant.purpose, "transport": variant.transport,
                 "environment": dict(variant.environment), "communicator": dict(variant.communicator),
-                "demands": variant.demands.words, "control": variant.control, "limits": asdict(variant.limits),
-                "needs": [*variant.needs],
-                **_available([*of_mpi, *missing_requirements(variant.needs, root)]),
+                "demands": variant.expected_evidence.description, "control": variant.control,
+                "limits": asdict(variant.limits), "needs": [*variant.requirements],
+                **_available([*of_mpi, *missing_requirements(variant.requirements, root)]),
             }
-            for name, variant in VARIANTS.items()
+            for name, variant in named_variants().items()
         ],
     }  # fmt: skip
 

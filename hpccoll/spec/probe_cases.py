@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from hpccoll.evidence.requested import requested_of
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.requested import requested_by_environment
+from hpccoll.evidence.variants import named_variants
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.case import Case, Job, Shape
 
@@ -14,7 +14,7 @@ def requested_algorithm(job: Job, case: Case) -> str | None:
         return None
     by_nccl = case.transport == "nccl"
     told = {name: value for name, value in job.environment.items() if name.startswith("NCCL_") == by_nccl}
-    return requested_of(told, case.collective, job.communicator if by_nccl else None)
+    return requested_by_environment(told, case.collective, job.communicator if by_nccl else None)
 
 
 def has_library_logs(job: Job, case: Case) -> bool:
@@ -24,8 +24,8 @@ def has_library_logs(job: Job, case: Case) -> bool:
     """
     if case.algorithm != NATIVE:
         return False
-    known = VARIANTS.get(job.variant or "")
-    asked = known is not None and known.transport == "mpi" and known.demands.met is not None
+    known = named_variants().get(job.variant) if job.variant else None
+    asked = known is not None and known.transport == "mpi" and known.expected_evidence.is_met is not None
     return case.transport == "nccl" or asked or requested_algorithm(job, case) is not None
 
 

@@ -7,8 +7,8 @@ variant that nothing stands behind.
 import re
 from collections.abc import Mapping
 
-from hpccoll.evidence.communicator import SETTINGS
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS
+from hpccoll.evidence.variants import named_variants
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.case import Case, Shape
 
@@ -29,8 +29,8 @@ def variant_skip_reason(variant: str | None, sets: Mapping[str, object], case: C
     """
     if variant is None or case.algorithm == AUTO:
         return None
-    known = VARIANTS.get(variant)
-    nccls = bool(sets) and all(name.startswith("NCCL_") or name in SETTINGS for name in sets)
+    known = named_variants().get(variant)
+    nccls = bool(sets) and all(name.startswith("NCCL_") or name in COMMUNICATOR_SETTINGS for name in sets)
     over = known.transport if known else "nccl" if nccls else None
     if over and (over == "nccl") != (case.transport == "nccl"):
         return f"{variant}: what it sets is for what goes over {over}, not over {case.transport}"
@@ -39,9 +39,13 @@ def variant_skip_reason(variant: str | None, sets: Mapping[str, object], case: C
         return f"{variant}: only the library's own collectives go by what it sets" if alone else None
     if known is None or case.transport != known.transport:
         return None
-    reason = known.limits.unmet(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)
+    reason = known.limits.violation(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)
     return f"{variant}: {reason}" if reason else None
 
 
 def _of_collectives(name: str) -> bool:
-    return SETTINGS[name].alone if name in SETTINGS else bool(COLLECTIVE_VARIABLES.fullmatch(name))
+    return (
+        COMMUNICATOR_SETTINGS[name].library_only
+        if name in COMMUNICATOR_SETTINGS
+        else bool(COLLECTIVE_VARIABLES.fullmatch(name))
+    )

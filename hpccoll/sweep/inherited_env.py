@@ -7,9 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.communicator import Settings, overruled
-from hpccoll.evidence.environments import doubts
-from hpccoll.evidence.variables import NOT_IB, OF_A_FABRIC, OF_IB, VARIABLES, assignment
+from hpccoll.evidence.communicator_settings import CommunicatorSettings, overridden_settings
+from hpccoll.evidence.variables import (
+    FABRIC_VARIABLES,
+    IB_PREFIX,
+    NETWORKS_WITHOUT_IB,
+    VARIABLES,
+    assignment,
+    unknown_nccl_variables,
+)
 
 Variants = Mapping[str, Mapping[str, str]]
 SITE = "the site file"
@@ -31,7 +37,7 @@ class Surroundings:
     shell: Mapping[str, str]
 
     def notes(
-        self, variants: Variants, communicators: Mapping[str, Settings], transports: Sequence[str]
+        self, variants: Variants, communicators: Mapping[str, CommunicatorSettings], transports: Sequence[str]
     ) -> Iterator[str]:
         """Yield a sentence for everything that they do to the jobs of a sweep, and for what looks misspelt.
 
@@ -46,19 +52,23 @@ class Surroundings:
         around = {name: (SHELL, value) for name, value in self.shell.items()}
         around |= {name: (SITE, value) for name, value in self.site.items()}
         for variant, settings in communicators.items():
-            for setting, name in overruled(around.keys() - variants[variant].keys(), settings):
+            for setting, name in overridden_settings(around.keys() - variants[variant].keys(), settings):
                 where, value = around[name]
                 raise _decides(where, name, value, f"it would win over {setting} of variant {variant}")
         for name, (where, value) in around.items():
             if _read_over(transports, name) and (note := _leak(where, name, value, variants)):
                 yield note
         for where, variables in {SITE: self.site, **variants}.items():
-            yield from (f"{said} ({where})" for said in doubts(variables))
+            yield from (f"{said} ({where})" for said in unknown_nccl_variables(variables))
 
     def unread(self, variables: Mapping[str, str]) -> str | None:
         """Return that nothing reads ``variables`` of a variant over the network that NCCL is told to use, or None."""
         network = {**self.shell, **self.site, **variables}.get("NCCL_NET", "")
-        if not variables or network.lower() not in NOT_IB or not all(name.startswith(OF_IB) for name in variables):
+        if (
+            not variables
+            or network.lower() not in NETWORKS_WITHOUT_IB
+            or not all(name.startswith(IB_PREFIX) for name in variables)
+        ):
             return None
         return f"NCCL reads {' and '.join(variables)} over InfiniBand and RoCE alone, and NCCL_NET={network} is neither"
 
@@ -74,7 +84,7 @@ def _leak(where: str, name: str, value: str, variants: Variants) -> str | None:
     others = [variant for variant in variants if variant not in setting]
     if (variants and not others) or not (setting or name in VARIABLES):
         return None
-    if setting and name in VARIABLES and name not in OF_A_FABRIC:
+    if setting and name in VARIABLES and name not in FABRIC_VARIABLES:
         raise _decides(where, name, value, f"variant {setting[0]} sets it, and {others[0]} would have this one")
     return f"{assignment(name, value)} of {where} holds in {_named(others, setting)}, whose names do not say so"
 

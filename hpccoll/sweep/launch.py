@@ -174,9 +174,9 @@ class Start:
         except (OSError, UnusableError) as error:  # there is no room for logs, or they are larger than logs can be
             print(f"# no evidence: {error}", flush=True)
             return None
-        if found.why:
+        if found.failure:
             lost = "the evidence is not whole" if found.record else "no evidence"
-            print(f"# {lost}: the probe {found.why}", flush=True)
+            print(f"# {lost}: the probe {found.failure}", flush=True)
         return file
 
     def measure(self, shape: Shape, job_file: Path, out: Path, evidence: Path | None = None) -> str | None:

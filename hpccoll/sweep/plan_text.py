@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hpccoll.evidence.variables import assignment
-from hpccoll.evidence.variants import as_known
+from hpccoll.evidence.variants import known_variant
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Plan, Skip
 from hpccoll.spec.probe_cases import has_library_logs, requested_algorithm
@@ -103,9 +103,9 @@ def _asked(plan: Plan, job: Job) -> str:
 def _about(plan: Plan, job: Job) -> Iterator[str]:
     if asked := plan.resources.get(job.name):
         yield f"sbatch {shlex.join(options(asked))}"
-    known = as_known(job.variant, job.sets)
+    known = known_variant(job.variant, job.sets)
     if known:
-        yield f"variant: {known.what}"
+        yield f"variant: {known.purpose}"
     if job.variant:
         yield f"environment: {' '.join(assignment(*one) for one in job.environment.items()) or 'nothing of its own'}"
     if job.communicator:
@@ -160,7 +160,7 @@ def evidence(plan: Plan, job: Job) -> dict[str, Any]:
         there is an untimed launch with logs; control: the variant that must lose the evidence, and control_job, the
         job of this plan that has it, None where there is none.
     """
-    known = as_known(job.variant, job.sets)
+    known = known_variant(job.variant, job.sets)
     asked = sorted({word for case in job.cases if (word := requested_algorithm(job, case))})
     logs = any(has_library_logs(job, case) for case in job.cases)
     by_library = (BY_LOGS.format(" or ".join(asked)) if asked else BY_NCCL) if logs else None
@@ -172,7 +172,7 @@ def evidence(plan: Plan, job: Job) -> dict[str, Any]:
     )
     return {
         "requested": asked,
-        "demanded": known.demands.words if known else by_library,
+        "demanded": known.expected_evidence.description if known else by_library,
         "logs": logs,
         "control": control,
         "control_job": next(controls, None) if control else None,

@@ -10,8 +10,8 @@ from pathlib import Path
 from shutil import rmtree
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.log_settings import TOLD_TO_END
-from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.log_settings import INTERRUPTED_FILE
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.probe_cases import probe_cases
 from hpccoll.store.durable_files import replacing_file
@@ -38,7 +38,7 @@ def file_of(out: Path, job: Job, shape: Shape) -> Path:
 
 def told_to_end(out: Path, job: Job, shape: Shape) -> bool:
     """Return whether the ranks of the last probe were told to end: there is no time for anything after it."""
-    return (place_of(out, job, shape) / TOLD_TO_END).exists()
+    return (place_of(out, job, shape) / INTERRUPTED_FILE).exists()
 
 
 def allocation(hosts: Sequence[str]) -> str:
@@ -49,14 +49,14 @@ def allocation(hosts: Sequence[str]) -> str:
 def known(file: Path, job: Job, where: str) -> bool:
     """Return whether an earlier launch of this job in this allocation has read its logs, and all of them."""
     try:
-        found = Found.load(file)
+        found = ProbeResult.load(file)
     except BadInputError:  # there is none, or somebody has cut it short
         return False
-    whole = found.record is not None and found.why is None
+    whole = found.record is not None and found.failure is None
     return whole and (found.job_sha256, found.allocation) == (job.sha256, where)
 
 
-def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape, where: str) -> Found:
+def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape, where: str) -> ProbeResult:
     """Run a probe, and return what it found; that is also in the file.
 
     Its time is limited: for the start, for every case, and for one that is stuck and has to say where.
@@ -77,7 +77,7 @@ def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape
     place.mkdir(parents=True)
     limit_s = patience_s + job.effort.timeout + len(probe_cases(job, shape)) * job.effort.seconds
     failed = child_process.run(command, limit_s, place / OUTPUT)
-    found = Found.in_logs(place, failed, job_sha256=job.sha256, allocation=where)
+    found = ProbeResult.from_logs(place, failed, job_sha256=job.sha256, allocation=where)
     with replacing_file(file_of(out, job, shape)) as unfinished:
         unfinished.write_text(json.dumps(found.to_json(), indent=1))
     return found

@@ -14,8 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hpccoll.errors import BadInputError, did_you_mean
-from hpccoll.evidence.environments import check_values
-from hpccoll.evidence.variables import assignment
+from hpccoll.evidence.variables import assignment, check_variables
 from hpccoll.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, SIGNAL_S, START_S
 from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher
@@ -140,7 +139,7 @@ class Site(Section):
     @field_validator("environment")
     @classmethod
     def _can_be_set(cls, variables: dict[str, str]) -> dict[str, str]:
-        check_values("environment", variables)
+        check_variables("environment", variables)
         return variables
 
     @field_validator("sbatch")

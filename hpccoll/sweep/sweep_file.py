@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, Tag, model_validator
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.communicator import Settings
+from hpccoll.evidence.communicator_settings import CommunicatorSettings
 from hpccoll.limits import (
     AGGREGATORS,
     FACTOR,
@@ -195,7 +195,7 @@ class Sweep(Section):
         return {name: variant.environment for name, variant in self.variants.items()}
 
     @property
-    def communicators(self) -> Mapping[str, Settings]:
+    def communicators(self) -> Mapping[str, CommunicatorSettings]:
         """What NCCL's communicators are made with in them."""
         return {name: variant.communicator for name, variant in self.variants.items()}
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from hpccoll.errors import BadInputError, together
-from hpccoll.evidence.communicator import overruled
-from hpccoll.evidence.environments import communicator_of, environment_of
+from hpccoll.evidence.communicator_settings import overridden_settings
+from hpccoll.evidence.variants import variant_communicator, variant_environment
 from hpccoll.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
 from hpccoll.sweep.yaml_model import Section, Setting, Text, Within, are_variables
 
@@ -56,11 +56,11 @@ def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
     variables, settings = own, (own or {}).get(COMMUNICATOR, {})
     if own is not None:
         variables = {key: value for key, value in own.items() if key != COMMUNICATOR}
-    filled = dict(environment_of(name, variables, settings))
+    filled = dict(variant_environment(name, variables, settings))
     if not isinstance(settings, dict):
         return {**filled, COMMUNICATOR: settings}  # which is told with the others that are of no such kind
-    made = communicator_of(name, settings, f"variants.{name}.{COMMUNICATOR}")
-    for setting, variable in overruled(filled, made):
+    made = variant_communicator(name, settings, f"variants.{name}.{COMMUNICATOR}")
+    for setting, variable in overridden_settings(filled, made):
         expected = f"left out: it would win over {setting} of {COMMUNICATOR}"
         raise BadInputError(f"variants.{name}.{variable}", filled[variable], expected)
     return {**filled, COMMUNICATOR: made}

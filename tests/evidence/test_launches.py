@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.evidence.launches import launches
+from hpccoll.evidence.launches import split_launches
 from hpccoll.evidence.log_lines import messages
 
 NCCL = "{}:{} [0] NCCL INFO {}"
@@ -24,7 +24,7 @@ def ran(host, pid):
 def found(**logs):
     """Return for each launch its logs, and how many messages of each are of it."""
     read = {name: [*messages(lines)] for name, lines in logs.items()}
-    return [{name: len(lines) for name, lines in launch.items()} for launch in launches(read)]
+    return [{name: len(lines) for name, lines in launch.items()} for launch in split_launches(read)]
 
 
 def test_processes_that_share_a_communicator_are_of_one_launch_whatever_their_logs():
@@ -76,7 +76,7 @@ def test_two_are_of_one_launch_if_and_only_if_communicators_lead_from_one_to_the
     for log, pid, of in told:
         logs.setdefault(log, []).append(made("n1", pid + 10 * "xyz".index(log), of))
     read = {name: [*messages(lines)] for name, lines in logs.items()}
-    groups = [{(line.process, line.text) for lines in one.values() for line in lines} for one in launches(read)]
+    groups = [{(line.process, line.text) for lines in one.values() for line in lines} for one in split_launches(read)]
     processes = [{process for process, _ in group} for group in groups]
     ids = [{text.partition("commId ")[2] for _, text in group} for group in groups]
     for sets in (processes, ids):

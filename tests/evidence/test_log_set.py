@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.log_set import read_logs
-from hpccoll.evidence.records import Record
 
 LOGS = Path(__file__).parent / "logs"
 TEXTS = {path.stem: path.read_text() for path in sorted(LOGS.glob("*.log"))}
@@ -20,7 +20,7 @@ def read(name, *more):
 
 
 def ran(record):
-    return [(one.collective, one.bytes, one.algorithm, one.protocol, one.channels) for one in record.ran]
+    return [(one.collective, one.bytes, one.algorithm, one.protocol, one.channels) for one in record.collectives]
 
 
 def test_algorithm_protocol_and_channels_are_read_for_each_collective_and_size():
@@ -33,7 +33,7 @@ def test_algorithm_protocol_and_channels_are_read_for_each_collective_and_size()
 
 
 def test_the_dtype_and_op_of_what_ran_are_those_of_the_call_before_it():
-    of = [(one.dtype, one.op) for one in read("rdma-2.27").ran]
+    of = [(one.dtype, one.op) for one in read("rdma-2.27").collectives]
     assert of == [("float32", "sum"), ("float32", "sum"), ("bfloat16", "prod"), ("float32", None)]
 
 
@@ -153,7 +153,9 @@ def test_channels_to_sharp_before_it_refuses_are_no_evidence():
 def test_ucc_says_its_layer_its_sizes_and_where_sharp_may_be_chosen():
     record = read("ucc-sharp")
     assert (record.library, record.ranks, record.trees) == ("ucc", 4, ("LLT",))
-    assert [(one.collective, one.bytes, one.algorithm, one.protocol, one.dtype, one.op) for one in record.ran] == [
+    assert [
+        (one.collective, one.bytes, one.algorithm, one.protocol, one.dtype, one.op) for one in record.collectives
+    ] == [
         ("barrier", None, "ucp", "CL_BASIC", None, None),
         ("all_reduce", 1048576, "sharp", "CL_BASIC", "float32", "sum"),
         ("reduce", 8, "ucp", "CL_BASIC", "float64", "min"),
@@ -173,20 +175,20 @@ def in_place(function):
 
 def test_ucc_in_place_names_the_destination_of_which_a_block_is_one_of_a_team():
     text = "\n".join((TEAM, in_place("Allreduce max"), in_place("Allgather"), in_place("Gather"), in_place("Scatter")))
-    assert [(one.collective, one.bytes, one.op) for one in read_logs({"a": text}).ran] == [
+    assert [(one.collective, one.bytes, one.op) for one in read_logs({"a": text}).collectives] == [
         ("all_reduce", 256, "max"), ("all_gather", 64, None), ("gather", 64, None), ("scatter", None, None)
     ]  # fmt: skip
 
 
 def test_ucc_in_place_tells_no_block_of_a_team_whose_size_nobody_says():
-    assert [one.bytes for one in read_logs({"a": in_place("Allgather")}).ran] == [None]
+    assert [one.bytes for one in read_logs({"a": in_place("Allgather")}).collectives] == [None]
     other = TEAM.replace("32768", "32769")
-    assert [one.bytes for one in read_logs({"a": f"{other}\n{in_place('Allgather')}"}).ran] == [None]
+    assert [one.bytes for one in read_logs({"a": f"{other}\n{in_place('Allgather')}"}).collectives] == [None]
 
 
 def test_hcoll_is_known_by_the_lines_of_sharp_alone():
     record = read("hcoll")
-    assert (record.library, record.trees, record.ran) == ("sharp", ("LLT",), ())
+    assert (record.library, record.trees, record.collectives) == ("sharp", ("LLT",), ())
 
 
 NCCL = "n1:9:9 [0] NCCL INFO "
@@ -228,8 +230,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("line", "of", "reason"), REFUSED)
 def test_a_refusal_is_known_with_its_reason(line, of, reason):
-    refusals = read_logs({"a": line}).refusals
-    assert [(one.of, one.line in line, one.reason[: len(reason)]) for one in refusals] == [(of, True, reason)]
+    unavailable = read_logs({"a": line}).unavailable
+    assert [(one.feature, one.line in line, one.reason[: len(reason)]) for one in unavailable] == [(of, True, reason)]
 
 
 def test_warnings_are_kept_without_their_headers_each_once():
@@ -239,7 +241,7 @@ def test_warnings_are_kept_without_their_headers_each_once():
 
 def test_messages_that_processes_wrote_into_one_line_are_taken_apart():
     first, second = TEXTS["rdma-2.27"].splitlines()[-5], TEXTS["socket"].splitlines()[-1]
-    assert [one.line for one in read_logs({"a": first + second}).ran] == [
+    assert [one.line for one in read_logs({"a": first + second}).collectives] == [
         first.partition("INFO ")[2], second.partition("INFO ")[2]
     ]  # fmt: skip
     assert ran(read_logs({"a": f"3: {second}"})) == [("all_reduce", 1048576, "ring", "SIMPLE", 2)]
@@ -248,13 +250,13 @@ def test_messages_that_processes_wrote_into_one_line_are_taken_apart():
 def test_a_line_that_is_cut_short_says_nothing():
     line = TEXTS["socket"].splitlines()[-1]
     header = line.index("AllReduce")
-    assert [read_logs({"a": line[:end]}).ran for end in range(header, len(line))] == [()] * (len(line) - header)
-    assert len(read_logs({"a": line}).ran) == 1
+    assert [read_logs({"a": line[:end]}).collectives for end in range(header, len(line))] == [()] * (len(line) - header)
+    assert len(read_logs({"a": line}).collectives) == 1
 
 
 def test_no_log_makes_no_record_of_anything():
-    assert read_logs({}) == Record()
-    assert read_logs({"a": "", "b": "a program's own output\n"}) == Record()
+    assert read_logs({}) == LogRecord()
+    assert read_logs({"a": "", "b": "a program's own output\n"}) == LogRecord()
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text()))
@@ -271,7 +273,7 @@ def test_a_line_without_one_of_its_parts_never_raises(part):
 
 def test_numbers_of_any_length_never_raise():
     long = {name: re.sub(r"\d+", lambda number: number[0] * 5000, text) for name, text in TEXTS.items()}
-    assert read_logs(long).ran == ()
+    assert read_logs(long).collectives == ()
 
 
 @given(name=st.sampled_from(sorted(TEXTS)), seed=st.integers())
@@ -281,5 +283,5 @@ def test_a_damaged_log_never_raises_and_never_says_what_the_whole_one_does_not(n
     cut = [line[: chance.randrange(len(line) + 1)] if chance.random() < 0.5 else line for line in lines]
     glued = "".join(line + chance.choice(["\n", "", "\x00"]) for line in cut)
     record = read_logs({f"{name}.log": glued})
-    assert Record.from_json(record.to_json()) == record
+    assert LogRecord.from_json(record.to_json()) == record
     assert {one[:3] for one in ran(record)} <= whole

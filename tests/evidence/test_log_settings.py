@@ -2,8 +2,14 @@ import os
 
 import pytest
 
-from hpccoll.evidence.log_settings import LOGGING, TOLD_TO_END, forget, leave_settings, log_into
-from hpccoll.evidence.probe_result import Found
+from hpccoll.evidence.log_settings import (
+    INTERRUPTED_FILE,
+    LOG_VARIABLES,
+    copy_nccl_settings,
+    enable_logging,
+    remove_old_logs,
+)
+from hpccoll.evidence.probe_result import ProbeResult
 
 
 @pytest.fixture
@@ -15,18 +21,18 @@ def environment(monkeypatch):
 
 
 def test_libraries_are_told_to_log_into_the_directory(tmp_path, environment):
-    log_into(tmp_path / "logs")
+    enable_logging(tmp_path / "logs")
     assert environment["NCCL_DEBUG_FILE"] == f"{tmp_path}/logs/nccl.%h.%p.log"
-    assert environment.keys() >= LOGGING.keys()
+    assert environment.keys() >= LOG_VARIABLES.keys()
 
 
 def test_files_of_settings_that_nccl_reads_in_silence_are_in_the_record(tmp_path, environment):
     environment["HOME"] = str(tmp_path)
     (tmp_path / ".nccl.conf").write_text("NCCL_IB_HCA=mlx5\nSECRET=1\n# NCCL_ALGO=Tree\n")
     (tmp_path / "logs").mkdir()
-    leave_settings(tmp_path / "logs")
+    copy_nccl_settings(tmp_path / "logs")
     (tmp_path / "logs" / "a.log").write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
-    record = Found.in_logs(tmp_path / "logs").record
+    record = ProbeResult.from_logs(tmp_path / "logs").record
     assert record.settings["NCCL_IB_HCA"] == "mlx5"
     assert record.files[0].endswith(".1-own.conf")
     assert "SECRET" not in next((tmp_path / "logs").glob("*.conf")).read_text()
@@ -37,12 +43,12 @@ def test_a_file_that_the_environment_names_is_read_in_place_of_that_at_home(tmp_
     (tmp_path / ".nccl.conf").write_text("NCCL_ALGO=Tree\n")
     (tmp_path / "other").write_text("NCCL_ALGO=Ring\n")
     (tmp_path / "logs").mkdir()
-    leave_settings(tmp_path / "logs")
+    copy_nccl_settings(tmp_path / "logs")
     assert [path.read_text() for path in (tmp_path / "logs").glob("*own.conf")] == ["NCCL_ALGO=Ring\n"]
 
 
 def test_what_an_earlier_launch_left_is_no_evidence_of_the_next_one(tmp_path):
-    for name in ("nccl.n1.7.log", "n1.2-etc.conf", "topology.xml", TOLD_TO_END, "launch.log"):
+    for name in ("nccl.n1.7.log", "n1.2-etc.conf", "topology.xml", INTERRUPTED_FILE, "launch.log"):
         (tmp_path / name).write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
-    forget(tmp_path)
+    remove_old_logs(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["launch.log"]  # which the launcher writes anew

@@ -7,8 +7,8 @@ from cli_runner import invoke
 
 from hpccoll.evidence import nccl_numbers
 from hpccoll.evidence.log_set import read_logs
-from hpccoll.evidence.requested import ALGORITHMS
-from hpccoll.evidence.verdict import verdict
+from hpccoll.evidence.requested import NCCL_ALGORITHMS
+from hpccoll.evidence.verdict import judge_collective
 
 LOG = Path(__file__).parent / "logs" / "numbers-2.22.log"
 HEAD = "n1:9:9 [0] NCCL INFO "
@@ -20,30 +20,32 @@ def call(function, count):
 
 
 def ran(*lines):
-    return [(one.collective, one.bytes, one.algorithm) for one in read_logs({"a": "\n".join(lines)}).ran]
+    return [(one.collective, one.bytes, one.algorithm) for one in read_logs({"a": "\n".join(lines)}).collectives]
 
 
 def test_algorithm_and_protocol_are_read_for_each_single_call_with_its_dtype_and_op():
     record = read_logs({"a": LOG.read_text()})
-    assert [(one.collective, one.bytes, one.algorithm, one.protocol, one.dtype, one.op) for one in record.ran] == [
+    assert [
+        (one.collective, one.bytes, one.algorithm, one.protocol, one.dtype, one.op) for one in record.collectives
+    ] == [
         ("all_reduce", 8, "tree", "LL", "float32", "sum"),
         ("all_reduce", 67108864, "ring", "SIMPLE", "float32", "sum"),
         ("all_gather", 2048, "ring", "LL128", "bfloat16", None),
         ("reduce_scatter", 32768, "nvls", "SIMPLE", "float64", "max"),
         ("broadcast", 512, "ring", "LL", "uint8", None),
     ]
-    assert {one.channels for one in record.ran} == {None}
+    assert {one.channels for one in record.collectives} == {None}
 
 
 def test_the_size_of_a_case_is_that_of_all_ranks_as_in_newer_versions():
     record = read_logs({"a": LOG.read_text()})
-    assert verdict(None, "all_gather", 8192, 4, record, dtype="bfloat16").executed == "ring"
-    assert verdict("tree", "all_reduce", 64 * 2**20, 4, record).executed == "ring (fallback: no line says why)"
-    assert verdict(None, "all_gather", 2048, 4, record).executed == "unknown"
+    assert judge_collective(None, "all_gather", 8192, 4, record, dtype="bfloat16").executed == "ring"
+    assert judge_collective("tree", "all_reduce", 64 * 2**20, 4, record).executed == "ring (fallback: no line says why)"
+    assert judge_collective(None, "all_gather", 2048, 4, record).executed == "unknown"
 
 
 def test_the_numbers_are_those_of_nccls_algorithms_in_their_order():
-    assert sorted(nccl_numbers.ALGORITHMS) == sorted(ALGORITHMS.values())
+    assert sorted(nccl_numbers.ALGORITHMS) == sorted(NCCL_ALGORITHMS.values())
     for number, name in enumerate(nccl_numbers.ALGORITHMS):
         line = f"{HEAD}4096 Bytes -> Algo {number} proto 2 time 1.0"
         assert ran(call("AllReduce", 1024), line) == [("all_reduce", 4096, name)]

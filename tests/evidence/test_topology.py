@@ -1,6 +1,14 @@
 import pytest
 
-from hpccoll.evidence.topology import Graph, Near, balance, graphs, of_dump, of_sysfs, search
+from hpccoll.evidence.topology import (
+    NcclGraph,
+    NearestNics,
+    describe_balance,
+    describe_graphs,
+    parse_graph_dump,
+    parse_topology_dump,
+    read_sysfs_topology,
+)
 
 GPU = '<pci busid="{0}" class="0x030200"><gpu dev="{1}" sm="90" rank="{1}" gdr="1"/></pci>'
 NIC = '<pci busid="{0}" class="0x020000"><nic><net name="{1}" dev="0" speed="400000" port="1" gdr="1"/></nic></pci>'
@@ -17,9 +25,9 @@ def system(*cpus):
 
 def test_a_nic_below_the_same_switch_is_nearest():
     first = switch("s", GPU.format("a", 0), NIC.format("b", "mlx5_0"))
-    near = of_dump(system(first, switch("t", GPU.format("c", 1), NIC.format("d", "mlx5_1"))))
-    assert near == (Near(0, "PIX", ("mlx5_0",), 0), Near(1, "PIX", ("mlx5_1",), 0))
-    assert balance(near) == "balanced: each GPU has a NIC at PIX"
+    near = parse_topology_dump(system(first, switch("t", GPU.format("c", 1), NIC.format("d", "mlx5_1"))))
+    assert near == (NearestNics(0, "PIX", ("mlx5_0",), 0), NearestNics(1, "PIX", ("mlx5_1",), 0))
+    assert describe_balance(near) == "balanced: each GPU has a NIC at PIX"
 
 
 @pytest.mark.parametrize(
@@ -31,20 +39,20 @@ def test_a_nic_below_the_same_switch_is_nearest():
     ],
 )
 def test_the_distance_is_that_of_what_they_share(text, distance):
-    assert of_dump(text) == (Near(0, distance, ("n",), 0),)
+    assert parse_topology_dump(text) == (NearestNics(0, distance, ("n",), 0),)
 
 
 def test_a_gpu_that_is_further_from_a_nic_than_its_peers_is_named():
     first, second = (switch(f"s{n}", GPU.format(f"a{n}", n), NIC.format(f"b{n}", f"n{n}")) for n in (0, 1))
-    near = of_dump(system(first + second, switch("u", GPU.format("e", 2))))
-    assert balance(near) == "not balanced: most GPUs have a NIC at PIX, but GPU 2: SYS (n0, n1)"
+    near = parse_topology_dump(system(first + second, switch("u", GPU.format("e", 2))))
+    assert describe_balance(near) == "not balanced: most GPUs have a NIC at PIX, but GPU 2: SYS (n0, n1)"
 
 
 def test_gpus_that_share_a_nic_while_others_have_their_own_are_named():
-    near = [Near(0, "PIX", ("n0",)), Near(1, "PIX", ("n0",)), Near(2, "PIX", ("n1",))]
-    assert balance(near) == "not balanced: each GPU has a NIC at PIX, but some share theirs (n0: 2 GPUs)"
-    assert balance(near[:2]) == "balanced: each GPU has a NIC at PIX"
-    assert balance([]) == "no GPU and NIC to compare"
+    near = [NearestNics(0, "PIX", ("n0",)), NearestNics(1, "PIX", ("n0",)), NearestNics(2, "PIX", ("n1",))]
+    assert describe_balance(near) == "not balanced: each GPU has a NIC at PIX, but some share theirs (n0: 2 GPUs)"
+    assert describe_balance(near[:2]) == "balanced: each GPU has a NIC at PIX"
+    assert describe_balance([]) == "no GPU and NIC to compare"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +66,7 @@ def test_nvlinks_are_counted_over_all_switches(counts, words):
     links = [f'<nvlink target="a" count="{count}"/><nvlink target="b" count="{count}"/>' for count in counts]
     gpus = [GPU.format(f"a{number}", number).replace("/></", f">{inner}</gpu></") for number, inner in enumerate(links)]
     inside = (switch(f"s{number}", gpu, NIC.format(f"b{number}", f"n{number}")) for number, gpu in enumerate(gpus))
-    assert balance(of_dump(system("".join(inside)))) == words
+    assert describe_balance(parse_topology_dump(system("".join(inside)))) == words
 
 
 def test_sysfs_says_the_same(tmp_path):
@@ -74,22 +82,25 @@ def test_sysfs_says_the_same(tmp_path):
     device("bus/pci/devices/0000:98:00.0", "pci0000:95/0000:95:01.0/0000:98:00.0", 1)
     device("class/infiniband/mlx5_0/device", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0", 0)
     device("class/infiniband/mlx5_1/device", "pci0000:a0/0000:a0:01.0/0000:a1:00.0", 1)
-    near = of_sysfs({0: "0000:18:00.0", 1: "0000:98:00.0"}, tmp_path)
-    assert near == (Near(0, "PIX", ("mlx5_0",)), Near(1, "PHB", ("mlx5_1",)))
+    near = read_sysfs_topology({0: "0000:18:00.0", 1: "0000:98:00.0"}, tmp_path)
+    assert near == (NearestNics(0, "PIX", ("mlx5_0",)), NearestNics(1, "PHB", ("mlx5_1",)))
 
 
 def test_a_machine_without_adapters_has_nothing_near(tmp_path):
-    assert of_sysfs({0: "0000:18:00.0"}, tmp_path) == ()
+    assert read_sysfs_topology({0: "0000:18:00.0"}, tmp_path) == ()
 
 
 def test_the_graph_gives_channels_and_the_speed_that_nccl_reckons_with():
     text = '<graphs version="1"><graph id="0" pattern="4" nchannels="16" speedintra="20" speedinter="24.5"/></graphs>'
-    assert graphs(text) == (Graph(0, 16, 20e9, 24.5e9),)
-    assert search(graphs(text)) == "NCCL's search: 16 channels of 20 GB/s inside a node and 24.5 between"
-    assert search([]) == "NCCL's search: no channels"
+    assert parse_graph_dump(text) == (NcclGraph(0, 16, 20e9, 24.5e9),)
+    assert (
+        describe_graphs(parse_graph_dump(text))
+        == "NCCL's search: 16 channels of 20 GB/s inside a node and 24.5 between"
+    )
+    assert describe_graphs([]) == "NCCL's search: no channels"
 
 
 @pytest.mark.parametrize("text", ["", "<system", "<html/>"])
 def test_what_is_no_dump_is_refused(text):
     with pytest.raises(ValueError, match="no dump of NCCL"):
-        of_dump(text)
+        parse_topology_dump(text)

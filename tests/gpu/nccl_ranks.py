@@ -19,7 +19,7 @@ from mpi4py import MPI
 from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, promised, result
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
+from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.measure.ranks import abort_job
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.transports.gpu import Gpu
@@ -148,10 +148,12 @@ def nccls_own_calls_take_every_dtype_and_op() -> None:
 
 def communicators_with_settings_and_buffers_that_nccl_knows_do_what_is_promised() -> None:
     """Where there is nccl4py. Windows are left out where NCCL makes none, as between ranks that share a GPU it may."""
-    if reason := next(filter(None, COMM.allgather(communicator_config.lack(SETTINGS[BUFFERS].since))), None):
+    if reason := next(
+        filter(None, COMM.allgather(communicator_config.lack(COMMUNICATOR_SETTINGS[BUFFERS].since))), None
+    ):
         say(f"left out: {reason}")
         return
-    library = Configured(in_numbers({"max_ctas": 2, "traffic_class": 0, "cta_policy": "efficiency"}))
+    library = Configured(nccl_config({"max_ctas": 2, "traffic_class": 0, "cta_policy": "efficiency"}))
     cupys, own = COMM.Dup(), COMM.Dup()
     agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"), partial(Nccl, library=library), comm=own)
     for name, how in product(("all_reduce", "reduce_scatter", "all_gather"), (None, "allocated", *KNOWN)):

@@ -7,8 +7,8 @@ import pytest
 import raw_examples
 from mpi4py import MPI
 
-from hpccoll.evidence.probe_result import Found
-from hpccoll.evidence.records import Record, Refusal
+from hpccoll.evidence.log_record import LogRecord, Unavailable
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.executed_evidence import full_reason
 from hpccoll.measure.nccl_warmup import make_unless_refused
 from hpccoll.measure.prepared_case import PreparedCase
@@ -98,9 +98,12 @@ def test_what_is_no_refusal_of_nccl_ends_the_job():
 def test_the_lines_of_the_log_stand_beside_the_refusal_and_no_other_reason(environment, said):
     line = "No algorithm/protocol available for function AllReduce with datatype ncclFloat32."
     why = "NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"
-    refusals = Refusal(of="algorithm", reason="none is left", line=line), Refusal(of="sharp", reason="no job", line=why)
+    unavailable = (
+        Unavailable(feature="algorithm", reason="none is left", line=line),
+        Unavailable(feature="sharp", reason="no job", line=why),
+    )
     found, case = (
-        Found(record=Record(library="nccl", refusals=refusals)),
+        ProbeResult(record=LogRecord(library="nccl", unavailable=unavailable)),
         raw_examples.case(8, algorithm="native", transport="nccl"),
     )
     asked = raw_examples.job(case, environment=environment), case

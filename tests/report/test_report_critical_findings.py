@@ -6,8 +6,8 @@ import pytest
 import raw_examples
 from cli_runner import invoke
 
-from hpccoll.evidence.probe_result import Found
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.evidence.variants import named_variants
 from hpccoll.measure.executed_evidence import judge
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
@@ -46,9 +46,13 @@ def measured(tmp_path):
         logs = tmp_path / "logs"
         logs.mkdir(exist_ok=True)
         (logs / "nccl.n0.4021.log").write_text(log)
-        found = Found.in_logs(logs)
+        found = ProbeResult.from_logs(logs)
         case = raw_examples.case(SIZE, collective=collective, algorithm="native", transport="nccl", device="cuda")
-        own = VARIANTS[variant].environment if variant in VARIANTS and environment is None else environment or {}
+        own = (
+            named_variants()[variant].environment
+            if variant in named_variants() and environment is None
+            else environment or {}
+        )
         job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
         said = judge(job, case, found, ("unknown", None), nbytes=SIZE, workers=16, port_bytes=None)
         attempt = raw_examples.attempt(

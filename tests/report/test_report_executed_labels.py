@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hpccoll.evidence.probe_result import Found
-from hpccoll.evidence.records import Record
+from hpccoll.evidence.log_record import LogRecord
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.executed_labels import fell_back, offloaded
@@ -90,7 +90,7 @@ def test_ring_is_not_offloaded_and_what_is_unknown_is_not_either(make_row):
 
 def test_whether_gpus_have_adapters_as_near_as_the_others_is_told_with_the_library(make_row, make_run, of_rows):
     said = "not balanced: most GPUs have a NIC at PIX, but GPU 3: SYS (mlx5_0)"
-    run = make_run(evidence=Found(record=Record(library="nccl", version="2.30.7"), balance=said).to_json())
+    run = make_run(evidence=ProbeResult(record=LogRecord(library="nccl", version="2.30.7"), balance=said).to_json())
     (group,) = chart_groups(of_rows(make_row("native", transport="nccl"), runs=[run]))
     assert {found.about: found.says for found in findings(group)}["Library"] == f"NCCL 2.30.7; {said}."
     assert library_facts(run)["evidence.library"] == f"NCCL 2.30.7; {said}"

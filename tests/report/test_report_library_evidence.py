@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from hpccoll.evidence.probe_result import Found
-from hpccoll.evidence.records import Modelled, Ran, Record
+from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.findings import findings
@@ -22,9 +22,9 @@ def measured(make_row, make_run, of_rows):
 
     def make(**changes):
         ring = {"collective": "all_reduce", "algorithm": "ring", "protocol": "LL"}
-        cell = Modelled(**ring, latency_s=1e-5, bytes_per_s=1e9)
-        ran = (Ran(**ring, bytes=n, line="AllReduce: ...") for n in SIZES)
-        found = Found(record=Record(library="nccl", version="2.30.7", ran=tuple(ran), model=(cell,)))
+        cell = ModelledCost(**ring, latency_s=1e-5, bytes_per_s=1e9)
+        ran = (CollectiveLine(**ring, bytes=n, line="AllReduce: ...") for n in SIZES)
+        found = ProbeResult(record=LogRecord(library="nccl", version="2.30.7", collectives=tuple(ran), model=(cell,)))
         rows = [
             make_row(name, 2, n, transport="nccl", executed="ring", seconds=slower * (1e-5 + n / 1e9))
             for n, slower in zip(SIZES, (2, 1.5), strict=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variants import named_variants
 from hpccoll.store.journal import told_path
 from hpccoll.store.load import read_results
 
@@ -257,7 +257,7 @@ def test_variants_can_be_named_and_are_known(name, lines):
     named = dict.fromkeys(words[words.index("--variant") + 1] for words in said if "--variant" in words)
     assert list(named) == ["ucx-one-rail", "nccl-gdr-off"]
     assert all("mine/2x8." in words[-1] for words in said)
-    assert set(GPUS[name][0]) <= {"default", *VARIANTS}
+    assert set(GPUS[name][0]) <= {"default", *named_variants()}
 
 
 @pytest.mark.parametrize("name", GPUS)

@@ -6,7 +6,7 @@ import pytest
 from cli_runner import invoke
 from fake_machine_files import GPUS, RAILS, SWITCHES, equip
 
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variants import named_variants
 from hpccoll.host import hardware
 from hpccoll.spec import requirements
 from hpccoll.spec.catalogue import GRAPH, PLAN_PARAMETERS
@@ -50,7 +50,7 @@ def test_what_a_machine_has_is_available_on_it(tmp_path):
 
 def test_a_variant_is_told_with_all_that_it_sets_demands_and_is_compared_with(tmp_path):
     rows = {row["name"]: row for row in listing(tmp_path)["variants"]}
-    assert list(rows) == list(VARIANTS)
+    assert list(rows) == list(named_variants())
     sharp = rows["nccl-sharp"]
     assert sharp["environment"]["NCCL_COLLNET_ENABLE"] == "1"
     assert (sharp["control"], sharp["transport"]) == ("nccl-sharp-off", "nccl")
@@ -69,7 +69,7 @@ def test_the_limits_of_a_variant_are_in_the_json(tmp_path):
 def test_people_read_a_line_for_each_and_of_variants_what_they_set_and_where_they_make_sense():
     said = invoke("list").out.splitlines()
     places = [place for place, line in enumerate(said) if line.startswith("variant ")]
-    assert [said[place].split()[1] for place in places] == list(VARIANTS)
+    assert [said[place].split()[1] for place in places] == list(named_variants())
     assert sum(line.startswith("transport ") for line in said) == 5
     below = {said[place].split()[1]: said[place + 1].strip() for place in places}
     assert below["nccl-tree"] == "over nccl sets NCCL_ALGO=Tree; for all_reduce"

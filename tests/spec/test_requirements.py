@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from fake_machine_files import EFA, GPUS, RAILS, SWITCHES, equip
 
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variants import named_variants
 from hpccoll.host import hardware
 from hpccoll.spec import requirements
 
@@ -18,7 +18,9 @@ def _bare(monkeypatch):
 
 
 def test_every_need_of_a_variant_can_be_looked_for():
-    assert {need for variant in VARIANTS.values() for need in variant.needs} == set(requirements.REQUIREMENTS)
+    assert {need for variant in named_variants().values() for need in variant.requirements} == set(
+        requirements.REQUIREMENTS
+    )
 
 
 def test_a_machine_without_anything_lacks_all_that_is_not_of_its_mpi(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import raw_examples
 
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variants import named_variants
 from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.sweep import plan_text
@@ -15,11 +15,11 @@ NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
 
 
 def job(variant=None, *cases, environment=None, **more):
-    known = VARIANTS[variant].environment if variant in VARIANTS else {}
+    known = named_variants()[variant].environment if variant in named_variants() else {}
     name = ".".join(filter(None, ("nccl", "n2x8", variant)))
     environment = {**known, **(environment or {})}
     cases = cases or (NCCL,)
-    communicator = VARIANTS[variant].communicator if variant in VARIANTS else {}
+    communicator = named_variants()[variant].communicator if variant in named_variants() else {}
     return raw_examples.job(
         *cases, name=name, ranks=16, nodes=2, variant=variant, environment=environment, communicator=communicator,
         **more,
@@ -54,7 +54,7 @@ def test_every_job_says_its_environment_its_evidence_and_its_control(told):
     sharp = lines["nccl.n2x8.nccl-sharp"]
     assert "environment: NCCL_COLLNET_ENABLE=1 NCCL_ALGO=CollnetDirect,CollnetChain SHARP_COLL_LOG_LEVEL=3" in sharp
     assert "requested: sharp" in sharp
-    assert f"evidence: {VARIANTS['nccl-sharp'].demands.words}" in sharp
+    assert f"evidence: {named_variants()['nccl-sharp'].expected_evidence.description}" in sharp
     assert "negative control: nccl.n2x8.nccl-sharp-off, which has to lose this evidence" in sharp
     assert read["evidence"]["nccl.n2x8.nccl-sharp"]["control_job"] == "nccl.n2x8.nccl-sharp-off"
     assert read["jobs"][0]["environment"]["NCCL_COLLNET_ENABLE"] == "1"
@@ -65,7 +65,7 @@ def test_what_communicators_are_made_with_is_said_beside_the_environment(told):
     said = lines["nccl.n2x8.nccl-symmetric"]
     assert "communicator, by nccl4py: buffers=symmetric" in said
     assert "requested: symmetric" in said
-    assert f"evidence: {VARIANTS['nccl-symmetric'].demands.words}" in said
+    assert f"evidence: {named_variants()['nccl-symmetric'].expected_evidence.description}" in said
     assert "negative control: nccl.n2x8.nccl-symmetric-off, which has to lose this evidence" in said
     assert read["jobs"][0]["communicator"] == {"buffers": "symmetric"}
 

@@ -8,7 +8,7 @@ from cli_runner import invoke
 from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin
 
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.variants import named_variants
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Plan
 from hpccoll.sweep.launch import launch
@@ -212,8 +212,8 @@ def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_sho
         (told,) = re.findall(r"environment: (.*)", words)
         of_shell = dict(word.split("=", 1) for word in shlex.split(told) if "=" in word)
         assert of_shell == sweep.environments[variant]
-        assert variant not in VARIANTS or VARIANTS[variant].demands.words in words
-        control = VARIANTS[variant].control if variant in VARIANTS else None
+        assert variant not in named_variants() or named_variants()[variant].expected_evidence.description in words
+        control = named_variants()[variant].control if variant in named_variants() else None
         assert control is None or control in sweep.variants, "what is claimed is compared with its control"
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import raw_examples
 
-from hpccoll.evidence.probe_result import Found
-from hpccoll.evidence.variants import VARIANTS
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.evidence.variants import named_variants
 from hpccoll.spec.case import Effort, Shape
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.spec.probe_cases import probe_cases
@@ -42,8 +42,8 @@ def here(tmp_path, mpiexec):  # noqa: ARG001 - there is one
     program.write_text(PROGRAM.format(python=python, calls=calls, does=does))
     program.chmod(0o755)
     job = raw_examples.job(
-        NATIVE, RING, name="mpi.p2.mine", variant="mine", environment={**VARIANTS["ucc-sharp"].environment, "A": "1"},
-        effort=EFFORT,
+        NATIVE, RING, name="mpi.p2.mine", variant="mine", effort=EFFORT,
+        environment={**named_variants()["ucc-sharp"].environment, "A": "1"},
     )  # fmt: skip
 
     def start(does, effort=EFFORT, *, complete=True, **how):
@@ -74,7 +74,7 @@ def probed(here):
 
 def evidence(here):
     (file,) = (here.place / "raw").glob("*.evidence.json")
-    return Found.load(file)
+    return ProbeResult.load(file)
 
 
 def test_what_the_library_logs_in_the_probe_is_what_rows_say_they_ran(here):
@@ -82,7 +82,7 @@ def test_what_the_library_logs_in_the_probe_is_what_rows_say_they_ran(here):
     assert (rows["native"].requested, rows["native"].executed.split()[0]) == ("sharp", "ucp")
     assert "TL_UCP" in rows["native"].evidence
     assert (rows["ring"].requested, rows["ring"].executed) == (None, "ring")
-    assert Found.from_json(run.evidence) == evidence(here)
+    assert ProbeResult.from_json(run.evidence) == evidence(here)
 
 
 def test_the_table_says_what_ran_where_that_is_not_what_was_asked(here, capfd):

@@ -46,3 +46,8 @@ def test_an_installed_package_plans_its_default_sweep_from_an_empty_directory(in
     said = spawn("plan", sweep, cwd=tmp_path, PYTHONPATH=str(installed))
     assert said.code == 0, said.err
     assert said.out.startswith("default: ")
+
+
+def test_an_installed_package_has_its_tables_of_variants_and_of_reasons(installed):
+    tables = {path.name for path in (installed / "hpccoll" / "evidence").glob("*.toml")}
+    assert tables == {"variants.toml", "unavailable.toml"}

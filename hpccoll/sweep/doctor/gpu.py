@@ -100,8 +100,8 @@ def nvlink(machine: Machine) -> Iterator[Finding]:
 def affinity(machine: Machine) -> Iterator[Finding]:
     """See that each GPU has an adapter as near as the others', where the bus says so."""
     places = dict(enumerate(hardware.gpu_addresses(machine.root)))
-    if near := topology.of_sysfs(places, machine.root / "sys"):
-        said = topology.balance(near)
+    if near := topology.read_sysfs_topology(places, machine.root / "sys"):
+        said = topology.describe_balance(near)
         if said.startswith("balanced"):
             yield Finding("GPUs and adapters", said)
         else:

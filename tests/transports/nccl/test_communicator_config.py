@@ -9,7 +9,7 @@ from mpi4py import MPI
 from nccl4py_recorder import Handle, HostGpu, NCCLError, Recorder, Room
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.communicator import in_numbers
+from hpccoll.evidence.communicator_settings import nccl_config
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
 from hpccoll.transports.nccl import communicator_config, communicators, cupy_device
 from hpccoll.transports.nccl.communicator_config import Buffers, Configured
@@ -34,7 +34,7 @@ def all_reduce(count=1024):
 def planned(settings, how=None, comm=MPI.COMM_SELF):
     """Return a plan of an all-reduce and its transport."""
     gpu, asked = HostGpu(), all_reduce()
-    library = Configured(in_numbers(settings)) if settings else None
+    library = Configured(nccl_config(settings)) if settings else None
     transport = NcclVendor(comm, gpu, library=library, buffers=Buffers(comm, gpu, how) if how else None)
     src, dst = (transport.empty(asked.count, asked.dtype) for _ in range(2))
     return transport.plan(asked, src, dst), transport

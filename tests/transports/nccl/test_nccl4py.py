@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 from nccl4py_recorder import ARGUMENTS
 
-from hpccoll.evidence.communicator import BUFFERS, SETTINGS, in_numbers
+from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.transports.nccl import communicator_config
 from hpccoll.transports.nccl.communicator_config import Buffers, Configured
 
@@ -36,9 +36,9 @@ def test_nccl4py_has_every_function_that_is_asked_with_these_arguments(bindings)
 
 def test_nccl4pys_configuration_takes_every_setting_as_we_have_it(bindings):
     config = bindings.Config()
-    untouched = {name: getattr(config, name) for name in SETTINGS if name != BUFFERS}
+    untouched = {name: getattr(config, name) for name in COMMUNICATOR_SETTINGS if name != BUFFERS}
     words = {"cta_policy": "efficiency", "net_name": "IB"}
-    asked = in_numbers({name: words.get(name, 1) for name in untouched})
+    asked = nccl_config({name: words.get(name, 1) for name in untouched})
     for name, value in asked.items():
         setattr(config, name, value)
     assert {name: getattr(config, name) for name in untouched} == asked

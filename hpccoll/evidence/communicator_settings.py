@@ -1,0 +1,146 @@
+"""Settings of NCCL's communicators, which nccl4py passes when it creates them: names, values, versions, validation."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hpccoll.errors import BadInputError
+
+CommunicatorSettings = Mapping[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicatorSetting:
+    """A field of ncclConfig_t, or the way in which buffers are registered with NCCL.
+
+    Args:
+        effect: the effect in one line.
+        since: the first version of NCCL that has the setting: major x 10000 + minor x 100.
+        values: the names of its values, each with the number that NCCL takes; empty for a number or a text.
+        text: whether its value is a text.
+        library_only: whether it changes NCCL's own collectives only, not sends and receives.
+        least: the smallest number.
+        most: the largest number; None is no limit.
+    """
+
+    effect: str
+    since: int
+    values: Mapping[str, int] = field(default_factory=dict)
+    text: bool = False
+    library_only: bool = False
+    least: int = 0
+    most: int | None = None
+
+    @property
+    def expected(self) -> str:
+        """The valid values, for people."""
+        limit = "up" if self.most is None else f"to {self.most}"
+        return ", ".join(self.values) or ("a text" if self.text else f"a whole number from {self.least} {limit}")
+
+    def accepts(self, value: object) -> bool:
+        if self.values or self.text:
+            return isinstance(value, str) and bool(value) and (self.text or value in self.values)
+        return type(value) is int and self.least <= value and (self.most is None or value <= self.most)
+
+
+BUFFERS = "buffers"
+"""The only setting that is not a field of ncclConfig_t."""
+
+COMMUNICATOR_SETTINGS: Mapping[str, CommunicatorSetting] = {
+    "min_ctas": CommunicatorSetting(
+        "the fewest thread blocks, one a channel, of a kernel; NCCL_MIN_CTAS wins", 21700, least=1
+    ),
+    "max_ctas": CommunicatorSetting(
+        "the most thread blocks, one a channel, of a kernel; NCCL_MAX_CTAS wins", 21700, least=1
+    ),
+    "cga_cluster_size": CommunicatorSetting(
+        "thread blocks of a cluster, 0 to 8; NCCL_CGA_CLUSTER_SIZE wins", 21700, most=8
+    ),
+    "net_name": CommunicatorSetting("the network: IB, Socket, or a plugin's name; NCCL_NET wins", 21700, text=True),
+    "traffic_class": CommunicatorSetting(
+        "quality of service: the traffic class of RoCE, the service level of InfiniBand; NCCL_IB_TC wins", 22600
+    ),
+    "collnet_enable": CommunicatorSetting(
+        "1: switches between nodes may reduce; NCCL_COLLNET_ENABLE wins", 22700, library_only=True, most=1
+    ),
+    "cta_policy": CommunicatorSetting(
+        "efficiency: few thread blocks on registered buffers; zero: copy engines, no kernels; NCCL_CTA_POLICY wins",
+        22700, {"default": 0, "efficiency": 1, "zero": 2}, library_only=True,
+    ),
+    "nvls_ctas": CommunicatorSetting(
+        "thread blocks of kernels of NVLink SHARP; NCCL_NVLS_NCHANNELS wins", 22700, library_only=True, least=1
+    ),
+    "n_channels_per_net_peer": CommunicatorSetting(
+        "channels between two ranks over the network; NCCL_NCHANNELS_PER_NET_PEER wins", 22800, least=1, most=64
+    ),
+    "nvlink_centric_sched": CommunicatorSetting(
+        "1: kernels are scheduled for NVLink first; NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE wins", 22800, most=1
+    ),
+    BUFFERS: CommunicatorSetting(
+        "memory of ncclMemAlloc: allocated (and no more), registered, or in symmetric windows",
+        22700, {"allocated": 0, "registered": 1, "symmetric": 2}, library_only=True,
+    ),
+}  # fmt: skip
+"""The settings by the names of nccl4py's NCCLConfig, and the registration of buffers."""
+
+OVERRIDING_VARIABLES: Mapping[str, str] = {
+    "min_ctas": "NCCL_MIN_CTAS",
+    "max_ctas": "NCCL_MAX_CTAS",
+    "cga_cluster_size": "NCCL_CGA_CLUSTER_SIZE",
+    "net_name": "NCCL_NET",
+    "traffic_class": "NCCL_IB_TC",
+    "collnet_enable": "NCCL_COLLNET_ENABLE",
+    "cta_policy": "NCCL_CTA_POLICY",
+    "nvls_ctas": "NCCL_NVLS_NCHANNELS",
+    "n_channels_per_net_peer": "NCCL_NCHANNELS_PER_NET_PEER",
+    "nvlink_centric_sched": "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
+}
+"""For each setting, the environment variable that overrides it."""
+
+
+def check_settings(key: str, settings: Mapping[str, object]) -> None:
+    """Check the names and values of settings.
+
+    Args:
+        key: the name of the settings in messages.
+        settings: the settings as the user wrote them.
+
+    Raises:
+        BadInputError: names the first setting that is not known or has a value that NCCL does not take.
+    """
+    for name, value in settings.items():
+        if name not in COMMUNICATOR_SETTINGS:
+            raise BadInputError(key, name, COMMUNICATOR_SETTINGS)
+        if not COMMUNICATOR_SETTINGS[name].accepts(value):
+            raise BadInputError(f"{key}.{name}", value, COMMUNICATOR_SETTINGS[name].expected)
+
+
+def overridden_settings(variables: Collection[str], settings: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each of ``settings`` that one of the environment's ``variables`` overrides, and that variable."""
+    yield from ((name, OVERRIDING_VARIABLES[name]) for name in settings if OVERRIDING_VARIABLES.get(name) in variables)
+
+
+def nccl_config(settings: CommunicatorSettings) -> dict[str, int | str]:
+    """Return the fields of ncclConfig_t with the values that NCCL takes, without the registration of buffers."""
+    return {
+        name: COMMUNICATOR_SETTINGS[name].values.get(str(value), value)
+        for name, value in settings.items()
+        if name != BUFFERS
+    }
+
+
+def min_nccl_version(settings: CommunicatorSettings) -> int:
+    """Return the first version of NCCL that has all of ``settings``; an older one ignores those that it lacks."""
+    return max((COMMUNICATOR_SETTINGS[name].since for name in settings), default=0)
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[ _]|flags$", "", name).lower()
+
+
+_LOGGED_NAMES = {_normalised(name): name for name in COMMUNICATOR_SETTINGS}
+
+
+def logged_setting(name: str) -> str:
+    """Return the setting that NCCL's log calls ``name``, such as ``CTA policy flags``; ``name`` if it is unknown."""
+    return _LOGGED_NAMES.get(_normalised(name), name)

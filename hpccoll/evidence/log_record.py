@@ -1,0 +1,234 @@
+"""The content of the logs of one launch as data: which collectives ran how, over which network, and what failed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+_STORED = {"collectives": "ran", "unavailable": "refusals", "feature": "of"}
+"""Fields whose key in JSON differs from their name: raw files of all versions have these keys."""
+
+_PER_RANK_BYTES = {"nccl": ("all_gather", "reduce_scatter", "all_to_all"), "ucc": ("all_gather", "gather")}
+"""For each library, the collectives whose logged bytes are those of one rank: S / p, where S counts all ranks."""
+
+_WITHOUT_SIZE = ("barrier",)
+"""Collectives that are logged without a size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveLine:
+    """A log line in which a library reports how it executes a collective.
+
+    Args:
+        collective: the collective, by the project's name, such as ``all_reduce``.
+        bytes: the size as the library counts it; None if the line has no size.
+        algorithm: ``ring``, ``tree``, ``collnet_direct``, ``collnet_chain``, ``nvls``, ``nvls_tree``, ``pat``; on
+            registered windows ``symmetric``, ``copy_engine``, ``hierarchical_ce``; for UCC the transport layers,
+            such as ``sharp``, ``ucp``, ``cuda``.
+        protocol: ``LL``, ``LL128`` or ``SIMPLE``; the name of a symmetric kernel, or the operation of a copy engine;
+            for UCC the collective layer.
+        channels: the number of channels; None if the line does not name it.
+        dtype: the element type, by the project's name; None if unknown.
+        op: the reduction; None if unknown.
+        memory: the memory type of the buffers, ``host`` or ``cuda``; None if unknown.
+        line: the text of the line, without its header.
+    """
+
+    collective: str
+    bytes: int | None
+    algorithm: str
+    protocol: str | None = None
+    channels: int | None = None
+    dtype: str | None = None
+    op: str | None = None
+    memory: str | None = None
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavailable:
+    """A log line that tells why a requested feature was not used.
+
+    Args:
+        feature: ``sharp``, ``nvls``, ``rdma``, ``algorithm``, ``gpu`` (several ranks share one), ...
+        reason: the reason in plain words, see ``unavailable.toml``.
+        line: the text of the line, without its header.
+    """
+
+    feature: str
+    reason: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelledCost:
+    """One cell of NCCL's own cost model, from the table that NCCL logs at its start.
+
+    Args:
+        collective: the collective, by the project's name.
+        algorithm: as in ``CollectiveLine``.
+        protocol: as in ``CollectiveLine``.
+        latency_s: the latency of a call, in seconds.
+        bytes_per_s: the bandwidth for large messages, in bytes per second.
+    """
+
+    collective: str
+    algorithm: str
+    protocol: str
+    latency_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRecord:
+    """The content of all logs of one launch. Tuples of text hold the lines that prove a fact, without their headers.
+
+    Args:
+        library: ``nccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no line was recognised.
+        version: the version of NCCL, such as ``2.30.7``.
+        nodes: the nodes of the largest communicator; None if unknown.
+        ranks: the ranks of the largest communicator; None if unknown.
+        collectives: the collectives that ran.
+        network: the networks that NCCL names between nodes: ``IB``, ``Socket``, or the name of a plugin.
+        devices: the ports that NCCL uses, such as ``mlx5_0:1/IB``.
+        gdr: whether all RDMA channels use GPUDirect RDMA; None if no such channel is logged.
+        paths: the number of channels of all ranks per path, such as ``NET/IB/GDRDMA``, ``P2P/CUMEM``, ``SHM``.
+        nvls: lines that show that NVLink SHARP is set up.
+        collnet: lines that show that NCCL's CollNet is connected.
+        sharp: lines of SHARP itself: its plugin has started it, its library was given a group of ranks.
+        trees: the trees of those groups: ``LLT`` for small messages, ``SAT`` for streaming aggregation.
+        unavailable: the requested features that were not used, with reasons.
+        plugins: the name of the plugin of each kind (``net``, ``tuner``, ``collnet``, ``profiler``).
+        settings: the variables that NCCL read from the environment or a file, with their values.
+        communicator: the communicator settings that NCCL logged, by the project's names, with their values.
+        files: the configuration files that NCCL read.
+        scores: the rows of UCC's score map that name SHARP: UCC may choose it there, which does not prove that it did.
+        model: NCCL's own cost model.
+        warnings: the lines of level WARN, without repetitions.
+    """
+
+    library: str | None = None
+    version: str | None = None
+    nodes: int | None = None
+    ranks: int | None = None
+    collectives: tuple[CollectiveLine, ...] = ()
+    network: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    gdr: bool | None = None
+    paths: Mapping[str, int] = field(default_factory=dict)
+    nvls: tuple[str, ...] = ()
+    collnet: tuple[str, ...] = ()
+    sharp: tuple[str, ...] = ()
+    trees: tuple[str, ...] = ()
+    unavailable: tuple[Unavailable, ...] = ()
+    plugins: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    communicator: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    scores: tuple[str, ...] = ()
+    model: tuple[ModelledCost, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def network_type(self) -> str | None:
+        """The network between nodes, ``rdma`` or ``tcp``; None if no line names it."""
+        sockets = any(path.startswith("NET/Socket") for path in self.paths) or self.network == ("Socket",)
+        if sockets or self.plugins.get("fabric", "").startswith(("tcp", "sockets")):
+            return "tcp"
+        return "rdma" if self.network else None
+
+    def counts_per_rank(self, collective: str) -> bool:
+        """Return whether the logged bytes of ``collective`` are those of one rank; S counts those of all ranks."""
+        return collective in _PER_RANK_BYTES.get(self.library or "", ())
+
+    def logged_bytes(self, collective: str, nbytes: int, ranks: int) -> int | None:
+        """Return the bytes that the library logs for a case of S = ``nbytes``; None for a collective without a size."""
+        if collective in _WITHOUT_SIZE:
+            return None
+        return nbytes // ranks if self.counts_per_rank(collective) else nbytes
+
+    def lines_of_case(
+        self, collective: str, nbytes: int, ranks: int, *,
+        dtype: str | None = None, op: str | None = None, memory: str | None = None,
+    ) -> list[CollectiveLine]:  # fmt: skip
+        """Return the lines that are about one case. A line is evidence for exactly its own size.
+
+        Args:
+            collective: the collective of the case.
+            nbytes: the size S of the case.
+            ranks: the number of workers.
+            dtype: the element type of the case; None matches all lines.
+            op: the reduction of the case; None matches all lines.
+            memory: the memory type of its buffers, ``host`` or ``cuda``; None matches all lines.
+        """
+        size = self.logged_bytes(collective, nbytes, ranks)
+        ops = (None, op, *(("sum",) if op == "avg" else ()))  # an average is a sum that the caller scales
+        return [
+            one
+            for one in self.collectives
+            if (one.collective, one.bytes) == (collective, size)
+            and (dtype is None or one.dtype in (None, dtype))
+            and (op is None or one.op in ops)
+            and (memory is None or one.memory in (None, memory))
+        ]
+
+    def modelled_seconds(
+        self, collective: str, nbytes: int, ranks: int, *, dtype: str | None = None, op: str | None = None
+    ) -> float | None:
+        """Return the time of a case by NCCL's own cost model, in seconds; None without exactly one matching cell.
+
+        The model takes the latency of the algorithm and protocol that ran, plus the bytes at their bandwidth (NCCL's
+        src/graph/tuning.cc). The corrections that NCCL makes by size (trees below 256 MiB, rings over several nodes)
+        are neither in the logged table nor here.
+
+        Args:
+            collective: the collective of the case.
+            nbytes: the size S of the case.
+            ranks: the number of workers.
+            dtype: the element type of the case.
+            op: the reduction of the case.
+        """
+        lines = self.lines_of_case(collective, nbytes, ranks, dtype=dtype, op=op)
+        ran = {(one.algorithm, one.protocol) for one in lines}
+        cells = [
+            cell for cell in self.model if (cell.algorithm, cell.protocol) in ran and cell.collective == collective
+        ]
+        if len(ran) > 1 or len(cells) != 1:
+            return None
+        return cells[0].latency_s + nbytes / cells[0].bytes_per_s
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self, dict_factory=_stored), indent=1, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "LogRecord":
+        """Return the record that ``to_json`` of this or another version wrote; unknown keys are ignored.
+
+        Raises:
+            ValueError: if the text is no record.
+        """
+        try:
+            read = json.loads(text)
+            rows = {name: [row(**_known(row, one)) for one in read.get(_key(name), ())] for name, row in _ROWS.items()}
+            whole: dict[str, Any] = {**_known(cls, read), "library": read["library"], **rows}
+            lists = {name: tuple(one) for name, one in whole.items() if isinstance(one, list)}
+            return cls(**{**whole, **lists})
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"no record of evidence: {error}") from None
+
+
+def _key(name: str) -> str:
+    return _STORED.get(name, name)
+
+
+def _stored(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {_key(name): value for name, value in items}
+
+
+def _known(row: type[Any], read: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of those fields of ``row`` that ``read`` has."""
+    return {one.name: read[_key(one.name)] for one in fields(row) if _key(one.name) in read}
+
+
+_ROWS: Mapping[str, type[Any]] = {"collectives": CollectiveLine, "unavailable": Unavailable, "model": ModelledCost}
+"""The fields of a record that are lists of records."""

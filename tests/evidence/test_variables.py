@@ -1,0 +1,91 @@
+"""Environment variables: the values that NCCL takes, and names that no library reads."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.errors import BadInputError
+from hpccoll.evidence.requested import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
+from hpccoll.evidence.variables import (
+    CHOICE_VARIABLES,
+    LIST_VARIABLES,
+    NCCL_NAMES,
+    NCCL_PREFIX,
+    VARIABLES,
+    check_variables,
+    unknown_nccl_variables,
+)
+from hpccoll.evidence.variants import named_variants, variant_environment
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("NCCL_ALGO", "ring"), ("NCCL_ALGO", "^NVLS,tree"), ("NCCL_ALGO", "Ring;allreduce:tree,nvlstree;AllGather:^pat"),
+     ("NCCL_PROTO", "ll128,SIMPLE"), ("NCCL_NVLS_ENABLE", 2), ("NCCL_NET_GDR_LEVEL", "PXB"), ("NCCL_IB_TC", "any")],
+)  # fmt: skip
+def test_what_nccl_takes_is_taken(name, value):
+    check_variables("here", {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("NCCL_ALGO", "Rign", "did you mean Ring.*Ring, Tree, CollnetDirect"),
+        ("NCCL_ALGO", "ring tree", "in a list, such as Ring,Tree"),
+        ("NCCL_ALGO", "ring,", "in a list"),
+        ("NCCL_ALGO", "ring, tree", "in a list, such as Ring,Tree"),
+        ("NCCL_ALGO", ["Ring", "Tree"], "in a list, such as Ring,Tree"),
+        ("NCCL_ALGO", "reduceall:ring", "before a colon one of allreduce, reducescatter"),
+        ("NCCL_PROTO", "LL64", "LL, LL128, Simple, in a list"),
+        ("NCCL_NVLS_ENABLE", 3, "choose from 0, 1, 2"),
+        ("NCCL_NET_GDR_LEVEL", "SYSS", "did you mean SYS.*LOC, "),
+    ],
+)
+def test_what_nccl_does_not_know_is_refused_with_what_it_knows(name, value, words):
+    with pytest.raises(BadInputError, match=rf"variants\.mine\.{name}: .*{words}"):
+        variant_environment("mine", {name: value})
+
+
+WORD = st.sampled_from(LIST_VARIABLES["NCCL_ALGO"]).flatmap(
+    lambda word: st.sampled_from([word, word.lower(), word.upper()])
+)
+PART = st.tuples(
+    st.sampled_from(["", *(f"{name}:" for name in NCCL_FUNCTIONS)]),
+    st.sampled_from(["", "^"]),
+    st.lists(WORD, min_size=1),
+)
+
+
+@given(st.lists(PART, min_size=1), st.data())
+def test_every_list_by_the_grammar_is_taken_and_none_with_a_letter_more(parts, data):
+    texts = [f"{function}{inverted}{','.join(words)}" for function, inverted, words in parts]
+    check_variables("here", {"NCCL_ALGO": ";".join(texts)})
+    at = data.draw(st.integers(0, len(texts) - 1))
+    texts[at] += "x"
+    with pytest.raises(BadInputError, match="NCCL_ALGO"):
+        check_variables("here", {"NCCL_ALGO": ";".join(texts)})
+
+
+def test_words_that_are_taken_are_those_that_are_understood():
+    assert {word.lower() for word in LIST_VARIABLES["NCCL_ALGO"]} == NCCL_ALGORITHMS.keys()
+    assert {forced_algorithms({"NCCL_ALGO": word}) for word in LIST_VARIABLES["NCCL_ALGO"]} == {
+        (own,) for own in NCCL_ALGORITHMS.values()
+    }
+    for variant in named_variants().values():
+        check_variables("here", variant.environment)
+
+
+def test_every_variable_of_nccl_that_is_named_somewhere_is_known():
+    named = {name for name in (*VARIABLES, *LIST_VARIABLES, *CHOICE_VARIABLES) if name.startswith(NCCL_PREFIX)}
+    assert named <= {NCCL_PREFIX + name for name in NCCL_NAMES}
+    assert not [*unknown_nccl_variables(VARIABLES)]
+
+
+def test_a_name_that_nobody_reads_is_doubted_and_the_nearest_named():
+    (said,) = unknown_nccl_variables({"NCCL_AGLO": "Ring", "UCX_TLS": "rc", "NCCL_IB_HCA": "mlx5"})
+    assert said.startswith("NCCL_AGLO is no variable of NCCL")
+    assert said.endswith("; did you mean NCCL_ALGO?")
+    (said,) = unknown_nccl_variables({"nccl_algo": "Ring"})
+    assert said.endswith("; did you mean NCCL_ALGO?"), "names of variables are what they are in small letters, too"
+    (said,) = unknown_nccl_variables({"NCCL_QQQQ": "1"})
+    assert "did you mean" not in said
