@@ -12,7 +12,7 @@ from hpccoll.store.load import _run
 from hpccoll.store.raw import RawResults
 from hpccoll.store.rows import Results
 from hpccoll.store.statistics import make_row
-from hpccoll.tuning.build_table import make
+from hpccoll.tuning.build_table import build_table
 from hpccoll.units import parse_parameter
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -68,10 +68,10 @@ def both(*several):
 
 def table(curves, **more):
     """Return the table of such results."""
-    return make(measured(curves, **more))
+    return build_table(measured(curves, **more))
 
 
 def chosen(made):
     """Return what a table of one setting takes from which size on: [(first, words)]."""
     (entry,) = made.entries
-    return [(r.first, r.choice.words) for r in entry.ranges]
+    return [(r.first, r.choice.label) for r in entry.ranges]

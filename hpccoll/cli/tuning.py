@@ -28,8 +28,8 @@ def tune(
     cannot be read.
     """
     from hpccoll.store.load import read_results
-    from hpccoll.tuning.build_table import cautions, make, write
-    from hpccoll.tuning.judge_table import judge as judged
+    from hpccoll.tuning.build_table import build_table, table_warnings, write_table
+    from hpccoll.tuning.judge_table import judge_table
     from hpccoll.tuning.table import TuneTable, load_table
 
     if (out is None) == (judge is None):
@@ -38,10 +38,10 @@ def tune(
         raise BadInputError("--json", str(out), "left out with --out: a table is JSON itself")
     results = read_results(paths)
     if judge:
-        judgement = judged(TuneTable.from_json(load_table(judge, "--judge")), results)
+        judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
         typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement.lines()))
     elif out:
-        typer.echo("\n".join((*write(make(results), out), *cautions(results))))
+        typer.echo("\n".join((*write_table(build_table(results), out), *table_warnings(results))))
     return say_damaged(results)
 
 

@@ -17,8 +17,8 @@ from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw import Attempt
 from hpccoll.transports.nccl import communicator_config
 from hpccoll.transports.nccl.communicators import NcclFailedError, close_all
-from hpccoll.tuning.auto import concrete
-from hpccoll.tuning.table import TuneTable, conditions, library
+from hpccoll.tuning.auto import resolve_auto
+from hpccoll.tuning.table import TuneTable, describe_conditions, mpi_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class CaseFactory:
         """
         comm, layout = self._numbered.by(case.mapping)
         try:
-            here = conditions(self.attempt.machine, library(self.attempt.provenance))
-            made, chosen = concrete(case, self.attempt.layout, self._table, self.job.variant, here)
+            here = describe_conditions(self.attempt.machine, mpi_version(self.attempt.provenance))
+            made, chosen = resolve_auto(case, self.attempt.layout, self._table, self.job.variant, here)
             check_case(made)
             on_gpu = made.device == "cuda"
             reason = unmet_needs(made, layout) or self._unvaried(case) or redundant_mapping(case, self.attempt.layout)

@@ -23,10 +23,10 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
         BadInputError: for sizes and numbers that make no sense, and where a variable of this process wins over what
             NCCL's communicators are to be made with.
     """
-    from hpccoll.tuning.table import check_table_of_job
+    from hpccoll.tuning.table import check_job_table
 
     job = Job.load(arguments.job) if arguments.job else _described(arguments, there)
-    check_table_of_job(job.table)
+    check_job_table(job.table)
     if job.communicator:
         from hpccoll.evidence.communicator_settings import overridden_settings
 
@@ -46,7 +46,7 @@ def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
         distinct_transports,
         parameters_by_algorithm,
     )
-    from hpccoll.tuning.auto import check_table
+    from hpccoll.tuning.auto import check_table_given
     from hpccoll.tuning.table import load_table
 
     family = collective(arguments.collective)
@@ -61,7 +61,7 @@ def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
         asked = DEFAULT if arguments.collective == "all_reduce" else ALL
     algorithms = algorithms_of(family.name) if asked == ALL else asked.split(",")
     table = None if arguments.table is None else load_table(arguments.table, "--table")
-    check_table("--table", arguments.table and str(arguments.table), algorithms)
+    check_table_given("--table", arguments.table and str(arguments.table), algorithms)
     if arguments.in_place and not family.in_place:
         raise BadInputError("--in-place", family.name, "left out: its contribution and its result have a buffer each")
     layout = replace(there, aggregators=aggregators)

@@ -25,7 +25,7 @@ def check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
     from hpccoll.spec.memory import check_memory
     from hpccoll.spec.variant_skips import variant_skip_reason
-    from hpccoll.tuning.auto import concrete
+    from hpccoll.tuning.auto import resolve_auto
     from hpccoll.tuning.table import TuneTable
 
     table = None if job.table is None else TuneTable.from_json(job.table)
@@ -33,7 +33,7 @@ def check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     for case in job.cases:
         check_case(case)
         try:
-            made, _ = concrete(case, layout, table)
+            made, _ = resolve_auto(case, layout, table)
         except BadInputError as error:
             found.append(str(error))
         else:

@@ -30,7 +30,7 @@ from hpccoll.spec.case import Effort, Shape
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
 from hpccoll.sweep.yaml_model import OneOrMore, Section, Within, load
-from hpccoll.tuning.auto import check_table
+from hpccoll.tuning.auto import check_table_given
 from hpccoll.tuning.table import load_table
 from hpccoll.units import format_size, parse_size
 
@@ -176,7 +176,7 @@ class Sweep(Section):
     @classmethod
     def _auto_has_a_table(cls, written: Any, read: ModelWrapValidatorHandler["Sweep"]) -> "Sweep":
         sweep = read(written)
-        check_table("table", None if sweep.table is None else str(written["table"]), sweep.algorithms)
+        check_table_given("table", None if sweep.table is None else str(written["table"]), sweep.algorithms)
         return sweep
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""From an ``auto`` case to a concrete one, by a table: before a plan is compiled, and after that nobody knows of it."""
+"""The algorithm ``auto``: a tune table replaces an ``auto`` case by a concrete one before its plan is compiled."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,48 +8,54 @@ from hpccoll.schedule import Layout
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import Case
 from hpccoll.tuning.setting import Setting
-from hpccoll.tuning.table import REMEDY, TuneTable
+from hpccoll.tuning.table import VALID_TABLE, TuneTable
 from hpccoll.units import format_size
 
 
-def check_table(key: str, table: str | None, algorithms: Sequence[str]) -> None:
-    """See that there is a table where ``auto`` is asked for, and only there.
-
-    Raises:
-        BadInputError: names the algorithm, or what makes a table.
-    """
-    if AUTO in algorithms and table is None:
-        raise BadInputError(key, None, f"{REMEDY}, for the algorithm {AUTO} to choose by")
-    if AUTO not in algorithms and table is not None:
-        raise BadInputError(key, table, f"left out: it is for the algorithm {AUTO}, which is not asked for")
-
-
-def concrete(
-    case: Case, layout: Layout, table: TuneTable | None, variant: str | None = None, here: str | None = None
-) -> tuple[Case, str | None]:
-    """Return what ``case`` comes to on ``layout``, and for ``auto`` why, in words.
+def check_table_given(key: str, table: str | None, algorithms: Sequence[str]) -> None:
+    """Check that a table is given if, and only if, ``auto`` is requested.
 
     Args:
-        case: any.
-        layout: of the ranks as they were launched.
-        table: what ``auto`` chooses by.
-        variant: the environment of a sweep's job.
-        here: the conditions that it runs in; where the table was made in others, the words say so.
+        key: the name of the option or key that takes the table, for messages.
+        table: the table; None if none is given.
+        algorithms: the requested algorithms.
 
     Raises:
-        BadInputError: where it is ``auto`` and there is no table, or it has no entry for this setting.
+        BadInputError: if the table is missing, or not needed.
+    """
+    if AUTO in algorithms and table is None:
+        raise BadInputError(key, None, f"{VALID_TABLE}, for the algorithm {AUTO} to choose by")
+    if AUTO not in algorithms and table is not None:
+        raise BadInputError(key, table, f"left out: it is for the algorithm {AUTO}, which is not requested")
+
+
+def resolve_auto(
+    case: Case, layout: Layout, table: TuneTable | None, variant: str | None = None, conditions: str | None = None
+) -> tuple[Case, str | None]:
+    """Return the concrete case for ``case`` on ``layout``, and for ``auto`` the reason of the choice.
+
+    Args:
+        case: the case, of any algorithm.
+        layout: the layout of the ranks as they were launched.
+        table: the table by which ``auto`` chooses.
+        variant: the variant of the sweep's job.
+        conditions: the machine and MPI library of this run; the reason names those of the table if they differ.
+
+    Raises:
+        BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for this setting.
     """
     if case.algorithm != AUTO:
         return case, None
     if table is None:
-        raise BadInputError("table", None, REMEDY)
+        raise BadInputError("table", None, VALID_TABLE)
     entry = table.entry(Setting.of(case, layout, variant))
-    taken = entry.at(case.bytes)
-    least, most = entry.measured
+    taken = entry.range_of(case.bytes)
+    least, most = entry.measured_limits
     inside = least <= case.bytes <= most
-    beyond = "" if inside else f", measured from {format_size(least)} to {format_size(most)}"
-    there = table.conditions(entry)
-    strange = f", made on {' and '.join(there)}, not on {here}" if here and there and here not in there else ""
-    words = f"{taken.choice.words} by the table of {table.created}, {taken.words}{beyond}{strange}"
+    outside = "" if inside else f", measured from {format_size(least)} to {format_size(most)}"
+    measured_on = table.conditions(entry)
+    differs = conditions is not None and bool(measured_on) and conditions not in measured_on
+    other = f", made on {' and '.join(measured_on)}, not on {conditions}" if differs else ""
+    reason = f"{taken.choice.label} by the table of {table.created}, {taken.label}{outside}{other}"
     params = {**case.params, **dict(taken.choice.params)}
-    return replace(case, algorithm=taken.choice.algorithm, transport=taken.choice.transport, params=params), words
+    return replace(case, algorithm=taken.choice.algorithm, transport=taken.choice.transport, params=params), reason

@@ -1,30 +1,47 @@
-"""Regret: how long a table's choices take in results that it was not made of, over the best single choice there."""
+"""The regret of a tune table: the time of its choices over that of the best choices, in results not used to make it.
+
+Noise makes the regret too large: compared with the fastest of several noisy times, every choice seems slow. Therefore
+each round is left out once: the other rounds select the best choice, and the round left out compares the two
+(cross-validation: M. Stone, Cross-validatory choice and assessment of statistical predictions, J. R. Stat. Soc. B 36
+(1974)). The choice so selected may be slower than the best one, so that this estimate is at most the regret. If the
+rounds agree, both are equal.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.rows import Results
-from hpccoll.tuning.measured_choices import geometric_mean, measured, side_by_side
-from hpccoll.tuning.regret import held_out
+from hpccoll.tuning.measured_choices import (
+    ChoiceTime,
+    RoundKey,
+    comparable_seconds,
+    geometric_mean,
+    measured_settings,
+)
 from hpccoll.tuning.setting import Setting
-from hpccoll.tuning.table import Choice, TuneTable
+from hpccoll.tuning.table import Choice, TableEntry, TuneTable
 from hpccoll.units import format_seconds, format_size
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """One size of one setting: the choice and the best, each with its seconds in these results.
+class SizeRegret:
+    """The regret at one size of one setting.
 
     Args:
-        seconds: of the choice, side by side with the others.
-        best_seconds: of the best, likewise.
-        held_out: the least that the regret may be, as far as rounds tell: noise makes the regret too large.
-        apart: whether no launch measured both: then what launches are apart is in the regret.
-        unsure: what the regret may be off by, relative, as far as rounds tell.
-        beyond: whether the size lies outside of those that the table was made of.
+        setting: the setting.
+        nbytes: the size S, in bytes.
+        choice: the choice of the table.
+        seconds: its time, comparable with that of the best.
+        best: the best choice in these results.
+        best_seconds: the time of the best.
+        held_out: the lower estimate of the regret, by cross-validation over rounds.
+        unpaired: whether no launch measured both: the regret then includes differences between launches.
+        noise: the relative uncertainty of the regret.
+        extrapolated: whether the size lies outside those from which the table was made.
     """
 
     setting: Setting
@@ -34,47 +51,53 @@ class Verdict:
     best: Choice
     best_seconds: float
     held_out: float
-    apart: bool = False
-    unsure: float = 0.0
-    beyond: bool = False
+    unpaired: bool = False
+    noise: float = 0.0
+    extrapolated: bool = False
 
     @property
     def regret(self) -> float:
-        """The time of the choice over that of the best: 1 where it is the best, else as much as it may be."""
+        """The time of the choice over that of the best: 1 if it is the best; noise may make it too large."""
         return self.seconds / self.best_seconds
 
     @property
-    def told_apart(self) -> bool:
-        """Whether the best is faster by more than rounds differ: an algorithm under two names never is."""
-        return self.choice != self.best and math.log(self.regret) > self.unsure
+    def is_significant(self) -> bool:
+        """Whether the best is faster by more than the noise; one algorithm under two names never is."""
+        return self.choice != self.best and math.log(self.regret) > self.noise
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """All verdicts, and in words what could not be judged, and what was measured in other conditions than here."""
+class TableJudgement:
+    """The regrets of a table.
 
-    verdicts: tuple[Verdict, ...]
+    Args:
+        regrets: the regret at each judged size.
+        unjudged: sentences about settings and sizes that could not be judged.
+        other_conditions: sentences about settings measured on other machines or MPI libraries than those of the table.
+        single_choices: for each setting, the best of the choices that serve all sizes, and the geometric mean of its
+            regrets.
+    """
+
+    regrets: tuple[SizeRegret, ...]
     unjudged: tuple[str, ...]
-    strange: tuple[str, ...] = ()
-    fixed: Mapping[Setting, tuple[Choice, float]] = field(default_factory=dict)
-    """Of a setting, the best of the choices that do not look at the size, and the geometric mean of its regrets."""
+    other_conditions: tuple[str, ...] = ()
+    single_choices: Mapping[Setting, tuple[Choice, float]] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
         """The geometric mean of the regrets."""
-        return geometric_mean(verdict.regret for verdict in self.verdicts)
+        return geometric_mean(regret.regret for regret in self.regrets)
 
     @property
     def held_out(self) -> float:
-        """The geometric mean of what they may be at least."""
-        return geometric_mean(verdict.held_out for verdict in self.verdicts)
+        """The geometric mean of their lower estimates."""
+        return geometric_mean(regret.held_out for regret in self.regrets)
 
-    def by_setting(self) -> Iterator[tuple[Setting, list[Verdict], float, float]]:
-        """Yield each setting with its verdicts and the geometric means of their regrets, at most and at least."""
-        for setting in dict.fromkeys(verdict.setting for verdict in self.verdicts):
-            found = [verdict for verdict in self.verdicts if verdict.setting == setting]
-            most, least = (geometric_mean(each) for each in zip(*((v.regret, v.held_out) for v in found), strict=True))
-            yield setting, found, most, least
+    def by_setting(self) -> Iterator[tuple[Setting, list[SizeRegret], float, float]]:
+        """Yield each setting with its regrets, their geometric mean, and that of their lower estimates."""
+        for setting in dict.fromkeys(regret.setting for regret in self.regrets):
+            own = [regret for regret in self.regrets if regret.setting == setting]
+            yield setting, own, geometric_mean(r.regret for r in own), geometric_mean(r.held_out for r in own)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -83,113 +106,149 @@ class Judgement:
             "settings": [
                 {
                     "setting": setting.to_json(),
-                    "geometric_mean": most,
-                    "held_out": least,
-                    "fixed": self._fixed(setting),
+                    "geometric_mean": mean,
+                    "held_out": held_out,
+                    "fixed": self._single_choice(setting),
                     "sizes": [
                         {
-                            "bytes": v.nbytes, "choice": v.choice.words, "seconds": v.seconds, "best": v.best.words,
-                            "best_seconds": v.best_seconds, "regret": v.regret, "held_out": v.held_out,
-                            "unsure": v.unsure, "apart": v.apart, "beyond": v.beyond,
+                            "bytes": r.nbytes, "choice": r.choice.label, "seconds": r.seconds, "best": r.best.label,
+                            "best_seconds": r.best_seconds, "regret": r.regret, "held_out": r.held_out,
+                            "unsure": r.noise, "apart": r.unpaired, "beyond": r.extrapolated,
                         }
-                        for v in found
+                        for r in own
                     ],
                 }
-                for setting, found, most, least in self.by_setting()
+                for setting, own, mean, held_out in self.by_setting()
             ],
             "unjudged": list(self.unjudged),
-            "strange": list(self.strange),
+            "strange": list(self.other_conditions),
         }  # fmt: skip
 
-    def _fixed(self, setting: Setting) -> dict[str, Any] | None:
-        found = self.fixed.get(setting)
-        return found and {"choice": found[0].words, "geometric_mean": found[1]}
+    def _single_choice(self, setting: Setting) -> dict[str, Any] | None:
+        single = self.single_choices.get(setting)
+        return single and {"choice": single[0].label, "geometric_mean": single[1]}
 
     def lines(self) -> Iterator[str]:
-        """Yield the same as a table for people."""
+        """Yield the judgement as a table for people."""
         yield "regret: the time of the table's choice over that of the best, as measured here; 1 where it is the best"
-        for setting, found, most, least in self.by_setting():
-            yield setting.words
-            for v in found:
-                better = "" if v.choice == v.best else f"; best {v.best.words}: {format_seconds(v.best_seconds)}"
-                better += ", in another launch" if v.apart else ""
-                unclear = f", but not clearly: noise may put the regret off by {100 * v.unsure:.0f} %"
-                better += unclear if better and not v.told_apart else ""
-                took = f"{v.choice.words}: {format_seconds(v.seconds)}"
-                better += "; beyond the sizes that the table was made of" if v.beyond else ""
-                yield f"{format_size(v.nbytes):>12}  {v.regret:.3f}  {took}{better}"
-            yield f"{'mean':>12}  {most:.3f}" + _at_least(most, least)
-            if setting in self.fixed:
-                choice, fixed = self.fixed[setting]
-                yield f"{'one for all':>12}  {fixed:.3f}  {choice.words}, the best single choice for these sizes"
-        yield from (f"not judged: {words}" for words in self.unjudged)
-        yield from self.strange
-        yield f"geometric mean of the regret at {len(self.verdicts)} sizes: {self.mean:.3f}" + _at_least(
+        for setting, own, mean, held_out in self.by_setting():
+            yield setting.label
+            yield from map(_size_line, own)
+            yield f"{'mean':>12}  {mean:.3f}" + _lower_estimate(mean, held_out)
+            if setting in self.single_choices:
+                choice, single = self.single_choices[setting]
+                yield f"{'one for all':>12}  {single:.3f}  {choice.label}, the best single choice for these sizes"
+        yield from (f"not judged: {sentence}" for sentence in self.unjudged)
+        yield from self.other_conditions
+        yield f"geometric mean of the regret at {len(self.regrets)} sizes: {self.mean:.3f}" + _lower_estimate(
             self.mean, self.held_out
         )
 
 
-def judge(table: TuneTable, results: Results) -> Judgement:
-    """Return how ``table`` does in ``results``.
+def _size_line(r: SizeRegret) -> str:
+    notes = "" if r.choice == r.best else f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
+    notes += ", in another launch" if r.unpaired else ""
+    if notes and not r.is_significant:
+        notes += f", but not clearly: noise may put the regret off by {100 * r.noise:.0f} %"
+    notes += "; beyond the sizes that the table was made of" if r.extrapolated else ""
+    return f"{format_size(r.nbytes):>12}  {r.regret:.3f}  {r.choice.label}: {format_seconds(r.seconds)}{notes}"
+
+
+def _lower_estimate(mean: float, held_out: float) -> str:
+    equal = f"{held_out:.3f}" == f"{mean:.3f}"
+    return "" if equal else f" at most, {held_out:.3f} at least: noise hides where between"
+
+
+def judge_table(table: TuneTable, results: Results) -> TableJudgement:
+    """Return the regrets of ``table`` in ``results``.
 
     Raises:
-        BadInputError: where nothing of them can be judged.
+        BadInputError: if nothing in the results can be judged.
     """
     entries = {entry.setting: entry for entry in table.entries}
-    verdicts: list[Verdict] = []
+    regrets: list[SizeRegret] = []
     unjudged: list[str] = []
-    strange: dict[str, None] = {}
-    fixed: dict[Setting, tuple[Choice, float]] = {}
-    for setting, found in measured(results).items():
-        seconds: dict[int, dict[Choice, float]] = {}
+    other_conditions: dict[str, None] = {}
+    single_choices: dict[Setting, tuple[Choice, float]] = {}
+    for setting, measured in measured_settings(results).items():
         if setting not in entries:
-            unjudged.append(f"{setting.words}: the table has no choice for it")
+            unjudged.append(f"{setting.label}: the table has no choice for it")
             continue
-        made = table.conditions(entries[setting])
-        if made and found.conditions not in made:
-            strange[f"the table was made on {' and '.join(made)}, and these results on {found.conditions}"] = None
-        known = [size for r in entries[setting].ranges for size in r.sizes]
-        lacking: dict[Choice, list[int]] = {}
-        for size in found.sizes:
-            there = {choice: curve[size] for choice, curve in found.curves.items() if size in curve}
-            choice = entries[setting].at(size).choice
-            if choice in there:
-                took = seconds[size] = side_by_side(there)
-                best = min(took, key=lambda one: took[one])
-                own, least = there[choice], there[best]
-                apart, unsure = not own.beside(least), own.unsure(least) if choice != best else 0.0
-                low = min(max(1.0, held_out(there, choice) or 1.0), took[choice] / took[best])
-                beyond = not min(known, default=size) <= size <= max(known, default=size)
-                verdicts.append(
-                    Verdict(setting, size, choice, took[choice], best, took[best], low, apart, unsure, beyond)
-                )
+        entry = entries[setting]
+        made_on = table.conditions(entry)
+        if made_on and measured.conditions not in made_on:
+            here = measured.conditions
+            other_conditions[f"the table was made on {' and '.join(made_on)}, and these results on {here}"] = None
+        seconds: dict[int, Mapping[Choice, float]] = {}
+        missing: dict[Choice, list[int]] = {}
+        for size in measured.sizes:
+            times = measured.times_at(size)
+            choice = entry.range_of(size).choice
+            if choice in times:
+                seconds[size] = comparable_seconds(times)
+                regrets.append(_size_regret(entry, size, times, seconds[size]))
             else:
-                lacking.setdefault(choice, []).append(size)
-        if alone := _fixed(seconds):
-            fixed[setting] = alone
-        unjudged += [f"{setting.words}: {c.words} was not measured at {_sizes(at)}" for c, at in lacking.items()]
-    if not verdicts:
+                missing.setdefault(choice, []).append(size)
+        if single := _best_single_choice(seconds):
+            single_choices[setting] = single
+        for choice, sizes in missing.items():
+            at = ", ".join(map(format_size, sizes))
+            unjudged.append(f"{setting.label}: {choice.label} was not measured at {at}")
+    if not regrets:
         raise BadInputError(
             "PATHS", "; ".join(unjudged) or "no rows", "results in which choices of the table were measured"
         )
-    return Judgement(tuple(verdicts), tuple(unjudged), tuple(strange), fixed)
+    return TableJudgement(tuple(regrets), tuple(unjudged), tuple(other_conditions), single_choices)
 
 
-def _fixed(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:
-    """Return the choice that is best where one has to do for all sizes, and its mean regret."""
+def _size_regret(
+    entry: TableEntry, size: int, times: Mapping[Choice, ChoiceTime], seconds: Mapping[Choice, float]
+) -> SizeRegret:
+    """Return the regret of the choice of ``entry`` at a size, from the times of all choices at that size."""
+    choice = entry.range_of(size).choice
+    best = min(seconds, key=lambda each: seconds[each])
+    lower = min(max(1.0, held_out_regret(times, choice) or 1.0), seconds[choice] / seconds[best])
+    measured = [each for r in entry.ranges for each in r.sizes]
+    return SizeRegret(
+        entry.setting, size, choice, seconds[choice], best, seconds[best], lower,
+        unpaired=not times[choice].shares_launch(times[best]),
+        noise=times[choice].ratio_noise(times[best]) if choice != best else 0.0,
+        extrapolated=not min(measured, default=size) <= size <= max(measured, default=size),
+    )  # fmt: skip
+
+
+def held_out_regret(times: Mapping[Choice, ChoiceTime], choice: Choice) -> float | None:
+    """Return the lower estimate of the regret of ``choice``, as a ratio: the geometric mean over rounds left out.
+
+    Choices that share fewer than two rounds with ``choice`` are ignored; None is returned if no other choice is left.
+    """
+    own = times[choice]
+    rivals = {other: time for other, time in times.items() if len(time.rounds.keys() & own.rounds.keys()) > 1}
+    rounds = sorted(set.intersection(set(own.rounds), *(set(time.rounds) for time in rivals.values())), key=str)
+    if len(rounds) < 2 or len(rivals) < 2:
+        return None
+    return geometric_mean(
+        own.rounds[left_out]
+        / rivals[_best_choice(rivals, [each for each in rounds if each != left_out])].rounds[left_out]
+        for left_out in rounds
+    )
+
+
+def _best_choice(times: Mapping[Choice, ChoiceTime], rounds: Sequence[RoundKey]) -> Choice:
+    """Return the choice with the least median over ``rounds``, each relative to the median of all choices in it."""
+    typical = {each: median(time.rounds[each] for time in times.values()) for each in rounds}
+    return min(
+        times, key=lambda choice: median(math.log(times[choice].rounds[each] / typical[each]) for each in rounds)
+    )
+
+
+def _best_single_choice(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:
+    """Return the best choice that serves all sizes, and its mean regret; None for fewer than two sizes."""
     if len(seconds) < 2:
         return None
     means = {
-        choice: geometric_mean(took[choice] / min(took.values()) for took in seconds.values())
+        choice: geometric_mean(of_size[choice] / min(of_size.values()) for of_size in seconds.values())
         for choice in sorted(set.intersection(*map(set, seconds.values())), key=str)
     }
     best = min(means, key=lambda choice: means[choice], default=None)
     return None if best is None else (best, means[best])
-
-
-def _at_least(most: float, least: float) -> str:
-    return "" if f"{least:.3f}" == f"{most:.3f}" else f" at most, {least:.3f} at least: noise hides where between"
-
-
-def _sizes(sizes: Sequence[int]) -> str:
-    return ", ".join(map(format_size, sizes))

@@ -1,4 +1,4 @@
-"""What was measured, as a table is made of and judged by: the time of every choice, by setting and size."""
+"""The measured times of each choice, by setting and size: the input of making and of judging a table."""
 
 import math
 from collections import defaultdict
@@ -13,80 +13,87 @@ from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.store.statistics import median_ratio
-from hpccoll.tuning.setting import Setting, call_of
-from hpccoll.tuning.table import Choice, conditions, library
+from hpccoll.tuning.setting import Setting, call_fields
+from hpccoll.tuning.table import Choice, describe_conditions, mpi_version
 
-Turn: TypeAlias = tuple[object, str, int]
-"""A call (its type of elements, op and root), the run that measured it, and the number of the round in that."""
+RoundKey: TypeAlias = tuple[object, str, int]
+"""A round: the call (element type, op and root), the id of the run that measured it, and its number in that run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
-    """How long a choice took at a size.
+class ChoiceTime:
+    """The time of a choice at one size.
 
     Args:
-        seconds: the median; of several runs or calls the geometric mean of theirs.
-        noise: what it may be off by, relative: half its 95 % interval, or half of what runs are apart if that is more.
-        turns: the median of each round.
+        seconds: the median; for several runs or calls the geometric mean of their medians.
+        noise: its relative uncertainty: half its 95 % interval, or half the spread between runs if that is more.
+        rounds: the median of each round, in seconds.
     """
 
     seconds: float
     noise: float
-    turns: Mapping[Turn, float] = field(default_factory=dict)
+    rounds: Mapping[RoundKey, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "Time":
+    def of(cls, rows: Sequence[Row]) -> "ChoiceTime":
         medians = np.array([row.median_s for row in rows])
         seconds = float(np.exp(np.log(medians).mean()))
-        within = [((row.ci_high_s or 0.0) - (row.ci_low_s or 0.0)) / 2 / seconds for row in rows]
-        turns: dict[Turn, float] = {
+        half_intervals = [((row.ci_high_s or 0.0) - (row.ci_low_s or 0.0)) / 2 / seconds for row in rows]
+        rounds: dict[RoundKey, float] = {
             ((row.dtype, row.op, row.root), run, number): median
             for row in rows
             for number, (median, run) in enumerate(zip(row.round_medians_s, row.round_run_ids, strict=True), 1)
             if median and run
         }
-        return cls(seconds, max(*within, float(np.ptp(medians)) / 2 / seconds, 0.0), turns)
+        return cls(seconds, max(*half_intervals, float(np.ptp(medians)) / 2 / seconds, 0.0), rounds)
 
-    def unsure(self, other: "Time") -> float:
-        """Return what the ratio to another time may be off by, relative.
+    def ratio_noise(self, other: "ChoiceTime") -> float:
+        """Return the relative uncertainty of the ratio to another time.
 
-        Of rounds in which both took their turn it is half of what their ratios are apart: what slows a machine for a
-        while slows both. Without several of them the noises of the two add up as those of independent values.
+        If both were measured in two rounds or more, it is half the spread of their ratios over these rounds: whatever
+        slows the machine for a while slows both. Otherwise the noises of the two add as independent values.
         """
-        both = self.turns.keys() & other.turns.keys()
-        if len(both) > 1:
-            return float(np.ptp(np.log([self.turns[turn] / other.turns[turn] for turn in both]))) / 2
+        common = self.rounds.keys() & other.rounds.keys()
+        if len(common) > 1:
+            return float(np.ptp(np.log([self.rounds[each] / other.rounds[each] for each in common]))) / 2
         return float(np.hypot(self.noise, other.noise))
 
-    def over(self, other: "Time") -> float:
-        """Return how many times as long as another this is.
+    def ratio(self, other: "ChoiceTime") -> float:
+        """Return the ratio of this time to another.
 
-        The median of the ratios in the rounds in which both took a turn; where there is none, the ratio of the medians.
+        It is the median of the ratios over common rounds; without common rounds it is the ratio of the medians.
         """
-        both = self.turns.keys() & other.turns.keys()
-        return median_ratio([self.turns[turn] / other.turns[turn] for turn in both] or [self.seconds / other.seconds])
+        common = self.rounds.keys() & other.rounds.keys()
+        ratios = [self.rounds[each] / other.rounds[each] for each in common]
+        return median_ratio(ratios or [self.seconds / other.seconds])
 
-    def beside(self, other: "Time") -> bool:
-        """Return whether a launch measured both."""
-        return bool({run for _, run, _ in self.turns} & {run for _, run, _ in other.turns})
+    def shares_launch(self, other: "ChoiceTime") -> bool:
+        """Return whether one launch measured both."""
+        return bool({run for _, run, _ in self.rounds} & {run for _, run, _ in other.rounds})
 
 
-def side_by_side(there: Mapping[Choice, Time]) -> dict[Choice, float]:
-    """Return the seconds of each choice at a size as if all had taken their turns in the rounds of the fastest.
+def comparable_seconds(times: Mapping[Choice, ChoiceTime]) -> dict[Choice, float]:
+    """Return the seconds of each choice at one size as if all had been measured in the rounds of the fastest.
 
-    A round that was slow for all who took a turn in it then says nothing against those who took it.
+    A round that was slow for all choices thus does not count against those that were measured in it.
     """
-    least = min(there.values(), key=lambda time: time.seconds)
-    return {choice: least.seconds * time.over(least) for choice, time in there.items()}
+    fastest = min(times.values(), key=lambda time: time.seconds)
+    return {choice: fastest.seconds * time.ratio(fastest) for choice, time in times.items()}
 
 
-Curves = Mapping[Choice, Mapping[int, Time]]
-"""The time of each choice at each size that was asked for."""
+Curves = Mapping[Choice, Mapping[int, ChoiceTime]]
+"""The time of each choice at each requested size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What was measured in one setting, in which runs, and on what machine with what MPI library."""
+class MeasuredSetting:
+    """The measurements of one setting.
+
+    Args:
+        curves: the times of each choice.
+        runs: the ids of the runs.
+        conditions: the machine and the MPI library.
+    """
 
     curves: Curves
     runs: tuple[str, ...]
@@ -94,43 +101,50 @@ class Measured:
 
     @property
     def sizes(self) -> list[int]:
-        """All sizes, ascending."""
+        """All sizes in bytes, ascending."""
         return sorted({size for curve in self.curves.values() for size in curve})
 
+    def times_at(self, size: int) -> dict[Choice, ChoiceTime]:
+        """Return the times of the choices that were measured at ``size``."""
+        return {choice: curve[size] for choice, curve in self.curves.items() if size in curve}
 
-def measured(results: Results) -> dict[Setting, Measured]:
-    """Return what can be chosen among: right and whole results of algorithms. A floor and ``auto`` are none.
+
+def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
+    """Return the measurements among which a table can choose: complete and correct ones, without floors and ``auto``.
 
     Raises:
-        BadInputError: where a setting was measured on several machines or with several MPI libraries.
+        BadInputError: if a setting was measured on several machines or with several MPI libraries.
     """
     runs = {run.run_id: run for run in results.runs}
     rows: dict[Setting, list[Row]] = defaultdict(list)
     for row in (row for row in results.rows if not runs[row.run_id].left_behind):
         if row.status == "ok" and not row.wrong and not row.floor and row.algorithm != AUTO and row.median_s:
             rows[_setting(row)].append(row)
-    where = {setting: _conditions(setting, (runs[row.run_id] for row in found)) for setting, found in rows.items()}
-    return {setting: _measured(found, where[setting]) for setting, found in rows.items()}
+    conditions = {
+        setting: _single_conditions(setting, (runs[row.run_id] for row in of_setting))
+        for setting, of_setting in rows.items()
+    }
+    return {setting: _measured_setting(of_setting, conditions[setting]) for setting, of_setting in rows.items()}
 
 
 def _setting(row: Row) -> Setting:
     return Setting(
-        **call_of(row.collective, row.op, row.dtype, row.root, row.params, row.ranks),
+        **call_fields(row.collective, row.op, row.dtype, row.root, row.params, row.ranks),
         device=row.device, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
         ranks_per_node=row.ranks_per_node, racks=row.racks, mapping=row.mapping, aggregators=row.aggregators,
         variant=row.variant,
     )  # fmt: skip
 
 
-def _measured(rows: Sequence[Row], where: str) -> Measured:
-    alike: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+def _measured_setting(rows: Sequence[Row], conditions: str) -> MeasuredSetting:
+    grouped: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        alike[_choice(row)][row.requested_bytes].append(row)
+        grouped[_choice(row)][row.requested_bytes].append(row)
     curves = {
-        choice: {size: Time.of(found) for size, found in sorted(alike[choice].items())}
-        for choice in sorted(alike, key=str)
+        choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
+        for choice in sorted(grouped, key=str)
     }
-    return Measured(curves, tuple(dict.fromkeys(row.run_id for row in rows)), where)
+    return MeasuredSetting(curves, tuple(dict.fromkeys(row.run_id for row in rows)), conditions)
 
 
 def _choice(row: Row) -> Choice:
@@ -139,13 +153,13 @@ def _choice(row: Row) -> Choice:
     return Choice(row.algorithm, row.transport, tuple(sorted(own.items())))
 
 
-def _conditions(setting: Setting, runs: Iterable[Run]) -> str:
-    there = sorted({conditions(run.machine, library(run.provenance)) for run in runs})
-    if len(there) > 1:
+def _single_conditions(setting: Setting, runs: Iterable[Run]) -> str:
+    conditions = sorted({describe_conditions(run.machine, mpi_version(run.provenance)) for run in runs})
+    if len(conditions) > 1:
         raise BadInputError(
-            "PATHS", "; ".join(there), f"results of one machine and one MPI library for {setting.words}"
+            "PATHS", "; ".join(conditions), f"results of one machine and one MPI library for {setting.label}"
         )
-    return there[0]
+    return conditions[0]
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:

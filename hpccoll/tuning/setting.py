@@ -1,4 +1,4 @@
-"""The setting of a choice: all that it depends on beside the size."""
+"""The setting of a choice: everything that it depends on, except the size."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,22 +10,22 @@ from hpccoll.spec.case import Case, Parameter, Shape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a choice depends on beside the size: a call, and where its ranks are.
+    """A call and the placement of its ranks.
 
     Args:
-        collective: by name.
-        device: where buffers lie.
-        arithmetic: how elements are folded: ``half`` for float16, which CPUs convert, ``full`` for all others; None
-            where nothing is folded: bytes are bytes.
+        collective: the collective, by name.
+        device: the device of the buffers.
+        arithmetic: the kind of arithmetic: ``half`` for float16, which CPUs convert, ``full`` for all other types;
+            None for a collective without a reduction.
         in_place: whether contribution and result share a buffer.
-        arguments: of the call: ``traffic``, or ``root`` and ``peer`` of two ranks that exchange messages.
-        ranks: workers.
-        nodes: that hold them.
-        ranks_per_node: None where nodes differ.
-        racks: that hold them.
-        mapping: how ranks lie on nodes: block, cyclic or mixed.
-        aggregators: ranks beside the workers.
-        variant: the environment of a sweep's job.
+        arguments: the arguments of the call: ``traffic``, or ``root`` and ``peer`` of two ranks that exchange messages.
+        ranks: the number of workers.
+        nodes: the number of nodes of the workers.
+        ranks_per_node: the number of workers on a node; None if nodes differ.
+        racks: the number of racks of those nodes.
+        mapping: the placement of ranks on nodes: block, cyclic or mixed.
+        aggregators: the number of aggregator ranks.
+        variant: the variant of the sweep's job; None without one.
     """
 
     collective: str
@@ -45,7 +45,7 @@ class Setting:
     def of(cls, case: Case, layout: Layout, variant: str | None = None) -> "Setting":
         """Return the setting of a case on the ranks as they were launched, in the environment ``variant``."""
         return cls(
-            **call_of(case.collective, case.op, case.dtype, case.root, case.params, layout.workers),
+            **call_fields(case.collective, case.op, case.dtype, case.root, case.params, layout.workers),
             device=case.device, in_place=case.in_place, ranks=layout.workers, nodes=layout.nodes,
             ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=case.mapping or layout.mapping,
             aggregators=layout.aggregators, variant=variant,
@@ -60,27 +60,27 @@ class Setting:
 
     @property
     def call(self) -> tuple[object, ...]:
-        """What is asked for, wherever the ranks are."""
+        """The call, without the placement of the ranks."""
         return self.collective, self.device, self.arithmetic, self.in_place, self.arguments
 
     @property
-    def words(self) -> str:
-        """The setting in words: ``all_reduce in place, 4 ranks on 2 nodes``."""
-        more = [Shape(self.nodes, self.ranks, self.aggregators).words]
-        more += [f"{self.racks} racks"] if self.racks > 1 else []
-        more += [f"mapping {self.mapping}"] if self.mapping != "block" else []
-        more += ["unequal nodes"] if self.ranks_per_node is None else []
-        more += ["float16"] if self.arithmetic == "half" else []
-        more += [f"{name}={value}" for name, value in self.arguments]
-        more += [f"{self.device} memory"] if self.device != "cpu" else []
-        more += [f"variant {self.variant}"] if self.variant else []
-        return ", ".join((f"{self.collective} {'in' if self.in_place else 'out of'} place", *more))
+    def label(self) -> str:
+        """The setting for people: ``all_reduce in place, 4 ranks on 2 nodes``."""
+        details = [Shape(self.nodes, self.ranks, self.aggregators).words]
+        details += [f"{self.racks} racks"] if self.racks > 1 else []
+        details += [f"mapping {self.mapping}"] if self.mapping != "block" else []
+        details += ["unequal nodes"] if self.ranks_per_node is None else []
+        details += ["float16"] if self.arithmetic == "half" else []
+        details += [f"{name}={value}" for name, value in self.arguments]
+        details += [f"{self.device} memory"] if self.device != "cpu" else []
+        details += [f"variant {self.variant}"] if self.variant else []
+        return ", ".join((f"{self.collective} {'in' if self.in_place else 'out of'} place", *details))
 
 
-def call_of(
+def call_fields(
     name: str, op: str | None, dtype: str, root: int | None, params: Mapping[str, Parameter], p: int
 ) -> dict[str, Any]:
-    """Return those fields of a ``Setting`` that say what a call is; which rank is the root of all is none of them."""
+    """Return the fields of a ``Setting`` that describe the call; the root of a rooted collective is not among them."""
     values = {argument: params.get(argument, default) for argument, default in collective(name).arguments.items()}
     if "peer" in values:
         values = {"root": root or 0, "peer": int(values["peer"]) % p}

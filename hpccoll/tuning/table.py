@@ -1,7 +1,7 @@
-"""A tune table, as JSON and as ranks look things up in it.
+"""A tune table: the choice of algorithm by setting and size, its JSON format and look-ups in it.
 
-``hpccoll tune`` makes it (room ``tune``), and results/README.md describes it. It goes into the job, so that ranks need
-no other file; looking something up needs neither raw files nor a fit.
+``hpccoll tune`` makes it, and results/README.md describes its format. A job contains its table, so that ranks need no
+other file; a look-up needs neither raw files nor a fit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,42 +34,48 @@ from hpccoll.tuning.setting import Setting
 from hpccoll.units import format_size
 
 SCHEMA, VERSION = "hpccoll-tune", "1.1"
-"""A minor version only adds."""
+"""The name and version of the format. A minor version only adds keys."""
 
 MAJOR = VERSION.partition(".")[0]
-"""A reader refuses another one."""
+"""The major version: a reader refuses any other."""
 
-REMEDY = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
+VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Choice:
-    """What can be taken: an algorithm, how its bytes move, and those of its parameters that were asked for."""
+    """A choice for a case.
+
+    Args:
+        algorithm: the algorithm.
+        transport: the transport.
+        params: the parameters that the measured case set, sorted by name.
+    """
 
     algorithm: str
     transport: str
     params: tuple[tuple[str, Parameter], ...] = ()
 
     @property
-    def words(self) -> str:
-        """The choice in words: ``ring channels=4``, and how bytes move where that is not ``mpi``."""
+    def label(self) -> str:
+        """The choice for people: ``ring channels=4``, with the transport unless it is ``mpi``."""
         over = f" over {self.transport}" if self.transport != "mpi" else ""
         return " ".join((self.algorithm, *(f"{name}={value}" for name, value in self.params))) + over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """Sizes with one choice.
+class SizeRange:
+    """A range of sizes with one choice.
 
     Args:
-        first: the smallest size S in bytes.
-        below: the first size of the next range, None where there is none.
-        choice: what is taken.
-        sizes: those that were measured.
-        over_best: its time over that of the best at each of these sizes, the geometric mean: what few ranges cost.
-        over_native: its time over that of the library's own, likewise; None where that was not measured.
-        apart: other choices, in words, that were not measured in one launch with it at one of these sizes or more: what
-            launches are apart is between them.
+        first: the smallest size S, in bytes.
+        below: the first size of the next range; None for the last range.
+        choice: the choice.
+        sizes: the measured sizes in the range, in bytes.
+        over_best: its time over that of the best choice of each size: geometric mean over these sizes.
+        over_native: its time over that of the library's own algorithm, likewise; None if that was not measured.
+        unpaired: the labels of choices that no launch measured together with this one, at one or more of these sizes:
+            comparisons with them include differences between launches. Its JSON key is ``apart``.
     """
 
     first: int
@@ -78,47 +84,53 @@ class Range:
     sizes: tuple[int, ...]
     over_best: float
     over_native: float | None = None
-    apart: tuple[str, ...] = ()
+    unpaired: tuple[str, ...] = ()
 
     @classmethod
-    def from_json(cls, read: Mapping[str, Any]) -> "Range":
+    def from_json(cls, read: Mapping[str, Any]) -> "SizeRange":
         choice = Choice(read["algorithm"], read["transport"], tuple(sorted(read["params"].items())))
         below = read["below"] if read["below"] is None else int(read["below"])
         return cls(
             first=int(read["from"]), below=below, choice=choice, sizes=tuple(map(int, read["sizes"])),
-            over_best=float(read["over_best"]), over_native=read["over_native"], apart=tuple(read.get("apart", ())),
+            over_best=float(read["over_best"]), over_native=read["over_native"], unpaired=tuple(read.get("apart", ())),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         return {
             "from": self.first, "below": self.below, "algorithm": self.choice.algorithm,
             "transport": self.choice.transport, "params": dict(self.choice.params), "sizes": list(self.sizes),
-            "over_best": self.over_best, "over_native": self.over_native, "apart": list(self.apart),
+            "over_best": self.over_best, "over_native": self.over_native, "apart": list(self.unpaired),
         }  # fmt: skip
 
     @property
-    def words(self) -> str:
-        """The sizes in words: ``from 64 KiB, below 1 MiB``."""
+    def label(self) -> str:
+        """The range for people: ``from 64 KiB, below 1 MiB``."""
         ends = [f"from {format_size(self.first)}"] if self.first else []
         ends += [] if self.below is None else [f"below {format_size(self.below)}"]
         return ", ".join(ends) or "all sizes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """The choices of one setting, and the ids of the runs that they were measured in."""
+class TableEntry:
+    """The choices of one setting.
+
+    Args:
+        setting: the setting.
+        runs: the ids of the runs in which they were measured.
+        ranges: the ranges of sizes, ascending; together they cover all sizes.
+    """
 
     setting: Setting
     runs: tuple[str, ...]
-    ranges: tuple[Range, ...]
+    ranges: tuple[SizeRange, ...]
 
-    def at(self, nbytes: int) -> Range:
-        """Return the range of a size; the ends of a table go on beyond what was measured."""
+    def range_of(self, nbytes: int) -> SizeRange:
+        """Return the range of a size; the outer ranges extend beyond the measured sizes."""
         return next((r for r in self.ranges if r.below is None or nbytes < r.below), self.ranges[-1])
 
     @property
-    def measured(self) -> tuple[int, int]:
-        """The smallest and the largest size that were measured."""
+    def measured_limits(self) -> tuple[int, int]:
+        """The smallest and the largest measured size, in bytes."""
         sizes = [size for r in self.ranges for size in r.sizes]
         return min(sizes), max(sizes)
 
@@ -128,69 +140,69 @@ class TuneTable:
     """A tune table.
 
     Args:
-        created: ISO 8601, UTC.
-        hpccoll_version: that made it.
-        rule: in words, by which ranges were cut.
-        runs: run_id, job, created, kind, machine, hosts, mpi and path of what it was made of.
-        entries: one for each setting.
+        created: the time of its creation, ISO 8601, UTC.
+        hpccoll_version: the version that made it.
+        rule: the rule by which ranges were cut, for people.
+        runs: run_id, job, created, kind, machine, hosts, mpi and path of each run from which it was made.
+        entries: the choices of each setting.
     """
 
     created: str
     hpccoll_version: str
     rule: str
     runs: Sequence[Mapping[str, Any]]
-    entries: tuple[Entry, ...]
+    entries: tuple[TableEntry, ...]
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> "TuneTable":
-        """Take what a table's JSON holds.
+        """Return the table that a JSON document holds.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: where it is none, or one of another major version.
+            ValueError, KeyError, TypeError, AttributeError: if it is no table, or one of another major version.
         """
         if read["schema"] != SCHEMA or str(read["schema_version"]).partition(".")[0] != MAJOR:
             raise ValueError(f"it is {read['schema']} {read['schema_version']}, not {SCHEMA} {VERSION}")
         entries = tuple(
-            Entry(
+            TableEntry(
                 setting=Setting.from_json(entry["setting"]),
                 runs=tuple(entry["runs"]),
-                ranges=tuple(map(Range.from_json, entry["ranges"])),
+                ranges=tuple(map(SizeRange.from_json, entry["ranges"])),
             )
             for entry in read["entries"]
         )
         for entry in entries:
             ends = [0, *(r.below for r in entry.ranges)]
             if not entry.ranges or ends[:-1] != [r.first for r in entry.ranges] or ends[-1] is not None:
-                raise ValueError(f"{entry.setting.words}: its ranges do not cover all sizes, each up to the next")
+                raise ValueError(f"{entry.setting.label}: its ranges do not cover all sizes, each up to the next")
             if not any(r.sizes for r in entry.ranges):
-                raise ValueError(f"{entry.setting.words}: none of its ranges has sizes")
+                raise ValueError(f"{entry.setting.label}: none of its ranges has sizes")
         about = {name: read[name] for name in ("created", "hpccoll_version", "rule", "runs")}
         return cls(**about, entries=entries)
 
     def check(self) -> None:
-        """See that every value is of its kind and within bounds.
+        """Check that every value is of its kind and within bounds.
 
         Raises:
-            BadInputError: names the first that is not.
+            BadInputError: names the first value that is not.
         """
         check_fields("", self, dict.fromkeys(("created", "hpccoll_version", "rule"), PrintableText()))
         for number, entry in enumerate(self.entries):
             where = f"entries.{number}."
-            check_fields(f"{where}setting.", entry.setting, _OF_A_SETTING)
+            check_fields(f"{where}setting.", entry.setting, _SETTING_KINDS)
             check_mapping(f"{where}setting.arguments", dict(entry.setting.arguments), MAX_NAMES, NAME, VALUE)
             for each in entry.ranges:
-                check_fields(f"{where}ranges.", each, _OF_A_RANGE)
+                check_fields(f"{where}ranges.", each, _RANGE_KINDS)
                 check_fields(f"{where}ranges.", each.choice, dict.fromkeys(("algorithm", "transport"), NAME))
                 check_mapping(f"{where}ranges.params", dict(each.choice.params), MAX_NAMES, NAME, VALUE)
                 for size in each.sizes:
-                    _SIZE.check(f"{where}ranges.sizes", size)
+                    _SIZE_KIND.check(f"{where}ranges.sizes", size)
             for run_id in entry.runs:
                 NAME.check(f"{where}runs", run_id)
         for run in self.runs:
             for name in ("run_id", "machine", "mpi"):
-                said = run.get(name)  # that of an MPI library may go over several lines
+                text = run.get(name)  # an MPI library may describe itself in several lines
                 AnyOf((PrintableText(), None)).check(
-                    f"runs.{name}", " ".join(said.split()) if isinstance(said, str) else said
+                    f"runs.{name}", " ".join(text.split()) if isinstance(text, str) else text
                 )
 
     def to_json(self) -> dict[str, Any]:
@@ -201,36 +213,36 @@ class TuneTable:
         about = {"created": self.created, "hpccoll_version": self.hpccoll_version, "rule": self.rule}
         return {"schema": SCHEMA, "schema_version": VERSION, **about, "runs": list(self.runs), "entries": entries}
 
-    def conditions(self, entry: Entry) -> list[str]:
-        """Return on what machines, with what MPI libraries, the choices of ``entry`` were measured."""
+    def conditions(self, entry: TableEntry) -> list[str]:
+        """Return the machines and MPI libraries with which the choices of ``entry`` were measured."""
         runs = (run for run in self.runs if run.get("run_id") in entry.runs)
-        return sorted({conditions(run.get("machine"), run.get("mpi")) for run in runs})
+        return sorted({describe_conditions(run.get("machine"), run.get("mpi")) for run in runs})
 
-    def entry(self, setting: Setting) -> Entry:
-        """Return the choices of ``setting``; that of another layout is no substitute.
+    def entry(self, setting: Setting) -> TableEntry:
+        """Return the choices of ``setting``; those of another layout do not apply.
 
         Raises:
-            BadInputError: where the table has none, with what it has for the same call, or else at all.
+            BadInputError: if the table has none; names its settings of the same call, of the same collective, or all.
         """
         for entry in self.entries:
             if entry.setting == setting:
                 return entry
-        every = [entry.setting for entry in self.entries]
-        same_collective = [s for s in every if s.collective == setting.collective]
-        alike = [s for s in every if s.call == setting.call] or same_collective or every
-        there = "; ".join(s.words for s in alike) or "nothing"
-        raise UnusableError(AUTO, f"no choice for {setting.words}: the table has {there}")
+        settings = [entry.setting for entry in self.entries]
+        same_collective = [s for s in settings if s.collective == setting.collective]
+        similar = [s for s in settings if s.call == setting.call] or same_collective or settings
+        labels = "; ".join(s.label for s in similar) or "nothing"
+        raise UnusableError(AUTO, f"no choice for {setting.label}: the table has {labels}")
 
 
-_SIZE = IntegerRange(0, MAX_BYTES)
-_OVER = PositiveNumber(1e9)
-_OF_A_RANGE: Mapping[str, ValueKind] = {
-    "first": _SIZE,
-    "below": AnyOf((_SIZE, None)),
-    "over_best": _OVER,
-    "over_native": AnyOf((_OVER, None)),
+_SIZE_KIND = IntegerRange(0, MAX_BYTES)
+_RATIO_KIND = PositiveNumber(1e9)
+_RANGE_KINDS: Mapping[str, ValueKind] = {
+    "first": _SIZE_KIND,
+    "below": AnyOf((_SIZE_KIND, None)),
+    "over_best": _RATIO_KIND,
+    "over_native": AnyOf((_RATIO_KIND, None)),
 }
-_OF_A_SETTING: Mapping[str, ValueKind] = {
+_SETTING_KINDS: Mapping[str, ValueKind] = {
     **dict.fromkeys(("collective", "device", "mapping"), NAME),
     **dict.fromkeys(("arithmetic", "variant"), AnyOf((NAME, None))),
     "in_place": Boolean(),
@@ -238,48 +250,52 @@ _OF_A_SETTING: Mapping[str, ValueKind] = {
     "ranks_per_node": AnyOf((RANKS, None)),
     "aggregators": AGGREGATORS,
 }
-"""The kinds of the values of a range and of a setting; of what is no single value, ``TuneTable.check`` says more."""
+"""The kinds of the single values of a range and of a setting; ``TuneTable.check`` checks the others."""
 
 
-def conditions(machine: object, mpi: object) -> str:
-    """Return in words what choices hold on: a machine, and an MPI library in its own words."""
+def describe_conditions(machine: object, mpi: object) -> str:
+    """Return the machine and the MPI library for which choices hold, for people."""
     return f"{machine or 'an unknown machine'} with {mpi or 'an unknown MPI'}"
 
 
-def library(provenance: Mapping[str, object]) -> str:
-    """Return the MPI library of a run in its own words; empty where that is not known."""
+def mpi_version(provenance: Mapping[str, object]) -> str:
+    """Return the version text of a run's MPI library; empty if unknown."""
     mpi = provenance.get("mpi")
     return str(mpi.get("version", "")) if isinstance(mpi, Mapping) else ""
 
 
-def check_table_of_job(table: Mapping[str, Any] | None) -> None:
-    """See that what a job has as its table is one.
+def check_job_table(table: Mapping[str, Any] | None) -> None:
+    """Check the table in a job; None is no table.
 
     Raises:
-        BadInputError: if it is not.
+        BadInputError: if it is no table.
     """
     try:
         if table is not None:
             TuneTable.from_json(table).check()
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise BadInputError("table of the job", type(table).__name__, f"{REMEDY} ({error})") from None
+        raise BadInputError("table of the job", type(table).__name__, f"{VALID_TABLE} ({error})") from None
 
 
 def load_table(path: Path, key: str) -> dict[str, Any]:
-    """Return the JSON of a table, looked through.
+    """Return the JSON document of a table after checking it.
+
+    Args:
+        path: the path of the file.
+        key: the name of the option or key that gave the path, for messages.
 
     Raises:
-        BadInputError: where there is no such file, or it is no table.
+        BadInputError: if the file cannot be read, or is no table.
     """
     try:
         read: dict[str, Any] = read_json(path, key, TABLE_BYTES)
         TuneTable.from_json(read).check()
     except UnusableError as error:
-        raise UnusableError(key, f"{error.expected}; valid: {REMEDY}") from None
+        raise UnusableError(key, f"{error.expected}; valid: {VALID_TABLE}") from None
     except KeyError as error:
-        raise BadInputError(key, str(path), f"{REMEDY} (it lacks {error})") from None
+        raise BadInputError(key, str(path), f"{VALID_TABLE} (missing: {error})") from None
     except (TypeError, AttributeError, OverflowError):
-        raise BadInputError(key, str(path), f"{REMEDY} (it is made in another way)") from None
+        raise BadInputError(key, str(path), f"{VALID_TABLE} (its structure is not that of a table)") from None
     except ValueError as error:
-        raise BadInputError(key, str(path), f"{REMEDY} ({error})") from None
+        raise BadInputError(key, str(path), f"{VALID_TABLE} ({error})") from None
     return read

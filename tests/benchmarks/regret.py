@@ -18,8 +18,8 @@ from bench import launcher, measure
 from settings import CHOICES
 
 from hpccoll.store.load import read_results
-from hpccoll.tuning.build_table import make
-from hpccoll.tuning.judge_table import judge
+from hpccoll.tuning.build_table import build_table
+from hpccoll.tuning.judge_table import judge_table
 
 MOST = 1.05
 """Regret, the geometric mean over all sizes and placements."""
@@ -36,7 +36,7 @@ def run(name: str, rounds: int, keep: Path) -> bool:
             )
             measure(setting, rounds, start, raw)
     results = read_results([second])
-    found = judge(make(read_results([first])), results)
+    found = judge_table(build_table(read_results([first])), results)
     one = results.runs[0]
     print(f"## {name}: {judged.nodes} x {judged.each} ranks\n")
     print(f"{one.created}, {one.machine}; {one.kind}; {rounds} rounds.\n")

@@ -12,7 +12,7 @@ from synthetic_timings import KIB, MIB, lines, table
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout
 from hpccoll.spec.catalogue import check_case, distinct_placements, unmet_needs
-from hpccoll.tuning.auto import check_table, concrete
+from hpccoll.tuning.auto import check_table_given, resolve_auto
 from hpccoll.tuning.setting import Setting
 from hpccoll.tuning.table import TuneTable, load_table
 
@@ -28,14 +28,14 @@ def auto(nbytes=4096, **more):
 
 def test_what_is_not_auto_is_what_it_was():
     asked = case()
-    assert concrete(asked, TWO_NODES, None) == (asked, None)
+    assert resolve_auto(asked, TWO_NODES, None) == (asked, None)
 
 
 @given(st.integers(4, 64 * MIB))
 @example(CUT - 1)
 @example(CUT)
 def test_the_size_decides_and_all_else_of_the_case_stays(nbytes):
-    made, _ = concrete(auto(nbytes), TWO_NODES, MADE)
+    made, _ = resolve_auto(auto(nbytes), TWO_NODES, MADE)
     ours = {} if nbytes < CUT else {"channels": 4}
     algorithm = "recursive_doubling" if nbytes < CUT else "ring"
     assert made == case(algorithm=algorithm, bytes=nbytes, in_place=False, params=ours)
@@ -44,17 +44,19 @@ def test_the_size_decides_and_all_else_of_the_case_stays(nbytes):
 
 
 def test_the_words_name_the_table_the_range_and_whether_it_was_measured_there():
-    _, words = concrete(auto(MIB), TWO_NODES, MADE)
+    _, words = resolve_auto(auto(MIB), TWO_NODES, MADE)
     assert words == f"ring channels=4 by the table of {MADE.created}, from {CUT} B"
-    _, words = concrete(auto(8), TWO_NODES, MADE)
+    _, words = resolve_auto(auto(8), TWO_NODES, MADE)
     assert words.endswith(f", below {CUT} B, measured from 1 KiB to 16 MiB")
 
 
 @pytest.mark.parametrize("here", ["3 nodes with MPICH 5", "2 nodes with Open MPI 5"])
 def test_that_the_table_is_of_another_machine_or_library_is_said(here):
-    _, words = concrete(auto(MIB), TWO_NODES, MADE, here=here)
+    _, words = resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=here)
     assert words.endswith(f", made on 2 nodes with MPICH 5, not on {here}")
-    assert concrete(auto(MIB), TWO_NODES, MADE, here="2 nodes with MPICH 5") == concrete(auto(MIB), TWO_NODES, MADE)
+    assert resolve_auto(auto(MIB), TWO_NODES, MADE, conditions="2 nodes with MPICH 5") == resolve_auto(
+        auto(MIB), TWO_NODES, MADE
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_that_the_table_is_of_another_machine_or_library_is_said(here):
 )
 def test_a_setting_that_the_table_lacks_is_refused_with_those_that_it_has(asked, layout, variant, words):
     with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$") as refused:
-        concrete(asked, layout, MADE, variant)
+        resolve_auto(asked, layout, MADE, variant)
     assert words in str(refused.value).partition(": the table has")[0]
     assert str(refused.value).startswith("auto: no choice for ")
 
@@ -80,9 +82,9 @@ def test_a_setting_that_the_table_lacks_is_refused_with_those_that_it_has(asked,
 def test_of_a_table_that_has_the_call_elsewhere_only_that_is_named():
     both = replace(MADE, entries=(*MADE.entries, *table({"ring": {8: 1.0}}, in_place=True).entries))
     with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$"):
-        concrete(auto(), Layout.of(4, 1), both)
+        resolve_auto(auto(), Layout.of(4, 1), both)
     with pytest.raises(BadInputError, match=r"2 ranks on 2 nodes; all_reduce in place, 2 ranks on 2 nodes$"):
-        concrete(case("broadcast", "auto"), TWO_NODES, both)
+        resolve_auto(case("broadcast", "auto"), TWO_NODES, both)
 
 
 def test_elements_that_are_folded_alike_share_a_choice_and_bytes_that_are_only_moved_do():
@@ -100,9 +102,9 @@ def test_a_call_keeps_its_arguments():
     curves = {"pairwise traffic=random window=1": {8: 1e-6}}
     made = table(curves, collective="all_to_all_v", op=None)
     asked = case("all_to_all_v", "auto", params={"traffic": "random"})
-    assert dict(concrete(asked, TWO_NODES, made)[0].params) == {"traffic": "random", "window": 1}
+    assert dict(resolve_auto(asked, TWO_NODES, made)[0].params) == {"traffic": "random", "window": 1}
     with pytest.raises(BadInputError, match="traffic=zipf"):
-        concrete(case("all_to_all_v", "auto"), TWO_NODES, made)
+        resolve_auto(case("all_to_all_v", "auto"), TWO_NODES, made)
 
 
 def test_auto_is_measured_in_both_placements_without_parameters():
@@ -113,11 +115,11 @@ def test_auto_is_measured_in_both_placements_without_parameters():
 
 def test_without_a_table_auto_is_refused_in_a_line_that_names_what_makes_one():
     with pytest.raises(BadInputError, match="--table is missing: a table that 'hpccoll tune PATHS --out"):
-        check_table("--table", None, ["ring", "auto"])
+        check_table_given("--table", None, ["ring", "auto"])
     with pytest.raises(BadInputError, match=r"--table: 'a.json' is not valid: left out: it is for the algorithm auto"):
-        check_table("--table", "a.json", ["ring"])
+        check_table_given("--table", "a.json", ["ring"])
     with pytest.raises(BadInputError, match=r"table is missing: .*hpccoll tune"):
-        concrete(auto(), TWO_NODES, None)
+        resolve_auto(auto(), TWO_NODES, None)
 
 
 def edited(**change):
@@ -133,12 +135,12 @@ def edited(**change):
     [
         ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.1"),
         ({"schema": "other"}, "it is other 1.1"),
-        ({"entries": [{"setting": {}}]}, "it lacks"),
+        ({"entries": [{"setting": {}}]}, "missing: "),
         (edited(ranges=[]), "2 nodes: its ranges do not cover all sizes"),
         (edited(below=1 << 40), "its ranges do not cover all sizes"),
         (edited(below="64K"), "invalid literal"),
         (edited(sizes=[]), "none of its ranges has sizes"),
-        (edited(sizes=None), "it is made in another way"),
+        (edited(sizes=None), "its structure is not that of a table"),
     ],
 )
 def test_what_is_no_table_is_refused(tmp_path, change, words):

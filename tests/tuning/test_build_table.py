@@ -11,9 +11,15 @@ from synthetic_timings import KIB, MIB, both, chosen, lines, measured, table
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.rows import Gap
-from hpccoll.tuning.build_table import PRICE, cautions, make, price, ranges, write
-from hpccoll.tuning.measured_choices import Measured, Time, side_by_side
-from hpccoll.tuning.measured_choices import measured as curves_of
+from hpccoll.tuning.build_table import (
+    MIN_CUT_PRICE,
+    build_table,
+    choose_ranges,
+    cut_price,
+    table_warnings,
+    write_table,
+)
+from hpccoll.tuning.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
 from hpccoll.tuning.table import Choice, TuneTable
 
 SIZES = [KIB << 2 * i for i in range(8)]
@@ -49,11 +55,17 @@ def test_a_small_gain_at_many_sizes_is_told_where_one_at_one_size_is_not():
 def test_what_slows_all_in_a_round_is_no_noise_between_them():
     def curve(factor, drift):
         turns = {("sum", "run-1", number): d * factor for number, d in enumerate(drift)}
-        return {size: Time(s * factor, 2.0, {turn: s * d for turn, d in turns.items()}) for size, s in LATE.items()}
+        return {
+            size: ChoiceTime(s * factor, 2.0, {turn: s * d for turn, d in turns.items()}) for size, s in LATE.items()
+        }
 
     def cuts(drift, other):
         late = {size: curve(1.2 if size < SIZES[5] else 0.9, other)[size] for size in SIZES}
-        return len(ranges(Measured({Choice("ring", "mpi"): curve(1, drift), Choice("star", "mpi"): late}, ("run-1",))))
+        return len(
+            choose_ranges(
+                MeasuredSetting({Choice("ring", "mpi"): curve(1, drift), Choice("star", "mpi"): late}, ("run-1",))
+            )
+        )
 
     assert cuts((1, 5, 2), (1, 5, 2)) == 2
     assert cuts((1, 5, 2), (5, 1, 2)) == 1
@@ -61,30 +73,34 @@ def test_what_slows_all_in_a_round_is_no_noise_between_them():
 
 def test_noise_that_leaves_open_who_is_the_fastest_is_said_of_the_settings_that_have_it():
     curves = {"ring": LATE, "star": lines(1.1e-4, 2.2e-10, SIZES)}
-    assert list(cautions(measured(curves, spread=0.02))) == []
+    assert list(table_warnings(measured(curves, spread=0.02))) == []
     loose = measured(curves, spread=0.4, number=2, in_place=True)
-    (said,) = cautions(both(measured(curves, spread=0.02), loose))
+    (said,) = table_warnings(both(measured(curves, spread=0.02), loose))
     assert said.startswith("noise: in 1 of 2 settings the ratio of the two fastest may be off by 10 % or more")
     assert "in all_reduce in place, " in said
-    assert list(cautions(measured({"ring": LATE}, spread=0.4))) == []
+    assert list(table_warnings(measured({"ring": LATE}, spread=0.4))) == []
 
 
 def test_that_results_are_partial_is_said():
     gap = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
     partial = replace(measured({"ring": LATE}), missing=(gap,), planned=9)
-    assert list(cautions(partial)) == ["partial: 1 of 9 cases are missing, and not chosen among"]
+    assert list(table_warnings(partial)) == ["partial: 1 of 9 cases are missing, and not chosen among"]
 
 
 def test_who_took_no_turn_in_a_slow_round_is_not_faster_for_it():
     turns = {("sum", "run-1", number): seconds for number, seconds in ((1, 1.0), (2, 5.0), (3, 5.0))}
-    slow = Time(5.0, 0.0, turns)
-    quick = Time(1.1, 0.0, {turn: 1.1 * seconds for turn, seconds in turns.items() if turn[2] < 2})
+    slow = ChoiceTime(5.0, 0.0, turns)
+    quick = ChoiceTime(1.1, 0.0, {turn: 1.1 * seconds for turn, seconds in turns.items() if turn[2] < 2})
     ring, star = Choice("ring", "mpi"), Choice("star", "mpi")
-    assert side_by_side({ring: slow, star: quick}) == {ring: pytest.approx(1.0), star: pytest.approx(1.1)}
+    assert comparable_seconds({ring: slow, star: quick}) == {ring: pytest.approx(1.0), star: pytest.approx(1.1)}
     curves = {ring: dict.fromkeys(SIZES, slow), star: dict.fromkeys(SIZES, quick)}
-    assert [r.choice for r in ranges(Measured(curves, ("run-1",)))] == [ring]
-    unsure = {Choice("direct", "mpi"): dict.fromkeys(SIZES, Time(3.0, 0.5, dict.fromkeys(quick.turns, 3.0)))}
-    assert price(Measured(curves, ("run-1",))) == price(Measured(curves | unsure, ("run-1",))) == PRICE
+    assert [r.choice for r in choose_ranges(MeasuredSetting(curves, ("run-1",)))] == [ring]
+    unsure = {Choice("direct", "mpi"): dict.fromkeys(SIZES, ChoiceTime(3.0, 0.5, dict.fromkeys(quick.rounds, 3.0)))}
+    assert (
+        cut_price(MeasuredSetting(curves, ("run-1",)))
+        == cut_price(MeasuredSetting(curves | unsure, ("run-1",)))
+        == MIN_CUT_PRICE
+    )
 
 
 SLOW_FIRST, SLOW_LAST = (5, 1, 2), (1, 2, 5)
@@ -92,9 +108,9 @@ SLOW_FIRST, SLOW_LAST = (5, 1, 2), (1, 2, 5)
 
 def unsure(found):
     """What the ratio of two choices at one size may be off by."""
-    (of,) = curves_of(found).values()
+    (of,) = measured_settings(found).values()
     one, other = (curve[KIB] for curve in of.curves.values())
-    return one.unsure(other)
+    return one.ratio_noise(other)
 
 
 def test_rounds_of_different_launches_are_no_pairs():
@@ -116,14 +132,14 @@ def test_types_and_ops_that_share_a_setting_are_paired_each_for_itself():
 
 def test_choices_that_no_launch_measured_together_are_told_of(tmp_path):
     slow = {size: 9 * seconds for size, seconds in EARLY.items()}
-    apart = make(both(measured({"ring": LATE, "star": EARLY}), measured({"native": slow}, number=2)))
-    assert [r.apart for r in apart.entries[0].ranges] == [("native",), ("native",)]
+    apart = build_table(both(measured({"ring": LATE, "star": EARLY}), measured({"native": slow}, number=2)))
+    assert [r.unpaired for r in apart.entries[0].ranges] == [("native",), ("native",)]
     assert TuneTable.from_json(apart.to_json()) == apart
-    first = list(write(apart, tmp_path / "t.json"))[1]
+    first = list(write_table(apart, tmp_path / "t.json"))[1]
     assert first.endswith("of native's); not in one launch with native")
     joined = both(measured({"ring": LATE, "native": slow}), measured({"star": EARLY, "ring": LATE}, number=2))
-    ring = next(r for r in make(joined).entries[0].ranges if r.choice.algorithm == "ring")
-    assert ring.apart == ()
+    ring = next(r for r in build_table(joined).entries[0].ranges if r.choice.algorithm == "ring")
+    assert ring.unpaired == ()
 
 
 @given(
@@ -133,8 +149,8 @@ def test_choices_that_no_launch_measured_together_are_told_of(tmp_path):
 def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_every_cut(times, spread):
     names = ["ring", "star", "rabenseifner", "native"][: len(times)]
     found = measured({n: dict(zip(SIZES, t, strict=False)) for n, t in zip(names, times, strict=True)}, spread=spread)
-    (of,) = curves_of(found).values()
-    cut = ranges(of)
+    (of,) = measured_settings(found).values()
+    cut = choose_ranges(of)
     assert cut[0].first == 0
     assert cut[-1].below is None
     assert all(a.below == b.first and a.choice != b.choice for a, b in pairwise(cut))
@@ -143,8 +159,8 @@ def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_ev
     logs = np.log(times)
     lost = sum(len(r.sizes) * np.log(r.over_best) for r in cut)  # which is rounded
     changes = int((np.diff(logs.argmin(axis=0)) != 0).sum())
-    total = lost + price(of) * (len(cut) - 1)
-    assert total <= min((logs - logs.min(axis=0)).sum(axis=1).min(), price(of) * changes) + 1e-3
+    total = lost + cut_price(of) * (len(cut) - 1)
+    assert total <= min((logs - logs.min(axis=0)).sum(axis=1).min(), cut_price(of) * changes) + 1e-3
 
 
 def test_a_floor_a_policy_and_what_is_wrong_or_failed_are_never_taken():
@@ -152,9 +168,9 @@ def test_a_floor_a_policy_and_what_is_wrong_or_failed_are_never_taken():
     bad = {"status": "wrong", "wrong": 3}, {"status": "partial"}
     for name, more in (("null", {}), ("auto", {}), *(("star", how) for how in bad)):
         found = both(measured({"ring": LATE}), measured({name: fast}, **more))
-        assert chosen(make(found)) == [(0, "ring")]
+        assert chosen(build_table(found)) == [(0, "ring")]
     with pytest.raises(BadInputError, match=r"PATHS: no whole and right result of an algorithm.*: 1 ok"):
-        make(measured({"null": {8: 1e-6}}))
+        build_table(measured({"null": {8: 1e-6}}))
 
 
 def test_a_choice_holds_its_parameters_and_how_it_moves_bytes():
@@ -166,7 +182,7 @@ def test_arguments_of_a_call_are_of_the_setting():
     curves = {"pairwise traffic=zipf window=2": {8: 1e-6}, "pairwise traffic=uniform": {8: 1e-6}}
     made = table(curves, collective="all_to_all_v", op=None)
     assert [dict(entry.setting.arguments) for entry in made.entries] == [{"traffic": "zipf"}, {"traffic": "uniform"}]
-    assert [entry.ranges[0].choice.words for entry in made.entries] == ["pairwise window=2", "pairwise"]
+    assert [entry.ranges[0].choice.label for entry in made.entries] == ["pairwise window=2", "pairwise"]
 
 
 def test_beyond_what_it_was_measured_at_nothing_is_taken():
@@ -190,18 +206,20 @@ def test_how_it_does_beside_the_library_is_told_where_that_was_measured():
 
 def test_several_runs_are_one_number_and_what_they_are_apart_is_noise():
     twice = both(measured({"ring": {8: 1.0}}), measured({"ring": {8: 4.0}}, number=2))
-    ((found,),) = (list(m.curves.values()) for m in curves_of(twice).values())
+    ((found,),) = (list(m.curves.values()) for m in measured_settings(twice).values())
     assert found[8].seconds == pytest.approx(2.0)
     assert found[8].noise == pytest.approx(0.75)
-    assert make(twice).entries[0].runs == ("run-1", "run-2")
+    assert build_table(twice).entries[0].runs == ("run-1", "run-2")
 
 
 def test_machines_and_libraries_are_not_mixed():
     here = measured({"ring": LATE})
     with pytest.raises(BadInputError, match=r"PATHS: '2 nodes with MPICH 5; 3 nodes with MPICH 5' .* one machine"):
-        make(both(here, measured({"star": LATE}, number=2, about={"machine": "3 nodes"})))
+        build_table(both(here, measured({"star": LATE}, number=2, about={"machine": "3 nodes"})))
     with pytest.raises(BadInputError, match="Open MPI"):
-        make(both(here, measured({"star": LATE}, number=2, about={"provenance": {"mpi": {"version": "Open MPI"}}})))
+        build_table(
+            both(here, measured({"star": LATE}, number=2, about={"provenance": {"mpi": {"version": "Open MPI"}}}))
+        )
 
 
 def test_a_table_is_read_as_it_was_written_and_says_what_it_was_made_of():
@@ -211,4 +229,4 @@ def test_a_table_is_read_as_it_was_written_and_says_what_it_was_made_of():
         "run_id": "run-1", "job": "mpi.p2", "created": "2026-01-05T10:00:00+00:00", "kind": "measured",
         "machine": "2 nodes", "hosts": ["n0", "n1"], "mpi": "MPICH 5", "path": "here.h5",
     }  # fmt: skip
-    assert str(PRICE) in made.rule
+    assert str(MIN_CUT_PRICE) in made.rule

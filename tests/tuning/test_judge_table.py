@@ -9,7 +9,7 @@ from synthetic_timings import KIB, both, lines, measured, table, taking
 
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
-from hpccoll.tuning.judge_table import judge
+from hpccoll.tuning.judge_table import judge_table
 
 SIZES = [KIB << 2 * i for i in range(8)]
 BETWEEN = [KIB << i for i in range(15)]
@@ -27,37 +27,37 @@ def made():
 
 
 def test_what_is_best_costs_nothing_also_between_the_sizes_of_the_table(made):
-    found = judge(made, model(BETWEEN))
-    assert [verdict.nbytes for verdict in found.verdicts] == BETWEEN
+    found = judge_table(made, model(BETWEEN))
+    assert [regret.nbytes for regret in found.regrets] == BETWEEN
     assert found.mean == 1.0
     assert found.unjudged == ()
 
 
 def test_a_choice_is_judged_by_its_own_time_over_that_of_the_best_there(made):
-    found = judge(made, measured({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}, "null": {KIB: 0.1}}))
-    (verdict,) = found.verdicts
-    assert (verdict.choice.words, verdict.best.words) == ("recursive_doubling", "ring")
-    assert verdict.regret == pytest.approx(1.5)
+    found = judge_table(made, measured({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}, "null": {KIB: 0.1}}))
+    (regret,) = found.regrets
+    assert (regret.choice.label, regret.best.label) == ("recursive_doubling", "ring")
+    assert regret.regret == pytest.approx(1.5)
     assert "       1 KiB  1.500  recursive_doubling: 3 s; best ring: 2 s" in found.lines()
 
 
 def test_sizes_outside_of_those_that_the_table_was_made_of_are_marked(made):
-    found = judge(made, model([KIB // 2, KIB, SIZES[-1], 2 * SIZES[-1]]))
-    assert [verdict.beyond for verdict in found.verdicts] == [True, False, False, True]
+    found = judge_table(made, model([KIB // 2, KIB, SIZES[-1], 2 * SIZES[-1]]))
+    assert [regret.extrapolated for regret in found.regrets] == [True, False, False, True]
     assert sum("; beyond the sizes that the table was made of" in line for line in found.lines()) == 2
 
 
 def test_a_regret_is_the_median_of_the_ratios_of_rounds_and_not_the_ratio_of_medians(made):
     mine = measured({"recursive_doubling": {KIB: 1.0}}, drift=(1.2, 6.0, 2.4))
     other = measured({"ring": {KIB: 1.0}}, drift=(1.0, 5.0, 4.0))  # in the same rounds
-    (verdict,) = judge(made, both(mine, other)).verdicts
-    assert verdict.regret == pytest.approx(1.2)
-    assert verdict.best.words == "ring"
+    (regret,) = judge_table(made, both(mine, other)).regrets
+    assert regret.regret == pytest.approx(1.2)
+    assert regret.best.label == "ring"
 
 
 def test_the_mean_is_geometric_by_setting_and_in_all(made):
     times = {"recursive_doubling": {KIB: 2.0, 4 * KIB: 8.0}, "ring": {KIB: 1.0, 4 * KIB: 1.0}}
-    found = judge(made, both(measured(times), measured(times, in_place=True)))
+    found = judge_table(made, both(measured(times), measured(times, in_place=True)))
     assert found.mean == pytest.approx(4.0)
     assert [most for *_, most, _ in found.by_setting()] == [pytest.approx(4.0)]
     (words,) = found.unjudged
@@ -65,20 +65,20 @@ def test_the_mean_is_geometric_by_setting_and_in_all(made):
 
 
 def test_a_choice_that_was_not_measured_is_told_and_not_guessed(made):
-    found = judge(made, measured({"recursive_doubling": {KIB: 1.0}, "star": {KIB: 9.0, 16 * KIB: 9.0}}))
-    assert [verdict.nbytes for verdict in found.verdicts] == [KIB]
+    found = judge_table(made, measured({"recursive_doubling": {KIB: 1.0}, "star": {KIB: 9.0, 16 * KIB: 9.0}}))
+    assert [regret.nbytes for regret in found.regrets] == [KIB]
     assert found.unjudged == (
         "all_reduce out of place, 2 ranks on 2 nodes: recursive_doubling was not measured at 16 KiB",
     )
     with pytest.raises(BadInputError, match=r"PATHS: .*: recursive_doubling was not measured at 1 KiB"):
-        judge(made, measured({"star": {KIB: 1.0}}))
+        judge_table(made, measured({"star": {KIB: 1.0}}))
 
 
 def test_what_one_choice_for_all_sizes_would_cost_stands_beside_the_mean(made):
     times = {"recursive_doubling": {KIB: 3.0, 4096 * KIB: 20.0}, "ring": {KIB: 6.0, 4096 * KIB: 5.0}}
-    found = judge(made, measured({**times, "star": {KIB: 3.0}}))  # one that was not measured at all sizes is none
-    ((choice, mean),) = found.fixed.values()
-    assert (choice.words, mean) == ("ring", pytest.approx(2**0.5))
+    found = judge_table(made, measured({**times, "star": {KIB: 3.0}}))  # one that was not measured at all sizes is none
+    ((choice, mean),) = found.single_choices.values()
+    assert (choice.label, mean) == ("ring", pytest.approx(2**0.5))
     assert " one for all  1.414  ring, the best single choice for these sizes" in found.lines()
     assert found.to_json()["settings"][0]["fixed"] == {"choice": "ring", "geometric_mean": mean}
 
@@ -87,33 +87,33 @@ def test_a_regret_that_rounds_do_not_tell_from_none_says_so(made):
     hardly, clearly = (
         measured({"recursive_doubling": {KIB: 2.1}, "ring": {KIB: 2.0}}, spread=spread) for spread in (0.5, 0.0)
     )
-    (verdict,) = judge(made, hardly).verdicts
-    assert verdict.unsure > verdict.regret - 1
-    assert not verdict.told_apart
+    (regret,) = judge_table(made, hardly).regrets
+    assert regret.noise > regret.regret - 1
+    assert not regret.is_significant
     assert any(
         "best ring: 2 s, but not clearly: noise may put the regret off by " in line
-        for line in judge(made, hardly).lines()
+        for line in judge_table(made, hardly).lines()
     )
-    assert judge(made, clearly).verdicts[0].told_apart
-    assert not any("not clearly" in line for line in judge(made, clearly).lines())
+    assert judge_table(made, clearly).regrets[0].is_significant
+    assert not any("not clearly" in line for line in judge_table(made, clearly).lines())
 
 
 def test_a_best_of_another_launch_is_marked(made):
     slow, quick = measured({"recursive_doubling": {KIB: 3.0}}), measured({"ring": {KIB: 2.0}}, number=2)
-    found = judge(made, both(slow, quick))
-    assert found.verdicts[0].apart
+    found = judge_table(made, both(slow, quick))
+    assert found.regrets[0].unpaired
     assert "       1 KiB  1.500  recursive_doubling: 3 s; best ring: 2 s, in another launch" in found.lines()
-    assert not judge(made, measured({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}})).verdicts[0].apart
+    assert not judge_table(made, measured({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}})).regrets[0].unpaired
 
 
 @pytest.mark.parametrize("about", [{"machine": "3 nodes"}, {"provenance": {"mpi": {"version": "Open MPI"}}}])
 def test_a_table_of_another_machine_or_library_is_judged_with_a_word(made, about):
-    found = judge(made, model(SIZES, about=about))
-    (words,) = found.strange
+    found = judge_table(made, model(SIZES, about=about))
+    (words,) = found.other_conditions
     assert words.startswith("the table was made on 2 nodes with MPICH 5, and these results on ")
     assert words in found.lines()
     assert found.to_json()["strange"] == [words]
-    assert judge(made, model(SIZES)).strange == ()
+    assert judge_table(made, model(SIZES)).other_conditions == ()
 
 
 def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hpccoll.tuning.measured_choices import Time, geometric_mean
-from hpccoll.tuning.regret import held_out
+from hpccoll.tuning.judge_table import held_out_regret
+from hpccoll.tuning.measured_choices import ChoiceTime, geometric_mean
 from hpccoll.tuning.table import Choice
 
 SIZES, ROUNDS = 300, 5
@@ -16,7 +16,7 @@ def choices(*usual, noise=0.3):
     for _ in range(SIZES):
         seconds = np.array(usual)[:, None] * np.exp(noise * numbers.standard_normal((len(usual), ROUNDS)))
         yield {
-            Choice(f"{place}", "mpi", ()): Time(
+            Choice(f"{place}", "mpi", ()): ChoiceTime(
                 float(np.median(took)), noise, {("call", "run", turn): took[turn] for turn in range(ROUNDS)}
             )
             for place, took in enumerate(seconds)
@@ -27,7 +27,8 @@ def means(found):
     """Return the geometric mean of the regret of the first choice, and of its median over the least."""
     first = Choice("0", "mpi", ())
     found = [
-        (held_out(there, first), there[first].seconds / min(time.seconds for time in there.values())) for there in found
+        (held_out_regret(there, first), there[first].seconds / min(time.seconds for time in there.values()))
+        for there in found
     ]
     return [geometric_mean(ratios) for ratios in zip(*found, strict=True)]
 
@@ -54,17 +55,17 @@ def test_what_slows_a_whole_round_slows_all_in_it():
     first, second = Choice("0", "mpi", ()), Choice("1", "mpi", ())
     level = {("call", "run", turn): 10.0 ** (turn % 2) for turn in range(ROUNDS)}
     there = {
-        choice: Time(seconds, 0.0, {turn: seconds * slow for turn, slow in level.items()})
+        choice: ChoiceTime(seconds, 0.0, {turn: seconds * slow for turn, slow in level.items()})
         for choice, seconds in ((first, 1.2), (second, 1.0))
     }
-    assert held_out(there, first) == pytest.approx(1.2)
-    assert held_out(there, second) == 1.0
+    assert held_out_regret(there, first) == pytest.approx(1.2)
+    assert held_out_regret(there, second) == 1.0
 
 
 def test_who_took_no_two_turns_beside_a_choice_is_left_out_and_without_another_it_is_not_known():
     first, second, third = (Choice(name, "mpi", ()) for name in "012")
     often, alone = {("call", "a", turn): 2.0 for turn in (1, 2)}, {("call", "a", 1): 1.0, ("call", "b", 2): 1.0}
-    there = {first: Time(2.0, 0.0, often), second: Time(1.0, 0.0, alone)}
-    assert held_out(there, first) is None
-    there[third] = Time(1.6, 0.0, dict.fromkeys(often, 1.6))
-    assert held_out(there, first) == pytest.approx(1.25)
+    there = {first: ChoiceTime(2.0, 0.0, often), second: ChoiceTime(1.0, 0.0, alone)}
+    assert held_out_regret(there, first) is None
+    there[third] = ChoiceTime(1.6, 0.0, dict.fromkeys(often, 1.6))
+    assert held_out_regret(there, first) == pytest.approx(1.25)
