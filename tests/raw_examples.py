@@ -111,7 +111,7 @@ def outcomes(draw, of, ranks, workers):
         limit, first = draw(st.sampled_from([1 << 22, n * 2, 1])), draw(st.integers(0, 2**62))
         how = {"one_clock": one_clock, "first": first, "workers": workers, "number": number, "events": events}
         parts.append(times(n, ranks, limit, **how))
-    taken = reduce(CaseTimes.then, parts)
+    taken = reduce(CaseTimes.merge, parts)
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
     known = st.none() | st.floats(0, 1e15)
     wire = draw(st.just([()]) | st.lists(st.tuples(*[known] * ranks).filter(any), min_size=1, max_size=2))

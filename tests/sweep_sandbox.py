@@ -15,7 +15,7 @@ from cli_runner import CommandResult, invoke
 
 from hpccoll.store import hdf5
 from hpccoll.store.journal import read_journal
-from hpccoll.store.json_lines import names
+from hpccoll.store.json_lines import starts_with_key
 
 LONG_S = 600
 """How long a drill has for what should take a fraction of it: two cores may be busy."""
@@ -142,7 +142,7 @@ class SweepSandbox:
 
     def events(self, kind):
         journal = self.out / "raw" / "mpi.n2x1.h5.journal"
-        return sum(names(line, kind) for line in journal.read_bytes().split(b"\n")) if journal.exists() else 0
+        return sum(starts_with_key(line, kind) for line in journal.read_bytes().split(b"\n")) if journal.exists() else 0
 
     def measured(self, job="mpi.n2x1"):
         """Return the start times of every case that has an outcome, by case and attempt."""

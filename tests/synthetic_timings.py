@@ -31,7 +31,7 @@ def taking(seconds, spread=0.0, drift=(1,), iterations=20):
         CaseTimes.of(start, np.repeat(ns[:, None] * times, 2, axis=1), one_clock=True, round_number=number)
         for number, times in enumerate(drift, 1)
     )
-    return reduce(CaseTimes.then, rounds)
+    return reduce(CaseTimes.merge, rounds)
 
 
 def measured(curves, *, spread=0.0, number=1, about=(), drift=(1,), **more):

@@ -73,9 +73,9 @@ def validate(paths: PATHS) -> int:
     """See that raw files are whole, and say what they hold. Ends with 3 where one is not."""
     from hpccoll.report.terminal_summary import case_counts
     from hpccoll.store.load import summarise
-    from hpccoll.store.result_files import ResultFiles, absent_files, read_raws
+    from hpccoll.store.result_files import ResultFiles, absent_files, read_all
 
-    found = read_raws(paths)
+    found = read_all(paths)
     if not found.raws and not found.unreadable:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     partial = 0

@@ -56,9 +56,9 @@ def model(
     """
     import hpccoll.spec.catalogue  # noqa: F401  fills the registry
     from hpccoll.model import report
-    from hpccoll.store.result_files import read_raws
+    from hpccoll.store.result_files import read_all
 
-    found = read_raws(paths)
+    found = read_all(paths)
     models = report.modelled(found.raws)
     if as_json:
         typer.echo(json.dumps([report.as_json(each) for each in models], indent=1))

@@ -17,7 +17,7 @@ from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal import Journal, begun, journal_path, write_failure_note
+from hpccoll.store.journal import Journal, has_begun, journal_path, write_failure_note
 from hpccoll.store.raw import Attempt, CaseHistory, Failure, Outcome, RawResults
 from hpccoll.transports.nccl.fault_tolerance import ExcludedError
 
@@ -139,7 +139,7 @@ class JobRunner:
             if outcome.status in ("skipped", "failed"):
                 over.add(case.id)
             if self.me == 0:
-                self.show(self.job, next(self.raw.wholes(case.id)), place, len(left))
+                self.show(self.job, next(self.raw.histories(case.id)), place, len(left))
             if sitting.parted:
                 break
         return fine
@@ -191,7 +191,7 @@ class JobRunner:
         try:
             return hdf5.read_raw_file(out)
         except BadInputError as error:
-            if not (journal_path(out).exists() and begun(journal_path(out))):
+            if not (journal_path(out).exists() and has_begun(journal_path(out))):
                 raise
             print(f"# {error}; its journal is read in its place", flush=True)
             return None

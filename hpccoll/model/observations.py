@@ -126,7 +126,7 @@ class Observation:
 
 def observations(raw: RawResults) -> Iterator[Observation]:
     """Yield what was measured in one raw file, all algorithms of which must be registered; no floor."""
-    for attempt, outcome, _ in raw.wholes():
+    for attempt, outcome, _ in raw.histories():
         case, timed = outcome.case, make_row(raw.job, attempt, outcome)
         family = COLLECTIVES[case.collective]
         known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, stand for one of these

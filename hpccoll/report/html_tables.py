@@ -10,7 +10,7 @@ from hpccoll.report.library_evidence import library_facts
 from hpccoll.report.report_columns import ReportColumn, report_columns
 from hpccoll.report.series_names import format_count
 from hpccoll.store.rows import Gap, Run
-from hpccoll.store.scheduler_log import WORDS, Scheduled
+from hpccoll.store.scheduler_log import WORDS, ScheduledJob
 
 LONG_TEXT = 40
 """Characters above which the text of a cell may be broken into lines."""
@@ -77,13 +77,13 @@ def _folded(cases: Sequence[str]) -> str:
     return f"<details><summary>{format_count(len(cases), 'case')}</summary><ul>{listed}</ul></details>"
 
 
-def slurm_jobs_table(jobs: Iterable[Scheduled]) -> str:
+def slurm_jobs_table(jobs: Iterable[ScheduledJob]) -> str:
     """Return Slurm's jobs and what became of them."""
     head = ("Slurm job", "job", "state", "hosts", "time limit", "log")
     return plain_table(head, [(job.id, job.job, _state_text(job), job.hosts, job.limit, job.log) for job in jobs])
 
 
-def _state_text(job: Scheduled) -> str:
+def _state_text(job: ScheduledJob) -> str:
     reason = f", {job.reason}" if job.reason else ""
     return f"{WORDS.get(job.state, 'its state')} ({job.state}{reason})"
 

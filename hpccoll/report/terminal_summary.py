@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hpccoll.report.critical_findings import find_critical, find_resolved
-from hpccoll.store.rows import LEFT_OUT, Gap, JobProgress, Results
+from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 from hpccoll.units import format_wait
 
 MAX_REASONS = 5
@@ -37,7 +37,7 @@ def case_counts(results: Results) -> str:
     """Return how many of the cases that were planned are done, and what became of the others."""
     done, beside = results.done
     others = Counter(gap.status for gap in (*results.missing, *results.skipped))
-    left_out = others.pop(LEFT_OUT, 0)
+    left_out = others.pop(NOT_PLANNED, 0)
     said = [f"{done} of {results.planned} cases", *(f"{count} {status}" for status, count in sorted(others.items()))]
     said += [f"{beside} beside them on fewer ranks"] if beside else []
     return ", ".join(said) + (f"; {left_out} left out of the plan" if left_out else "")
@@ -80,4 +80,4 @@ def status_lines(results: Results, directory: Path) -> Iterator[str]:
             yield f"  what its ranks printed: {log}"
         gaps = (gap for gap in its.missing if not (at_work and gap.status in UNFINISHED))
         yield from _reason_lines((*gaps, *its.skipped), named=True)
-    yield from _reason_lines(gap for gap in results.skipped if gap.status == LEFT_OUT)
+    yield from _reason_lines(gap for gap in results.skipped if gap.status == NOT_PLANNED)

@@ -1,4 +1,4 @@
-"""A case and a job: what is asked to be measured, before anyone measures it."""
+"""Cases and jobs: what to measure."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ Parameter = int | str
 
 MOST_ROUNDS = ROUNDS.most
 LEAST_ITERATIONS = 6
-"""With fewer samples not even their extremes enclose the median with 95 % confidence."""
+"""With fewer samples not even the extremes enclose the median with 95 % confidence."""
 
 PASS_S = 0.05
 """Seconds that a pass which counts the bytes of a case takes, if one operation is not longer."""
@@ -55,20 +55,21 @@ class Case:
     """One point of a sweep.
 
     Args:
-        collective: by name, such as ``all_reduce``.
-        algorithm: the bare registered name, ``native`` for the library's own, or ``auto``: by the job's table.
-        transport: how bytes move: ``mpi``, ``shm`` or ``tiered``; of a GPU's memory ``nccl``, ``mpi`` or ``staged``.
-        device: where buffers lie: ``cpu`` or ``cuda``.
-        dtype: of the elements, by NumPy's name, or ``bfloat16``.
-        op: the reduction, None for collectives that do not reduce.
-        bytes: the size S that is asked, as nccl-tests counts it; what no element fits in is left out.
+        collective: the name of the collective, such as ``all_reduce``.
+        algorithm: the registered name of the algorithm, ``native`` for the library's own collective, or ``auto`` for
+            the choice of the job's table.
+        transport: how bytes move: ``mpi``, ``shm`` or ``tiered``; between GPUs ``nccl``, ``mpi`` or ``staged``.
+        device: where the buffers are: ``cpu`` or ``cuda``.
+        dtype: the type of the elements, a name of NumPy or ``bfloat16``.
+        op: the reduction; None if the collective does not reduce.
+        bytes: the requested size S in bytes, as nccl-tests counts it; the case moves as many whole elements as fit.
         in_place: whether the contribution and the result share a buffer.
-        root: the rank of a rooted collective, the first of two ranks, None for others.
-        params: parameters of the algorithm and the transport, and arguments of the collective (``peer``, ``traffic``),
-            that are asked for.
-        ranks: the workers; None for all that its job has.
-        nodes: that the workers are spread over; None for all that its job has.
-        mapping: how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None, as the launcher did.
+        root: the root of a rooted collective, or the first of two ranks; None for other collectives.
+        params: the requested parameters of the algorithm and the transport, and the arguments of the collective
+            (``peer``, ``traffic``).
+        ranks: the number of workers; None for all workers of the job.
+        nodes: the number of nodes with workers; None for all nodes of the job.
+        mapping: how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None for the launcher's order.
     """
 
     collective: str
@@ -87,12 +88,12 @@ class Case:
 
     @property
     def id(self) -> str:
-        """The case in one word, unique within a job."""
+        """The name of the case, unique within a job."""
         words = [self.collective, self.algorithm, self.transport, self.device, self.dtype]
         words += [self.op] if self.op else []
         words += [f"{self.bytes}B", "in" if self.in_place else "out"]
         words += [] if self.root is None else [f"root{self.root}"]
-        # Of a file its name will do: the id becomes part of file names.
+        # The id becomes part of file names: a parameter that is a path contributes only the name of its file.
         words += [f"{name}={str(value).rpartition('/')[2]}" for name, value in sorted(self.params.items())]
         words += [] if self.ranks is None else [f"p{self.ranks}"]
         words += [] if self.nodes is None else [f"n{self.nodes}"]
@@ -102,16 +103,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long a case is measured, in all of its rounds together.
+    """How long a case is measured, summed over its rounds.
 
     Args:
-        warmup: iterations that are thrown away, in each round.
-        min_iterations: timed at least.
-        max_iterations: timed at most.
-        seconds: of wall time that a case may take, once it has its least iterations.
-        precision: half of the 95 % confidence interval over the median, at which a round has converged.
-        timeout: seconds without progress after which a rank is said to be stuck.
-        rounds: times that all cases of a launch are gone through, each time in another order.
+        warmup: the number of iterations before the timed ones, in each round.
+        min_iterations: the smallest number of timed iterations.
+        max_iterations: the largest number of timed iterations.
+        seconds: the wall time after which no iterations are added to the smallest number.
+        precision: the half width of the 95 % confidence interval, relative to the median, at which a round converged.
+        timeout: the seconds without progress after which a rank counts as stuck.
+        rounds: how often a launch goes through all of its cases, each time in another order.
     """
 
     warmup: int = 5
@@ -137,9 +138,10 @@ class Effort:
 
     @property
     def of_a_round(self) -> "Effort":
-        """The share of one round: never so few iterations that their median has no interval, unless so few are asked.
+        """The effort of one round.
 
-        Every round is warmed up as a whole.
+        A round has enough iterations for an interval of their median, unless fewer were requested. The warm-up is not
+        divided: each round has all of it.
         """
         share = -(-self.min_iterations // self.rounds)
         least = min(self.min_iterations, max(share, LEAST_ITERATIONS))
@@ -149,35 +151,35 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """What one launch starts, ranks on nodes; as text ``4x2``, 4 nodes with 2 ranks each, or ``4n:7p`` if uneven.
+    """The ranks and nodes of one launch; as text ``4x2`` (4 nodes with 2 ranks each), or ``4n:7p`` if uneven.
 
     Args:
-        nodes: that the ranks are spread over.
-        ranks: the workers.
-        aggregators: ranks that come after them and only aggregate: ``1x4+1``.
-        apart: whether each of those has a host of its own, beside the nodes; that is how a shape is launched, and two
-            that differ in it alone are equal.
+        nodes: the number of nodes with workers.
+        ranks: the number of workers.
+        aggregators: the number of ranks after the workers that only aggregate: ``1x4+1``.
+        dedicated_aggregators: whether each aggregator has a host of its own next to the nodes. It only says how the
+            shape is launched: shapes that differ in it alone are equal.
     """
 
     nodes: int
     ranks: int
     aggregators: int = 0
-    apart: bool = field(default=False, compare=False)
+    dedicated_aggregators: bool = field(default=False, compare=False)
 
     @property
     def processes(self) -> int:
-        """What is started: workers and aggregators."""
+        """The number of processes: workers and aggregators."""
         return self.ranks + self.aggregators
 
     @property
     def hosts(self) -> int:
-        """What it is launched on: the nodes, and the hosts of aggregators that are apart."""
-        return self.nodes + self.aggregators * self.apart
+        """The number of hosts: the nodes, and the dedicated hosts of aggregators."""
+        return self.nodes + self.aggregators * self.dedicated_aggregators
 
     @property
     def ranks_per_node(self) -> int:
-        """The most processes on a node, aggregators that are apart left out."""
-        return -(-(self.ranks if self.apart else self.processes) // self.nodes)
+        """The largest number of processes on a node, without aggregators on dedicated hosts."""
+        return -(-(self.ranks if self.dedicated_aggregators else self.processes) // self.nodes)
 
     def __str__(self) -> str:
         even = self.ranks % self.nodes == 0
@@ -187,87 +189,95 @@ class Shape:
     @property
     def words(self) -> str:
         ranks, nodes = (f"{n} {word}{'s' * (n > 1)}" for n, word in ((self.ranks, "rank"), (self.nodes, "node")))
-        beside = f" and {self.aggregators} aggregator{'s' * (self.aggregators > 1)}" if self.aggregators else ""
-        return f"{ranks} on {nodes}{beside} apart" if self.apart else f"{ranks}{beside} on {nodes}"
+        with_aggregators = (
+            f" and {self.aggregators} aggregator{'s' * (self.aggregators > 1)}" if self.aggregators else ""
+        )
+        return (
+            f"{ranks} on {nodes}{with_aggregators} apart"
+            if self.dedicated_aggregators
+            else f"{ranks}{with_aggregators} on {nodes}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One allocation, one environment, many cases, in an order that ``seed`` draws for each round.
+    """One allocation, one environment and many cases; ``seed`` determines their order in each round.
 
-    Its launches are the shapes of its cases, each on the first nodes of the allocation: a scaling curve then compares
-    the same nodes.
+    Each shape of its cases is one launch, on the first nodes of the allocation: a scaling curve thus compares the same
+    nodes.
     """
 
     name: str
     ranks: int
     nodes: int = 1
-    aggregators: int = 0  # ranks beside the workers, which come after them
-    apart: bool = False  # whether each of those has a host of its own
+    aggregators: int = 0  # ranks after the workers
+    dedicated_aggregators: bool = False  # whether each aggregator has a host of its own
     variant: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)  # variables of the variant
-    communicator: Mapping[str, Parameter] = field(default_factory=dict)  # what NCCL's are made with in it
+    environment: Mapping[str, str] = field(default_factory=dict)  # the variables of the variant
+    communicator: Mapping[str, Parameter] = field(default_factory=dict)  # the settings of its NCCL communicators
     seed: int = 1
     effort: Effort = field(default_factory=Effort)
-    table: Mapping[str, Any] | None = None  # of 'hpccoll tune', where a case is auto: its JSON
+    table: Mapping[str, Any] | None = None  # the JSON of a table of 'hpccoll tune', if a case is auto
     cases: tuple[Case, ...]
 
     def shape(self, case: Case) -> Shape:
-        """Return what ``case`` runs on."""
-        return Shape(case.nodes or self.nodes, case.ranks or self.ranks, self.aggregators, self.apart)
+        """Return the ranks and nodes of ``case``."""
+        return Shape(case.nodes or self.nodes, case.ranks or self.ranks, self.aggregators, self.dedicated_aggregators)
 
     @property
     def sets(self) -> Mapping[str, Parameter]:
-        """What its variant sets: variables, and what NCCL's communicators are made with."""
+        """The settings of its variant: environment variables and settings of NCCL communicators."""
         return {**self.environment, **self.communicator}
 
     @property
     def largest(self) -> Shape:
-        """What its allocation has room for."""
-        return Shape(self.nodes, self.ranks, self.aggregators, self.apart)
+        """The ranks and nodes of its whole allocation."""
+        return Shape(self.nodes, self.ranks, self.aggregators, self.dedicated_aggregators)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The launches, the smallest first."""
+        """The shapes of its launches, the smallest first."""
         return tuple(sorted({self.shape(case) for case in self.cases}))
 
     @property
     def measurements(self) -> int:
-        """What there is to measure: the rounds of all cases."""
+        """The number of measurements: cases times rounds."""
         return len(self.cases) * self.effort.rounds
 
     @property
     def sha256(self) -> str:
-        """Identifies what is asked; a result file of another one is never continued."""
+        """The digest of the job; a result file of a job with another digest is never continued."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, sort_keys=True)
+        fields = {_JSON_NAMES.get(name, name): value for name, value in asdict(self).items()}
+        return json.dumps(fields, indent=1, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
         read = parse_json(text)
+        read = {_FIELD_NAMES.get(name, name): value for name, value in read.items()}
         cases = tuple(Case(**case) for case in read.pop("cases"))
         return cls(**{**read, "effort": Effort(**read["effort"])}, cases=cases)
 
     def check(self) -> None:
-        """See that every value is of its kind and within bounds, as it is in what 'hpccoll plan' writes.
+        """Check that every value is of its kind and within its bounds.
 
         Raises:
-            BadInputError: names the first that is not.
+            BadInputError: names the first value that is not.
         """
-        check_fields("", self, _OF_A_JOB)
+        check_fields("", self, _JOB_KINDS)
         if "/" in self.name or self.name.startswith("."):
             raise BadInputError("name", self.name, "part of a file name")
         if not isinstance(self.table, dict | None):
             raise BadInputError("table", self.table, "a table of 'hpccoll tune'")
         check_mapping("environment", self.environment, MAX_NAMES, NAME, VARIABLE_VALUE)
         check_mapping("communicator", self.communicator, MAX_NAMES, NAME, VALUE)
-        check_fields("effort.", self.effort, _OF_AN_EFFORT)
+        check_fields("effort.", self.effort, _EFFORT_KINDS)
         if not 0 < len(self.cases) <= MAX_CASES:
             raise BadInputError("cases", len(self.cases), f"1 to {MAX_CASES} of them")
         for number, case in enumerate(self.cases):
-            check_fields(f"cases.{number}.", case, _OF_A_CASE)
+            check_fields(f"cases.{number}.", case, _CASE_KINDS)
             check_mapping(f"cases.{number}.params", case.params, MAX_NAMES, NAME, VALUE)
 
     @classmethod
@@ -275,7 +285,7 @@ class Job:
         """Read a job file.
 
         Raises:
-            BadInputError: where there is no such file or it is not a job.
+            BadInputError: if the file does not exist or is not a job.
         """
         text = read_text(path, "--job", JOB_BYTES)
         try:
@@ -286,7 +296,11 @@ class Job:
         return job
 
 
-_OF_A_CASE: Mapping[str, ValueKind] = {
+_JSON_NAMES = {"dedicated_aggregators": "apart"}
+"""Fields whose keys in job files are older than their names: job_sha256 in raw files depends on the keys."""
+_FIELD_NAMES = {key: name for name, key in _JSON_NAMES.items()}
+
+_CASE_KINDS: Mapping[str, ValueKind] = {
     **dict.fromkeys(("collective", "algorithm", "transport", "device", "dtype"), NAME),
     **dict.fromkeys(("op", "mapping"), AnyOf((NAME, None))),
     "bytes": IntegerRange(0, MAX_BYTES),
@@ -294,19 +308,19 @@ _OF_A_CASE: Mapping[str, ValueKind] = {
     "root": AnyOf((RANK, None)),
     **dict.fromkeys(("ranks", "nodes"), AnyOf((RANKS, None))),
 }
-_OF_AN_EFFORT: Mapping[str, ValueKind] = {
+_EFFORT_KINDS: Mapping[str, ValueKind] = {
     "warmup": WARMUP,
     **dict.fromkeys(("min_iterations", "max_iterations"), ITERATIONS),
     **dict.fromkeys(("seconds", "timeout"), SECONDS),
     "precision": PRECISION,
     "rounds": ROUNDS,
 }
-_OF_A_JOB: Mapping[str, ValueKind] = {
+_JOB_KINDS: Mapping[str, ValueKind] = {
     "name": FILE_NAME,
     **dict.fromkeys(("ranks", "nodes"), RANKS),
     "aggregators": AGGREGATORS,
-    "apart": Boolean(),
+    "dedicated_aggregators": Boolean(),
     "variant": AnyOf((NAME, None)),
     "seed": SEED,
 }
-"""The kinds of the values of a job, its effort and its cases; of what is no single value, ``Job.check`` says more."""
+"""The kinds of the values of a job, its effort and its cases; ``Job.check`` also checks those with several values."""

@@ -1,8 +1,8 @@
-"""A plan: the jobs that a sweep comes to, what was left out, and how ranks are started."""
+"""A plan: the jobs of a sweep, the cases that it leaves out, and how its ranks are started."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
@@ -28,7 +28,7 @@ from hpccoll.spec.case import Job, Shape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """A case that was left out on purpose when the sweep was planned, and why."""
+    """A case that was left out on purpose when the sweep was planned, with the reason."""
 
     case: str
     job: str
@@ -45,38 +45,40 @@ class Launcher:
         program: what each rank executes, inside a container where there is one.
         setup: lines of shell that come first, such as ``module load openmpi``.
         slurm: whether it runs inside a Slurm job.
-        patience_s: seconds that two ranks have to find each other; those of an MPI that speaks another PMI may never.
-        slurm_conf: where Slurm's configuration is, if its commands have to be told; Snakemake keeps it from jobs.
-        aggregator: the feature by which Slurm knows the hosts of aggregators, where there are some.
-        within: how srun deals the ranks of a node out to its sockets, such as ``:block``; empty for Slurm's own way.
-        network: by what nodes should talk, ``rdma`` or ``tcp``; None where nobody has said.
+        start_timeout_s: seconds in which two ranks must find each other. If the launcher and the MPI library speak
+            different PMI versions, they never do.
+        slurm_conf: the path of Slurm's configuration if its commands need one; Snakemake hides the variable from jobs.
+        aggregator: the Slurm feature of the hosts of aggregators; None if there are none.
+        socket_distribution: how srun distributes the ranks of a node over its sockets, such as ``:block``; empty for
+            Slurm's default.
+        network: the network between nodes that the site expects, ``rdma`` or ``tcp``; None if it does not say.
     """
 
     command: str
     program: str = "hpccoll"
     setup: tuple[str, ...] = ()
     slurm: bool = False
-    patience_s: float = 60.0
+    start_timeout_s: float = 60.0
     slurm_conf: str | None = None
     aggregator: str | None = None
-    within: str = ""
+    socket_distribution: str = ""
     network: str | None = None
 
     @property
-    def all_s(self) -> float:
-        """Seconds that all ranks have to find each other: many load their programs from one file system."""
-        return 5 * self.patience_s
+    def launch_timeout_s(self) -> float:
+        """Seconds in which all ranks must find each other: many ranks load their programs from one file system."""
+        return 5 * self.start_timeout_s
 
     def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
         """Return the command line that starts ``shape``, up to the arguments of the program.
 
-        Slurm sorts the hosts of a step by name, wherever aggregators come in that. Where those are apart, the ranks
-        go to the hosts in the order given, and each host is named as often as it has ranks.
+        Slurm sorts the hosts of a step by name, which may put aggregators anywhere. If they have dedicated hosts, ranks
+        are therefore placed on the hosts in the order given, and each host is named as often as it has ranks.
         """
         each = shape.ranks_per_node
-        block = f"--ntasks-per-node={each} --distribution=block{self.within}"
-        order = "--distribution=arbitrary" if shape.apart else block
-        if shape.apart:
+        block = f"--ntasks-per-node={each} --distribution=block{self.socket_distribution}"
+        order = "--distribution=arbitrary" if shape.dedicated_aggregators else block
+        if shape.dedicated_aggregators:
             hosts = [*(host for host in hosts[: shape.nodes] for _ in range(each)), *hosts[shape.nodes :]]
         numbers = {"nodes": shape.hosts, "ranks": shape.processes, "ranks_per_node": each}
         return f"{self.command.format(**numbers, hosts=','.join(hosts) or '...', order=order)} {self.program}"
@@ -84,7 +86,7 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a sweep comes to: jobs to run one after the other, and cases left out."""
+    """The jobs of a sweep, to run one after the other, and the cases that it leaves out."""
 
     name: str
     profile: str
@@ -92,9 +94,9 @@ class Plan:
     skips: tuple[Skip, ...]
     launcher: Launcher
     resources: Mapping[str, Mapping[str, int | str]]  # of each job, by the names of Snakemake and its Slurm plugin
-    estimated_s: float  # about, once the machine is free
-    on_paper: bool = False  # whether nobody was asked what can be had: it is for reading, and not for running
-    notes: tuple[str, ...] = ()  # sentences on what is worth knowing before anything runs
+    estimated_s: float  # an estimate, without waiting time in the queue
+    offline: bool = False  # whether it was made without asking a scheduler: such a plan can be read, but not run
+    notes: tuple[str, ...] = ()  # sentences to read before anything runs
 
     def job(self, name: str) -> Job:
         """Return the job of that name.
@@ -108,7 +110,10 @@ class Plan:
         raise BadInputError("job", name, [job.name for job in self.jobs])
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, sort_keys=True)
+        fields = {_JSON_NAMES.get(name, name): value for name, value in asdict(replace(self, jobs=())).items()}
+        fields["launcher"] = {_JSON_NAMES.get(name, name): value for name, value in fields["launcher"].items()}
+        fields["jobs"] = [json.loads(job.to_json()) for job in self.jobs]
+        return json.dumps(fields, indent=1, sort_keys=True)
 
     @classmethod
     def load(cls, path: Path) -> "Plan":
@@ -119,11 +124,11 @@ class Plan:
         """
         text = read_text(path, "plan", JOB_BYTES)
         try:
-            read = parse_json(text)
-            read.pop("evidence", None)  # follows from the jobs: 'hpccoll plan --json' says it
+            read = {_FIELD_NAMES.get(name, name): value for name, value in parse_json(text).items()}
+            read.pop("evidence", None)  # follows from the jobs: 'hpccoll plan --json' prints it
             jobs = tuple(Job.from_json(json.dumps(job)) for job in read.pop("jobs"))
             skips = tuple(Skip(**skip) for skip in read.pop("skips"))
-            launcher = read.pop("launcher")
+            launcher = {_FIELD_NAMES.get(name, name): value for name, value in read.pop("launcher").items()}
             launcher["setup"] = tuple(launcher["setup"])
             notes = tuple(read.pop("notes", ()))
             plan = cls(**read, jobs=jobs, skips=skips, launcher=Launcher(**launcher), notes=notes)
@@ -133,13 +138,13 @@ class Plan:
         return plan
 
     def check(self) -> None:
-        """See that every value is of its kind and within bounds, as it is in what 'hpccoll plan' writes.
+        """Check that every value is of its kind and within its bounds.
 
         Raises:
-            BadInputError: names the first that is not.
+            BadInputError: names the first value that is not.
         """
-        check_fields("", self, _OF_A_PLAN)
-        check_fields("launcher.", self.launcher, _OF_A_LAUNCHER)
+        check_fields("", self, _PLAN_KINDS)
+        check_fields("launcher.", self.launcher, _LAUNCHER_KINDS)
         for key, texts in (("launcher.setup", self.launcher.setup), ("notes", self.notes)):
             for text in texts:
                 PrintableText(1 << 16).check(key, text)
@@ -155,18 +160,22 @@ class Plan:
             check_mapping(f"resources.{name}", asked, MAX_NAMES, NAME, AnyOf((NUMBER, PrintableText(1 << 16))))
 
 
-_OF_A_PLAN: Mapping[str, ValueKind] = {
+_JSON_NAMES = {"start_timeout_s": "patience_s", "socket_distribution": "within", "offline": "on_paper"}
+"""Fields whose keys in plan.json are older than their names."""
+_FIELD_NAMES = {key: name for name, key in _JSON_NAMES.items()}
+
+_PLAN_KINDS: Mapping[str, ValueKind] = {
     "name": NAME,
     "profile": NAME,
     "estimated_s": PositiveNumber(1e12),
-    "on_paper": Boolean(),
+    "offline": Boolean(),
 }
-_OF_A_LAUNCHER: Mapping[str, ValueKind] = {
+_LAUNCHER_KINDS: Mapping[str, ValueKind] = {
     "command": PrintableText(1 << 16),
     "program": PrintableText(1 << 16),
     "slurm": Boolean(),
-    "patience_s": PositiveNumber(float(START_S.most)),
+    "start_timeout_s": PositiveNumber(float(START_S.most)),
     **dict.fromkeys(("slurm_conf", "aggregator", "network"), AnyOf((PrintableText(), None))),
-    "within": PrintableText(),
+    "socket_distribution": PrintableText(),
 }
-"""The kinds of the values of a plan and its launcher; of what is no single value, ``Plan.check`` says more."""
+"""The kinds of the values of a plan and its launcher; ``Plan.check`` also checks those with several values."""

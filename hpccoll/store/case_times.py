@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-SAMPLES = 1 << 22
+MAX_SAMPLES = 1 << 22
 """Above this many samples of a round, only every n-th rank's are kept; what all ranks did is kept per iteration."""
 
 Nanoseconds = NDArray[np.int64]
@@ -47,7 +47,7 @@ class CaseTimes:
         *,
         one_clock: bool,
         workers: int | None = None,
-        limit: int = SAMPLES,
+        limit: int = MAX_SAMPLES,
         round_number: int = 1,
         device_ns: Nanoseconds | None = None,
     ) -> "CaseTimes":
@@ -78,7 +78,7 @@ class CaseTimes:
             device_ns=np.empty((0, 0), np.int64) if device_ns is None else device_ns[:, ::stride].copy(),
         )
 
-    def then(self, later: "CaseTimes") -> "CaseTimes":
+    def merge(self, later: "CaseTimes") -> "CaseTimes":
         """Return these times and ``later`` ones, of the ranks that both have kept."""
         stride = max(self.rank_stride, later.rank_stride)
         one_clock = len(self.span_ns) and len(later.span_ns)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 
-def lock_alone(file: IO[Any]) -> bool:
+def lock_exclusively(file: IO[Any]) -> bool:
     """Lock an open file against other processes, until it is closed; return whether nobody else holds it.
 
     Some parallel file systems know no locks: there, whoever asks first has it, and so does the second.
@@ -26,7 +26,7 @@ def lock_alone(file: IO[Any]) -> bool:
     return True
 
 
-def locked(file: IO[Any]) -> bool:
+def is_locked(file: IO[Any]) -> bool:
     """Return whether another process has locked an open file; reading it is enough to know, over NFS too."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -38,7 +38,7 @@ def locked(file: IO[Any]) -> bool:
     return False
 
 
-def sync(path: Path) -> None:
+def sync_directory(path: Path) -> None:
     """Return when the content of a file, or the names in a directory, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -47,7 +47,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def no_link(path: str, flags: int) -> int:
+def open_without_links(path: str, flags: int) -> int:
     """Open a file of ours, as an ``opener`` of ``open``: a link, a pipe or a device in its place is an error."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -62,7 +62,7 @@ def append_bytes(path: Path, data: bytes) -> None:
     Raises:
         OSError: where it cannot be written; a symbolic link in its place is not followed (ELOOP).
     """
-    with open(path, "ab", buffering=0, opener=no_link) as file:
+    with open(path, "ab", buffering=0, opener=open_without_links) as file:
         rest = memoryview(data)
         while rest:  # on a disk that is nearly full the first part goes, and the next try says why
             rest = rest[file.write(rest) :]
@@ -97,12 +97,12 @@ def replacing_file(path: Path) -> Iterator[Path]:
     os.close(_create(unfinished))
     try:
         yield unfinished
-        sync(unfinished)
+        sync_directory(unfinished)
         unfinished.replace(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    sync(path.parent)
+    sync_directory(path.parent)
 
 
 def remove_unfinished(path: Path) -> None:

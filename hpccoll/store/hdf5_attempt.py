@@ -19,9 +19,9 @@ _PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")
 _PER_PLACE = ("cpu_s", *_PER_NODE)
 _APART = ("places", "ports", "provenance", "evidence")  # fields of an attempt that are no attributes of one value
 _OF_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in _APART)
-EVIDENCE = "evidence_json"
+EVIDENCE_DATASET = "evidence_json"
 """The dataset of an attempt that is there where logs were read."""
-AT_ONCE = 1 << 28
+MAX_COLUMN_BYTES = 1 << 28
 """Bytes of a column that are read at once; of a larger one, each case when it is asked for."""
 _PACKED = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
 
@@ -34,7 +34,7 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
     group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
     if attempt.evidence is not None:  # as a dataset: an attribute has 64 KiB at most
         words = json.dumps(attempt.evidence, indent=1, sort_keys=True)
-        dataset = group.create_dataset(EVIDENCE, data=words, dtype=h5py.string_dtype())
+        dataset = group.create_dataset(EVIDENCE_DATASET, data=words, dtype=h5py.string_dtype())
         dataset.attrs["long_name"] = "JSON: what the library's own logs said in an untimed pass"
     sizes = {
         "case": len(outcomes),
@@ -137,7 +137,7 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
         if column.dtype == "str":
             columns[column.name] = dataset.asstr()[:]
         else:  # both have rows; those of skipped cases are not even stored
-            columns[column.name] = dataset[:] if dataset.nbytes <= AT_ONCE else dataset
+            columns[column.name] = dataset[:] if dataset.nbytes <= MAX_COLUMN_BYTES else dataset
     places = tuple(
         RankLocation(**{field.name: _python(columns[field.name][rank]) for field in fields(RankLocation)})
         for rank in range(len(group["rank"]))
@@ -145,7 +145,7 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
     about = {name: _python(group.attrs[name]) for name in _OF_ATTEMPT}
     about["ranks_per_node"] = None if about["ranks_per_node"] == -1 else about["ranks_per_node"]
     ports = tuple(filter(None, columns["port_name"]))
-    evidence = json.loads(group[EVIDENCE].asstr()[()]) if EVIDENCE in group else None
+    evidence = json.loads(group[EVIDENCE_DATASET].asstr()[()]) if EVIDENCE_DATASET in group else None
     provenance = json.loads(group.attrs["provenance_json"])
     attempt = Attempt(**about, places=places, ports=ports, provenance=provenance, evidence=evidence)
     return attempt, [_outcome(columns, number) for number in range(len(group["case"]))]

@@ -12,7 +12,7 @@ from hpccoll.units import format_size
 MOST = 4
 """Values that are told of each side; of more of them the first and the last."""
 
-OF_CASES = {
+CASE_FIELDS = {
     "collectives": "collective", "algorithms": "algorithm", "transports": "transport", "devices": "device",
     "dtypes": "dtype", "ops": "op", "sizes": "bytes", "in place": "in_place", "roots": "root", "parameters": "params",
     "mappings": "mapping",
@@ -36,7 +36,7 @@ def _differences(there: Job, here: Job) -> Iterator[str]:
     sides = [{**asdict(job), **asdict(job.effort)} for job in (there, here)]
     named = [name for name in sides[0] if name not in ("effort", "cases", "table")]
     pairs = {name: tuple(_plain(side[name]) for side in sides) for name in named}
-    for name, field in OF_CASES.items():
+    for name, field in CASE_FIELDS.items():
         pairs[name] = _listed(there.cases, field), _listed(here.cases, field)
     told = [f"{name} {theirs} there, {ours} here" for name, (theirs, ours) in pairs.items() if theirs != ours]
     if there.table != here.table:

@@ -19,10 +19,17 @@ from typing import IO
 from hpccoll.errors import BadInputError, no_file
 from hpccoll.files import open_regular
 from hpccoll.spec.case import Case, Job
-from hpccoll.store.durable_files import lock_alone, locked, no_link, remove_unfinished, replacing_file, write_new
+from hpccoll.store.durable_files import (
+    is_locked,
+    lock_exclusively,
+    open_without_links,
+    remove_unfinished,
+    replacing_file,
+    write_new,
+)
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal_records import first_records, of_attempt, of_outcome, read_records, to_failure
-from hpccoll.store.json_lines import append, has_checksum_lines, read_json_lines, to_line
+from hpccoll.store.journal_records import attempt_records, first_records, outcome_record, read_records, to_failure
+from hpccoll.store.json_lines import append_records, encode_line, has_checksum_lines, read_json_lines
 from hpccoll.store.raw import Attempt, DamagedLine, Failure, Outcome, RawResults
 
 
@@ -30,7 +37,7 @@ def journal_path(raw_file: Path) -> Path:
     return raw_file.parent / f"{raw_file.name}.journal"  # also of a directory, which has no name: it is refused later
 
 
-def told_path(raw_file: Path) -> Path:
+def notes_path(raw_file: Path) -> Path:
     """Return the file that says that the last launch was told to end: a script starts nothing more then."""
     return raw_file.parent / f"{raw_file.name}.told-to-end"
 
@@ -52,7 +59,7 @@ class Journal:
         except OSError as error:
             raise no_file("--out", raw_file, error, "written") from None
         try:
-            told_path(raw_file).unlink(missing_ok=True)
+            notes_path(raw_file).unlink(missing_ok=True)
             write_new(self._reserve, b" " * RESERVE)
             remove_unfinished(self.path)
             remove_unfinished(raw_file)
@@ -84,37 +91,37 @@ class Journal:
         with ExitStack() as undone:
             with replacing_file(self.path) as unfinished:
                 file = undone.enter_context(_locked_alone(unfinished, self.raw_file))
-                file.writelines(map(to_line, first_records(job, earlier)))
+                file.writelines(map(encode_line, first_records(job, earlier)))
                 file.flush()
             undone.pop_all()
         return file
 
     def begin(self, attempt: Attempt) -> None:
-        append(self.path, *of_attempt(attempt))
+        append_records(self.path, *attempt_records(attempt))
         self.raw.attempts.append((attempt, []))
 
     def start(self, case: Case) -> None:
-        append(self.path, {"start": case.id})
+        append_records(self.path, {"start": case.id})
         self.raw.started.append(case.id)
 
     def record(self, outcome: Outcome) -> None:
-        append(self.path, of_outcome(outcome, self.raw.attempts[-1][0]))
+        append_records(self.path, outcome_record(outcome, self.raw.attempts[-1][0]))
         self.raw.record(outcome)
 
     def end(self, reason: str, rank: int = 0) -> None:
         """Say why this attempt ends before its last case, and at which rank that lies; at 0 where it was told to."""
         failure = Failure(case_id="", rank=rank, message=reason, attempt=self.raw.attempts[-1][0].number)
-        append(self.path, {"failure": dataclasses.asdict(failure)})
+        append_records(self.path, {"failure": dataclasses.asdict(failure)})
         self.raw.failures.append(failure)
-        if self.raw.told_to_end:
-            write_new(told_path(self.raw_file), b"")
+        if self.raw.interrupted:
+            write_new(notes_path(self.raw_file), b"")
 
     def close(self, *, remove: bool) -> None:
         """Close the journal, and remove it where all that it holds is in the raw file."""
         self._reserve.unlink(missing_ok=True)
         if remove:
             self.path.unlink(missing_ok=True)
-            forget_words(self.raw_file)
+            remove_failure_notes(self.raw_file)
         self._file.close()
 
 
@@ -125,8 +132,8 @@ def _locked_alone(path: Path, raw_file: Path) -> IO[bytes]:
         OSError: where it cannot be opened; a symbolic link in its place is not followed.
         BadInputError: where another process holds it, or has just put another file in its place.
     """
-    file = os.fdopen(no_link(str(path), os.O_RDWR | os.O_CREAT), "rb+")
-    if lock_alone(file) and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+    file = os.fdopen(open_without_links(str(path), os.O_RDWR | os.O_CREAT), "rb+")
+    if lock_exclusively(file) and os.path.samestat(os.fstat(file.fileno()), path.stat()):
         return file
     file.close()
     raise BadInputError("--out", str(raw_file), "a file that no other process writes")
@@ -149,15 +156,15 @@ def write_failure_note(raw_file: Path, failure: Failure) -> None:
     speaker = "launch" if failure.rank == LAUNCHER else failure.rank
     path = raw_file.with_name(f"{raw_file.name}.words-{speaker}")
     try:
-        append(path, dataclasses.asdict(failure))
+        append_records(path, dataclasses.asdict(failure))
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         _reserve_path(raw_file).unlink(missing_ok=True)
-        append(path, dataclasses.asdict(failure))
+        append_records(path, dataclasses.asdict(failure))
 
 
-def forget_words(raw_file: Path, speaker: str = "*") -> None:
+def remove_failure_notes(raw_file: Path, speaker: str = "*") -> None:
     """Remove the last words of earlier attempts, of everyone or of ``launch``."""
     for path in raw_file.parent.glob(f"{glob.escape(raw_file.name)}.words-{speaker}"):
         path.unlink(missing_ok=True)
@@ -173,7 +180,7 @@ def read_failure_notes(raw_file: Path) -> list[Failure]:
     return found
 
 
-def begun(path: Path) -> bool:
+def has_begun(path: Path) -> bool:
     """Return whether a journal says which job it is of: the process that created it may have ended before that."""
     return path.stat().st_size > 0
 
@@ -190,7 +197,7 @@ def read_journal(path: Path, *, mine: bool = False) -> RawResults:
     """
     try:
         with open_regular(path, "path") as file:
-            at_work = not mine and locked(file)
+            at_work = not mine and is_locked(file)
         raw = read_records(path, at_work=at_work)
         raw.failures += read_failure_notes(path.with_suffix(""))
     except OSError as error:

@@ -34,18 +34,18 @@ def first_records(job: Job, earlier: RawResults | None) -> Iterator[Record]:
     """Yield the records of the job and of what an earlier raw file or journal holds."""
     yield from [{"job": json.loads(job.to_json())}] * COPIES
     for attempt, outcomes in earlier.attempts if earlier else ():
-        yield from of_attempt(attempt)
-        yield from (of_outcome(outcome, attempt) for outcome in outcomes)
+        yield from attempt_records(attempt)
+        yield from (outcome_record(outcome, attempt) for outcome in outcomes)
     yield from ({"failure": dataclasses.asdict(failure)} for failure in (earlier.failures if earlier else ()))
     yield from ({"start": case_id} for case_id in (earlier.started if earlier else ()))
 
 
-def of_attempt(attempt: Attempt) -> list[Record]:
+def attempt_records(attempt: Attempt) -> list[Record]:
     """Return the records of a new attempt."""
     return [{"attempt": dataclasses.asdict(attempt)}] * COPIES
 
 
-def of_outcome(outcome: Outcome, attempt: Attempt) -> Record:
+def outcome_record(outcome: Outcome, attempt: Attempt) -> Record:
     """Return the record of what became of a case in a round of ``attempt``."""
     return {"outcome": _encode(outcome), "number": attempt.number}
 

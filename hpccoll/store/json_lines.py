@@ -35,15 +35,15 @@ class Line(NamedTuple):
     cut: bool = False
 
 
-def to_line(record: Mapping[str, object]) -> bytes:
+def encode_line(record: Mapping[str, object]) -> bytes:
     """Return a record, which has at least one key, as a line."""
     body = b'", ' + json.dumps(record).encode()[1:]
     return b"\n" + _BEGIN + _digest(body) + body
 
 
-def append(path: Path, *records: Mapping[str, object]) -> None:
+def append_records(path: Path, *records: Mapping[str, object]) -> None:
     """Append records in one write; they are on disk when this returns."""
-    append_bytes(path, b"".join(map(to_line, records)))
+    append_bytes(path, b"".join(map(encode_line, records)))
 
 
 def read_json_lines(path: Path) -> Iterator[Line]:
@@ -79,7 +79,7 @@ def _split(text: bytes) -> Iterator[bytes]:
     yield from filter(None, [text[begin:]])
 
 
-def names(line: bytes, key: str) -> bool:
+def starts_with_key(line: bytes, key: str) -> bool:
     """Return whether a line, as it is in a file, begins a record with this key; it may be cut short, and damaged."""
     body = line[_BODY + len(b'", ') :] if line.startswith(_BEGIN) else line[len(b"{") :]
     return body.startswith(f'"{key}"'.encode())

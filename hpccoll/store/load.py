@@ -9,9 +9,9 @@ from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Job
 from hpccoll.store.journal import read_failure_notes
 from hpccoll.store.raw import Attempt, Outcome, RawResults
-from hpccoll.store.result_files import ResultFiles, read_raws
-from hpccoll.store.rows import LEFT_OUT, Gap, JobProgress, Results, Row, Run
-from hpccoll.store.scheduler_log import Scheduled, read_scheduled
+from hpccoll.store.result_files import ResultFiles, read_all
+from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results, Row, Run
+from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
 from hpccoll.store.statistics import make_row, status_and_reason
 
 
@@ -27,7 +27,7 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
             is found. Another file that cannot be read is a gap like others, and ``damaged`` names it.
     """
     paths = list(paths)
-    return summarise(read_raws(paths), paths, timing)
+    return summarise(read_all(paths), paths, timing)
 
 
 def summarise(found: ResultFiles, paths: Collection[Path] = (), timing: str = "max") -> Results:
@@ -55,7 +55,7 @@ def summarise(found: ResultFiles, paths: Collection[Path] = (), timing: str = "m
             for gap in _all_missing(job, words.get(job.name), became.get(job.name), began=job.name in began)
         ),
     ]
-    skips = [Gap(case=s.case, job=s.job, status=LEFT_OUT, reason=s.reason) for p in plans for s in p.skips]
+    skips = [Gap(case=s.case, job=s.job, status=NOT_PLANNED, reason=s.reason) for p in plans for s in p.skips]
     return Results(
         rows=tuple(sorted((row for raw in raws for row in _rows(raw, timing)), key=_place)),
         runs=tuple(_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
@@ -97,7 +97,7 @@ def _launch_words(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
             yield job.name, "; ".join(said)
 
 
-def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None, *, began: bool) -> Iterator[Gap]:
+def _all_missing(job: Job, said: str | None, scheduled: ScheduledJob | None, *, began: bool) -> Iterator[Gap]:
     """Yield the cases of a job that has left nothing, and may wait for its turn."""
     nothing = "its job left no result" if began else "its job has not begun"
     reason = _and_slurm(said or nothing, scheduled, known=said is not None)
@@ -105,7 +105,7 @@ def _all_missing(job: Job, said: str | None, scheduled: Scheduled | None, *, beg
         yield Gap(case=case.id, job=job.name, status="not run", reason=reason)
 
 
-def _and_slurm(reason: str, scheduled: Scheduled | None, *, known: bool) -> str:
+def _and_slurm(reason: str, scheduled: ScheduledJob | None, *, known: bool) -> str:
     """Return a reason and what Slurm says of the job.
 
     That it ended as it should explains nothing; that it failed explains nothing where our own words are ``known``.
@@ -115,14 +115,14 @@ def _and_slurm(reason: str, scheduled: Scheduled | None, *, known: bool) -> str:
     return f"{reason}; {scheduled.where if known and scheduled.state == 'FAILED' else scheduled.words}"
 
 
-def _gaps(raw: RawResults, scheduled: Scheduled | None) -> Iterator[Gap]:
+def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
     """Yield the cases of a job without a usable result."""
     ahead = "its job is at work" if raw.at_work else "the job ended before it"
     if raw.ended and not raw.at_work:
         ahead = f"{ahead}: {raw.ended}"
     if raw.lost:
         ahead = f"{ahead}, or a damaged line of its journal held it"
-    outcomes = {whole.outcome.case.id: whole.outcome for whole in raw.wholes()}
+    outcomes = {whole.outcome.case.id: whole.outcome for whole in raw.histories()}
     for case in raw.job.cases:
         outcome = outcomes.get(case.id)
         status, reason = status_and_reason(raw.job, outcome) if outcome else ("not run", None)
@@ -155,7 +155,7 @@ def _run(raw: RawResults, attempt: Attempt) -> Run:
 
 def _rows(raw: RawResults, timing: str) -> Iterator[Row]:
     done, there = raw.done, set()
-    for attempt, outcome, runs in raw.wholes():
+    for attempt, outcome, runs in raw.histories():
         there.add(case_id := outcome.case.id)
         ended = None if case_id in done else raw.failure(case_id)  # why there are no more rounds
         reason = "; ".join(filter(None, (outcome.reason, ended)))

@@ -53,7 +53,7 @@ class Outcome:
         """The rounds that it was measured in."""
         return frozenset() if self.times is None else frozenset(self.times.round.tolist())
 
-    def then(self, later: "Outcome") -> "Outcome":
+    def merge(self, later: "Outcome") -> "Outcome":
         """Return what became of the case in these rounds and in ``later`` ones.
 
         Wrong elements add up, CPU time is the mean over iterations, and what is not timed is that of the last round:
@@ -74,7 +74,7 @@ class Outcome:
             reason=reason,
             wrong=None if self.wrong is None or later.wrong is None else self.wrong + later.wrong,
             converged=bool(self.converged and later.converged),
-            times=self.times.then(later.times),
+            times=self.times.merge(later.times),
             cpu_s=(n * self.cpu_s + m * later.cpu_s) / (n + m),
         )
 
@@ -177,7 +177,7 @@ class RawResults:
         self.started = [started for started in self.started if started != case_id]
         for at, place in self._of_cases().get(case_id, ())[-1:]:
             if at == last:
-                outcomes[place] = outcomes[place].then(outcome)
+                outcomes[place] = outcomes[place].merge(outcome)
                 return
         outcomes.append(outcome)
 
@@ -190,7 +190,7 @@ class RawResults:
             self._placed[at] = len(outcomes)
         return self._places
 
-    def wholes(self, case_id: str | None = None) -> Iterator[CaseHistory]:
+    def histories(self, case_id: str | None = None) -> Iterator[CaseHistory]:
         """Yield what became of each case that has an outcome, or of that one."""
         found = self._of_cases()
         for places in found.values() if case_id is None else filter(None, [found.get(case_id)]):
@@ -198,7 +198,7 @@ class RawResults:
             runs = {number: attempt.run_id for attempt, outcome in parts for number in outcome.rounds}
             timed = [attempt for attempt, outcome in parts if outcome.times is not None]  # whose ports and hosts it has
             yield CaseHistory(
-                (timed or [parts[-1][0]])[-1], reduce(Outcome.then, (outcome for _, outcome in parts)), runs
+                (timed or [parts[-1][0]])[-1], reduce(Outcome.merge, (outcome for _, outcome in parts)), runs
             )
 
     @property
@@ -248,7 +248,7 @@ class RawResults:
         return "; ".join(dict.fromkeys(said)) or None
 
     @property
-    def told_to_end(self) -> bool:
+    def interrupted(self) -> bool:
         """Whether the last attempt was told to end, and did."""
         last = self.attempts[-1][0].number if self.attempts else None
         return any(not f.case_id and f.rank == 0 and f.attempt == last for f in self.failures)

@@ -9,7 +9,7 @@ from pathlib import Path
 from hpccoll.errors import BadInputError, together
 from hpccoll.spec.plan import Plan
 from hpccoll.store import hdf5
-from hpccoll.store.journal import begun, journal_path, read_journal
+from hpccoll.store.journal import has_begun, journal_path, read_journal
 from hpccoll.store.raw import RawResults
 
 PLAN = "plan.json"
@@ -18,7 +18,7 @@ BESIDE = re.compile(r"\.(journal|reserve|told-to-end|words-\w+)$")
 """How files end that lie beside a raw file."""
 
 
-def find(paths: Iterable[Path]) -> list[Path]:
+def find_raw_files(paths: Iterable[Path]) -> list[Path]:
     """Return the raw files that the paths are or hold, each once; a journal stands for a file that is not complete.
 
     What else lies beside a raw file, such as last words, stands for it, and so does its name where there is none yet.
@@ -34,18 +34,18 @@ def find(paths: Iterable[Path]) -> list[Path]:
             told = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
             raise BadInputError("path", str(path), told)
         for file in sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]) if path.is_dir() else [path]:
-            best = best_of(file.with_name(BESIDE.sub("", file.name)))
+            best = best_source(file.with_name(BESIDE.sub("", file.name)))
             if best is not None:
                 found.setdefault(best.resolve(), best)
     return list(found.values())
 
 
-def best_of(whole: Path) -> Path | None:
+def best_source(whole: Path) -> Path | None:
     """Return what to read for the raw file ``whole``: it, or its journal where that holds more, or None for nothing."""
     journal = journal_path(whole)
     if not journal.exists() or _complete(whole):
         return whole
-    if begun(journal):
+    if has_begun(journal):
         return journal
     return whole if whole.exists() else None
 
@@ -104,7 +104,7 @@ def read_raw(path: Path) -> RawResults:
     return read_journal(path) if path.suffix == ".journal" else hdf5.read_raw_file(path)
 
 
-def read_raws(paths: Iterable[Path]) -> ResultFiles:
+def read_all(paths: Iterable[Path]) -> ResultFiles:
     """Read the raw files, journals and plans below ``paths``.
 
     Raises:
@@ -113,7 +113,7 @@ def read_raws(paths: Iterable[Path]) -> ResultFiles:
     """
     paths = list(paths)
     raws, plans, unreadable = [], {}, {}
-    for path in find(paths):
+    for path in find_raw_files(paths):
         try:
             raws.append(read_raw(path))
         except BadInputError as error:

@@ -7,9 +7,9 @@ within a schema version. Seconds and bytes per second, unscaled; what is absent 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.store.scheduler_log import Scheduled
+from hpccoll.store.scheduler_log import ScheduledJob
 
-LEFT_OUT = "left out"
+NOT_PLANNED = "left out"
 """The status of what was skipped on purpose as the sweep was planned: it is of no job."""
 
 
@@ -129,7 +129,7 @@ class Results:
     planned: int  # cases; those skipped by plan not counted
     missing: tuple[Gap, ...] = ()
     skipped: tuple[Gap, ...] = ()  # skipped on purpose, left out of the plan or in the job, each with its reason
-    scheduled: tuple[Scheduled, ...] = ()  # Slurm's jobs, the last one of a job last
+    scheduled: tuple[ScheduledJob, ...] = ()  # Slurm's jobs, the last one of a job last
     progress: tuple[JobProgress, ...] = ()  # of each file, and of each job that has none
     damaged: tuple[str, ...] = ()  # files that cannot be read, and lines of journals, each with the reason
     notes: tuple[str, ...] = ()  # what else a reader has to know of the files: copies, files without a digest
@@ -148,7 +148,7 @@ class Results:
             runs=tuple(run for run in self.runs if run.job == job),
             planned=sum(one.cases for one in self.progress if one.job == job),
             missing=tuple(gap for gap in self.missing if gap.job == job),
-            skipped=tuple(gap for gap in self.skipped if gap.job == job and gap.status != LEFT_OUT),
+            skipped=tuple(gap for gap in self.skipped if gap.job == job and gap.status != NOT_PLANNED),
             scheduled=tuple(scheduled for scheduled in self.scheduled if scheduled.job == job),
             progress=tuple(one for one in self.progress if one.job == job),
         )

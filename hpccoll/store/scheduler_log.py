@@ -33,7 +33,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled:
+class ScheduledJob:
     """One Slurm job.
 
     Args:
@@ -67,15 +67,15 @@ class Scheduled:
         return f"{self.state}: {WORDS.get(self.state, 'its state')}{limit}{reason}; {self.where}"
 
 
-def read_scheduled(directory: Path) -> list[Scheduled]:
+def read_scheduled(directory: Path) -> list[ScheduledJob]:
     """Return the Slurm jobs of the sweeps into ``directory``, the last one of a job last."""
     try:
-        return [Scheduled(**fields) for fields in read_json(directory / RECORD, "Slurm jobs", JOB_BYTES)]
+        return [ScheduledJob(**fields) for fields in read_json(directory / RECORD, "Slurm jobs", JOB_BYTES)]
     except (ValueError, TypeError):  # it only explains
         return []
 
 
-def write_scheduled(directory: Path, jobs: Iterable[Scheduled]) -> None:
+def write_scheduled(directory: Path, jobs: Iterable[ScheduledJob]) -> None:
     """Write the Slurm jobs of a sweep, whole or not at all."""
     remove_unfinished(directory / RECORD)
     with replacing_file(directory / RECORD) as unfinished:

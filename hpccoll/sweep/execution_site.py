@@ -44,7 +44,7 @@ class Place:
         partition = partitions.partition(site.partition)
         partitions.check_account(site.account, partition)
         beside = None
-        if sweep.apart and (asked := site.aggregators):
+        if sweep.dedicated_aggregators and (asked := site.aggregators):
             beside = (
                 partitions.partition(asked.partition, asked.worker),
                 partitions.partition(asked.partition, asked.aggregator),
@@ -58,7 +58,7 @@ class Place:
         return cls(site.launcher_of_ranks(_variables(sweep)), site)
 
     @property
-    def on_paper(self) -> bool:
+    def offline(self) -> bool:
         """Whether it is such a cluster."""
         return self.site is not None and self.partition is None
 
@@ -66,7 +66,7 @@ class Place:
     def surroundings(self) -> Surroundings:
         """What is set around jobs; a plan on paper is for another shell than this one."""
         of_site = self.site.environment if self.site else {}
-        return Surroundings(of_site, {} if self.on_paper else os.environ)
+        return Surroundings(of_site, {} if self.offline else os.environ)
 
     def lack(self, shape: Shape) -> str | None:
         """Return why ``shape`` cannot be had here, None where it can."""
@@ -74,7 +74,7 @@ class Place:
             return None
         each = self.site.cpus_per_task or 1
         cpus = shape.ranks_per_node * each
-        if not shape.apart:
+        if not shape.dedicated_aggregators:
             reason = self.partition.lack(shape.nodes, cpus)
         elif self.beside is None:
             reason = "the site file does not say where aggregators go: key aggregators"

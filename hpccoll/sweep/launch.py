@@ -14,9 +14,9 @@ from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store import hdf5
-from hpccoll.store.journal import LAUNCHER, Journal, forget_words, journal_path, write_failure_note
+from hpccoll.store.journal import LAUNCHER, Journal, journal_path, remove_failure_notes, write_failure_note
 from hpccoll.store.raw import Failure, RawResults
-from hpccoll.store.result_files import best_of, read_raw
+from hpccoll.store.result_files import best_source, read_raw
 from hpccoll.sweep import child_process, probe_launch
 from hpccoll.sweep.slurm import partitions, query, squeue
 from hpccoll.sweep.slurm.controller import wait_for_controller
@@ -37,18 +37,22 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             not find each other.
     """
     plan = Plan.load(plan_file)
-    if plan.on_paper:
+    if plan.offline:
         raise BadInputError(
             "plan", str(plan_file), "one for a cluster that was asked: say --profile when it is planned"
         )
     job, job_file = plan.job(name), plan_file.parent / "jobs" / f"{name}.json"
-    forget_words(out, "launch")
+    remove_failure_notes(out, "launch")
     left = [shape for shape in job.shapes if _left(job, shape, _read(out))]
     if plan.launcher.slurm_conf:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
         hosts = squeue.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
-        helpers = _helpers(job, plan.launcher.aggregator, hosts) if job.apart and plan.launcher.aggregator else ()
+        helpers = (
+            _helpers(job, plan.launcher.aggregator, hosts)
+            if job.dedicated_aggregators and plan.launcher.aggregator
+            else ()
+        )
         start = Start(plan.launcher, job, [host for host in hosts if host not in helpers], helpers)
         if left and plan.launcher.slurm and job.ranks > 1:
             start.check()
@@ -61,7 +65,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             if said := start.measure(shape, job_file, out, evidence):
                 _leave(out, f"the launch of {shape.words} {said}")
             raw = _read(out)
-            if raw is not None and _attempts(raw) > attempts and raw.told_to_end:
+            if raw is not None and _attempts(raw) > attempts and raw.interrupted:
                 break  # there is no time for another
     except BadInputError as error:
         _leave(out, str(error))
@@ -83,7 +87,7 @@ def _helpers(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read(out: Path) -> RawResults | None:
-    best = best_of(out)
+    best = best_source(out)
     return read_raw(best) if best and best.exists() else None
 
 
@@ -148,7 +152,7 @@ class Start:
         """
         shape = Shape(min(2, self.job.nodes), 2)
         line = self._line(shape, "--check")
-        said = self._run(line, self.launcher.patience_s)
+        said = self._run(line, self.launcher.start_timeout_s)
         if said is not None:
             types = ", ".join(query.mpi_types())
             raise BadInputError(
@@ -170,7 +174,7 @@ class Start:
         line = self._line(shape, "--probe", str(probe_launch.place_of(out, self.job, shape)), "--job", str(job_file))
         print(f"$ {line}", flush=True)
         try:
-            found = probe_launch.ask(self._command(line), self.launcher.patience_s, out, self.job, shape, where)
+            found = probe_launch.ask(self._command(line), self.launcher.start_timeout_s, out, self.job, shape, where)
         except (OSError, UnusableError) as error:  # there is no room for logs, or they are larger than logs can be
             print(f"# no evidence: {error}", flush=True)
             return None
@@ -188,7 +192,7 @@ class Start:
         print(f"$ {line}", flush=True)
         before = signs(out)
         # Ranks that wait for one another in MPI have the first word: they know where.
-        return self._run(line, 1.1 * self.launcher.all_s, begun=lambda: signs(out) != before)
+        return self._run(line, 1.1 * self.launcher.launch_timeout_s, begun=lambda: signs(out) != before)
 
     def _run(self, line: str, seconds: float, begun: Callable[[], bool] | None = None) -> str | None:
         """Run a launch as ``child.run`` does; one that srun refused for want of the controller, again when it answers.
@@ -212,6 +216,6 @@ class Start:
         """Return the shell that runs ``line``: one of a login, where modules are."""
         setup = self.launcher.setup and [f"export PATH={shlex.quote(os.environ['PATH'])}", *self.launcher.setup]
         # The variant has the last word: it is what is compared.
-        environment = {"HPCCOLL_START_S": f"{self.launcher.all_s:g}", **self.job.environment}
+        environment = {"HPCCOLL_START_S": f"{self.launcher.launch_timeout_s:g}", **self.job.environment}
         variables = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
         return ["bash", "-lc" if setup else "-c", " && ".join([*setup, *variables, f"exec {line}"])]

@@ -57,7 +57,7 @@ def lines(plan: Plan) -> Iterator[str]:
 
 
 def _notes(plan: Plan) -> Iterator[str]:
-    if plan.on_paper:
+    if plan.offline:
         yield ON_PAPER
     if plan.launcher.slurm and any(_lacks_gpus(plan, job) for job in plan.jobs):
         yield NO_GPUS

@@ -66,13 +66,13 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
             place.check_request(requests[job.name])
     return Plan(
         name=config.stem,
-        profile=profile or ("slurm" if place.on_paper else "local"),
+        profile=profile or ("slurm" if place.offline else "local"),
         jobs=tuple(jobs),
         skips=tuple(skips),
         launcher=place.launcher,
         resources=requests,
         estimated_s=sum(seconds(job) + (SLURM_S if place.launcher.slurm else 0.0) for job in jobs),
-        on_paper=place.on_paper,
+        offline=place.offline,
         notes=(*sweep.notes(), *notes, *place.notes(jobs)),
     )
 
@@ -206,7 +206,8 @@ class _Allocation:
         size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{replace(largest, aggregators=0)}"
         name = ".".join(filter(None, ("-".join(self.sweep.transports), size, self.variant)))
         return Job(
-            name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators, apart=largest.apart,
+            name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators,
+            dedicated_aggregators=largest.dedicated_aggregators,
             variant=self.variant, environment=self.environment,
             communicator=self.communicator, seed=self.sweep.seed,
             effort=self.sweep.effort_of_a_case(), table=self.sweep.table, cases=tuple(chain(*kept.values())),
@@ -239,7 +240,7 @@ def check_out(plan: Plan, out: Path) -> None:
     Raises:
         BadInputError: where it does; nothing that was measured is mixed with anything else.
     """
-    if plan.on_paper and (out / PLAN).is_file() and not Plan.load(out / PLAN).on_paper:
+    if plan.offline and (out / PLAN).is_file() and not Plan.load(out / PLAN).offline:
         raise BadInputError("--out", str(out), "another directory, or with --profile: the plan of a sweep is there")
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"

@@ -56,14 +56,14 @@ def known(file: Path, job: Job, where: str) -> bool:
     return whole and (found.job_sha256, found.allocation) == (job.sha256, where)
 
 
-def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape, where: str) -> ProbeResult:
+def ask(command: list[str], start_timeout_s: float, out: Path, job: Job, shape: Shape, where: str) -> ProbeResult:
     """Run a probe, and return what it found; that is also in the file.
 
     Its time is limited: for the start, for every case, and for one that is stuck and has to say where.
 
     Args:
         command: that starts it; its ranks log into ``place_of``.
-        patience_s: how long the start may take.
+        start_timeout_s: how long the start may take.
         out: the raw file.
         job: that is probed.
         shape: of the launch.
@@ -75,7 +75,7 @@ def ask(command: list[str], patience_s: float, out: Path, job: Job, shape: Shape
     place = place_of(out, job, shape)
     rmtree(place, ignore_errors=True)  # logs of an earlier one are not ours
     place.mkdir(parents=True)
-    limit_s = patience_s + job.effort.timeout + len(probe_cases(job, shape)) * job.effort.seconds
+    limit_s = start_timeout_s + job.effort.timeout + len(probe_cases(job, shape)) * job.effort.seconds
     failed = child_process.run(command, limit_s, place / OUTPUT)
     found = ProbeResult.from_logs(place, failed, job_sha256=job.sha256, allocation=where)
     with replacing_file(file_of(out, job, shape)) as unfinished:

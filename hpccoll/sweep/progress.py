@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from hpccoll.spec.case import Job
 from hpccoll.spec.plan import Plan
 from hpccoll.store.journal import journal_path
-from hpccoll.store.json_lines import names
+from hpccoll.store.json_lines import starts_with_key
 from hpccoll.units import format_wait
 
 SKIPPED = b'"status": "skipped"'
@@ -67,7 +67,7 @@ class Tally:
 
 def _with(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int, int]:
     """Return how many outcomes, and skips of them, there are with those of more events."""
-    found = [SKIPPED in event for event in events if names(event, "outcome")]
+    found = [SKIPPED in event for event in events if starts_with_key(event, "outcome")]
     return outcomes + len(found), skips + sum(found)
 
 

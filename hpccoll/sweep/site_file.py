@@ -196,9 +196,9 @@ class Site(Section):
         setup += [f"export {assignment(name, value)}" for name, value in self.environment.items()]
         return Launcher(
             command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
-            patience_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
+            start_timeout_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
             aggregator=self.aggregators.aggregator if self.aggregators else None, network=self.network,
-            within=NEAR if self.gpus_per_node else "",
+            socket_distribution=NEAR if self.gpus_per_node else "",
         )  # fmt: skip
 
     def request(self, shape: Shape, minutes: int) -> dict[str, int | str]:
@@ -207,7 +207,7 @@ class Site(Section):
         The plugin wants ``mpi`` for the rule to run once, outside of srun, and refuses it for one task; its own words
         for GPUs would ask for a task each.
         """
-        beside = self.aggregators if shape.apart else None
+        beside = self.aggregators if shape.dedicated_aggregators else None
         extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
         extra += ["--exclusive"] if self.exclusive else []
         extra += [f"--gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []

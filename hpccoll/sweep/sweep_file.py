@@ -216,13 +216,13 @@ class Sweep(Section):
         if self.nodes is None:
             return sorted(Shape(1, ranks, self.aggregators) for ranks in self.ranks or ())
         return sorted(
-            Shape(nodes, nodes * each, self.aggregators, self.apart)
+            Shape(nodes, nodes * each, self.aggregators, self.dedicated_aggregators)
             for nodes in self.nodes
             for each in self.ranks_per_node
         )
 
     @property
-    def apart(self) -> bool:
+    def dedicated_aggregators(self) -> bool:
         """Whether aggregators have hosts of their own."""
         return self.nodes is not None and self.aggregators > 0
 

@@ -17,7 +17,7 @@ import yaml
 
 from hpccoll.errors import BadInputError, UnusableError, no_file
 from hpccoll.files import open_regular
-from hpccoll.store.durable_files import lock_alone, locked, no_link
+from hpccoll.store.durable_files import is_locked, lock_exclusively, open_without_links
 from hpccoll.sweep.paths import workflows
 from hpccoll.sweep.slurm.monitor import Follower
 from hpccoll.sweep.slurm.squeue import job_prefix
@@ -95,11 +95,11 @@ def alone(out: Path) -> Iterator[None]:
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = open(out / ".lock", "w", opener=no_link)  # noqa: SIM115  it is closed below
+        lock = open(out / ".lock", "w", opener=open_without_links)  # noqa: SIM115  it is closed below
     except OSError as error:
         raise no_file("--out", out, error, "written") from None
     with lock:
-        if not lock_alone(lock):
+        if not lock_exclusively(lock):
             raise UnusableError(str(out), "a sweep is at work in it: 'hpccoll status' says how far it is")
         yield
 
@@ -108,7 +108,7 @@ def at_work(out: Path) -> bool:
     """Return whether a sweep holds ``out`` now."""
     try:
         with open_regular(out / ".lock", str(out)) as lock:
-            return locked(lock)
+            return is_locked(lock)
     except BadInputError:
         return False
 
@@ -173,7 +173,7 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
     """
     log = out / "logs" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab", opener=no_link) as file:
+    with open(log, "ab", opener=open_without_links) as file:
         # A shell that starts us in the background has SIGINT ignored, and what ignores it cannot be interrupted:
         # neither we nor Snakemake, which would inherit it.
         before = {number: signal.signal(number, signal.default_int_handler) for number in ENDS}

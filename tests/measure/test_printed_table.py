@@ -91,7 +91,7 @@ def test_a_case_has_one_row_however_often_its_rounds_were_told(printed):
             failed,
             whole(
                 CASES[0],
-                times=raw_examples.times().then(raw_examples.times(number=2)).then(raw_examples.times(number=3)),
+                times=raw_examples.times().merge(raw_examples.times(number=2)).merge(raw_examples.times(number=3)),
             ),
             job=job,
         )

@@ -9,7 +9,7 @@ from hpccoll.report import report_writer
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.report_writer import build_report
 from hpccoll.store.rows import Gap, Results
-from hpccoll.store.scheduler_log import Scheduled
+from hpccoll.store.scheduler_log import ScheduledJob
 
 EVIL = "</script><script>alert('x')</script> & \"quoted\" <b>"
 
@@ -169,9 +169,9 @@ def test_what_was_skipped_on_purpose_is_a_line_for_each_reason(of_rows, make_row
 def test_the_jobs_of_slurm_are_listed_with_what_became_of_them(outline, of_rows, make_row):
     ended = {"hosts": "n[1-4]", "limit": "00:01:00", "log": "/logs/17.log"}
     jobs = (
-        Scheduled(job="mpi.n4x1", id="17", state="TIMEOUT", **ended),
-        Scheduled(job="mpi.n2x1", id="18", state="CANCELLED", reason="an earlier sweep left it"),
-        Scheduled(job="mpi.n8x1", id="19", state="REVOKED"),
+        ScheduledJob(job="mpi.n4x1", id="17", state="TIMEOUT", **ended),
+        ScheduledJob(job="mpi.n2x1", id="18", state="CANCELLED", reason="an earlier sweep left it"),
+        ScheduledJob(job="mpi.n8x1", id="19", state="REVOKED"),
     )
     page = outline(of_rows(make_row(), scheduled=jobs))
     assert "#jobs" in page.references

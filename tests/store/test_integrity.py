@@ -195,6 +195,6 @@ def test_a_pipe_is_no_raw_file(tmp_path):
 
 def test_a_large_column_is_read_case_by_case_and_gives_the_same(file, monkeypatch):
     before = raw_examples.plain(hdf5.read_raw_file(file))
-    monkeypatch.setattr("hpccoll.store.hdf5_attempt.AT_ONCE", 1)
+    monkeypatch.setattr("hpccoll.store.hdf5_attempt.MAX_COLUMN_BYTES", 1)
     monkeypatch.setattr(integrity, "SLAB", 1)
     assert raw_examples.plain(hdf5.read_raw_file(file)) == before

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from hpccoll.errors import BadInputError
 from hpccoll.store import journal as module
 from hpccoll.store import json_lines
-from hpccoll.store.durable_files import no_link
+from hpccoll.store.durable_files import open_without_links
 from hpccoll.store.journal import (
     LAUNCHER,
     Journal,
-    append,
-    begun,
-    forget_words,
+    has_begun,
     journal_path,
     read_failure_notes,
     read_journal,
+    remove_failure_notes,
     write_failure_note,
 )
+from hpccoll.store.json_lines import append_records
 from hpccoll.store.raw import Failure
 
 
@@ -225,7 +225,7 @@ def test_a_journal_that_another_process_has_just_replaced_is_not_written(out, mo
     other.write_bytes(journal_path(out).read_bytes())
 
     def replaced_meanwhile(path, flags):
-        descriptor = no_link(path, flags)
+        descriptor = open_without_links(path, flags)
         if other.exists():
             other.replace(path)
         return descriptor
@@ -256,7 +256,7 @@ def test_what_was_packed_is_not_unpacked_to_more_than_it_can_hold(out):
     outcome = json.loads(journal_path(out).read_bytes().split(b"\n")[-2])["outcome"]
     for shape in ([1 << 40], [1250000], [-1], [1, 1 << 62, 16]):
         outcome["cpu_s"] = {"dtype": "<f8", "shape": shape, "data": bomb}
-        append(journal_path(out), {"outcome": outcome, "number": 1})
+        append_records(journal_path(out), {"outcome": outcome, "number": 1})
     assert len(read_journal(journal_path(out)).damage) == 4
 
 
@@ -292,7 +292,7 @@ def test_each_rank_leaves_its_words_in_a_file_of_its_own(out):
     assert sorted(path.name for path in out.parent.glob("*words*")) == ["F.h5.words-3", "F.h5.words-launch"]
     assert journal_path(out).read_bytes() == before
     assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER}
-    forget_words(out, "launch")
+    remove_failure_notes(out, "launch")
     assert {failure.rank for failure in read_failure_notes(out)} == {3}
 
 
@@ -305,7 +305,7 @@ def test_on_a_full_disk_the_room_that_was_kept_is_given_to_last_words(out, monke
     def full(path, *events):
         if reserve.exists():
             raise OSError(number, "no room")
-        append(path, *events)
+        append_records(path, *events)
 
     monkeypatch.setattr(module, "append", full)
     write_failure_note(out, Failure(case_id="x", rank=0, message="no room"))
@@ -387,7 +387,7 @@ def test_what_is_no_journal_is_refused_in_one_line_and_left_alone(out, content):
 @given(st.lists(st.sampled_from(['{"start": 1}', '{"outcome": {}}', '{"failure": 3}', '{"attempt": []}', "2", "{"])))
 def test_a_damaged_journal_is_read_or_refused_and_nothing_else(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("journal") / "F.h5.journal"
-    append(path, {"job": json.loads(JOB.to_json()), "attempts": []})
+    append_records(path, {"job": json.loads(JOB.to_json()), "attempts": []})
     with path.open("a") as file:
         file.write("".join("\n" + line for line in lines))
     try:
@@ -398,9 +398,9 @@ def test_a_damaged_journal_is_read_or_refused_and_nothing_else(tmp_path_factory,
 
 def test_an_empty_journal_has_not_begun(out):
     journal_path(out).touch()
-    assert not begun(journal_path(out))
+    assert not has_begun(journal_path(out))
     Journal(out, JOB).close(remove=False)
-    assert begun(journal_path(out))
+    assert has_begun(journal_path(out))
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):

@@ -16,7 +16,7 @@ from hpccoll.store.integrity import DIGEST
 from hpccoll.store.journal import Journal, journal_path, write_failure_note
 from hpccoll.store.load import read_results
 from hpccoll.store.raw import Failure, RawResults
-from hpccoll.store.result_files import find
+from hpccoll.store.result_files import find_raw_files
 
 SIZES = (8, 16, 32, 64)
 CASES = [raw_examples.case(size) for size in SIZES]
@@ -102,7 +102,7 @@ def test_a_file_is_taken_once_however_often_it_is_named(tmp_path):
     file.parent.mkdir()
     hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), file)
     (tmp_path / "link.h5").symlink_to(file)
-    assert find([file, tmp_path, file.parent, tmp_path / "link.h5"]) == [file]
+    assert find_raw_files([file, tmp_path, file.parent, tmp_path / "link.h5"]) == [file]
     assert len(read_results([file, tmp_path]).rows) == 1
 
 
@@ -112,28 +112,28 @@ def test_a_finished_file_stands_before_the_journal_that_was_not_removed(tmp_path
     Journal(file, raw.job, raw).close(remove=False)
     hdf5.write_raw_file(raw, file)
     for named in (tmp_path, file, journal_path(file)):
-        assert find([named]) == [file]
-    assert find([file, journal_path(file)]) == [file]
+        assert find_raw_files([named]) == [file]
+    assert find_raw_files([file, journal_path(file)]) == [file]
 
 
 def test_a_journal_stands_before_a_partial_file_that_it_goes_on_from(tmp_path):
     file = tmp_path / "F.h5"
     raw = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
     hdf5.write_raw_file(raw, file)
-    assert find([tmp_path]) == [file]
+    assert find_raw_files([tmp_path]) == [file]
     journal = Journal(file, raw.job, raw)
     journal.begin(raw_examples.attempt(2))
     journal.record(raw_examples.outcome(CASES[1]))
-    assert find([tmp_path]) == [journal_path(file)]
+    assert find_raw_files([tmp_path]) == [journal_path(file)]
     assert len(read_results([tmp_path]).rows) == 2
     journal.close(remove=False)
 
 
 def test_a_journal_alone_is_read_and_an_empty_one_passed_over(tmp_path):
     journal_path(tmp_path / "empty.h5").touch()
-    assert find([tmp_path]) == []
+    assert find_raw_files([tmp_path]) == []
     Journal(tmp_path / "F.h5", raw_examples.job(*CASES)).close(remove=False)
-    assert find([tmp_path]) == [tmp_path / "F.h5.journal"]
+    assert find_raw_files([tmp_path]) == [tmp_path / "F.h5.journal"]
     results = read_results([tmp_path])
     assert {gap.status for gap in results.missing} == {"not run"}
     assert results.rows == ()
@@ -145,15 +145,15 @@ def test_what_lies_beside_a_raw_file_stands_for_it(sweep):
         journal.with_suffix(f".{ending}").touch()
     beside = sorted((sweep / "raw").glob("mpi.p2.h5*"))
     assert [path.suffix for path in beside] == [".journal", ".reserve", ".told-to-end", ".words-1", ".words-launch"]
-    assert [find([path]) for path in beside] == [[journal]] * 5
-    assert find(beside) == [journal]
+    assert [find_raw_files([path]) for path in beside] == [[journal]] * 5
+    assert find_raw_files(beside) == [journal]
 
 
 def test_a_sweep_file_is_told_from_its_results(tmp_path):
     file = tmp_path / "accept.yaml"
     file.touch()
     with pytest.raises(BadInputError, match=r"accept\.yaml' is not valid: results; .* are in results/accept, unless"):
-        find([file])
+        find_raw_files([file])
 
 
 def test_a_path_that_is_not_there_or_holds_nothing_is_refused(tmp_path):

@@ -91,7 +91,7 @@ def test_a_job_goes_on_with_the_rounds_that_are_left(tmp_path, mpiexec):  # noqa
     raw = hdf5.read_raw_file(file)
     assert raw.complete
     assert raw_examples.plain(raw.attempts[0]) == raw_examples.plain(before.attempts[0])
-    assert [whole.outcome.times.round.tolist() for whole in raw.wholes()] == [[1] * 20 + [2] * 20 + [3] * 20] * len(
+    assert [whole.outcome.times.round.tolist() for whole in raw.histories()] == [[1] * 20 + [2] * 20 + [3] * 20] * len(
         cases
     )
     assert {(row.status, row.rounds, row.attempt, row.iterations) for row in read_results([file]).rows} == {

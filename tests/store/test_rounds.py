@@ -46,7 +46,7 @@ def test_an_attempt_has_one_outcome_of_a_case_with_its_rounds_one_after_the_othe
 
 
 def test_what_is_put_together_over_attempts_says_which_run_measured_which_round():
-    attempt, outcome, runs = next(interrupted().wholes(CASES[0].id))
+    attempt, outcome, runs = next(interrupted().histories(CASES[0].id))
     assert outcome.times.round.tolist() == [1] * 4 + [2] * 6 + [3] * 2
     assert (attempt.number, runs) == (2, {1: "run-1", 2: "run-1", 3: "run-2"})
 
@@ -57,13 +57,13 @@ def test_what_is_recorded_is_seen_whenever_it_is_asked_for():
     seen = []
     for number, of in [(1, first), (1, second), (2, second), (2, first)]:
         raw.record(raw_examples.of_round(number, of))
-        ((_, outcome, runs),) = raw.wholes(of.id)
+        ((_, outcome, runs),) = raw.histories(of.id)
         seen.append((outcome.case, sorted(outcome.rounds), sorted(runs)))
     assert seen == [(first, [1], [1]), (second, [1], [1]), (second, [1, 2], [1, 2]), (first, [1, 2], [1, 2])]
     raw.attempts.append((raw_examples.attempt(2), [raw_examples.of_round(3, second)]))  # as a file is read
-    assert [whole.outcome.case for whole in raw.wholes()] == [first, second]
-    assert next(raw.wholes(second.id)).runs == {1: "run-1", 2: "run-1", 3: "run-2"}
-    assert not [*raw.wholes("none of its cases")]
+    assert [whole.outcome.case for whole in raw.histories()] == [first, second]
+    assert next(raw.histories(second.id)).runs == {1: "run-1", 2: "run-1", 3: "run-2"}
+    assert not [*raw.histories("none of its cases")]
 
 
 def test_to_record_a_round_does_not_take_longer_the_more_cases_there_are(monkeypatch):
@@ -75,7 +75,7 @@ def test_to_record_a_round_does_not_take_longer_the_more_cases_there_are(monkeyp
     def names_asked(case):
         asked.clear()
         raw.record(raw_examples.skipped(case))
-        next(raw.wholes(named(case)))
+        next(raw.histories(named(case)))
         return len(asked)
 
     assert len({names_asked(case) for case in cases}) == 1
@@ -84,8 +84,8 @@ def test_to_record_a_round_does_not_take_longer_the_more_cases_there_are(monkeyp
 def test_rounds_of_which_not_the_same_ranks_are_kept_keep_those_in_common():
     few, all_of_them = raw_examples.times(2, ranks=8, limit=4), raw_examples.times(2, ranks=8, number=2)
     assert few.rank_stride == 4
-    assert all_of_them.then(few).rank_stride == few.then(all_of_them).rank_stride == 4
-    both = few.then(all_of_them)
+    assert all_of_them.merge(few).rank_stride == few.merge(all_of_them).rank_stride == 4
+    both = few.merge(all_of_them)
     assert (both.start_ns[2:] == all_of_them.start_ns[:, ::4]).all()
     assert (both.max_ns[2:] == all_of_them.max_ns).all()
 
@@ -97,21 +97,21 @@ def test_wrong_elements_add_up_and_what_is_not_timed_is_of_the_last_round():
     last = raw_examples.of_round(
         2, iterations=3, wrong=0, evidence="new", wire_sent=(1.0, 2.0), cpu_s=np.array([2.0, 2.0])
     )
-    both = first.then(last)
+    both = first.merge(last)
     assert (both.status, both.wrong, both.reason) == ("wrong", 3, "rank 0: bad")
     assert (both.evidence, both.wire_sent) == ("new", (1.0, 2.0))
     assert both.cpu_s.tolist() == [1.75, 2.0]
-    assert last.then(replace(first, converged=False)).converged is False
+    assert last.merge(replace(first, converged=False)).converged is False
 
 
 def test_a_round_whose_bytes_are_not_counted_leaves_those_that_were_with_what_was_found_by_them():
     counted = raw_examples.of_round(1, evidence="by its ports")
     nothing = {"wire_bytes_measured": None, "wire_sent": (), "wire_received": (), "port_sent": (), "port_received": ()}
     timed = raw_examples.of_round(2, **nothing, counters=None, executed="unknown", evidence=None, bytes=4096)
-    both = counted.then(timed)
+    both = counted.merge(timed)
     assert {name: getattr(both, name) for name in COUNTED} == {name: getattr(counted, name) for name in COUNTED}
     assert (both.bytes, both.rounds) == (4096, {1, 2})
-    assert (timed.then(counted).evidence, both.then(raw_examples.of_round(3, evidence="anew")).evidence) == (
+    assert (timed.merge(counted).evidence, both.merge(raw_examples.of_round(3, evidence="anew")).evidence) == (
         "by its ports", "anew",
     )  # fmt: skip
 
@@ -186,7 +186,7 @@ def of_durations(**rounds):
         parts.append(raw_examples.outcome(CASES[0], times=replace(times, max_ns=np.array(durations))))
     whole = parts[0]
     for part in parts[1:]:
-        whole = whole.then(part)
+        whole = whole.merge(part)
     return whole
 
 

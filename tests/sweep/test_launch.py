@@ -239,7 +239,7 @@ def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(progra
     programs("bash")
     (programs.place / "bash").unlink()
     (programs.place / "bash").symlink_to("/bin/bash")
-    starter = Start(Launcher(command="waits -N {nodes}", slurm=True, patience_s=0.3), JOB, ("n1", "n2"))
+    starter = Start(Launcher(command="waits -N {nodes}", slurm=True, start_timeout_s=0.3), JOB, ("n1", "n2"))
     with pytest.raises(
         BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi can be pmi2, none"
     ):
@@ -306,5 +306,5 @@ def test_a_launch_says_that_buffers_are_on_gpus_where_a_case_of_its_shape_has_th
 
 def test_smaller_shapes_have_the_first_nodes_and_all_aggregators():
     start = Start(Launcher(command="srun --nodelist={hosts}", slurm=True), JOB, ("n1", "n2", "n3"), ("a1", "a2"))
-    line = start._line(Shape(2, 4, 2, apart=True), "--check")
+    line = start._line(Shape(2, 4, 2, dedicated_aggregators=True), "--check")
     assert line == "srun --nodelist=n1,n1,n2,n2,a1,a2 hpccoll run --shape 2x2+2 --hosts n1,n2,a1,a2 --check"

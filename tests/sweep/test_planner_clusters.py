@@ -49,7 +49,7 @@ def with_helpers(on_cluster, programs):
 def test_aggregators_beside_nodes_are_on_hosts_of_their_own(with_helpers):
     plan = with_helpers(CLUSTER + "ranks_per_node: 2\naggregators: 2", BESIDE)
     (job,) = plan.jobs
-    assert (job.name, job.largest, job.apart) == ("mpi.n4x2", Shape(4, 8, 2), True)
+    assert (job.name, job.largest, job.dedicated_aggregators) == ("mpi.n4x2", Shape(4, 8, 2), True)
     asked = plan.resources[job.name]
     assert (asked["nodes"], asked["tasks"], asked["slurm_partition"]) == (6, 10, "all")
     assert asked["constraint"] == "[worker*4&aggregator*2]"
@@ -112,7 +112,7 @@ def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_tha
     said = invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
     plan = Plan.load(tmp_path / "out" / "plan.json")
-    assert (plan.on_paper, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
+    assert (plan.offline, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
     with pytest.raises(BadInputError, match="one for a cluster that was asked"):
         launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 
@@ -193,7 +193,7 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
     assert re.search(r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per", said.out, re.MULTILINE)
     assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
     plan = Plan.load(_written(invoke("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
-    assert plan.on_paper
+    assert plan.offline
     assert plan.launcher.command.startswith("srun -N")
     assert not plan.skips
     assert invoke("plan", tmp_path / "some.yaml", "--site", "x").is_bad_input("--site", "'x'", "a file, or one of")

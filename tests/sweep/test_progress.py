@@ -9,7 +9,7 @@ import raw_examples
 from hpccoll.spec.case import Case, Effort, Job
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store.journal import Journal
-from hpccoll.store.json_lines import to_line
+from hpccoll.store.json_lines import encode_line
 from hpccoll.sweep.progress import Count, Pace, Tally, shown
 
 
@@ -33,7 +33,7 @@ def timed(done):
 def write(journal, *lines):
     """Append records, or bytes as they are."""
     with journal.open("ab") as file:
-        file.writelines(line if isinstance(line, bytes) else to_line(line) for line in lines)
+        file.writelines(line if isinstance(line, bytes) else encode_line(line) for line in lines)
 
 
 def test_outcomes_are_counted_as_they_come(tally, tmp_path):
@@ -41,7 +41,7 @@ def test_outcomes_are_counted_as_they_come(tally, tmp_path):
     assert tally.count().done == 0
     write(journal, {"job": {}}, {"attempt": {}}, {"start": "x"}, {"outcome": {"reason": '{"outcome"'}})
     assert tally.count().done == 1
-    half = to_line({"outcome": 2})
+    half = encode_line({"outcome": 2})
     write(journal, {"start": "y"}, half[:35])
     assert tally.count().done == 1
     write(journal, half[35:], {"outcome": 3})
@@ -78,7 +78,12 @@ def test_a_job_with_a_result_and_no_journal_is_done(tally, tmp_path):
 def test_all_rounds_of_a_case_that_is_skipped_are_done_and_take_no_time(tally, tmp_path):
     journal = tmp_path / "raw" / "a.h5.journal"
     write(journal, {"outcome": {"status": "ok", "reason": '"status": "skipped"'}})
-    write(journal, {"outcome": {"status": "skipped"}}, {"start": "x"}, to_line({"outcome": {"status": "skipped"}})[:-6])
+    write(
+        journal,
+        {"outcome": {"status": "skipped"}},
+        {"start": "x"},
+        encode_line({"outcome": {"status": "skipped"}})[:-6],
+    )
     assert tally.count() == (4, 2)
     write(journal, b'ped"}}')
     assert tally.count() == (5, 1)

@@ -13,7 +13,7 @@ from cli_runner import ENVIRONMENT, invoke, spawn
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.journal import read_journal
-from hpccoll.store.json_lines import names
+from hpccoll.store.json_lines import starts_with_key
 from hpccoll.store.result_files import read_raw
 from hpccoll.sweep.workflow import end_leftovers
 
@@ -67,7 +67,7 @@ class Drill:
 
     def outcomes(self):
         lines = self.journal.read_bytes().split(b"\n") if self.journal.exists() else ()
-        return sum(names(line, "outcome") for line in lines)
+        return sum(starts_with_key(line, "outcome") for line in lines)
 
     def now(self):
         """Return the start times of the cases that have an outcome now."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.scheduler_log import Scheduled, read_scheduled, write_scheduled
+from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled, write_scheduled
 from hpccoll.sweep.slurm.controller import Controller
 from hpccoll.sweep.slurm.squeue import ALIVE, ENDING, Queued, cancel, job_prefix, queued, short_of_nodes, show_job
 
@@ -135,11 +135,11 @@ class Follower:
             with suppress(OSError):  # a full disk: the jobs themselves will say so
                 write_scheduled(self.out, self._known.values())
 
-    def _scheduled(self, seen: Queued) -> Scheduled:
+    def _scheduled(self, seen: Queued) -> ScheduledJob:
         """Return the record of a job; squeue has its state first, the controller the rest."""
         facts = show_job(seen.id)
         reason = facts.get("Reason", seen.reason)
-        return Scheduled(
+        return ScheduledJob(
             job=seen.job,
             id=seen.id,
             state=seen.state,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.scheduler_log import RECORD, Scheduled, read_scheduled
+from hpccoll.store.scheduler_log import RECORD, ScheduledJob, read_scheduled
 from hpccoll.sweep.slurm.monitor import Follower
 from hpccoll.sweep.slurm.squeue import job_prefix
 
@@ -44,7 +44,7 @@ def test_the_last_word_on_a_job_is_kept_with_its_log_and_its_limit(slurm, tmp_pa
     slurm()  # squeue forgets it
     follower.look_now()
     (job,) = read_scheduled(tmp_path)
-    assert job == Scheduled(
+    assert job == ScheduledJob(
         job="mpi.n2x1", id="7", state="TIMEOUT", hosts="n[1-2]", limit="00:30:00", log="/logs/7.log"
     )
     assert job.words == "TIMEOUT: it reached its time limit of 00:30:00; Slurm job 7, log /logs/7.log"
