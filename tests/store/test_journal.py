@@ -230,7 +230,7 @@ def test_a_journal_that_another_process_has_just_replaced_is_not_written(out, mo
             other.replace(path)
         return descriptor
 
-    monkeypatch.setattr(module, "no_link", replaced_meanwhile)
+    monkeypatch.setattr(module, "open_without_links", replaced_meanwhile)
     with pytest.raises(BadInputError, match="no other process writes"):
         Journal(out, JOB)
 
@@ -307,7 +307,7 @@ def test_on_a_full_disk_the_room_that_was_kept_is_given_to_last_words(out, monke
             raise OSError(number, "no room")
         append_records(path, *events)
 
-    monkeypatch.setattr(module, "append", full)
+    monkeypatch.setattr(module, "append_records", full)
     write_failure_note(out, Failure(case_id="x", rank=0, message="no room"))
     assert [failure.message for failure in read_failure_notes(out)] == ["no room"]
     assert not reserve.exists()
@@ -320,7 +320,7 @@ def test_other_trouble_than_a_full_disk_is_the_callers(out, monkeypatch):
     def broken(_path, *_events):
         raise OSError(errno.EIO, "broken")
 
-    monkeypatch.setattr(module, "append", broken)
+    monkeypatch.setattr(module, "append_records", broken)
     with pytest.raises(OSError, match="broken"):
         write_failure_note(out, Failure(case_id="x", rank=0, message="no room"))
     assert out.with_name("F.h5.reserve").exists()
