@@ -64,27 +64,27 @@ def flip_on_host(result):
 
 def check(case, layout, gpu, flip=flip_on_host):
     """Run a case three times, once with a wrong element, and once with one in each guard: ``flip`` changes a bit."""
-    subject = PreparedCase(MPI.COMM_WORLD, layout, case, gpu=gpu)
+    prepared = PreparedCase(MPI.COMM_WORLD, layout, case, gpu=gpu)
     wrong, said = [], []
     for turn in range(5):
-        subject.reset()
+        prepared.reset()
         MPI.COMM_WORLD.Barrier()
-        subject.run()
-        assert (subject.device_ns() > 0) == (case.transport == "nccl")
-        if turn == 3 and len(subject.plan.result):
-            flip(subject.plan.result)
+        prepared.run()
+        assert (prepared.device_ns() > 0) == (case.transport == "nccl")
+        if turn == 3 and len(prepared.plan.result):
+            flip(prepared.plan.result)
         if turn == 4:
-            for guard in subject._guards:
+            for guard in prepared._guards:
                 (flip_on_host if guard.on_host else flip)(guard.memory)
-        wrong.append(subject.wrong())
-        said.append(subject.diagnose() if wrong[-1] else None)
+        wrong.append(prepared.wrong())
+        said.append(prepared.diagnose() if wrong[-1] else None)
     copies = 2 if case.transport == "staged" else 0
-    assert [made.on_host for made in subject.transport.guarded] == [False] * 2 + [True] * copies
-    checked, guards = len(subject.plan.result) > 0, len(subject._guards)
+    assert [made.on_host for made in prepared.transport.guarded] == [False] * 2 + [True] * copies
+    checked, guards = len(prepared.plan.result) > 0, len(prepared._guards)
     assert wrong == [0, 0, 0, int(checked), guards], f"{case.id}: {wrong}, {said}"
     assert not checked or said[3].startswith(f"rank {MPI.COMM_WORLD.rank}: 1 of "), said
     assert not guards or said[4].count("overwritten") == guards, said
-    subject.close()
+    prepared.close()
 
 
 if __name__ == "__main__":

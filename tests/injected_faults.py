@@ -40,7 +40,7 @@ class Setting:
         """Return the result of the last rank, of a root that has one."""
         count = PARTS * GRAIN // dtype_of(dtype).itemsize
         call = collective(name).call(p, p - 1 if name == "gather" else None)
-        payload = Payload(call, REDUCTIONS[op], dtype_of(dtype), count, me=p - 1, turn=1)
+        payload = Payload(call, REDUCTIONS[op], dtype_of(dtype), count, me=p - 1, generation=1)
         return cls(payload, concatenated(payload.expected(in_place=False), payload.dtype))
 
     @property
@@ -75,7 +75,7 @@ def doubled(s: Setting) -> Iterator[np.ndarray]:
 
 
 def never_written(s: Setting) -> Iterator[np.ndarray]:
-    yield np.resize(s.payload.poison(), len(s.right))
+    yield np.resize(s.payload.sentinel(), len(s.right))
 
 
 def swapped(s: Setting) -> Iterator[np.ndarray]:
@@ -96,7 +96,7 @@ def one_ulp_off(s: Setting) -> Iterator[np.ndarray]:
 
 
 def stale(s: Setting) -> Iterator[np.ndarray]:
-    yield concatenated(replace(s.payload, turn=0).expected(in_place=False), s.payload.dtype)
+    yield concatenated(replace(s.payload, generation=0).expected(in_place=False), s.payload.dtype)
 
 
 def another_seed(s: Setting) -> Iterator[np.ndarray]:
@@ -158,7 +158,7 @@ class Write:
 
 def _intruders(s: Setting) -> Iterator[np.ndarray]:
     """Yield what a faulty operation may write in the wrong place: one element, and one grain."""
-    zeros, poison = np.zeros(s.grain, s.right.dtype), np.resize(s.payload.poison(), s.grain)
+    zeros, poison = np.zeros(s.grain, s.right.dtype), np.resize(s.payload.sentinel(), s.grain)
     for values in (s.right, concatenated(s.payload.source(), s.right.dtype), zeros, poison):
         if len(values):
             yield from (bits(values[:n]) for n in (1, s.grain))
@@ -190,7 +190,7 @@ def in_src(s: Setting) -> Iterator[Write]:
     for begin in range(0, len(own), s.grain):
         part = slice(begin, begin + s.grain)
         yield Write("src", begin, flipped[part])
-        yield Write("src", begin, bits(np.resize(s.payload.poison(), s.grain)))
+        yield Write("src", begin, bits(np.resize(s.payload.sentinel(), s.grain)))
         yield Write("src", begin, flipped[begin : begin + 1])
     if len(own):
         yield Write("src", 0, bits(np.resize(s.right, len(own))))
@@ -227,7 +227,7 @@ class Buffers:
         src, dst = self.made.values()
         result = dst.memory[dst.start : dst.start + length]
         # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
-        buffers = replace(self.setting.payload, turn=0), src.buffer, dst.buffer, result
+        buffers = replace(self.setting.payload, generation=0), src.buffer, dst.buffer, result
         guards = [*guards_of([src, dst], self.setting.payload.me)]
         if self.gpu:
             check: Check | GpuCheck = GpuCheck(*buffers, self.gpu, in_place=False, guards=guards)
@@ -273,7 +273,7 @@ def all_are_seen(setting: Setting, faults: Iterable[Fault], gpu: CheckDevice) ->
     """See that the check on a GPU finds a right result right, and of a wrong one every element that is."""
     right = bits(setting.right)
     src, dst = gpu.upload(np.zeros(setting.contributed, right.dtype)), gpu.upload(right)
-    check = GpuCheck(replace(setting.payload, turn=0), src, dst, dst, gpu, in_place=False)
+    check = GpuCheck(replace(setting.payload, generation=0), src, dst, dst, gpu, in_place=False)
     check.reset()  # the turn of the setting
     for faulty in (right, *(bits(faulty) for fault in faults for faulty in fault(setting))):
         dst[...] = gpu.upload(faulty)

@@ -44,17 +44,17 @@ class Bench:
         ]
         self.src, self.dst = (made.buffer for made in self.guarded)
         self.guards = [*guards_of(self.guarded, one.me)]
-        self.filled = self.operation.span("dst", one.filled(in_place=self.in_place), one.me)
+        self.filled_units = self.operation.span("dst", one.filled_units(in_place=self.in_place), one.me)
         self.result = self.operation.result(self.dst, one.me)
         self.check = Check(
-            one, self.src, self.dst[self.filled], self.result, in_place=self.in_place, guards=self.guards
+            one, self.src, self.dst[self.filled_units], self.result, in_place=self.in_place, guards=self.guards
         )
         self.check.reset()
         self.right = self.expected()
 
     def expected(self, **other):
         """Return a right result, of this operation or of another one."""
-        of = replace(self.payload, **{"turn": self.check.turn, **other})
+        of = replace(self.payload, **{"generation": self.check.generation, **other})
         return concatenated(of.expected(in_place=self.in_place), of.dtype)
 
     def wrong(self, result):

@@ -17,11 +17,11 @@ PLACES = {"run": EventTimed, "wrong": GpuCheck}
 """Where a rank can stall: in an operation, or in the check of its result."""
 
 
-def called(patient):
+def called(sync):
     """Return when another rank has given up."""
     with suppress(CalledError):
         while True:
-            listen(patient.aside)
+            listen(sync.control_comm)
             time.sleep(0.01)
 
 

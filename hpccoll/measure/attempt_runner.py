@@ -30,7 +30,7 @@ class AttemptRunner:
     """The ranks of an attempt and what they measure with; made, used and closed on all of them together.
 
     Args:
-        crew: the ranks.
+        group: the ranks.
         job: whose cases are measured.
         attempt: that it is.
         found: what a probe of these ranks found of the library's logs; used at rank 0.
@@ -38,87 +38,89 @@ class AttemptRunner:
     """
 
     def __init__(
-        self, crew: RankGroup, job: Job, attempt: Attempt, found: ProbeResult | None, progress: RankProgress
+        self, group: RankGroup, job: Job, attempt: Attempt, found: ProbeResult | None, progress: RankProgress
     ) -> None:
-        self.crew, self.job, self.attempt, self.found, self.progress = crew, job, attempt, found, progress
-        self._sit_down()
-        self.parted = False
+        self.group, self.job, self.attempt, self.found, self.progress = group, job, attempt, found, progress
+        self._bind_group()
+        self.ranks_lost = False
         """Whether a rank was left behind, with which this comes to its end."""
-        self._subject: PreparedCase | None = None
-        self._counted: set[str] = set()  # the cases whose bytes were: another round would tell the same
+        self._prepared: PreparedCase | None = None
+        self._counted_cases: set[str] = set()  # the cases whose bytes were: another round would tell the same
 
-    def _sit_down(self) -> None:
+    def _bind_group(self) -> None:
         """Take the ranks of the crew: what knows of their communicator is made with it."""
-        self.ranks = self.crew.ranks
+        self.ranks = self.group.ranks
         self.comm = self.ranks.comm
-        self.maker = CaseFactory(self.ranks, self.job, self.attempt, self.crew.gpus)
-        self.patient = DeadlineSync(self.ranks, self.job.effort.timeout) if _can_part(self.ranks, self.job) else None
+        self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus)
+        self.sync = DeadlineSync(self.ranks, self.job.effort.timeout) if _can_part(self.ranks, self.job) else None
 
-    def outcome(self, case: Case, number: int) -> Outcome:
+    def run_round(self, case: Case, number: int) -> Outcome:
         """Measure round ``number`` of ``case``.
 
         Raises:
             ExcludedError: where this rank has stalled, and the others have gone on.
         """
         self.progress.enter("compiling")
-        subject = self.maker.make(case)
-        if isinstance(subject, SkippedCase):
-            reason = full_reason(subject.reason, self.found, self.job, case)
+        prepared = self.factory.make(case)
+        if isinstance(prepared, SkippedCase):
+            reason = full_reason(prepared.reason, self.found, self.job, case)
             return Outcome(
-                case=case, status=subject.status, reason=reason, requested=requested_algorithm(self.job, case)
+                case=case, status=prepared.status, reason=reason, requested=requested_algorithm(self.job, case)
             )
-        self._subject = subject
-        patient = self.patient if self.patient and subject.waits(self.patient.wait) else None
+        self._prepared = prepared
+        sync = self.sync if self.sync and prepared.waits(self.sync.wait) else None
         try:
-            outcome = self._measured(case, number, subject, patient or self.ranks)
+            outcome = self._measure(case, number, prepared, sync or self.ranks)
         except StalledError as error:
-            if patient is None:
+            if sync is None:
                 raise
-            return self._failed(case, subject, error, patient)
-        subject.close()
-        self._subject = None
+            return self._handle_stall(case, prepared, error, sync)
+        prepared.close()
+        self._prepared = None
         return outcome
 
-    def _measured(self, case: Case, number: int, subject: PreparedCase, together: RankSync) -> Outcome:
-        samples = measure(subject, together, self.job.effort.of_a_round, self.progress)
+    def _measure(self, case: Case, number: int, prepared: PreparedCase, together: RankSync) -> Outcome:
+        samples = measure(prepared, together, self.job.effort.of_a_round, self.progress)
         self.progress.enter("collecting the outcome")
-        return self._collect(case, number, subject, samples, together)
+        return self._collect(case, number, prepared, samples, together)
 
     def where(self) -> str:
         """Return how far the operation under way has come."""
-        return self._subject.where() if self._subject else "no plan yet"
+        return self._prepared.where() if self._prepared else "no plan yet"
 
-    def left_behind(self) -> bool:
+    def is_excluded(self) -> bool:
         """Return whether the others have gone on without this rank; from any thread."""
-        return self.patient is not None and self.patient.left_behind()
+        return self.sync is not None and self.sync.is_excluded()
 
     def close(self) -> None:
-        self.maker.close()
-        patient, self.patient = self.patient, None  # the watchdog looks at it, too
-        if patient:
-            patient.close()
+        self.factory.close()
+        sync, self.sync = self.sync, None  # the watchdog looks at it, too
+        if sync:
+            sync.close()
 
-    def _failed(self, case: Case, subject: PreparedCase, error: StalledError, patient: DeadlineSync) -> Outcome:
+    def _handle_stall(self, case: Case, prepared: PreparedCase, error: StalledError, sync: DeadlineSync) -> Outcome:
         """Have NCCL end what it does, find out who is there, and go on with them."""
         gc.enable()  # the loop has left it off
-        where = subject.where()
+        where = prepared.where()
         self.progress.enter("calling the other ranks, for one has stalled")
-        subject.abort()
-        self._subject = None
-        self.crew.gpus.mine.synchronize()  # a rank whose GPU does not even come to this end is the one that is missing
-        stall = self.crew.call(patient, type(error)(f"{error} ({where})"), self.attempt.number, case)
-        self.parted = bool(stall.gone)
-        if not self.parted:
-            self._sit_down()
+        prepared.abort()
+        self._prepared = None
+        self.group.gpus.own.synchronize()  # a rank whose GPU does not even come to this end is the one that is missing
+        stall = self.group.regroup(sync, type(error)(f"{error} ({where})"), self.attempt.number, case)
+        self.ranks_lost = bool(stall.lost_ranks)
+        if not self.ranks_lost:
+            self._bind_group()
         return Outcome(case=case, status="failed", reason=stall.words, requested=requested_algorithm(self.job, case))
 
-    def _collect(self, case: Case, number: int, subject: PreparedCase, samples: Samples, together: RankSync) -> Outcome:
+    def _collect(
+        self, case: Case, number: int, prepared: PreparedCase, samples: Samples, together: RankSync
+    ) -> Outcome:
         wrong = self.comm.allreduce(samples.wrong)
-        said = self.comm.allgather(subject.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None)
+        said = self.comm.allgather(prepared.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None)
         cpu_s = self.comm.gather(samples.cpu_s)
         # After the diagnosis, for it changes the buffers.
-        traffic = None if case.id in self._counted else self._traffic(subject, samples, together)
-        self._counted.add(case.id)
+        traffic = None if case.id in self._counted_cases else self._traffic(prepared, samples, together)
+        self._counted_cases.add(case.id)
         if self.comm.rank != 0:
             return Outcome(case=case, status="wrong" if wrong else "ok")
         reasons = [words for words in said if words] or ["in an iteration before the last one"]
@@ -126,32 +128,32 @@ class AttemptRunner:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} ranks more"]
         sent = traffic.sent if traffic else None
         judgement = judge(
-            self.job, case, self.found, subject.evidence(sent),  # of auto the choice says what ran
-            nbytes=subject.bytes, workers=subject.layout.workers,
-            port_bytes=None if sent is None else sent / subject.layout.nodes,
+            self.job, case, self.found, prepared.evidence(sent),  # of auto the choice says what ran
+            nbytes=prepared.bytes, workers=prepared.layout.workers,
+            port_bytes=None if sent is None else sent / prepared.layout.nodes,
         )  # fmt: skip
         return Outcome(
             case=case,
             status="wrong" if wrong else "ok",
             reason="; ".join(reasons) if wrong else None,
-            bytes=subject.bytes,
-            params=subject.params,
-            wrong=wrong if subject.checked else None,
+            bytes=prepared.bytes,
+            params=prepared.params,
+            wrong=wrong if prepared.checked else None,
             converged=samples.converged,
-            wire_bytes_predicted=subject.wire_bytes,
-            rack_bytes_predicted=subject.rack_bytes,
+            wire_bytes_predicted=prepared.wire_bytes,
+            rack_bytes_predicted=prepared.rack_bytes,
             wire_bytes_measured=traffic.sent if traffic else None,
-            workers_sent_predicted=subject.worker_bytes("source"),
-            workers_received_predicted=subject.worker_bytes("target"),
-            wire_sent=traffic.each(network_ports.SENT) if traffic else (),
-            wire_received=traffic.each(network_ports.RECEIVED) if traffic else (),
+            workers_sent_predicted=prepared.worker_bytes("source"),
+            workers_received_predicted=prepared.worker_bytes("target"),
+            wire_sent=traffic.per_node(network_ports.SENT) if traffic else (),
+            wire_received=traffic.per_node(network_ports.RECEIVED) if traffic else (),
             port_sent=traffic.by_port(network_ports.SENT, self.attempt.ports) if traffic else (),
             port_received=traffic.by_port(network_ports.RECEIVED, self.attempt.ports) if traffic else (),
             counters=traffic.counters if traffic else None,
             requested=judgement.requested,
             executed=judgement.executed,
             evidence=judgement.evidence,
-            floor=subject.floor,
+            floor=prepared.floor,
             times=CaseTimes.of(
                 samples.start_ns,
                 samples.end_ns,
@@ -163,7 +165,7 @@ class AttemptRunner:
             cpu_s=np.array(cpu_s),
         )
 
-    def _traffic(self, subject: PreparedCase, samples: Samples, together: RankSync) -> port_traffic.PortTraffic | None:
+    def _traffic(self, prepared: PreparedCase, samples: Samples, together: RankSync) -> port_traffic.PortTraffic | None:
         """Return, at rank 0, what crossed between nodes, counted at the first rank of each; None where there is one."""
         nodes = [place.node for place in self.attempt.places]
         if len(set(nodes)) == 1:
@@ -172,7 +174,7 @@ class AttemptRunner:
         operations = self.ranks.agree(port_traffic.pass_operations(samples) if me == 0 else 0)
         reads = nodes.index(nodes[me]) == me
         moved = port_traffic.count_traffic(
-            subject, together, operations, self.progress, network_ports.find_ports() if reads else ()
+            prepared, together, operations, self.progress, network_ports.find_ports() if reads else ()
         )
         everyone = self.comm.gather((nodes[me], moved) if reads else None)
         if everyone is None:

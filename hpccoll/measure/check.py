@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from hpccoll.measure.guard_check import Guard
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array, bits
-from hpccoll.spec.memory import TURNS
+from hpccoll.spec.memory import GENERATIONS
 
 Bits = NDArray[np.unsignedinteger]
 
-EXTRA = TURNS - 1
+EXTRA = GENERATIONS - 1
 """Elements by which the values of a unit are longer than the unit: a turn begins one element after the one before."""
 
 
@@ -24,8 +24,8 @@ class _Blocks(NamedTuple):
     buffer: Bits
     values: Bits
 
-    def now(self, turn: int) -> Bits:
-        return self.values[:, turn : turn + self.buffer.shape[1]]
+    def now(self, generation: int) -> Bits:
+        return self.values[:, generation : generation + self.buffer.shape[1]]
 
 
 def _blocks(buffer: Array, values: Sequence[Array]) -> Iterator[_Blocks]:
@@ -82,21 +82,21 @@ class Check:
     """
 
     def __init__(
-        self, payload: Payload, src: Array, dst: Array, result: Array, *, in_place: bool, turn: int = 0,
+        self, payload: Payload, src: Array, dst: Array, result: Array, *, in_place: bool, generation: int = 0,
         guards: Sequence[Guard] = (),
     ) -> None:  # fmt: skip
-        """Prepare the values of all turns; the first reset begins the one after ``turn``, the same on all ranks.
+        """Prepare the values of all turns; the first reset begins the one after ``generation``, the same on all ranks.
 
         Args:
             payload: the values.
             src: where the contribution is, unless in place.
-            dst: the units of dst that ``payload.filled`` names.
+            dst: the units of dst that ``payload.filled_units`` names.
             result: where the result is to be; one of another size than ``payload`` promises is wrong in all elements.
             in_place: whether dst begins with the contribution.
-            turn: which of the turns has been.
+            generation: which of the turns has been.
             guards: memory that the operation may not write.
         """
-        self.turn = turn
+        self.generation = generation
         self._fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA))]
         source = [] if in_place else [*_blocks(src, payload.source(EXTRA))]
         self._fills += source
@@ -109,15 +109,15 @@ class Check:
 
     def reset(self) -> None:
         """Put the buffers back to what they hold before an operation, the next one."""
-        self.turn = (self.turn + 1) % TURNS
+        self.generation = (self.generation + 1) % GENERATIONS
         self._guards.reset()
         for blocks in self._fills:
-            np.copyto(blocks.buffer, blocks.now(self.turn))
+            np.copyto(blocks.buffer, blocks.now(self.generation))
 
     def wrong(self) -> int:
         """Return how many elements are wrong: of the result, of src, and next to the buffers."""
         total = self._misfit + self._guards.wrong()
         for blocks, differs in self._compared:
-            np.not_equal(blocks.buffer, blocks.now(self.turn), differs)
+            np.not_equal(blocks.buffer, blocks.now(self.generation), differs)
             total += int(np.count_nonzero(differs))
         return total

@@ -19,7 +19,7 @@ from hpccoll.measure.check import GuardCheck, wrong_size
 from hpccoll.measure.guard_check import Guard
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array, bits
-from hpccoll.spec.memory import PERIOD, TURNS, VECTOR
+from hpccoll.spec.memory import GENERATIONS, PERIOD, VECTOR_BYTES
 
 SOURCE = Path(__file__).with_name("check.cu")
 THREADS = 256
@@ -68,19 +68,19 @@ class ValueTable(NamedTuple):
             length: elements of the unit.
             head: elements by which its first vector begins before it.
         """
-        each = VECTOR // row.itemsize
+        each = VECTOR_BYTES // row.itemsize
         if (row == row[0]).all():
             return cls(np.full((1, each), row[0]), 0)
         if len(row) == PERIOD:
             return cls(row[(np.arange(PERIOD * each) - head) % PERIOD].reshape(-1, each), pow(each, -1, PERIOD))
         step = -(-(head + length) // each)
-        places = np.arange(TURNS)[:, np.newaxis] + np.arange(step * each) - head
+        places = np.arange(GENERATIONS)[:, np.newaxis] + np.arange(step * each) - head
         return cls(row[places.clip(0, len(row) - 1)].reshape(-1, each), step)
 
     @classmethod
     def fixed(cls, words: NDArray[np.unsignedinteger], head: int) -> "ValueTable":
         """Return the table of what is the same in all turns; ``head`` as above."""
-        each = VECTOR // words.itemsize
+        each = VECTOR_BYTES // words.itemsize
         return cls(np.pad(words, (head, -(head + len(words)) % each)).reshape(-1, each), 0)
 
 
@@ -102,26 +102,26 @@ class _Segments:
         begin = self.gpu.address(buffer) if any(lengths) else 0
         for length, row in zip(lengths, values, strict=True):
             if length:
-                self._add(begin, length, ValueTable.of(bits(row), length, begin % VECTOR // row.itemsize))
+                self._add(begin, length, ValueTable.of(bits(row), length, begin % VECTOR_BYTES // row.itemsize))
                 begin += length * row.itemsize
 
     def add_guard(self, guard: Guard) -> None:
         """Add memory that no operation may write."""
         begin, words = self.gpu.address(guard.memory), guard.words
-        self._add(begin, len(words), ValueTable.fixed(words, begin % VECTOR // words.itemsize))
+        self._add(begin, len(words), ValueTable.fixed(words, begin % VECTOR_BYTES // words.itemsize))
 
     def _add(self, begin: int, length: int, table: ValueTable) -> None:
         """Add a unit of ``length`` elements from the address ``begin`` on."""
         self.tables.append(self.gpu.upload(table.vectors))
-        head = begin % VECTOR // table.vectors.itemsize
-        place, values_at = begin - begin % VECTOR, self.gpu.address(self.tables[-1])
+        head = begin % VECTOR_BYTES // table.vectors.itemsize
+        place, values_at = begin - begin % VECTOR_BYTES, self.gpu.address(self.tables[-1])
         self.rows.append((place, head, head + length, values_at, len(table.vectors), table.step))
 
     def launches(self, itemsize: int) -> Iterator[tuple[tuple[int, int], tuple[int], Any, int]]:
         """Yield grids, blocks and segments: one launch, or none for no units."""
         if not self.rows:
             return
-        most = max(stop * itemsize // VECTOR + 1 for _, _, stop, *_ in self.rows)
+        most = max(stop * itemsize // VECTOR_BYTES + 1 for _, _, stop, *_ in self.rows)
         wide = max(1, min(-(-most // THREADS), BLOCKS // len(self.rows)))
         segments = self.gpu.upload(np.array(self.rows, np.uint64))
         yield (wide, len(self.rows)), (THREADS,), segments, self.gpu.address(segments)
@@ -133,22 +133,22 @@ class GpuCheck:
     Args:
         payload: the values.
         src: where the contribution is, unless in place.
-        dst: the units of dst that ``payload.filled`` names.
+        dst: the units of dst that ``payload.filled_units`` names.
         result: where the result is to be; one of another size than ``payload`` promises is wrong in all elements.
         gpu: whose memory they are.
         in_place: whether dst begins with the contribution.
-        turn: which of the turns has been.
+        generation: which of the turns has been.
         guards: memory that the operation may not write.
     """
 
     def __init__(
-        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: CheckDevice, *, in_place: bool, turn: int = 0,
-        guards: Sequence[Guard] = (),
+        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: CheckDevice, *, in_place: bool,
+        generation: int = 0, guards: Sequence[Guard] = (),
     ) -> None:  # fmt: skip
-        extra, me, itemsize = TURNS - 1, payload.me, payload.dtype.itemsize
+        extra, me, itemsize = GENERATIONS - 1, payload.me, payload.dtype.itemsize
         told = replace(payload, periodic=True)
-        self.turn, self._gpu = turn, gpu
-        units, filled = told.call.target(me, told.units), told.filled(in_place=in_place)
+        self.generation, self._gpu = generation, gpu
+        units, filled = told.call.target(me, told.units), told.filled_units(in_place=in_place)
         kept = _Segments(gpu)  # what an operation leaves as it is
         for guard in guards:
             if not guard.on_host:
@@ -171,16 +171,16 @@ class GpuCheck:
 
     def reset(self) -> None:
         """Put the buffers back to what they hold before an operation, the next one; they do when it returns."""
-        self.turn = (self.turn + 1) % TURNS
+        self.generation = (self.generation + 1) % GENERATIONS
         self._guards.reset()
         for grid, block, _, segments in self._fills:
-            self._fill(grid, block, (np.uint64(segments), np.uint64(self.turn)))
+            self._fill(grid, block, (np.uint64(segments), np.uint64(self.generation)))
         self._gpu.synchronize()
 
     def wrong(self) -> int:
         """Return how many elements are wrong: of the result, of src, and next to the buffers."""
         for grid, block, _, segments in self._checks:
             counter = np.uint64(self._gpu.address(self._counter))
-            self._count(grid, block, (np.uint64(segments), np.uint64(self.turn), counter))
+            self._count(grid, block, (np.uint64(segments), np.uint64(self.generation), counter))
         before, self._counted = self._counted, int(self._gpu.download(self._counter)[0])
         return self._misfit + self._guards.wrong() + self._counted - before

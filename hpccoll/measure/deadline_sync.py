@@ -43,12 +43,12 @@ class Stall:
 
     Args:
         words: who stalled, and how that was seen.
-        gone: the ranks that have not answered, as the launcher numbers them.
+        lost_ranks: the ranks that have not answered, as the launcher numbers them.
         comm: of the others; where all are there, too, for on the old one some may have begun what others have not.
     """
 
     words: str
-    gone: tuple[int, ...]
+    lost_ranks: tuple[int, ...]
     comm: MPI.Intracomm
 
 
@@ -61,39 +61,42 @@ class DeadlineSync:
     """
 
     def __init__(self, ranks: Ranks, timeout: float) -> None:
-        self.ranks, self.limit, self.answer = ranks, timeout * LIMIT, timeout * ANSWER
-        self.aside = ranks.comm.Dup()  # where nobody is in the middle of a barrier
-        self._begun = 0  # barriers
-        self._open: list[MPI.Request] = []  # those that somebody was missing from
-        self._waited = 0.0, 0.0  # seconds, the last two times: who has waited is not the one that was waited for
+        self.ranks, self.limit_s, self.answer_s = ranks, timeout * LIMIT, timeout * ANSWER
+        self.control_comm = ranks.comm.Dup()  # where nobody is in the middle of a barrier
+        self._barriers_started = 0  # barriers
+        self._pending_barriers: list[MPI.Request] = []  # those that somebody was missing from
+        self._recent_waits_s = (
+            0.0,
+            0.0,
+        )  # seconds, the last two times: who has waited is not the one that was waited for
 
     def barrier(self) -> None:
-        request = self._begin()
+        request = self._start_barrier()
         try:
             self.wait(request.Test, lambda: None, "a barrier")
         except StalledError:
-            self._open.append(request)
+            self._pending_barriers.append(request)
             raise
 
     def gather(self, local: Nanoseconds) -> Nanoseconds | None:
-        self._meet()
+        self._await_all()
         return self.ranks.gather(local)
 
     def agree(self, more: int) -> int:
-        self._meet()
+        self._await_all()
         return self.ranks.agree(more)
 
-    def _begin(self) -> MPI.Request:
-        self._begun += 1
+    def _start_barrier(self) -> MPI.Request:
+        self._barriers_started += 1
         return self.ranks.comm.Ibarrier()
 
-    def _meet(self) -> None:
+    def _await_all(self) -> None:
         """See that all are there before MPI waits for them: nobody looks at a clock there."""
         self.barrier()
         try:
-            listen(self.aside)  # who comes last finds the barrier open, and the others gone
+            listen(self.control_comm)  # who comes last finds the barrier open, and the others gone
         except StalledError:
-            give_up(self.aside)
+            give_up(self.control_comm)
             raise
 
     def wait(self, done: Callable[[], bool], complaint: Callable[[], str | None], what: str = "NCCL") -> None:
@@ -104,70 +107,70 @@ class DeadlineSync:
         """
 
         def wrong() -> str | None:
-            listen(self.aside)
+            listen(self.control_comm)
             return complaint()
 
         began = time.monotonic()
         try:
-            wait(done, wrong, self.limit, what)
+            wait(done, wrong, self.limit_s, what)
         except StalledError:
-            give_up(self.aside)
+            give_up(self.control_comm)
             raise
         finally:
-            self._waited = self._waited[1], time.monotonic() - began
+            self._recent_waits_s = self._recent_waits_s[1], time.monotonic() - began
 
-    def call(self, stall: StalledError) -> Stall:
+    def regroup(self, stall: StalledError) -> Stall:
         """Find out who is there, after NCCL was aborted at this rank; the ranks that are do so together.
 
         Raises:
             ExcludedError: on a rank that the others have gone on without.
             StalledError: where it cannot be agreed on who goes on, or rank 0 is gone, which keeps the results.
         """
-        there = roll_call(self.aside, self.answer)
-        gone = [rank for rank in range(self.aside.size) if rank not in there]
-        comm = among(self.aside, there)
+        there = roll_call(self.control_comm, self.answer_s)
+        gone = [rank for rank in range(self.control_comm.size) if rank not in there]
+        comm = among(self.control_comm, there)
         said: list[tuple[bool, float, str]] = comm.allgather(
-            (type(stall) is not CalledError, max(self._waited), str(stall))
+            (type(stall) is not CalledError, max(self._recent_waits_s), str(stall))
         )
         longest = max(waited for _, waited, _ in said)
         *_, words = max(said)  # of the one that has seen it by itself, after the longest time
-        names = self.names()
+        names = self.rank_names()
         if 0 in gone:
             raise StalledError(f"{names[0]} has stalled, which keeps the results: {words}")
         if gone:
             who, others = (_listed([names[rank] for rank in some]) for some in (gone, there))
-            silent = f"it has not answered in {self.answer:.3g} s"
+            silent = f"it has not answered in {self.answer_s:.3g} s"
             words = f"{who} stalled: {words}; {silent}, and {others} went on without it"
             launched = launcher_numbers(self.ranks.comm)
             return Stall(words, tuple(launched[rank] for rank in gone), comm)
-        self.settle()
+        self.complete_pending()
         late = {rank: longest - waited for rank, (saw, waited, _) in zip(there, said, strict=True) if not saw}
         if who := _listed([f"{names[rank]}, at least {s:.1f} s" for rank, s in late.items() if s > longest / 2]):
             return Stall(f"{who} after the others: {words}; it has come back, and all ranks went on", (), comm)
         return Stall(f"{words}; all ranks answered, and went on", (), comm)
 
-    def settle(self) -> None:
+    def complete_pending(self) -> None:
         """End what was begun together and what was said aside; on all ranks together, once all are there."""
-        most = max(self.aside.allgather(self._begun))
-        while self._begun < most:
-            self._open.append(self._begin())
-        MPI.Request.Waitall(self._open)
-        self._open = []
-        hear_out(self.aside)
+        most = max(self.control_comm.allgather(self._barriers_started))
+        while self._barriers_started < most:
+            self._pending_barriers.append(self._start_barrier())
+        MPI.Request.Waitall(self._pending_barriers)
+        self._pending_barriers = []
+        hear_out(self.control_comm)
 
     def close(self) -> None:
         """Free what all ranks have, on all of them together."""
-        self.aside.Free()
+        self.control_comm.Free()
 
-    def left_behind(self) -> bool:
+    def is_excluded(self) -> bool:
         """Return whether the others have gone on without this rank; from any thread."""
-        return left_behind(self.aside)
+        return left_behind(self.control_comm)
 
-    def names(self) -> list[str]:
+    def rank_names(self) -> list[str]:
         """Return each rank by the launcher's number, and its host."""
         return [
             f"rank {n} on {host}"
-            for n, (host, _) in zip(launcher_numbers(self.ranks.comm), self.ranks.homes, strict=True)
+            for n, (host, _) in zip(launcher_numbers(self.ranks.comm), self.ranks.node_ids, strict=True)
         ]
 
 
@@ -197,11 +200,11 @@ def rejoin(generations: Sequence[DeadlineSync], patience: float | None) -> bool:
         whether all have come.
     """
     until = None if patience is None else time.monotonic() + patience
-    coming = generations[0].aside.Ibarrier()
+    coming = generations[0].control_comm.Ibarrier()
     while not coming.Test():
         if until is not None and time.monotonic() > until:
             return False
         time.sleep(PAUSE)
     for generation in reversed(generations):
-        generation.settle()
+        generation.complete_pending()
     return True

@@ -44,9 +44,9 @@ class RankGpus:
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
-        self._lacks: dict[tuple[str, str], str | None] = {}
+        self._missing: dict[tuple[str, str], str | None] = {}
 
-    def among(self, ranks: Ranks) -> "RankGpus":
+    def subset(self, ranks: Ranks) -> "RankGpus":
         """Return the same GPUs, of some of the ranks, by numbers of their own."""
         those = copy(self)
         those.ranks = ranks
@@ -54,28 +54,28 @@ class RankGpus:
         return those
 
     @cached_property
-    def mine(self) -> Gpu:
+    def own(self) -> Gpu:
         """The GPU of this rank, which is then in use."""
         return Gpu(self.number)
 
     @property
     def number(self) -> int:
         """The number of this rank's GPU."""
-        return self.ranks.local % gpu.device_count()
+        return self.ranks.local_rank % gpu.device_count()
 
-    def lack(self, transport: str, dtype: str = "float32") -> str | None:
+    def missing_for(self, transport: str, dtype: str = "float32") -> str | None:
         """Return why ``dtype`` cannot be moved over ``transport`` between GPUs here, or None where it can."""
         key = transport, dtype
-        if key not in self._lacks:
-            self._lacks[key] = self._first(gpu.missing_for_gpu(*key))
-            if self._lacks[key] is None and transport == "mpi":
-                self._lacks[key] = self._first(self._unaware())
-        return self._lacks[key]
+        if key not in self._missing:
+            self._missing[key] = self._first_reason(gpu.missing_for_gpu(*key))
+            if self._missing[key] is None and transport == "mpi":
+                self._missing[key] = self._first_reason(self._mpi_not_cuda_aware())
+        return self._missing[key]
 
-    def _first(self, complaint: str | None) -> str | None:
+    def _first_reason(self, complaint: str | None) -> str | None:
         return next(filter(None, self.ranks.comm.allgather(complaint)), None)
 
-    def _unaware(self) -> str | None:
+    def _mpi_not_cuda_aware(self) -> str | None:
         return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.words}"
 
     def assumed(self, case: Case) -> str | None:
@@ -86,21 +86,21 @@ class RankGpus:
     @cached_property
     def verdict(self) -> CudaAwareVerdict:
         """Whether MPI takes GPU memory, as the first rank of this rank's node has found out."""
-        here = self.ranks.local == 0
+        here = self.ranks.local_rank == 0
         found = self.ranks.comm.allgather(cuda_aware.cuda_aware_verdict(self.number) if here else None)
-        told = dict(zip(reversed(self.ranks.homes), reversed(found), strict=True))  # by the first rank of each node
-        return cast("CudaAwareVerdict", told[self.ranks.home])
+        told = dict(zip(reversed(self.ranks.node_ids), reversed(found), strict=True))  # by the first rank of each node
+        return cast("CudaAwareVerdict", told[self.ranks.node_id])
 
-    def on_record(self, cases: Iterable[Case]) -> Mapping[str, Any]:
+    def provenance(self, cases: Iterable[Case]) -> Mapping[str, Any]:
         """Return what is recorded of this rank's GPU where cases need one, and of MPI where they go over it."""
         transports = {case.transport for case in cases if case.device == "cuda"}
-        if not transports or self.lack(BASE):
+        if not transports or self.missing_for(BASE):
             return {}
         found = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}  # first: its child has the GPU
-        return {**found, "gpu": gpu_facts(self.mine.id), "visible": gpu.device_count()}
+        return {**found, "gpu": gpu_facts(self.own.id), "visible": gpu.device_count()}
 
     @cached_property
-    def sharing(self) -> int:
+    def ranks_on_gpu(self) -> int:
         """How many ranks of the node have the GPU of this one."""
-        mine = self.ranks.home, self.mine.id
+        mine = self.ranks.node_id, self.own.id
         return self.ranks.comm.allgather(mine).count(mine)

@@ -32,30 +32,38 @@ class JobRunner:
     Made and run on all ranks together.
 
     Args:
-        ranks: the ranks.
-        job: the cases; those of the shape of these ranks are run.
-        out: the raw file to write, None to keep nothing.
-        show: called at rank 0 with what became of a case after each of its rounds, how many rounds of cases have been
-            measured and how many there are to measure.
-        told: returns the signal that tells this rank to end after the round under way of a case, 0 while there is none.
-        found: what a probe found of the library's logs; used at rank 0.
-        network: by what nodes should talk, ``rdma`` or ``tcp``, None where nobody has said.
-        limited: a context in which this rank does not wait for the others for ever: no watchdog looks after it there.
+        ranks: all ranks of the launch.
+        job: the job, of which the cases that have the shape of ``ranks`` are run.
+        out: the raw file to write; None to keep no results.
+        show: called at rank 0 after each round of a case, with the job, the history of the case, the number of rounds
+            measured so far, and the number of rounds to measure.
+        pending_signal: returns the number of the signal on which this rank is to stop after the current round; 0 if
+            none has come.
+        found: the result of a log probe of the same job, None if there was none; used at rank 0.
+        network: the network that the nodes should use, ``rdma`` or ``tcp``; None if unspecified.
+        exit_limit: returns a context that ends this process if it blocks in it for too long; entered where no watchdog
+            runs.
     """
 
     def __init__(
-        self, ranks: Ranks, job: Job, out: Path | None, show: Show, told: Callable[[], int] = lambda: 0,
+        self, ranks: Ranks, job: Job, out: Path | None, show: Show, pending_signal: Callable[[], int] = lambda: 0,
         found: ProbeResult | None = None, network: str | None = None,
-        limited: Callable[[], AbstractContextManager[None]] = nullcontext,
+        exit_limit: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
-        self.crew, self.job, self.out, self.show, self.told = RankGroup(ranks, job.aggregators), job, out, show, told
-        self.found, self.network, self.limited = found, network, limited
+        self.group, self.job, self.out, self.show, self.pending_signal = (
+            RankGroup(ranks, job.aggregators),
+            job,
+            out,
+            show,
+            pending_signal,
+        )
+        self.found, self.network, self.exit_limit = found, network, exit_limit
         self.me = ranks.comm.rank
-        self.number = 0  # of this attempt
-        self.timed = False  # whether there is any result
-        self.ended_by = 0  # the signal that told a rank to end, and all have
+        self.attempt_number = 0  # of this attempt
+        self.has_results = False  # whether there is any result
+        self.stop_signal = 0  # the signal that told a rank to end, and all have
         self.progress = RankProgress()
-        self.sitting: AttemptRunner | None = None
+        self.runner: AttemptRunner | None = None
         self.journal: Journal | None = None  # at rank 0, where there is an out
         self.raw = RawResults(path=out or Path(), job=job)  # the journal's where there is one
 
@@ -68,30 +76,30 @@ class JobRunner:
             BadInputError: on all ranks, where the job cannot be run as it is asked; nothing is lost.
         """
         check_cases(self.job)
-        shape = self.crew.shape
+        shape = self.group.shape
         if shape not in self.job.shapes:
             planned = " or ".join(shape.words for shape in self.job.shapes)
             raise UnusableError("launch", f"{shape.words}, and job {self.job.name} is for {planned}")
-        earlier = self.crew.ranks.at_root(self._open)
-        self.timed = earlier.timed
+        earlier = self.group.ranks.run_at_root(self._open_results)
+        self.has_results = earlier.timed
         left = rounds_left(self.job, shape, earlier)
         if not left:
-            with self.limited():  # an earlier attempt may have ended just before it wrote the results
-                self.crew.ranks.at_root(self._close)
-            return earlier.fine and self.timed
-        self.number = earlier.attempts
-        with watchdog(self.progress, self._where, self.job.effort.timeout, self.last_words, self._left_behind):
+            with self.exit_limit():  # an earlier attempt may have ended just before it wrote the results
+                self.group.ranks.run_at_root(self._write_results)
+            return earlier.fine and self.has_results
+        self.attempt_number = earlier.attempts
+        with watchdog(self.progress, self._where, self.job.effort.timeout, self.report_failure, self._is_excluded):
             try:
-                fine = self._measured(shape, left)
+                fine = self._run_attempts(shape, left)
             except ExcludedError:
                 fine = False
-        if not self.crew.behind:
-            with self.limited():
-                self.crew.ranks.at_root(self._end)
-        self.crew.part(self.job.effort.timeout)
-        return fine and earlier.fine and self.timed and not self.ended_by
+        if not self.group.excluded:
+            with self.exit_limit():
+                self.group.ranks.run_at_root(self._finish)
+        self.group.finish(self.job.effort.timeout)
+        return fine and earlier.fine and self.has_results and not self.stop_signal
 
-    def _measured(self, shape: Shape, left: list[tuple[int, Case]]) -> bool:
+    def _run_attempts(self, shape: Shape, left: list[tuple[int, Case]]) -> bool:
         """Measure what is ``left``, unless a signal ends it; return whether all of it is right.
 
         Raises:
@@ -99,75 +107,75 @@ class JobRunner:
         """
         whole, job = True, self.job
         while left:
-            self.sitting = self._begun(job)
-            whole &= self._gone_through(self.sitting, left)
-            if not self.sitting.parted:
-                self.sitting.close()
+            self.runner = self._begin_attempt(job)
+            whole &= self._run_rounds(self.runner, left)
+            if not self.runner.ranks_lost:
+                self.runner.close()
                 break
-            earlier = self.crew.ranks.at_root(lambda: Completed.of(self.raw))
-            rest = self.crew.shape if self.crew.enough else None
+            earlier = self.group.ranks.run_at_root(lambda: Completed.of(self.raw))
+            rest = self.group.shape if self.group.can_continue else None
             job = job_for_remaining_ranks(self.job, shape, rest, earlier)
             left = rounds_left(job, rest, earlier) if rest else []
         return whole
 
-    def _begun(self, job: Job) -> AttemptRunner:
+    def _begin_attempt(self, job: Job) -> AttemptRunner:
         """Begin an attempt."""
-        self.number += 1
-        found = self.found if self.crew.whole else None  # it is of all ranks
-        attempt = self._attempt(found)
+        self.attempt_number += 1
+        found = self.found if self.group.complete else None  # it is of all ranks
+        attempt = self._gather_attempt(found)
         if self.journal:
             self.journal.begin(attempt)
         else:
             self.raw.attempts.append((attempt, []))
-        if self.me == 0 and not self.crew.whole:
-            print(f"# attempt {self.number} goes on with {self.crew.shape.words}", flush=True)
-        return AttemptRunner(self.crew, job, attempt, found, self.progress)
+        if self.me == 0 and not self.group.complete:
+            print(f"# attempt {self.attempt_number} goes on with {self.group.shape.words}", flush=True)
+        return AttemptRunner(self.group, job, attempt, found, self.progress)
 
-    def _gone_through(self, sitting: AttemptRunner, left: list[tuple[int, Case]]) -> bool:
+    def _run_rounds(self, runner: AttemptRunner, left: list[tuple[int, Case]]) -> bool:
         """Measure what is ``left`` until a signal ends it or somebody is gone; return whether it is right."""
         fine = True
         over: set[str] = set()  # whose other rounds would be skipped or fail, too
         for place, (number, case) in enumerate(left, 1):
             if case.id in over:
                 continue
-            if told := self.crew.ranks.largest(self.told()):
-                self.ended_by = told
+            if stop_signal := self.group.ranks.max_over_ranks(self.pending_signal()):
+                self.stop_signal = stop_signal
                 break
-            outcome = self._recorded(sitting, case, number)
+            outcome = self._run_round(runner, case, number)
             fine &= outcome.status == "ok" or (outcome.status == "skipped" and number == 1)
-            self.timed |= outcome.timed
+            self.has_results |= outcome.timed
             if outcome.status in ("skipped", "failed"):
                 over.add(case.id)
             if self.me == 0:
                 self.show(self.job, next(self.raw.histories(case.id)), place, len(left))
-            if sitting.parted:
+            if runner.ranks_lost:
                 break
         return fine
 
-    def _attempt(self, found: ProbeResult | None) -> Attempt:
-        crew = self.crew
-        made = gather_attempt(crew.ranks.comm, self.job, self.number, crew.gpus.on_record(self.job.cases))
-        provenance = {**made.provenance, "network": self.network, **crew.on_record()}
+    def _gather_attempt(self, found: ProbeResult | None) -> Attempt:
+        group = self.group
+        made = gather_attempt(group.ranks.comm, self.job, self.attempt_number, group.gpus.provenance(self.job.cases))
+        provenance = {**made.provenance, "network": self.network, **group.provenance()}
         return replace(made, provenance=provenance, evidence=found.to_json() if found else None)
 
-    def _recorded(self, sitting: AttemptRunner, case: Case, number: int) -> Outcome:
+    def _run_round(self, runner: AttemptRunner, case: Case, number: int) -> Outcome:
         """Measure a round of ``case`` and put what became of it into the journal."""
         self.progress.case, self.progress.iteration = case.id, 0
         if self.journal:
             self.journal.start(case)
-        outcome = sitting.outcome(case, number)
+        outcome = runner.run_round(case, number)
         if self.journal:
             self.journal.record(outcome)
         elif self.me == 0:
             self.raw.record(outcome)
         return outcome
 
-    def _open(self) -> Completed:
+    def _open_results(self) -> Completed:
         if self.out is None:
             return Completed()
         earlier = None
         if self.out.exists():
-            earlier = self._earlier(self.out)
+            earlier = self._read_earlier(self.out)
         if earlier:
             check_same_job(earlier, self.job, self.out)
             if earlier.complete:
@@ -180,7 +188,7 @@ class JobRunner:
             print(f"# {self.journal.path}: {damage}; what it held is measured again", flush=True)
         return Completed.of(self.raw)
 
-    def _earlier(self, out: Path) -> RawResults | None:
+    def _read_earlier(self, out: Path) -> RawResults | None:
         """Return what a raw file holds; None where it is damaged, and its journal has all of it.
 
         Raises:
@@ -196,35 +204,35 @@ class JobRunner:
             print(f"# {error}; its journal is read in its place", flush=True)
             return None
 
-    def _end(self) -> None:
+    def _finish(self) -> None:
         """Say why something is left, where it is, and write the results."""
-        if self.ended_by and self.journal:
-            who = ", as Slurm does before a time limit" if self.ended_by == signal.SIGUSR1 else ""
-            self.journal.end(f"{signal.Signals(self.ended_by).name} told it to end{who}")
-        if self.journal and not self.crew.whole:
-            self.journal.end(*self.crew.reason)
-        self._close()
+        if self.stop_signal and self.journal:
+            who = ", as Slurm does before a time limit" if self.stop_signal == signal.SIGUSR1 else ""
+            self.journal.end(f"{signal.Signals(self.stop_signal).name} told it to end{who}")
+        if self.journal and not self.group.complete:
+            self.journal.end(*self.group.loss)
+        self._write_results()
 
-    def _close(self) -> None:
+    def _write_results(self) -> None:
         if self.journal is not None and self.out is not None:
             from hpccoll.store import hdf5
 
             # Who interrupts a sweep ends all of it, and a partial file that nobody removes is a result to Snakemake.
-            partial = (self.raw.ended or self.raw.failed) and self.ended_by != signal.SIGINT
+            partial = (self.raw.ended or self.raw.failed) and self.stop_signal != signal.SIGINT
             if self.raw.complete or partial:
                 hdf5.write_raw_file(self.raw, self.out)
             self.journal.close(remove=self.raw.complete)
 
     def _where(self) -> str:
-        return self.sitting.where() if self.sitting else "no plan yet"
+        return self.runner.where() if self.runner else "no plan yet"
 
-    def _left_behind(self) -> bool:
-        return self.sitting is not None and self.sitting.left_behind()
+    def _is_excluded(self) -> bool:
+        return self.runner is not None and self.runner.is_excluded()
 
-    def last_words(self, message: str) -> None:
+    def report_failure(self, message: str) -> None:
         """Print, and put into the journal, what this rank has to say before the job ends; from any thread."""
-        self.crew.say(message)
+        self.group.print_message(message)
         with suppress(OSError):
             if self.out is not None and journal_path(self.out).exists():  # not where out is a disk of another host
-                said = Failure(case_id=self.progress.case, rank=self.me, message=message, attempt=self.number)
+                said = Failure(case_id=self.progress.case, rank=self.me, message=message, attempt=self.attempt_number)
                 write_failure_note(self.out, said)

@@ -22,7 +22,7 @@ TIMES = 2
 """How often an operation runs: libraries connect at the first one, and log the choice at each."""
 
 
-def probe(ranks: Ranks, job: Job, told: Callable[[], int]) -> None:
+def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int]) -> None:
     """Run every case of ``job`` that is logged a few times on all ranks together, in one placement, untimed.
 
     What cannot run is left out: the timed launch says why.
@@ -30,32 +30,32 @@ def probe(ranks: Ranks, job: Job, told: Callable[[], int]) -> None:
     Args:
         ranks: the ranks.
         job: whose cases are meant; those of the shape of these ranks.
-        told: returns the signal that tells this rank to end, 0 while there is none.
+        pending_signal: returns the signal that tells this rank to end, 0 while there is none.
     """
     progress = RankProgress()
     with watchdog(progress, lambda: "", job.effort.timeout, partial(_last_words, ranks.comm.rank)):
         gpus = RankGpus(ranks)
-        maker = CaseFactory(ranks, job, gather_attempt(ranks.comm, job, 0, gpus.on_record(job.cases)), gpus)
-        shape = Shape(maker.attempt.nodes, maker.attempt.ranks - job.aggregators, job.aggregators)
+        factory = CaseFactory(ranks, job, gather_attempt(ranks.comm, job, 0, gpus.provenance(job.cases)), gpus)
+        shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
         for case in probe_cases(job, shape):
-            if ranks.largest(told()):
+            if ranks.max_over_ranks(pending_signal()):
                 break
             progress.case = case.id
             progress.enter("compiling")
-            subject = maker.make(case)
-            if isinstance(subject, SkippedCase):
+            prepared = factory.make(case)
+            if isinstance(prepared, SkippedCase):
                 continue
             for _ in range(TIMES):
                 progress.iteration += 1
                 progress.enter("preparing")
-                subject.reset()
+                prepared.reset()
                 progress.phase = "in an operation that is logged"
-                subject.run()
+                prepared.run()
             progress.enter("waiting for the other ranks")
             ranks.barrier()
-            subject.close()
-            del subject  # and what it has of a GPU's memory, before the next one is made
-        maker.close()
+            prepared.close()
+            del prepared  # and what it has of a GPU's memory, before the next one is made
+        factory.close()
 
 
 def _last_words(rank: int, message: str) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hpccoll.measure.payload_values import Array, DType, bits, concatenated, contribution, reduced_values
 from hpccoll.schedule import CollectiveCall, Reduction, traffic
-from hpccoll.spec.memory import PERIOD, SHORT, TURNS
+from hpccoll.spec.memory import GENERATIONS, PERIOD, SHORT_BLOCK
 from hpccoll.units import format_size
 
 SAMPLED = 256
@@ -36,7 +36,7 @@ class Payload:
         me: this rank.
         floor: whether nothing is to happen to dst.
         seed: another seed gives other values.
-        turn: which operation it is: each one gives other values, TURNS of them.
+        generation: which operation it is: each one gives other values, TURNS of them.
         periodic: whether blocks that are not short are told by one period, which begins where they do.
     """
 
@@ -47,7 +47,7 @@ class Payload:
     me: int
     floor: bool = False
     seed: int = 1
-    turn: int = 0
+    generation: int = 0
     periodic: bool = False
 
     @property
@@ -56,9 +56,9 @@ class Payload:
 
     def source(self, extra: int = 0) -> list[Array]:
         """Return what src holds: this rank's contribution, by units."""
-        return [self._contributed(self.me, unit, extra) for unit in self.call.source(self.me, self.units)]
+        return [self._contribution(self.me, unit, extra) for unit in self.call.source(self.me, self.units)]
 
-    def poison(self) -> Array:
+    def sentinel(self) -> Array:
         """Return the value that dst holds where nothing has been written, one element.
 
         No result is NaN, a third of the largest integer, or near it, but for a sum of int32 over 10,000 ranks and more.
@@ -67,25 +67,27 @@ class Payload:
         return np.array([number], self.dtype)
 
     def initial(self, *, in_place: bool, extra: int = 0) -> list[Array]:
-        """Return what dst holds before the operation, in the units of ``filled``."""
-        return [self._before(unit, in_place=in_place, extra=extra) for unit in self.filled(in_place=in_place)]
+        """Return what dst holds before the operation, in the units of ``filled_units``."""
+        return [
+            self._initial_unit(unit, in_place=in_place, extra=extra) for unit in self.filled_units(in_place=in_place)
+        ]
 
-    def filled(self, *, in_place: bool) -> range:
+    def filled_units(self, *, in_place: bool) -> range:
         """Return the units of dst that mean something before or after the operation; the rest is workspace."""
         source, target = self.call.source(self.me, self.units), self.call.target(self.me, self.units)
         return max(source, target, key=len) if in_place else target
 
-    def _before(self, unit: int, *, in_place: bool, extra: int = 0) -> Array:
+    def _initial_unit(self, unit: int, *, in_place: bool, extra: int = 0) -> Array:
         if in_place and unit in self.call.source(self.me, self.units):
-            return self._contributed(self.me, unit, extra)
-        return np.full(self._told(self.length("dst", unit) + extra), self.poison())
+            return self._contribution(self.me, unit, extra)
+        return np.full(self._pattern_length(self.length("dst", unit) + extra), self.sentinel())
 
     def expected(self, *, in_place: bool, extra: int = 0) -> list[Array]:
         """Return what the defined units of dst must hold after the operation, bit for bit."""
         units = self.call.target(self.me, self.units)
         if self.floor:
-            return [self._before(unit, in_place=in_place, extra=extra) for unit in units]
-        return [self._promised(unit, extra) for unit in units]
+            return [self._initial_unit(unit, in_place=in_place, extra=extra) for unit in units]
+        return [self._expected_unit(unit, extra) for unit in units]
 
     @property
     def units(self) -> int:
@@ -108,8 +110,8 @@ class Payload:
         """Return the elements of the result at this rank, by the case alone."""
         return sum(self.length("dst", unit) for unit in self.call.target(self.me, self.units))
 
-    def _told(self, length: int) -> int:
-        return PERIOD if self.periodic and length > SHORT else length
+    def _pattern_length(self, length: int) -> int:
+        return PERIOD if self.periodic and length > SHORT_BLOCK else length
 
     @property
     def _op(self) -> str | None:
@@ -123,23 +125,23 @@ class Payload:
         """Return the position at which a unit begins; units are so far apart that no turn of one is another."""
         pattern = self.call.traffic
         longest = self.count if pattern is None else traffic.longest(pattern, self.p, self.count)
-        return unit * (longest + TURNS) + self.turn
+        return unit * (longest + GENERATIONS) + self.generation
 
-    def _contributed(self, origin: int, unit: int, extra: int) -> Array:
+    def _contribution(self, origin: int, unit: int, extra: int) -> Array:
         """Return what ``origin`` contributes as its unit ``unit``."""
-        length = self._told(self._length(origin, unit) + extra)
+        length = self._pattern_length(self._length(origin, unit) + extra)
         positions = (self._position(unit) + np.arange(min(length, PERIOD))) % PERIOD
         return np.resize(contribution(self.seed, origin, positions, self.p, self.dtype, self._op), length)
 
-    def _promised(self, unit: int, extra: int) -> Array:
+    def _expected_unit(self, unit: int, extra: int) -> Array:
         """Return what unit ``unit`` of dst ends with."""
         parts = self.call.result(self.me, unit)
         if self.call.collective.reduces and len(parts) == self.p:
             whole = reduced_values(self.seed, self.p, self.dtype, self.reduction)
-            length = self._told(self.count + extra)
+            length = self._pattern_length(self.count + extra)
             folded = np.resize(np.roll(whole, -(self._position(unit) % PERIOD)), length)
         else:
-            folded = reduce(self.reduction.fold, (self._contributed(*part, extra) for part in sorted(parts)))
+            folded = reduce(self.reduction.fold, (self._contribution(*part, extra) for part in sorted(parts)))
         self._scale(folded)
         return folded
 
@@ -175,17 +177,20 @@ class Payload:
         """Return what would explain all of the wrong elements ``at``, the likeliest first."""
         wrong = bits(dst[at])
         found = []
-        if (wrong == bits(self.poison())).all():
+        if (wrong == bits(self.sentinel())).all():
             found.append("never written")
         elif in_place:
-            before = [self._before(unit, in_place=True) for unit in self.call.target(self.me, self.units)]
+            before = [self._initial_unit(unit, in_place=True) for unit in self.call.target(self.me, self.units)]
             if (wrong == bits(concatenated(before, self.dtype)[at])).all():
                 found.append("still the rank's own contribution")
         if self.floor:
             return found
         if self.call.collective.reduces:
             found += (f"the contribution of {name(origin)} {word}" for origin, word in self._miscounted(wrong, at))
-        earlier = (replace(self, turn=(self.turn - ago) % TURNS).expected(in_place=in_place) for ago in range(1, TURNS))
+        earlier = (
+            replace(self, generation=(self.generation - ago) % GENERATIONS).expected(in_place=in_place)
+            for ago in range(1, GENERATIONS)
+        )
         if any((wrong == bits(concatenated(left, self.dtype)[at])).all() for left in earlier):
             found.append("left by an earlier operation")
         return found

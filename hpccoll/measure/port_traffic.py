@@ -47,7 +47,11 @@ def pass_operations(samples: Samples) -> int:
 
 
 def count_traffic(
-    subject: TimedOperation, together: RankSync, operations: int, progress: RankProgress, ports: tuple[NetworkPort, ...]
+    prepared: TimedOperation,
+    together: RankSync,
+    operations: int,
+    progress: RankProgress,
+    ports: tuple[NetworkPort, ...],
 ) -> CounterChanges:
     """Do ``pass_operations`` operations on all ranks together, and return how far the counters of ``ports`` have come.
 
@@ -59,8 +63,8 @@ def count_traffic(
     together.barrier()  # nobody sends before everybody has read
     for _ in range(operations):
         progress.enter("in an operation whose bytes are counted")
-        subject.reset()
-        subject.run()
+        prepared.reset()
+        prepared.run()
     together.barrier()
     # All ranks, so that none goes on and sends. Acknowledgements of TCP that are under way longer are a few frames.
     time.sleep(SETTLE_S)
@@ -80,7 +84,7 @@ class PortTraffic:
     operations: int
     moved: tuple[CounterChanges, ...]
 
-    def each(self, name: str) -> tuple[float | None, ...]:
+    def per_node(self, name: str) -> tuple[float | None, ...]:
         """Return a counter of each node, per operation."""
         return tuple(self._per_operation(sum_over_ports(node, name)) for node in self.moved)
 
@@ -94,7 +98,7 @@ class PortTraffic:
     @property
     def sent(self) -> int | None:
         """The bytes per operation that all hosts sent, None where one does not know."""
-        known = [value for value in self.each(SENT) if value is not None]
+        known = [value for value in self.per_node(SENT) if value is not None]
         return round(sum(known)) if len(known) == len(self.moved) else None
 
     @property

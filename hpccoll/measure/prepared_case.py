@@ -31,7 +31,7 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.catalogue import GRAPH, call_of, own_parameters
 from hpccoll.spec.channels import plan_channels
-from hpccoll.spec.memory import TURNS
+from hpccoll.spec.memory import GENERATIONS
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
@@ -107,7 +107,7 @@ class PreparedCase:
             raise
         self._result = self._place_of_result()
         self._guards = [*guards_of(self._guarded(), self.rank)]
-        filled = self.payload.filled(in_place=case.in_place)
+        filled = self.payload.filled_units(in_place=case.in_place)
         self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
         self._timed = by_events = event_timed(self.plan, gpu)
         # Bound once: a call through this object would be timed.
@@ -152,11 +152,11 @@ class PreparedCase:
 
     def _check(self, filled: Array) -> Check | GpuCheck:
         """Return the check, of the units of dst that are ``filled`` among others."""
-        turn, in_place = zlib.crc32(self.case.id.encode()) % TURNS, self.case.in_place
+        generation, in_place = zlib.crc32(self.case.id.encode()) % GENERATIONS, self.case.in_place
         buffers = self.payload, self.src, filled, self._result
         if self.gpu:
-            return GpuCheck(*buffers, self.gpu, in_place=in_place, turn=turn, guards=self._guards)
-        return Check(*buffers, in_place=in_place, turn=turn, guards=self._guards)
+            return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self._guards)
+        return Check(*buffers, in_place=in_place, generation=generation, guards=self._guards)
 
     def waits(self, wait: Wait) -> bool:
         """Have runs wait so for what they queue, and return whether they queue all that they do."""
@@ -192,7 +192,7 @@ class PreparedCase:
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
         """Return what is wrong with the buffers as they are now, in words; ``name`` says a rank of its numbering."""
-        payload, in_place = replace(self.payload, turn=self.check.turn), self.case.in_place
+        payload, in_place = replace(self.payload, generation=self.check.generation), self.case.in_place
         said = [payload.diagnose(self._on_host(self._result), in_place=in_place, name=name)]
         if not in_place:
             said.append(payload.diagnose_source(self._on_host(self.src), name))

@@ -31,8 +31,8 @@ class RankGroup:
     def __init__(self, ranks: Ranks, aggregators: int) -> None:
         self.ranks, self.gpus, self.aggregators = ranks, RankGpus(ranks), aggregators
         self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators  # as they were launched
-        self.behind = False  # whether the others have gone on without this rank
-        self._parted: list[DeadlineSync] = []  # as which this rank was one of some of whom one was left behind
+        self.excluded = False  # whether the others have gone on without this rank
+        self._lossy_syncs: list[DeadlineSync] = []  # as which this rank was one of some of whom one was left behind
         self._stalls: list[tuple[int, Case, Stall]] = []  # each with the attempt
 
     @property
@@ -41,37 +41,37 @@ class RankGroup:
         return Shape(layout.nodes, layout.workers, layout.aggregators)
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether nobody was left behind."""
         return not self._stalls
 
     @property
-    def enough(self) -> bool:
+    def can_continue(self) -> bool:
         """Whether those that are left can measure something: all that aggregate, and workers for them."""
         workers = sum(number < self.workers for number in launcher_numbers(self.ranks.comm))
         return workers >= MIN_WORKERS and self.ranks.comm.size - workers == self.aggregators
 
     @property
-    def reason(self) -> tuple[str, int]:
+    def loss(self) -> tuple[str, int]:
         """Why something is left to be measured, and the rank that was left behind first."""
         _, _, stall = self._stalls[0]
-        return f"it needs all ranks: {stall.words}", stall.gone[0]
+        return f"it needs all ranks: {stall.words}", stall.lost_ranks[0]
 
-    def on_record(self) -> Mapping[str, object]:
+    def provenance(self) -> Mapping[str, object]:
         """Return what an attempt says of those that were left behind; nothing where nobody was."""
-        if self.whole:
+        if self.complete:
             return {}
         behind = [
-            {"attempt": attempt, "case": case.id, "ranks": stall.gone, "how": stall.words}
+            {"attempt": attempt, "case": case.id, "ranks": stall.lost_ranks, "how": stall.words}
             for attempt, case, stall in self._stalls
         ]
         return {"left_behind": behind, "launched_as": launcher_numbers(self.ranks.comm)}
 
-    def call(self, patient: DeadlineSync, error: StalledError, attempt: int, case: Case) -> Stall:
+    def regroup(self, sync: DeadlineSync, error: StalledError, attempt: int, case: Case) -> Stall:
         """Find out who is there, and go on with them, by numbers of their own; each rank keeps its GPU.
 
         Args:
-            patient: as which the ranks have waited for each other.
+            sync: as which the ranks have waited for each other.
             error: why this one gave up.
             attempt: in which that was.
             case: during which.
@@ -81,34 +81,34 @@ class RankGroup:
             StalledError: where nobody can go on.
         """
         try:
-            stall = patient.call(error)
+            stall = sync.regroup(error)
         except ExcludedError:
-            self._parted.append(patient)
-            self.behind = True
-            self.say("stalled, and the others have gone on: it ends with them")
+            self._lossy_syncs.append(sync)
+            self.excluded = True
+            self.print_message("stalled, and the others have gone on: it ends with them")
             raise
-        if stall.gone:
-            self._parted.append(patient)
+        if stall.lost_ranks:
+            self._lossy_syncs.append(sync)
             self._stalls.append((attempt, case, stall))
         self.ranks = Ranks(stall.comm)
-        self.gpus = self.gpus.among(self.ranks)
+        self.gpus = self.gpus.subset(self.ranks)
         return stall
 
-    def part(self, patience: float) -> None:
+    def finish(self, patience: float) -> None:
         """See those that were left behind once more, so that MPI ends well, or end the launch if they do not come.
 
         Args:
             patience: for them, in seconds.
         """
-        if not self._parted or rejoin(self._parted, None if self.behind else patience):
+        if not self._lossy_syncs or rejoin(self._lossy_syncs, None if self.excluded else patience):
             return
         if self.ranks.comm.rank == 0:
-            self.say(f"{self.reason[0]}; the launch is ended, for it has not come back in {patience:g} s")
+            self.print_message(f"{self.loss[0]}; the launch is ended, for it has not come back in {patience:g} s")
         else:
             time.sleep(ABORT_DELAY_S)  # one speaks for all, and ends all
         abort_job(MPI.COMM_WORLD, code=INCOMPLETE)
 
-    def say(self, message: str) -> None:
+    def print_message(self, message: str) -> None:
         """Print what this rank has to say; from any thread."""
         with suppress(OSError):  # a full disk or a closed pipe must not keep the job from ending
             print(f"r{self.me} | {message}", file=sys.stderr, flush=True)

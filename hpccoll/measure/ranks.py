@@ -41,29 +41,29 @@ class Ranks:
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
         told: list[tuple[tuple[str, str], str]] = comm.allgather(((node_name(), boot_id()), rack_name()))
-        self.homes = [home for home, _ in told]
+        self.node_ids = [home for home, _ in told]
         self._racks = [rack for _, rack in told]
-        self.crowds = Counter(self.homes)  # ranks on each node, in order of its first rank
+        self.ranks_by_node = Counter(self.node_ids)  # ranks on each node, in order of its first rank
 
     @property
     def nodes(self) -> int:
-        return len(self.crowds)
+        return len(self.ranks_by_node)
 
     @property
-    def home(self) -> tuple[str, str]:
+    def node_id(self) -> tuple[str, str]:
         """The node of this rank: its name, and what its clock is known by."""
-        return self.homes[self.comm.rank]
+        return self.node_ids[self.comm.rank]
 
     @property
-    def local(self) -> int:
+    def local_rank(self) -> int:
         """The number of this rank among those of its node."""
-        return self.homes[: self.comm.rank].count(self.home)
+        return self.node_ids[: self.comm.rank].count(self.node_id)
 
     def layout(self, aggregators: int) -> Layout:
         """Return where the ranks are, of which the last ones aggregate."""
         node, rack = (
             tuple(map({place: number for number, place in enumerate(dict.fromkeys(places))}.__getitem__, places))
-            for places in (self.homes, self._racks)
+            for places in (self.node_ids, self._racks)
         )
         return Layout(node, rack, aggregators=aggregators)
 
@@ -81,11 +81,11 @@ class Ranks:
     def agree(self, more: int) -> int:
         return int(self.comm.bcast(more))
 
-    def largest(self, number: int) -> int:
+    def max_over_ranks(self, number: int) -> int:
         """Return the largest of the numbers that the ranks bring, on all of them."""
         return int(self.comm.allreduce(number, MPI.MAX))
 
-    def at_root(self, do: Callable[[], Answer]) -> Answer:
+    def run_at_root(self, do: Callable[[], Answer]) -> Answer:
         """Do something at rank 0, and return its answer, or raise its complaint, on all ranks."""
         answer: Answer | None = None
         complaint: BadInputError | None = None
@@ -109,20 +109,20 @@ class MappedRanks:
     """
 
     def __init__(self, comm: MPI.Intracomm, layout: Layout) -> None:
-        self._made = {cast("str | None", None): (comm, layout)}
+        self._by_mapping = {cast("str | None", None): (comm, layout)}
 
-    def by(self, mapping: str | None) -> tuple[MPI.Intracomm, Layout]:
+    def for_mapping(self, mapping: str | None) -> tuple[MPI.Intracomm, Layout]:
         """Return the ranks as ``mapping`` numbers them, None as the launcher did; made at the first time."""
-        if mapping is not None and mapping not in self._made:
-            comm, layout = self._made[None]
+        if mapping is not None and mapping not in self._by_mapping:
+            comm, layout = self._by_mapping[None]
             order = numbering(layout, mapping)
             renumbered = cast("MPI.Intracomm", comm.Split(key=order.index(comm.rank)))
-            self._made[mapping] = renumbered, layout.subset(order)
-        return self._made[mapping]
+            self._by_mapping[mapping] = renumbered, layout.subset(order)
+        return self._by_mapping[mapping]
 
     def close(self) -> None:
-        for mapping in [mapping for mapping in self._made if mapping is not None]:
-            comm, _ = self._made.pop(mapping)
+        for mapping in [mapping for mapping in self._by_mapping if mapping is not None]:
+            comm, _ = self._by_mapping.pop(mapping)
             comm.Free()
 
 
@@ -202,13 +202,13 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
     Raises:
         UnusableError: on all ranks, with what was asked and what is there.
     """
-    names = [name for name, _ in ranks.crowds]
+    names = [name for name, _ in ranks.ranks_by_node]
     each = shape.ranks // shape.nodes
     if ranks.comm.size == shape.processes:
         there = ranks.layout(shape.aggregators)
         if (there.nodes, there.ranks_per_node) == (shape.nodes, each) and (not hosts or sorted(hosts) == sorted(names)):
             return
-    seen = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.crowds.items())
+    seen = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.ranks_by_node.items())
     asked = f"{shape.words}, {each} on each" + (f" of {', '.join(hosts)}" if hosts else "")
     many = f"{ranks.comm.size} rank{'s' * (ranks.comm.size > 1)}"
     raise UnusableError("launch", f"{many}: {seen}; asked for were {asked}")

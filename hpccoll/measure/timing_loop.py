@@ -51,16 +51,16 @@ class TimedOperation(Protocol):
 
 @dataclass(slots=True)
 class RankProgress:
-    """Where a rank is, for the watchdog; ``turns`` changes with every sign of life."""
+    """Where a rank is, for the watchdog; ``heartbeats`` changes with every sign of life."""
 
     case: str = "none yet"
     iteration: int = 0
     phase: str = "starting"
-    turns: int = 0
+    heartbeats: int = 0
 
     def enter(self, phase: str) -> None:
         self.phase = phase
-        self.turns += 1
+        self.heartbeats += 1
 
 
 @dataclass(slots=True)
@@ -78,17 +78,17 @@ class Samples:
 
 
 def measure(
-    subject: TimedOperation,
+    prepared: TimedOperation,
     together: RankSync,
     effort: Effort,
     progress: RankProgress,
     clock: Clock = time.perf_counter_ns,
     cpu_clock: Clock = time.process_time_ns,
 ) -> Samples:
-    """Measure ``subject``; called on all ranks together.
+    """Measure ``prepared``; called on all ranks together.
 
     Args:
-        subject: the operation with its buffers.
+        prepared: the operation with its buffers.
         together: the ranks.
         effort: how many iterations, how long.
         progress: told where this rank is.
@@ -97,11 +97,11 @@ def measure(
     """
     began = clock()
     samples = Samples()
-    _batch(effort.warmup, subject, together, progress, clock, cpu_clock)
+    _batch(effort.warmup, prepared, together, progress, clock, cpu_clock)
     batches = []
     cpu_ns, done, more = 0, 0, effort.min_iterations
     while more:
-        times, wrong = _batch(more, subject, together, progress, clock, cpu_clock)
+        times, wrong = _batch(more, prepared, together, progress, clock, cpu_clock)
         samples.wrong += wrong
         done += more
         cpu_ns += int(times[3].sum())
@@ -118,7 +118,7 @@ def measure(
 
 
 def _batch(
-    count: int, subject: TimedOperation, together: RankSync, progress: RankProgress, clock: Clock, cpu_clock: Clock
+    count: int, prepared: TimedOperation, together: RankSync, progress: RankProgress, clock: Clock, cpu_clock: Clock
 ) -> tuple[Nanoseconds, int]:
     """Return start, end, device and CPU time of ``count`` iterations, and the wrong elements in them."""
     times = np.empty((4, count), np.int64)
@@ -127,19 +127,19 @@ def _batch(
     for i in range(count):
         progress.iteration += 1
         progress.enter("preparing")
-        subject.reset()
+        prepared.reset()
         progress.enter("waiting for the other ranks")
         together.barrier()
         progress.phase = "in the operation"
         cpu = cpu_clock()
         start = clock()
-        subject.run()
+        prepared.run()
         times[1, i] = clock()
         times[0, i] = start
         times[3, i] = cpu_clock() - cpu
-        times[2, i] = subject.device_ns()
+        times[2, i] = prepared.device_ns()
         progress.enter("checking")
-        wrong += subject.wrong()
+        wrong += prepared.wrong()
     gc.enable()
     return times, wrong
 

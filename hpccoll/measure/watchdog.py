@@ -34,10 +34,10 @@ def watchdog(
     over = threading.Event()
 
     def run() -> None:
-        seen, since = progress.turns, time.monotonic()
+        seen, since = progress.heartbeats, time.monotonic()
         while not over.wait(min(1.0, timeout / 4)):
-            if progress.turns != seen:
-                seen, since = progress.turns, time.monotonic()
+            if progress.heartbeats != seen:
+                seen, since = progress.heartbeats, time.monotonic()
             elif time.monotonic() - since > timeout:
                 inside = f": {where()}" if progress.phase == "in the operation" else ""
                 place = f"case {progress.case}, iteration {progress.iteration}, {progress.phase}{inside}"
@@ -46,7 +46,7 @@ def watchdog(
                     report(f"stuck for {timeout:g} s: {place}")
                     ended = spared() or over.wait(GRACE)
                 finally:
-                    if not ended and progress.turns == seen:  # else it was slow, not stuck
+                    if not ended and progress.heartbeats == seen:  # else it was slow, not stuck
                         os._exit(1)
                 if ended:
                     return

@@ -113,13 +113,13 @@ def _measure(arguments: argparse.Namespace) -> int:
         if arguments.check:
             return _checked(ranks)
         # Rank 0 alone reads the job: a complaint is then every rank's, and the file may lie on its node alone.
-        job = ranks.at_root(lambda: job_of(arguments, ranks.layout(0)))
+        job = ranks.run_at_root(lambda: job_of(arguments, ranks.layout(0)))
         if not arguments.job:
             check_room(comm, job, ranks.layout(job.aggregators))
         if arguments.probe:
             return _probed(ranks, job, told, arguments.probe)
         about = _known(arguments, ranks, job)
-        program = JobRunner(ranks, job, arguments.out, table.show, lambda: told.signal, *about, limited=limited)
+        program = JobRunner(ranks, job, arguments.out, table.show, lambda: told.signal, *about, exit_limit=limited)
         with told.measuring():
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
@@ -129,7 +129,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         raise
     except BaseException as error:  # noqa: BLE001  whatever it is, the other ranks must not wait for this one
         if program:
-            program.last_words(f"{type(error).__name__}: {error} (case {program.progress.case})")
+            program.report_failure(f"{type(error).__name__}: {error} (case {program.progress.case})")
         traceback.print_exc()
         abort_job(comm)
     if comm.rank == 0 and program:
@@ -142,13 +142,13 @@ def _say_what_is_left(program: "JobRunner", *, nothing: bool) -> None:
     from hpccoll.store.journal import journal_path
 
     job, out = program.job, program.out
-    if program.ended_by:
+    if program.stop_signal:
         kept = "nothing is kept without --out"
         if out:
             there = f"{program.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
             kept = f"{there}; the same command measures what is left"
-        print(f"# told to end by {signal.Signals(program.ended_by).name}: {kept}")
-    elif not program.timed:
+        print(f"# told to end by {signal.Signals(program.stop_signal).name}: {kept}")
+    elif not program.has_results:
         print("# nothing was measured: each case has its reason")
     elif nothing and out:
         sizes = [case.bytes for case in job.cases]
@@ -159,13 +159,13 @@ def _say_what_is_left(program: "JobRunner", *, nothing: bool) -> None:
 def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
     from hpccoll.measure.log_probe import probe
 
-    ranks.at_root(lambda: remove_old_logs(place))  # before NCCL opens its files
+    ranks.run_at_root(lambda: remove_old_logs(place))  # before NCCL opens its files
     copy_nccl_settings(place)
     with told.measuring():
         probe(ranks, job, lambda: told.signal)
-    if not ranks.largest(told.signal):
+    if not ranks.max_over_ranks(told.signal):
         return 0
-    ranks.at_root((place / INTERRUPTED_FILE).touch)
+    ranks.run_at_root((place / INTERRUPTED_FILE).touch)
     return 3
 
 
@@ -179,13 +179,13 @@ def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Pr
 
     if any(case.transport == "nccl" for case in job.cases):
         quiet_nccl()
-    found = ranks.at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
+    found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
     return found, arguments.network
 
 
 def _checked(ranks: "Ranks") -> int:
     if ranks.comm.rank == 0:
-        crowds = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.crowds.items())
+        crowds = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.ranks_by_node.items())
         if ranks.comm.size > 1:
             print(f"# {ranks.comm.size} ranks know of each other: {crowds}")
         else:

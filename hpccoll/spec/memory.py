@@ -13,21 +13,21 @@ from hpccoll.spec.catalogue import call_of, own_parameters
 from hpccoll.spec.channels import plan_channels
 from hpccoll.units import format_size
 
-SAMPLE = 1 << 20
+SAMPLE_ELEMENTS = 1 << 20
 """Elements of the mean block, to see how unequal others are."""
 
 PERIOD = 65521
 """Elements after which the values in buffers repeat: a prime, so that no displacement by whole cache lines below 8 MiB
 goes unnoticed."""
-TURNS = 16
+GENERATIONS = 16
 """Operations after which the values repeat: a result that any of the last 15 left in a buffer is not taken for the
 result of this one."""
-SHORT = PERIOD // TURNS
+SHORT_BLOCK = PERIOD // GENERATIONS
 """The largest block, in elements, whose values never repeat within one operation."""
-VECTOR = 16
+VECTOR_BYTES = 16
 """Bytes that a GPU thread of the check moves at once."""
 
-SPARE = 0.1
+GPU_SPARE_FRACTION = 0.1
 """The part of a GPU's free memory that cases leave: NCCL and MPI take buffers of their own when they connect, for eight
 ranks of NCCL one or two GiB, and the tables of folds are there, some MiB."""
 
@@ -102,7 +102,7 @@ def memory_needed(case: Case, workers: int, ranks: int, device: str = "cpu", agg
         tables = ranks * _tables(case, workers) if device == "cuda" else 0.0
     each = buffers + tmp
     try:
-        unequal = call_of(case, workers).blocks(SAMPLE)
+        unequal = call_of(case, workers).blocks(SAMPLE_ELEMENTS)
     except BadInputError:
         return 0  # it will not run
     if unequal is None:
@@ -138,7 +138,10 @@ def table_bytes(elements: float) -> float:
     Args:
         elements: of the unit, or of the mean unit.
     """
-    return min(PERIOD * VECTOR, PERIOD * VECTOR / (SHORT - TURNS) * elements + 2 * TURNS * VECTOR)
+    return min(
+        PERIOD * VECTOR_BYTES,
+        PERIOD * VECTOR_BYTES / (SHORT_BLOCK - GENERATIONS) * elements + 2 * GENERATIONS * VECTOR_BYTES,
+    )
 
 
 def check_memory(
@@ -153,10 +156,10 @@ def check_memory(
     """
     taken = ((memory_needed(case, workers, ranks, device, aggregators), case) for case in cases)
     needed, case = max(taken, key=itemgetter(0))
-    usable = int(available * (1 - SPARE)) if device == "cuda" else available
+    usable = int(available * (1 - GPU_SPARE_FRACTION)) if device == "cuda" else available
     if needed > usable:
         largest = case.bytes * usable // needed
-        where = f" on their GPU, {SPARE:.0%} of it for libraries" if device == "cuda" else ""
+        where = f" on their GPU, {GPU_SPARE_FRACTION:.0%} of it for libraries" if device == "cuda" else ""
         raise BadInputError(
             "bytes", format_size(case.bytes),
             f"{ranks} ranks need {needed / 2**30:.3g} GiB for it and {available / 2**30:.3g} GiB are free{where}: "

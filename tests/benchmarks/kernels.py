@@ -90,9 +90,9 @@ def dispatch(here: Here) -> Iterator[Verdict]:
 
     for graph in (False, True):
         plan = NcclVendor(MPI.COMM_SELF, gpu, graph=graph).plan(asked, buffer[:0], buffer)
-        patient = EventTimed(plan, gpu)
-        patient.wait_by(partial(wait, timeout=60))
-        ways = {"": plan.run, ", as one rank is timed": EventTimed(plan, gpu).run, ", as several are": patient.run}
+        sync = EventTimed(plan, gpu)
+        sync.wait_by(partial(wait, timeout=60))
+        ways = {"": plan.run, ", as one rank is timed": EventTimed(plan, gpu).run, ", as several are": sync.run}
         for timed, run in ways.items():
             ratio = in_turn(lambda run=run: host_seconds(run, 2000), lambda: host_seconds(bare, 2000))
             what = f"8 B all-reduce on one rank{', as a graph' if graph else ''}{timed} / bare CuPy call"

@@ -10,7 +10,7 @@ from injected_faults import settings as settings_of
 from rank_buffers import benches
 
 from hpccoll.measure.check_gpu import GpuCheck
-from hpccoll.measure.payload import TURNS
+from hpccoll.measure.payload import GENERATIONS
 from hpccoll.measure.payload_values import PERIOD, bits
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.transports.gpu import missing_for_gpu
@@ -36,12 +36,12 @@ def test_the_check_on_a_gpu_fills_and_counts_as_the_check_on_the_host_does(gpu, 
     src, dst = gpu.upload(bits(bench.src)), gpu.upload(bits(bench.dst))
     result = bench.operation.result(dst, one.me)
     check = GpuCheck(
-        one, src, dst[bench.filled], result, gpu, in_place=bench.in_place, turn=bench.check.turn
+        one, src, dst[bench.filled_units], result, gpu, in_place=bench.in_place, generation=bench.check.generation
     )  # fmt: skip
-    for _ in range(TURNS + 1):
+    for _ in range(GENERATIONS + 1):
         bench.check.reset()
         check.reset()
-        assert (gpu.download(dst)[bench.filled] == bits(bench.dst)[bench.filled]).all()
+        assert (gpu.download(dst)[bench.filled_units] == bits(bench.dst)[bench.filled_units]).all()
         assert bench.in_place or (gpu.download(src) == bits(bench.src)).all()
         right = bits(bench.expected())
         faults = [*data.draw(st.sets(st.integers(0, len(right) - 1), max_size=5))] if len(right) else []

@@ -23,15 +23,15 @@ def count(self):
     reset(self)
 
 
-def told(subject, together, operations, progress, found):
+def told(prepared, together, operations, progress, found):
     print(f"counted {progress.case}", file=sys.stderr, flush=True)
-    return watch(subject, together, operations, progress, found)
+    return watch(prepared, together, operations, progress, found)
 
 
 Check.reset, port_traffic.count_traffic = count, told
 provenance.boot_id = ranks.boot_id = lambda: str(os.getpid())
 network_ports.find_ports = lambda _sys=None: (network_ports.NetworkPort("eth0", "netdev", Path("/nowhere")),)
-port_traffic.read = lambda found: {
+port_traffic.read_counters = lambda found: {
     (port.name, name): sent for port in found for name in (network_ports.SENT, network_ports.RECEIVED)
 }
 sys.exit(main(sys.argv[1:]))

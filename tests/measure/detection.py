@@ -31,7 +31,7 @@ from injected_faults import (
 )
 
 from hpccoll.measure.check import Check
-from hpccoll.measure.payload import TURNS
+from hpccoll.measure.payload import GENERATIONS
 from hpccoll.measure.payload_values import bits
 from hpccoll.schedule.cut import GRAIN
 from hpccoll.transports.guarded_memory import WATCHED
@@ -110,7 +110,7 @@ def shares(name: str, op: str, dtype: str, p: int) -> dict[str, tuple[float, flo
     setting = Setting.of(name, op, dtype, p)
     dst, src = np.empty_like(setting.right), np.empty(setting.contributed, setting.right.dtype)
     # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
-    check = Check(replace(setting.payload, turn=0), src, dst, dst, in_place=False)
+    check = Check(replace(setting.payload, generation=0), src, dst, dst, in_place=False)
     check.reset()
     np.copyto(dst, setting.right)
     assert check.wrong() == 0
@@ -192,7 +192,7 @@ def page() -> str:
     others = BESIDE.format(
         folding=", ".join(FOLDING), moving=", ".join(MOVING), dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY)
     )
-    foot = FOOT.format(turns=TURNS, twice=2 * TURNS, watched=WATCHED)
+    foot = FOOT.format(turns=GENERATIONS, twice=2 * GENERATIONS, watched=WATCHED)
     tables = head + "\n".join(matrix()), between + "\n".join(moved()), others + "\n".join(beside())
     return "\n".join([*tables, foot])
 

@@ -16,7 +16,7 @@ OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda
 
 
 def unconfigured(communicator, case=OVER_NCCL, comm=MPI.COMM_SELF):
-    return CaseFactory._unconfigured(
+    return CaseFactory._config_reason(
         SimpleNamespace(job=raw_examples.job(case, communicator=communicator), comm=comm), case
     )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rank_buffers import benches, payload
 
 from hpccoll.measure.check import Check
-from hpccoll.measure.payload import TURNS
+from hpccoll.measure.payload import GENERATIONS
 from hpccoll.measure.payload_values import bits, concatenated
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.traffic import PATTERNS
@@ -62,21 +62,21 @@ def test_what_is_expected_of_a_call_is_what_mpi_says(bench):
 def test_the_contribution_lies_where_a_plan_reads_it_and_the_rest_of_the_result_is_poison(bench):
     one = bench.payload
     contributed = bench.operation.contribution(bench.src, bench.dst, one.me)
-    now = concatenated(replace(one, turn=bench.check.turn).source(), one.dtype)
+    now = concatenated(replace(one, generation=bench.check.generation).source(), one.dtype)
     assert (bits(contributed) == bits(now)).all()
     own = one.call.source(one.me, one.units) if bench.in_place else ()
     begins = 0
     for unit, right in zip(one.call.target(one.me, one.units), one.expected(in_place=False), strict=True):
         block = bench.result[begins : begins + len(right)]
         if unit not in own:
-            assert (bits(block) == bits(one.poison())).all()
+            assert (bits(block) == bits(one.sentinel())).all()
         begins += len(right)
     assert begins == bench.result.size
 
 
 @given(benches(), st.data())
 def test_a_right_result_has_nothing_wrong_and_every_changed_bit_is_seen(bench, data):
-    for _ in range(TURNS + 1):
+    for _ in range(GENERATIONS + 1):
         assert bench.wrong(bench.expected()) == 0
         if bench.result.size:
             element = data.draw(st.integers(0, bench.result.size - 1))
@@ -112,7 +112,7 @@ def test_out_of_place_every_bit_that_changes_in_the_source_is_seen(bench, data):
     element = data.draw(st.integers(0, bench.src.size - 1))
     bits(bench.src)[element] ^= 1
     assert bench.check.wrong() == (not bench.in_place)
-    said = replace(bench.payload, turn=bench.check.turn).diagnose_source(bench.src)
+    said = replace(bench.payload, generation=bench.check.generation).diagnose_source(bench.src)
     begin = format_size(element * bench.src.itemsize)
     words = f"rank {bench.payload.me}: src was overwritten: 1 of {bench.src.size} elements, from {begin} on"
     assert bench.in_place or said == words
@@ -122,10 +122,10 @@ def test_out_of_place_every_bit_that_changes_in_the_source_is_seen(bench, data):
 def test_a_result_of_another_size_is_wrong_in_all_its_elements_though_each_of_them_is_right(bench, data):
     promised = bench.result.size
     length = data.draw(st.integers(0, bench.dst.size).filter(lambda length: length != promised))
-    dst, claimed = bench.dst[bench.filled], bench.dst[:length]
+    dst, claimed = bench.dst[bench.filled_units], bench.dst[:length]
     check = Check(bench.payload, bench.src, dst, claimed, in_place=bench.in_place, guards=bench.guards)
     check.reset()
-    np.copyto(bench.result, bench.expected(turn=check.turn))
+    np.copyto(bench.result, bench.expected(generation=check.generation))
     assert check.wrong() == (promised or length)
     said = bench.payload.diagnose(claimed, in_place=bench.in_place)
     assert said.endswith(f"the plan says that its result has {length} elements; expected: {promised}")
@@ -143,15 +143,15 @@ def test_workspace_outside_of_what_is_filled_is_left_as_it_is(bench):
     bench.dst[:] = 77
     bench.check.reset()
     outside = np.ones(bench.dst.size, bool)
-    outside[bench.filled] = False
+    outside[bench.filled_units] = False
     assert (bench.dst[outside] == 77).all()
 
 
 @given(benches())
 def test_what_any_of_the_last_operations_left_is_seen(bench):
     assume(bench.result.size >= 4)
-    for ago in range(1, TURNS):
-        assert bench.wrong(bench.expected(turn=(bench.check.turn - ago) % TURNS)) > 0
+    for ago in range(1, GENERATIONS):
+        assert bench.wrong(bench.expected(generation=(bench.check.generation - ago) % GENERATIONS)) > 0
 
 
 REDUCING = [name for name, family in COLLECTIVES.items() if family.reduces]
@@ -159,11 +159,11 @@ REDUCING = [name for name, family in COLLECTIVES.items() if family.reduces]
 
 @given(benches(REDUCING, 2, workers_only=True), st.data())
 def test_a_contribution_that_is_left_out_is_seen(bench, data):
-    one = replace(bench.payload, turn=bench.check.turn)
+    one = replace(bench.payload, generation=bench.check.generation)
     assume(bench.result.size)
     left_out = data.draw(st.integers(0, one.p - 1))
     (unit,) = one.call.target(one.me, one.units)
-    rest = [replace(one, me=me)._contributed(me, unit, 0) for me in range(one.p) if me != left_out]
+    rest = [replace(one, me=me)._contribution(me, unit, 0) for me in range(one.p) if me != left_out]
     assert bench.wrong(folded(one, rest)) > 0
 
 
@@ -177,7 +177,7 @@ def test_a_block_that_never_came_is_wrong_in_every_element(bench, data):
     lost = data.draw(st.integers(0, len(units) - 1))
     begin = sum(map(len, units[:lost]))
     faulty = bench.right.copy()
-    faulty[begin : begin + len(units[lost])] = bench.payload.poison()
+    faulty[begin : begin + len(units[lost])] = bench.payload.sentinel()
     assert bench.wrong(faulty) == len(units[lost])
 
 

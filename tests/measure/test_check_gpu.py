@@ -15,7 +15,7 @@ from hpccoll.measure import check_gpu
 from hpccoll.measure.check_gpu import GpuCheck, ValueTable
 from hpccoll.measure.payload_values import bits
 from hpccoll.schedule import BFLOAT16, DTYPES
-from hpccoll.spec.memory import PERIOD, SHORT, TURNS, table_bytes
+from hpccoll.spec.memory import GENERATIONS, PERIOD, SHORT_BLOCK, table_bytes
 
 EVERY = (*DTYPES, BFLOAT16)
 
@@ -28,9 +28,9 @@ def gpu(require, tmp_path_factory):
 
 def beside(bench, gpu):
     """Return a check on the same buffers as that of ``bench``, both about to begin the same turn."""
-    dst = bench.dst[bench.filled]
+    dst = bench.dst[bench.filled_units]
     return GpuCheck(
-        bench.payload, bench.src, dst, bench.result, gpu, in_place=bench.in_place, turn=bench.check.turn,
+        bench.payload, bench.src, dst, bench.result, gpu, in_place=bench.in_place, generation=bench.check.generation,
         guards=bench.guards,
     )  # fmt: skip
 
@@ -44,7 +44,7 @@ def alike(bench, gpu, turns, faults):
         for guard in bench.guards:
             bits(guard.memory)[:] = 0
         outside = np.ones(bench.dst.size, bool)
-        outside[bench.filled] = False
+        outside[bench.filled_units] = False
         other.reset()
         own = bits(bench.dst)
         assert (own[~outside] == wanted[1][~outside]).all()
@@ -64,11 +64,11 @@ def test_it_fills_and_counts_as_the_check_on_the_host_does(gpu, bench, data):
     def faults(size):
         return data.draw(st.sets(st.integers(0, size - 1), max_size=5)) if size else ()
 
-    alike(bench, gpu, TURNS + 1, faults)
+    alike(bench, gpu, GENERATIONS + 1, faults)
 
 
 @settings(max_examples=20)
-@given(benches(("all_reduce", "all_gather", "all_to_all_v"), dtypes=EVERY, most=2 * SHORT), st.data())
+@given(benches(("all_reduce", "all_gather", "all_to_all_v"), dtypes=EVERY, most=2 * SHORT_BLOCK), st.data())
 def test_blocks_that_are_short_and_blocks_that_are_not_are_told_in_different_ways_and_are_alike(gpu, bench, data):
     def faults(size):
         return data.draw(st.sets(st.integers(0, size - 1), max_size=5)) if size else ()
@@ -93,7 +93,9 @@ def test_values_go_on_beyond_their_period_whatever_the_number_of_threads(gpu, mo
 
 
 @pytest.mark.parametrize("dtype", EVERY)
-@pytest.mark.parametrize("count", [1, 7, 300, SHORT - TURNS + 1, SHORT - TURNS + 2, SHORT, PERIOD, 2 * PERIOD])
+@pytest.mark.parametrize(
+    "count", [1, 7, 300, SHORT_BLOCK - GENERATIONS + 1, SHORT_BLOCK - GENERATIONS + 2, SHORT_BLOCK, PERIOD, 2 * PERIOD]
+)
 def test_a_table_takes_no_more_memory_than_is_said(gpu, dtype, count):
     made = beside(Bench(payload("all_to_all", 2, 1, dtype=dtype, count=count), in_place=True), gpu)
     of_guards, *of_units = made._kept
@@ -109,7 +111,7 @@ def test_guards_of_copies_on_the_host_are_left_to_the_host(gpu):
     assert check._kept[0] == []
     for _ in range(2):
         check.reset()
-        np.copyto(bench.result, bench.expected(turn=check.turn))
+        np.copyto(bench.result, bench.expected(generation=check.generation))
         assert check.wrong() == 0
         bits(bench.guards[0].memory)[3] ^= 1
         assert check.wrong() == 1
@@ -120,13 +122,13 @@ def test_a_table_of_values_that_are_all_alike_is_one_vector():
     assert (table.vectors.tolist(), table.step) == ([[7, 7, 7, 7]], 0)
 
 
-@given(st.sampled_from([1, 2, 4, 8]), st.integers(0, TURNS - 1), st.integers(0, 10**12))
-def test_a_turn_that_begins_an_element_later_begins_a_step_later(itemsize, turn, vector):
+@given(st.sampled_from([1, 2, 4, 8]), st.integers(0, GENERATIONS - 1), st.integers(0, 10**12))
+def test_a_turn_that_begins_an_element_later_begins_a_step_later(itemsize, generation, vector):
     each = 16 // itemsize
     row = np.arange(PERIOD).astype(np.uint64)
     table = ValueTable.of(row, 10**9, 0) if each == 2 else None
     step = pow(each, -1, PERIOD)
-    assert each * (vector + turn * step) % PERIOD == (each * vector + turn) % PERIOD
+    assert each * (vector + generation * step) % PERIOD == (each * vector + generation) % PERIOD
     if table is not None:
-        first = table.vectors[(vector + turn * table.step) % PERIOD, 0]
-        assert first == (each * vector + turn) % PERIOD
+        first = table.vectors[(vector + generation * table.step) % PERIOD, 0]
+        assert first == (each * vector + generation) % PERIOD

@@ -1,4 +1,4 @@
-"""Which GPU a rank takes before MPI is up."""
+"""Which GPU a rank takes before MPI starts, and what is assumed of MPI and GPU memory."""
 
 from types import SimpleNamespace
 
@@ -9,8 +9,8 @@ from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
 
 @pytest.fixture
-def taken(mpiexec, monkeypatch):  # noqa: ARG001  where there is an MPI
-    """The GPU that is taken of four, by variables of a launcher."""
+def taken(mpiexec, monkeypatch):  # noqa: ARG001  skips without an MPI
+    """Return the GPUs that ``take_early`` takes, of four, with the given variables of a launcher."""
     from hpccoll.measure import gpu_assignment
 
     def taken(variables, lack=None):
@@ -28,29 +28,32 @@ def taken(mpiexec, monkeypatch):  # noqa: ARG001  where there is an MPI
     return taken
 
 
-def test_a_rank_takes_the_gpu_of_its_number_on_the_node_in_turn(taken):
+def test_a_rank_takes_the_gpu_with_its_local_number_modulo_the_gpus(taken):
     assert taken({"OMPI_COMM_WORLD_LOCAL_RANK": "2"}) == [2]
     assert taken({"MPI_LOCALRANKID": "5"}) == [1]
     assert taken({"SLURM_LOCALID": "3"}) == [3]
 
 
-def test_what_mpiexec_says_goes_before_what_it_inherits_of_slurm(taken):
+def test_variables_of_mpiexec_take_precedence_over_those_inherited_from_slurm(taken):
     assert taken({"SLURM_LOCALID": "0", "MPI_LOCALRANKID": "3"}) == [3]
 
 
-def test_who_is_told_nothing_or_has_no_gpu_takes_none(taken):
+def test_a_rank_without_a_local_number_or_without_gpus_takes_none(taken):
     assert taken({}) == taken({"SLURM_LOCALID": ""}) == taken({"SLURM_LOCALID": "1"}, lack="no CUDA device") == []
 
 
 @pytest.mark.parametrize("assumed", [True, False])
-def test_only_of_mpi_on_gpus_is_anything_assumed_and_only_where_its_user_says_it(mpiexec, assumed):  # noqa: ARG001
+def test_only_cases_over_mpi_on_gpus_carry_the_assumption_of_the_user(mpiexec, assumed):  # noqa: ARG001
     from hpccoll.measure.gpu_assignment import RankGpus
 
     found = CudaAwareVerdict(aware=True, library="it says no", transfer="HPCCOLL_CUDA_AWARE=yes", assumed=assumed)
-    gpus = RankGpus(
-        SimpleNamespace(local=1, homes=["n1", "n1"], home="n1", comm=SimpleNamespace(allgather=lambda _: [found, None]))
+    ranks = SimpleNamespace(
+        local_rank=1, node_ids=["n1", "n1"], node_id="n1", comm=SimpleNamespace(allgather=lambda _: [found, None])
     )
-    words = [gpus.assumed(case(device=device, transport=over)) for device, over in
-             (("cuda", "mpi"), ("cuda", "staged"), ("cpu", "mpi"))]  # fmt: skip
-    told = "MPI takes GPU memory: it says no; HPCCOLL_CUDA_AWARE=yes"
-    assert words == [told if assumed else None, None, None]
+    gpus = RankGpus(ranks)
+    cases = (case(device=device, transport=over) for device, over in
+             (("cuda", "mpi"), ("cuda", "staged"), ("cpu", "mpi")))  # fmt: skip
+    over_mpi, *others = map(gpus.assumed, cases)
+    assert (over_mpi is not None) == assumed
+    assert not assumed or found.words in over_mpi
+    assert others == [None, None]

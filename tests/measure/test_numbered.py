@@ -19,17 +19,17 @@ PLACES = Layout((0, 0, 1, 1, 2, 2, 3, 3, 4), (0, 0, 0, 0, 1, 1, 1, 1, 2), aggreg
 MAPPINGS = (None, "block", "cyclic")
 EACH = """
 from mpi4py import MPI
-from hpccoll.measure.ranks import Numbered
+from hpccoll.measure.ranks import MappedRanks
 from hpccoll.schedule import Layout, numbering
 world = MPI.COMM_WORLD
 layout = Layout(tuple(me // 2 for me in range(5)), (0, 0, 0, 0, 1), aggregators=1)
-numbered = Numbered(world, layout)
-assert numbered.by(None) == (world, layout)
+numbered = MappedRanks(world, layout)
+assert numbered.for_mapping(None) == (world, layout)
 for mapping in ("block", "cyclic"):
-    comm, renumbered = numbered.by(mapping)
+    comm, renumbered = numbered.for_mapping(mapping)
     assert tuple(comm.allgather(world.rank)) == numbering(layout, mapping)
     assert renumbered.node[comm.rank] == layout.node[world.rank]
-    assert numbered.by(mapping)[0] is comm
+    assert numbered.for_mapping(mapping)[0] is comm
 numbered.close()
 assert comm == MPI.COMM_NULL != world
 """

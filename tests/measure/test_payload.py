@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ml_dtypes import finfo
 
 from hpccoll.measure.check import Check
-from hpccoll.measure.payload import TURNS, Payload
+from hpccoll.measure.payload import GENERATIONS, Payload
 from hpccoll.measure.payload_values import PERIOD, bits, concatenated, contribution
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, all_to_all_v, collective, dtype_of, traffic
 
@@ -104,7 +104,7 @@ def test_any_tree_over_any_permutation_gives_the_same_bits(dtype, op, p, random)
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize(("p", "count"), [(1, 3), (2, 1), (3, 1000), (7, PERIOD + 100)])
 def test_what_is_expected_of_an_all_reduce_is_the_fold_of_all_sources(dtype, op, p, count):
-    one = payload(op, dtype, count, p, me=p - 1, turn=5)
+    one = payload(op, dtype, count, p, me=p - 1, generation=5)
     folded = reduce(REDUCTIONS[op].fold, [source(replace(one, me=me)) for me in range(p)]).copy()
     REDUCTIONS[op].scale(folded, p)
     assert (bits(expected(one)) == bits(folded)).all()
@@ -121,7 +121,7 @@ def test_what_is_expected_of_an_all_gather_are_the_sources_in_order(dtype, p, co
     mine = slice(one.me * count, (one.me + 1) * count)
     assert (bits(begin[mine]) == bits(gathered[mine])).all()
     others = np.delete(begin, mine)
-    assert (bits(others) == bits(one.poison())).all()
+    assert (bits(others) == bits(one.sentinel())).all()
 
 
 def test_the_blocks_of_a_gather_are_full_of_differing_values_however_many_ranks_there_are():
@@ -142,9 +142,9 @@ def test_poison_is_never_a_result_of_up_to_3000_ranks(dtype, op, p):
     one = payload(op, dtype, 64, p)
     values = contributions(op, dtype, p, 64)
     folded = np.array([*values, reduce(REDUCTIONS[op].fold, values)])
-    assert not (bits(folded) == bits(one.poison())).any()
+    assert not (bits(folded) == bits(one.sentinel())).any()
     if np.issubdtype(one.dtype, np.integer) and op == "sum":
-        assert p * (1 << 16) < one.poison()[0]
+        assert p * (1 << 16) < one.sentinel()[0]
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
@@ -152,19 +152,19 @@ def test_a_longer_block_goes_on_with_the_values_of_the_next_turns(name):
     for count in (1, 100, PERIOD - 3, PERIOD + 3):
         one = payload(count=count, p=3, name=name)
         for wide, of_turn in (
-            (one.expected(in_place=True, extra=TURNS - 1), lambda q: q.expected(in_place=True)),
-            (one.initial(in_place=True, extra=TURNS - 1), lambda q: q.initial(in_place=True)),
-            (one.source(TURNS - 1), lambda q: q.source()),
+            (one.expected(in_place=True, extra=GENERATIONS - 1), lambda q: q.expected(in_place=True)),
+            (one.initial(in_place=True, extra=GENERATIONS - 1), lambda q: q.initial(in_place=True)),
+            (one.source(GENERATIONS - 1), lambda q: q.source()),
         ):
-            for turn in range(TURNS):
-                now = [unit[turn : len(unit) - (TURNS - 1) + turn] for unit in wide]
-                assert_same(now, of_turn(replace(one, turn=turn)))
+            for generation in range(GENERATIONS):
+                now = [unit[generation : len(unit) - (GENERATIONS - 1) + generation] for unit in wide]
+                assert_same(now, of_turn(replace(one, generation=generation)))
 
 
 def test_ranks_positions_and_seeds_give_different_values():
     one = payload(count=1000, p=2)
     base = source(one)
-    for other in (replace(one, me=0), replace(one, seed=2), replace(one, turn=1)):
+    for other in (replace(one, me=0), replace(one, seed=2), replace(one, generation=1)):
         assert (source(other) == base).mean() < 0.01
     assert (base[1:] == base[:-1]).mean() < 0.01
 
@@ -175,11 +175,11 @@ def test_the_check_counts_the_wrong_elements_of_every_turn(name, in_place):
     one = payload(count=50, p=3, name=name)
     size = 50 if name == "all_reduce" else 150
     src, dst = np.empty(50, np.float32), np.empty(size, np.float32)
-    check = Check(one, src, dst, dst, in_place=in_place, turn=TURNS - 1)
-    for turn in range(TURNS + 2):
+    check = Check(one, src, dst, dst, in_place=in_place, generation=GENERATIONS - 1)
+    for generation in range(GENERATIONS + 2):
         check.reset()
-        now = replace(one, turn=turn % TURNS)
-        assert check.turn == turn % TURNS
+        now = replace(one, generation=generation % GENERATIONS)
+        assert check.generation == generation % GENERATIONS
         assert (bits(dst) == bits(initial(now, in_place=in_place))).all()
         if not in_place:
             assert (src == source(now)).all()
@@ -195,9 +195,9 @@ def test_what_an_earlier_operation_left_is_wrong_in_this_one():
     dst = np.empty(64, np.float32)
     check = Check(one, np.empty(64, np.float32), dst, dst, in_place=False)
     results = []
-    for _ in range(TURNS):
+    for _ in range(GENERATIONS):
         check.reset()
-        results.append(expected(replace(one, turn=check.turn)))
+        results.append(expected(replace(one, generation=check.generation)))
     for earlier, later in pairwise(results):
         assert (earlier != later).mean() > 0.9
 
@@ -205,11 +205,11 @@ def test_what_an_earlier_operation_left_is_wrong_in_this_one():
 def broken(one, fault):
     dst = expected(one)
     if fault == "poison":
-        dst[8:] = one.poison()
+        dst[8:] = one.sentinel()
     elif fault == "own":
         dst[8:] = source(one)[8:]
     elif fault == "earlier":
-        dst[8:] = expected(replace(one, turn=3))[8:]
+        dst[8:] = expected(replace(one, generation=3))[8:]
     elif fault == "garbage":
         dst[8:] = dst[8:][::-1].copy()
     else:
@@ -250,7 +250,7 @@ def test_a_diagnosis_names_the_rank_that_is_counted_twice(op, dtype):
     ],
 )
 def test_a_diagnosis_says_what_is_there_instead(fault, words):
-    one = payload(count=4000, turn=5)
+    one = payload(count=4000, generation=5)
     said = one.diagnose(broken(one, fault), in_place=True)
     assert words in said
     assert "from 32 B on" in said
@@ -285,6 +285,6 @@ def test_the_longest_of_all_blocks_is_sought_once_for_all_units_and_turns(monkey
             return super().max(*more, **most)
 
     monkeypatch.setattr(traffic, "blocks", lambda *_: found.view(Blocks))
-    for turn in range(TURNS):
-        Payload(call, REDUCTIONS["sum"], np.dtype("float32"), 77, 2, turn=turn).expected(in_place=False)
+    for generation in range(GENERATIONS):
+        Payload(call, REDUCTIONS["sum"], np.dtype("float32"), 77, 2, generation=generation).expected(in_place=False)
     assert sought == [(5, 5)]

@@ -52,7 +52,7 @@ class World:
     """A rank, and a host whose one port sends what its operations and barriers send."""
 
     def __init__(self, host, each=1000, barrier=100):
-        self.host, self.each, self.of_barrier = host, each, barrier
+        self.host, self.per_node, self.of_barrier = host, each, barrier
         self.sent, self.log = 0, []
         self.move(0)
 
@@ -65,7 +65,7 @@ class World:
 
     def run(self):
         self.log.append("run")
-        self.move(self.each)
+        self.move(self.per_node)
 
     def barrier(self):
         self.log.append("barrier")
@@ -80,7 +80,7 @@ def test_operations_between_two_readings_are_counted_without_barriers_in_between
         ("eth0", SENT): 5 * 1000 + 2 * 100, ("eth0", RECEIVED): 2 * (5 * 1000 + 2 * 100),
         ("eth0", "tx_dropped"): 0, ("eth0", "rx_dropped"): 0,
     }  # fmt: skip
-    assert progress.turns == 6
+    assert progress.heartbeats == 6
 
 
 @pytest.mark.parametrize("place", ["infiniband/efa_0/ports/1", "cxi/cxi0"])
@@ -110,7 +110,7 @@ def test_a_pass_takes_about_50_ms_or_one_operation(seconds, operations):
 def test_traffic_is_of_each_node_per_operation_and_events_are_of_the_pass():
     one = {("a", SENT): 10, ("a", RECEIVED): 20, ("a", "tx_dropped"): 1}
     traffic = PortTraffic(4, (one, {("a", SENT): 10, ("b", SENT): 20, ("b", RECEIVED): 40, ("a", "tx_dropped"): 2}))
-    assert traffic.each(SENT) == (2.5, 7.5)
+    assert traffic.per_node(SENT) == (2.5, 7.5)
     assert traffic.sent == 10
     assert traffic.by_port(SENT, ["a", "b"]) == ((2.5, None), (2.5, 5.0))
     assert traffic.counters == {"operations": 4, "tx_dropped": 3}
@@ -119,7 +119,7 @@ def test_traffic_is_of_each_node_per_operation_and_events_are_of_the_pass():
 def test_what_one_host_does_not_know_is_not_known_of_all():
     lost = {("a", SENT): None, ("a", "port_xmit_wait"): None, ("a", "tx_dropped"): 1}
     traffic = PortTraffic(2, ({("a", SENT): 10, ("a", "port_xmit_wait"): 5}, {}, lost))
-    assert traffic.each(SENT) == (5.0, None, None)
+    assert traffic.per_node(SENT) == (5.0, None, None)
     assert traffic.sent is None
     assert traffic.counters == {"operations": 2, "port_xmit_wait": None, "tx_dropped": 1}
 

@@ -59,7 +59,7 @@ def test_an_exception_on_one_rank_ends_the_job_with_its_traceback(launch):
 
 ABORTS = """
 import os, threading, time
-from hpccoll.measure.ranks import _unread, abort
+from hpccoll.measure.ranks import _unread, abort_job
 
 class World:
     def Abort(self, code):
@@ -72,7 +72,7 @@ def read():
 begin, end = os.pipe()
 os.write(end, b"the reason")
 threading.Thread(target=read).start()
-abort(World(), [end, os.open(os.devnull, os.O_WRONLY)])
+abort_job(World(), [end, os.open(os.devnull, os.O_WRONLY)])
 """
 
 

@@ -152,7 +152,7 @@ def test_progress_tells_the_iteration_and_moves_all_the_time():
     seen = []
     world = World(lambda _i: US)
     operate = world.run
-    world.run = lambda: (seen.append((progress.iteration, progress.phase, progress.turns)), operate())
+    world.run = lambda: (seen.append((progress.iteration, progress.phase, progress.heartbeats)), operate())
     run(world, progress=progress)
     assert [iteration for iteration, _, _ in seen] == list(range(1, 10))
     assert {phase for _, phase, _ in seen} == {"in the operation"}

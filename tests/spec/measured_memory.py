@@ -21,13 +21,13 @@ shares = {}
 for about in json.loads(Path(sys.argv[1]).read_text()):
     case = Case(**about)
     tracemalloc.start()
-    subject = PreparedCase(comm, layout, case)
-    subject.reset()
-    subject.run()
-    subject.wrong()
+    prepared = PreparedCase(comm, layout, case)
+    prepared.reset()
+    prepared.run()
+    prepared.wrong()
     _held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    subject.close()
+    prepared.close()
     shares[case.id] = comm.allreduce(peak, MPI.MAX) / memory_needed(case, comm.size, 1)
 if comm.rank == 0:
     print(json.dumps(shares))
