@@ -48,6 +48,12 @@ class SeriesPoint:
         host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
         return f"{rank} ({host})" if host else str(rank)
 
+    @property
+    def pair_label(self) -> str:
+        """The two ranks that exchange messages, with their hosts if there are several; empty if all take part."""
+        pair = call_labels.rank_pair(self.row)
+        return f"ranks {' and '.join(map(self.rank_label, pair))}" if pair else ""
+
 
 @dataclass(frozen=True, slots=True)
 class ChartGroup:
@@ -143,6 +149,16 @@ class ChartGroup:
     def axis_value(self, row: Row) -> int:
         """Return where ``row`` is on such a curve."""
         return row.ranks if self.ranks_per_node is None else row.nodes
+
+    def coordinates(self, point: SeriesPoint) -> dict[str, object]:
+        """Return the values by which findings identify a point: series, place, nbytes, pair and placement."""
+        return {
+            "series": point.series,
+            "place": self.place_label(point.row),
+            "nbytes": point.row.requested_bytes if self.has_size else None,
+            "pair": point.pair_label,
+            "placement": call_labels.placement_label(point.row),
+        }
 
     def place_label(self, row: Row) -> str:
         """Return the same in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""

@@ -12,7 +12,6 @@ from hpccoll.report.call_labels import placement_label
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.comparisons import evenly_spaced
 from hpccoll.report.executed_labels import executed_note
-from hpccoll.report.rank_pairs import pair_label
 from hpccoll.report.round_statistics import Interval, median_interval, median_seconds, round_stats
 from hpccoll.report.wire_bandwidth import format_rate
 from hpccoll.units import format_seconds
@@ -49,7 +48,7 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "nodes": row.nodes,
         "at": group.place_label(row),
         "place": placement_label(row),
-        "pair": pair_label(point),
+        "pair": point.pair_label,
         "machine": group.machine_label(point),
         "run": row.run_id,
         "fill": chart_axes.BACKGROUND if row.oversubscribed else group.colours[point.series],

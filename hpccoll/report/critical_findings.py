@@ -1,4 +1,4 @@
-"""What must be seen before anything else: ranks that stalled, another network than was meant, a control of nothing."""
+"""Findings that the page begins with: stalled ranks, an unexpected network, variants and controls without evidence."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -8,89 +8,93 @@ from hpccoll.evidence.requested import NCCL_FUNCTIONS
 from hpccoll.evidence.variants import known_variant
 from hpccoll.evidence.verdict import control_violation, network_mismatch
 from hpccoll.report.library_evidence import probe_of_run
+from hpccoll.report.report_finding import ReportFinding, critical, info
 from hpccoll.store.rows import Results, Run
 
 
-def find_critical(results: Results) -> tuple[str, ...]:
-    """Return a sentence for everything of that kind, with the jobs that it is about."""
+def find_critical(results: Results) -> tuple[ReportFinding, ...]:
+    """Return the critical findings, each once with the ``jobs`` it applies to: stalls, then networks, then variants."""
     records = [(run, record) for run in results.runs if (record := probe_of_run(run).record)]
-    logged = {run.variant for run, _ in records}
-    # What NCCL does by sends and receives has no algorithm, and shows none.
-    choices = {
+    logged_variants = {run.variant for run, _ in records}
+    # NCCL logs no algorithm for collectives that it builds from sends and receives.
+    with_algorithm = {
         row.run_id for row in results.rows if row.collective in NCCL_FUNCTIONS.values() or row.transport != "nccl"
     }
-    said = [(run, f"{how}.") for run, how in _stalled_runs(results) if run.status == "partial"]
-    said += [(run, words) for run, record in records for words in _network_findings(run, record)]
-    said += [
-        (run, words)
+    stalls = _stalled_runs(results)
+    found = [(run, critical("ranks_stalled", cause=cause)) for run, cause in stalls if run.status == "partial"]
+    found += [(run, finding) for run, record in records for finding in _network_findings(run, record)]
+    found += [
+        (run, finding)
         for run, record in records
-        if run.run_id in choices
-        for words in _variant_findings(run, record, logged)
+        if run.run_id in with_algorithm
+        for finding in _variant_findings(run, record, logged_variants)
     ]
-    return _with_jobs(said)
+    return _with_jobs(found)
 
 
-def find_resolved(results: Results) -> tuple[str, ...]:
-    """Return a sentence for every stall after which a later launch has measured all of the job: it alarms nobody."""
-    more = "; a later launch has measured all that was asked."
-    return _with_jobs((run, f"{how}{more}") for run, how in _stalled_runs(results) if run.status == "complete")
+def find_resolved(results: Results) -> tuple[ReportFinding, ...]:
+    """Return the stalls after which a later launch measured the whole job, each once with its ``jobs``."""
+    stalls = _stalled_runs(results)
+    return _with_jobs((run, info("stall_resolved", cause=cause)) for run, cause in stalls if run.status == "complete")
 
 
-def _with_jobs(said: Iterable[tuple[Run, str]]) -> tuple[str, ...]:
-    """Return each sentence once, with the jobs whose runs it was said of."""
-    about: dict[str, dict[str, None]] = {}
-    for run, words in said:
-        about.setdefault(words, {})[run.job] = None
-    return tuple(f"{words} In {', '.join(jobs)}." for words, jobs in about.items())
+def _with_jobs(found: Iterable[tuple[Run, ReportFinding]]) -> tuple[ReportFinding, ...]:
+    """Return each finding once, with the jobs of the runs that it applies to."""
+    unique: list[tuple[ReportFinding, dict[str, None]]] = []
+    for run, finding in found:
+        jobs = next((jobs for other, jobs in unique if other == finding), None)
+        if jobs is None:
+            unique.append((finding, jobs := {}))
+        jobs[run.job] = None
+    return tuple(
+        ReportFinding(finding.kind, finding.severity, {**finding.values, "jobs": tuple(jobs)})
+        for finding, jobs in unique
+    )
 
 
 def _stalled_runs(results: Results) -> Iterator[tuple[Run, str]]:
-    """Yield the runs of fewer ranks than were asked, with how that came to be and what becomes of them."""
+    """Yield the runs on fewer ranks than requested, with the cause, capitalised."""
     for run in results.runs:
-        if how := run.left_behind:
-            yield run, f"{_capitalised(how)}. What those measured is exported, and not drawn"
+        if cause := run.left_behind:
+            yield run, cause[:1].upper() + cause[1:]
 
 
-def _capitalised(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def _network_findings(run: Run, record: LogRecord) -> Iterator[str]:
-    meant, why = expected_network(run)
-    if not _requests_sockets(run.environment) and (said := network_mismatch(record, meant)):
-        yield f"{said.rstrip('.')}. Expected, for {why}."
+def _network_findings(run: Run, record: LogRecord) -> Iterator[ReportFinding]:
+    expected, reason = expected_network(run)
+    if not _requests_sockets(run.environment) and (mismatch := network_mismatch(record, expected)):
+        yield critical("network_mismatch", mismatch=mismatch.rstrip("."), reason=reason)
 
 
 def _requests_sockets(environment: Mapping[str, str]) -> bool:
-    """Return whether a variant asks for TCP itself; what a site or a user has set by mistake is no excuse."""
+    """Return whether a variant itself requests TCP; variables that a site or a user set do not count."""
     return environment.get("NCCL_NET") == "Socket" or environment.get("NCCL_IB_DISABLE") == "1"
 
 
-def _variant_findings(run: Run, record: LogRecord, logged: Collection[str | None]) -> Iterator[str]:
-    """Yield what a known variant has to show and does not, and whether its control was left out.
+def _variant_findings(run: Run, record: LogRecord, logged_variants: Collection[str | None]) -> Iterator[ReportFinding]:
+    """Yield whether a known variant lacks its expected evidence, or a control run that confirms it.
 
     Args:
-        run: a launch of it.
-        record: of that.
-        logged: the variants that have left logs.
+        run: a launch of the variant.
+        record: the logs of that launch.
+        logged_variants: the variants that left logs.
     """
     name, known = run.variant or "", known_variant(run.variant, {**run.environment, **run.communicator})
     if known is None or known.expected_evidence.is_met is None:
         return
-    if said := control_violation(record, name):
-        yield f"The control {name} controls nothing: {said.rstrip('.')}."
+    if evidence := control_violation(record, name):
+        yield critical("control_failed", variant=name, evidence=evidence.rstrip("."))
     elif not known.expected_evidence.is_met(record):
-        why = f" The probe {why}." if (why := probe_of_run(run).failure) else ""
-        yield f"The variant {name} does not show what it has to: {known.expected_evidence.description}.{why}"
-    elif known.control and known.control not in logged:
-        yield f"Nothing controls {name}: {known.control}, which has to lose its evidence, has left no logs."
+        failure = probe_of_run(run).failure
+        yield critical("evidence_missing", variant=name, expected=known.expected_evidence.description, probe_failure=failure)
+    elif known.control and known.control not in logged_variants:
+        yield critical("control_missing", variant=name, control=known.control)
 
 
 def expected_network(run: Run) -> tuple[str | None, str]:
-    """Return by what nodes were to talk, ``rdma`` or ``tcp``, and how that is known; None where it is not."""
+    """Return the network that nodes should use, ``rdma`` or ``tcp``, and the reason; None if nothing is known."""
     provenance: Mapping[str, Any] = run.provenance
-    if meant := provenance.get("network"):
-        return str(meant), "the site file says so"
+    if network := provenance.get("network"):
+        return str(network), "the site file says so"
     hosts = provenance.get("ports") or ()
-    there = {port["name"]: None for alike in hosts for port in alike["ports"] if port["kind"] == "infiniband"}
-    return ("rdma", f"{', '.join(there)} {'are' if len(there) > 1 else 'is'} active") if there else (None, "")
+    names = {port["name"]: None for alike in hosts for port in alike["ports"] if port["kind"] == "infiniband"}
+    return ("rdma", f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} active") if names else (None, "")

@@ -12,9 +12,11 @@ from hpccoll.report.charts import Figure
 from hpccoll.report.collective_overview import OVERVIEW_NOTE, count_missing, overview_table
 from hpccoll.report.critical_findings import find_critical, find_resolved
 from hpccoll.report.definitions import DEFINITIONS, describe_collective
-from hpccoll.report.findings import findings, ratio_table
+from hpccoll.report.finding_templates import render_finding
+from hpccoll.report.findings import group_findings, native_ratio_table
 from hpccoll.report.html_tables import missing_table, plain_table, provenance_list, rows_table, slurm_jobs_table
 from hpccoll.report.mapping_comparison import mapping_table
+from hpccoll.report.report_finding import ReportFinding
 from hpccoll.report.sent_bytes_table import sent_bytes_table
 from hpccoll.report.series_names import format_count
 from hpccoll.report.terminal_summary import case_counts
@@ -67,8 +69,14 @@ def _head(title: str, note: str) -> str:
 
 
 def _critical(results: Results) -> str:
-    red = (f'<p class="alarm" role="alert">{escape(said)}</p>' for said in find_critical(results))
-    return "".join((*red, *(f'<p class="note">{escape(said)}</p>' for said in find_resolved(results))))
+    critical = (f'<p class="alarm" role="alert">{escape(_sentence(finding))}</p>' for finding in find_critical(results))
+    resolved = (f'<p class="note">{escape(_sentence(finding))}</p>' for finding in find_resolved(results))
+    return "".join((*critical, *resolved))
+
+
+def _sentence(finding: ReportFinding) -> str:
+    _, sentence = render_finding(finding)
+    return sentence
 
 
 def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], title: str) -> str:
@@ -162,8 +170,9 @@ def _collective_parts(collective: str, groups: Sequence[ChartGroup], charts: Seq
 def _findings(group: ChartGroup) -> str:
     if not group.usable:
         return "<p>No usable result: nothing is drawn.</p>"
-    items = "".join(f"<li><b>{escape(found.about)}:</b> {escape(found.says)}</li>" for found in findings(group))
-    head, body = ratio_table(group)
+    rendered = map(render_finding, group_findings(group))
+    items = "".join(f"<li><b>{escape(title)}:</b> {escape(sentence)}</li>" for title, sentence in rendered)
+    head, body = native_ratio_table(group)
     ratios = plain_table(head, body) + f'<p class="note">{NATIVE_RATIO_NOTE}</p>' if body else ""
     head, body = mapping_table(group)
     placed = plain_table(head, body) + f'<p class="note">{escape(MAPPING_NOTE)}</p>' if body else ""

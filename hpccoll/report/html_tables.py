@@ -7,7 +7,7 @@ from itertools import chain, zip_longest
 
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.library_evidence import library_facts
-from hpccoll.report.report_columns import ReportColumn, report_columns
+from hpccoll.report.report_columns import ColumnCells, table_columns
 from hpccoll.report.series_names import format_count
 from hpccoll.store.rows import Gap, Run
 from hpccoll.store.scheduler_log import WORDS, ScheduledJob
@@ -17,22 +17,24 @@ LONG_TEXT = 40
 
 
 def rows_table(groups: Iterable[ChartGroup]) -> str:
-    """Return the table of all rows; a column in which all agree becomes one sentence above it."""
+    """Return the table of all rows; a column in which all rows agree becomes a part of one sentence above it."""
     points = list(chain.from_iterable(group.points for group in groups))
-    columns = report_columns(points)
-    texts = {column: [column.text(point) for point in points] for column in columns}
-    shown = [column for column in columns if column.always or len(set(texts[column])) > 1]
-    same = [f"{column.head} {texts[column][0]}" for column in columns if column not in shown and texts[column][0]]
+    columns = table_columns(points)
+    shown = [column for column in columns if column.always or len(set(column.texts)) > 1]
+    same = [f"{column.heading} {column.texts[0]}" for column in columns if column not in shown and column.texts[0]]
     agreed = f'<p class="note">The same in all rows: {escape(", ".join(same))}.</p>' if same else ""
-    head = "".join(f'<th scope="col" tabindex="0">{escape(column.head)}</th>' for column in shown)
-    body = "".join(_row(point, [(column, texts[column][i]) for column in shown]) for i, point in enumerate(points))
+    head = "".join(f'<th scope="col" tabindex="0">{escape(column.heading)}</th>' for column in shown)
+    body = "".join(_row(point, i, shown) for i, point in enumerate(points))
     table = f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     return f'{agreed}<div class="scroll tall">{table}</div>'
 
 
-def _row(point: SeriesPoint, cells: Iterable[tuple[ReportColumn, str]]) -> str:
-    marked = "".join(_number_cell(column.key(point), text) if column.key else _cell(text) for column, text in cells)
-    return f'<tr class="{escape(point.row.status)}">{marked}</tr>'
+def _row(point: SeriesPoint, i: int, columns: Iterable[ColumnCells]) -> str:
+    cells = (
+        _cell(column.texts[i]) if column.sort_keys is None else _number_cell(column.sort_keys[i], column.texts[i])
+        for column in columns
+    )
+    return f'<tr class="{escape(point.row.status)}">{"".join(cells)}</tr>'
 
 
 def _number_cell(key: float | None, text: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.comparisons import best_placements, evenly_spaced
+from hpccoll.report.report_finding import ReportFinding, info
 from hpccoll.report.round_statistics import clearly_faster, median_seconds, split_by_launch, time_ratio
 from hpccoll.report.wire_bandwidth import uncounted_reason
 from hpccoll.store.rows import Row
@@ -85,26 +86,34 @@ def _place_label(group: ChartGroup, point: SeriesPoint) -> str:
     return group.place_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
 
 
-def mapping_findings(group: ChartGroup) -> Iterator[tuple[str, str]]:
-    """Yield what the worst mapping costs each algorithm, at the largest size that has several: a title, a sentence."""
+def mapping_findings(group: ChartGroup) -> Iterator[ReportFinding]:
+    """Yield the cost of the slowest mapping of each series, at the largest size with several mappings."""
     for points in _comparable_points(group):
         calls: dict[tuple[int, str], list[SeriesPoint]] = defaultdict(list)
         for point in points:
             calls[point.row.requested_bytes, point.series.removesuffix(f" {point.row.mapping}")].append(point)
         several = {call: found for call, found in calls.items() if len(found) > 1}
         if several:
-            most = max(nbytes for nbytes, _ in several)
-            at = ", ".join(filter(None, (group.size_label(most), _place_label(group, points[0]))))
-            clauses = (_cost(name, found) for (nbytes, name), found in several.items() if nbytes == most)
-            yield f"Mapping, {at}", "; ".join(clauses) + "."
+            largest = max(nbytes for nbytes, _ in several)
+            yield info(
+                "mapping_cost",
+                nbytes=largest if group.has_size else None,
+                place=_place_label(group, points[0]),
+                series=tuple(_cost(name, found) for (nbytes, name), found in several.items() if nbytes == largest),
+            )
 
 
-def _cost(name: str, found: Sequence[SeriesPoint]) -> str:
-    best, *_, worst = sorted(found, key=median_seconds)
-    if not clearly_faster(best, worst):
-        return f"{name} is not clearly slower either way ({worst.row.mapping} {time_ratio(worst, best):.2f}x)"
-    says = f"{name} takes {time_ratio(worst, best):.2f} times as long {worst.row.mapping} as {best.row.mapping}"
-    near, far = (point.row.rack_bytes_predicted for point in (best, worst))
-    if near is None or far is None or near == far:
-        return says
-    return f"{says}, and sends {far / worst.row.bytes:.3g} S between racks instead of {near / best.row.bytes:.3g} S"
+def _cost(name: str, points: Sequence[SeriesPoint]) -> dict[str, object]:
+    """Return the slowest mapping of a series over its fastest; ``rack_sizes``: their bytes between racks over S."""
+    best, *_, worst = sorted(points, key=median_seconds)
+    crossed = [point.row.rack_bytes_predicted for point in (best, worst)]
+    differ = None not in crossed and crossed[0] != crossed[1]
+    sizes = tuple((nbytes or 0) / point.row.bytes for nbytes, point in zip(crossed, (best, worst), strict=True))
+    return {
+        "name": name,
+        "fast": best.row.mapping,
+        "slow": worst.row.mapping,
+        "ratio": time_ratio(worst, best),
+        "clear": clearly_faster(best, worst),
+        "rack_sizes": sizes if differ else None,
+    }

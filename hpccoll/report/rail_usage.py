@@ -10,6 +10,7 @@ from hpccoll.report.call_labels import algorithm_params
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.chart_panels import Chart, ChartRecord, chart_record, facet_chart, field_values, tooltip
 from hpccoll.report.comparisons import best_placements
+from hpccoll.report.report_finding import ReportFinding, info
 from hpccoll.report.round_statistics import (
     clearly_faster,
     disjoint,
@@ -19,12 +20,11 @@ from hpccoll.report.round_statistics import (
     time_ratio,
 )
 from hpccoll.report.series_colours import series_colour
-from hpccoll.report.wire_bandwidth import UNUSED_PORT_SHARE, in_units_of_size, ports_used
-from hpccoll.units import format_size
+from hpccoll.report.wire_bandwidth import in_units_of_size, ports_used
 
 
-def rail_findings(group: ChartGroup) -> Iterator[tuple[str, str]]:
-    """Say of every algorithm on the most ranks which ports it used at the largest size, and what more of them gain."""
+def rail_findings(group: ChartGroup) -> Iterator[ReportFinding]:
+    """Yield the ports that each algorithm used at the largest size on the most ranks, and the gain of further ports."""
     points = _largest_points(group)
     most = max((point.row.ranks for point in points), default=0)
     alike: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
@@ -33,34 +33,40 @@ def rail_findings(group: ChartGroup) -> Iterator[tuple[str, str]]:
         if row.ranks == most:
             same = point.machine, row.algorithm, row.transport, row.mapping, row.nodes
             alike[*same, tuple(sorted(algorithm_params(row).items()))].append(point)
-    clauses = [clause for points in alike.values() for clause in _clauses(group, points)]
-    if clauses:
+    if alike:
         row = next(iter(alike.values()))[0].row
-        at = f" at {format_size(row.requested_bytes)}" if group.has_size else ""
-        yield "Rails", f"sent by a node on {group.place_label(row)}{at}: {'; '.join(clauses)}."
+        yield info(
+            "rails",
+            place=group.place_label(row),
+            nbytes=row.requested_bytes if group.has_size else None,
+            series=tuple(usage for points in alike.values() for usage in _port_usage(group, points)),
+        )
 
 
-def _clauses(group: ChartGroup, points: Sequence[SeriesPoint]) -> Iterator[str]:
-    """Yield what each of ``points``, one algorithm in several environments, used; gains are over the fewest ports."""
+def _port_usage(group: ChartGroup, points: Sequence[SeriesPoint]) -> Iterator[dict[str, object]]:
+    """Yield the ports of each point of one algorithm in several environments; gains are over the fewest ports."""
     base = min(points, key=lambda point: (len(ports_used(point.row)), median_seconds(point)))
     for point in points:
         used = ports_used(point.row)
-        parts = [f"{port} {part:.0%}" for port, part in used.items()]
-        unused = [port for port in point.row.port_sent if port not in used]
-        little = f", at most {100 * UNUSED_PORT_SHARE:g} % on {', '.join(unused)}" if unused else ""
-        more = _gain(point, base) if len(used) > len(ports_used(base.row)) else ""
-        on = f" on {group.machine_label(point)}" if len(group.machines) > 1 else ""
-        yield f"{point.series}{on} through {', '.join(parts)}{little}{more}"
+        yield {
+            "name": point.series,
+            "machine": group.machine_label(point) if len(group.machines) > 1 else "",
+            "ports": used,
+            "unused": tuple(port for port in point.row.port_sent if port not in used),
+            "base": base.series,
+            "gain": _gain(point, base) if len(used) > len(ports_used(base.row)) else None,
+            "other_launch": not paired_rounds(point, base),
+        }
 
 
-def _gain(point: SeriesPoint, base: SeriesPoint) -> str:
-    """Say how many times as fast as ``base`` it is, where one is clearly faster; an environment has its launches."""
-    together = bool(paired_rounds(point, base))
+def _gain(point: SeriesPoint, base: SeriesPoint) -> float | None:
+    """Return how many times as fast as ``base`` the point is; None if neither is clearly faster."""
+    same_launch = bool(paired_rounds(point, base))
     for one, other in ((point, base), (base, point)):
-        if clearly_faster(one, other) if together else disjoint(median_interval(one), median_interval(other)):
-            launch = "" if together else " (another launch)"
-            return f", {time_ratio(base, point):.2f}x as fast as {base.series}{launch}"
-    return ""
+        disjoint_intervals = disjoint(median_interval(one), median_interval(other))
+        if clearly_faster(one, other) if same_launch else disjoint_intervals:
+            return time_ratio(base, point)
+    return None
 
 
 def port_bytes_chart(group: ChartGroup) -> Chart | None:

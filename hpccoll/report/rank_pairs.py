@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 from hpccoll.report.call_labels import rank_pair, tier_label
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
+from hpccoll.report.report_finding import ReportFinding, info
 from hpccoll.report.round_statistics import Interval, median_interval, median_seconds
-from hpccoll.report.series_names import format_count
-from hpccoll.report.wire_bandwidth import format_rate
-from hpccoll.units import format_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,6 @@ def curve_points(group: ChartGroup) -> Iterator[tuple[SeriesPoint, Interval]]:
         yield from ((point, median_interval(point)) for point in group.usable)
 
 
-def pair_label(point: SeriesPoint) -> str:
-    """Return the two ranks of a point, with their hosts where there are several; nothing where all take part."""
-    two = rank_pair(point.row)
-    return f"ranks {' and '.join(map(point.rank_label, two))}" if two else ""
-
-
 def series_without_tier(point: SeriesPoint) -> str:
     """Return the name of a point's line without how far the ranks are apart."""
     return point.series.removesuffix(f" {tier_label(point.row)}")
@@ -89,35 +81,34 @@ def map_sizes(group: ChartGroup) -> tuple[str, str]:
     return least, most
 
 
-def pair_findings(group: ChartGroup) -> Iterator[tuple[str, str]]:
-    """Yield of each line which pairs are the fastest and the slowest at both ends of the sizes: a title, a sentence."""
+def pair_findings(group: ChartGroup) -> Iterator[ReportFinding]:
+    """Yield the fastest, the median and the slowest pair of each series, at the smallest and at the largest size."""
     if not group.many_pairs:
         return
-    least, most = smallest_and_largest(map_points(group))
-    yield from _said(group, least, _time)
-    if most[0].row.requested_bytes > least[0].row.requested_bytes:
-        yield from _said(group, most, _rate)
+    smallest, largest = smallest_and_largest(map_points(group))
+    yield from _extremes(group, smallest, "seconds", median_seconds)
+    if largest[0].row.requested_bytes > smallest[0].row.requested_bytes:
+        yield from _extremes(group, largest, "busbw", lambda point: point.row.busbw_Bps or 0.0)
 
 
-def _said(
-    group: ChartGroup, points: Sequence[SeriesPoint], value: Callable[[SeriesPoint], str]
-) -> Iterator[tuple[str, str]]:
+def _extremes(
+    group: ChartGroup, points: Sequence[SeriesPoint], quantity: str, value: Callable[[SeriesPoint], float]
+) -> Iterator[ReportFinding]:
     for name in group.colours:
         found = sorted((point for point in points if point.series == name), key=median_seconds)
         if len(found) > 1:
-            fastest, slowest, middle = found[0], found[-1], MedianPair(tuple(found)).point
-            times = median_seconds(slowest) / median_seconds(fastest)
-            says = (
-                f"{value(middle)} is the median of {format_count(len(found), 'pair')}; "
-                f"fastest are {pair_label(fastest)} with {value(fastest)}; "
-                f"slowest are {pair_label(slowest)} with {value(slowest)}, {times:.2f} times as long."
+            fastest, slowest, median = found[0], found[-1], MedianPair(tuple(found)).point
+            yield info(
+                "pair_extremes",
+                series=name,
+                nbytes=median.row.requested_bytes,
+                place=group.place_label(median.row),
+                quantity=quantity,
+                pairs=len(found),
+                median=value(median),
+                fastest=fastest.pair_label,
+                fastest_value=value(fastest),
+                slowest=slowest.pair_label,
+                slowest_value=value(slowest),
+                ratio=median_seconds(slowest) / median_seconds(fastest),
             )
-            yield f"{name}, {group.size_label(middle.row.requested_bytes)}, {group.place_label(middle.row)}", says
-
-
-def _time(point: SeriesPoint) -> str:
-    return format_seconds(median_seconds(point))
-
-
-def _rate(point: SeriesPoint) -> str:
-    return format_rate(point.row.busbw_Bps or 0.0)

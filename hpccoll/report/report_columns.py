@@ -1,157 +1,182 @@
-"""The columns of the table of rows: what a cell says of a point, and what it is sorted by."""
+"""The columns of the table of rows: one declaration for each, in order."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hpccoll.report.call_labels import has_size, traffic_pattern
 from hpccoll.report.chart_groups import SeriesPoint
-from hpccoll.report.rank_pairs import pair_label
 from hpccoll.report.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
 from hpccoll.schedule.collective import AUTO
+from hpccoll.store.rows import Row
 from hpccoll.units import format_number, format_size
-
-_YES = {True: "yes", False: "no"}
 
 
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
-    """A column of the table of rows.
+    """The declaration of a column.
 
     Args:
-        head: its name, with the unit.
-        text: what a cell says.
-        key: what it is sorted by, where that is not its text; numbers are aligned right.
-        always: whether it is shown even where all rows agree.
+        key: a field of ``Row``, or a key of ``DERIVED``.
+        heading: the name in the table, with the unit; ``{rate}`` is the unit of bandwidths.
+        format: a key of ``FORMATS``.
+        always: whether the column is shown even if all rows agree; else one sentence above the table has the value.
     """
 
-    head: str
-    text: Callable[[SeriesPoint], str]
-    key: Callable[[SeriesPoint], float | None] | None = None
+    key: str
+    heading: str
+    format: str = "text"
     always: bool = False
 
 
-def _scaled(head: str, field: str, scale: float, digits: int) -> ReportColumn:
-    def key(point: SeriesPoint) -> float | None:
-        value: float | None = getattr(point.row, field)
-        return value
+COLUMNS = (
+    ReportColumn("collective", "collective"),
+    ReportColumn("series", "series", always=True),
+    ReportColumn("size", "size", "size", always=True),
+    ReportColumn("ranks", "ranks", "count", always=True),
+    ReportColumn("nodes", "nodes", "count"),
+    ReportColumn("in_place", "in place"),
+    ReportColumn("transport_of_series", "transport"),
+    ReportColumn("device", "device"),
+    ReportColumn("dtype", "dtype"),
+    ReportColumn("op", "op"),
+    ReportColumn("root", "root"),
+    ReportColumn("pair", "pair"),
+    ReportColumn("traffic", "traffic"),
+    ReportColumn("aggregators", "aggregators", "count"),
+    ReportColumn("mapping", "mapping"),
+    ReportColumn("median_s", "median (us)", "us", always=True),
+    ReportColumn("interval_s", "95 % interval (us)", "interval_us", always=True),
+    ReportColumn("medians_of_rounds_s", "by round (us)", "list_us"),
+    ReportColumn("p99_s", "p99 (us)", "us", always=True),
+    ReportColumn("device_s", "by events of GPUs (us)", "us"),
+    ReportColumn("algbw_Bps", "algbw ({rate})", "rate", always=True),
+    ReportColumn("busbw_Bps", "busbw ({rate})", "rate", always=True),
+    ReportColumn("wire_share", "of the wire", "percent"),
+    ReportColumn("wire_bytes_predicted_between_nodes", "counted (B)", "bytes"),
+    ReportColumn("rack_bytes_predicted_between_nodes", "between racks (B)", "bytes"),
+    ReportColumn("wire_bytes_measured_between_nodes", "sent (B)", "bytes"),
+    ReportColumn("worker_sent_over_size", "sent by a node (S)", "ratio"),
+    ReportColumn("worker_received_over_size", "received by a node (S)", "ratio"),
+    ReportColumn("port_shares", "by port"),
+    ReportColumn("measured_to_counted", "sent / counted with headers", "ratio"),
+    ReportColumn("wrong", "wrong", "count", always=True),
+    ReportColumn("status", "status", always=True),
+    ReportColumn("reason", "reason"),
+    ReportColumn("rounds", "rounds", "count"),
+    ReportColumn("iterations", "iterations", "count"),
+    ReportColumn("converged", "converged"),
+    ReportColumn("oversubscribed", "oversubscribed"),
+    ReportColumn("requested", "requested"),
+    ReportColumn("executed", "executed"),
+    ReportColumn("evidence", "evidence"),
+    ReportColumn("timing", "timing"),
+    ReportColumn("kind_with_rate", "kind"),
+    ReportColumn("run_id", "run"),
+)
 
-    return _number(head, key, lambda value: format_number(value / scale, digits), always=True)
+
+def _interval(row: Row) -> tuple[float, float] | None:
+    low, high = row.ci_low_s, row.ci_high_s
+    return None if low is None or high is None else (low, high)
 
 
-def _number(
-    head: str, key: Callable[[SeriesPoint], float | None], words: Callable[[float], str], *, always: bool = False
-) -> ReportColumn:
-    """A column of numbers, empty where there is none."""
-
-    def text(point: SeriesPoint) -> str:
-        value = key(point)
-        return "" if value is None else words(value)
-
-    return ReportColumn(head, text, key, always)
+def _between_nodes(row: Row, nbytes: float | None) -> float | None:
+    return nbytes if row.nodes > 1 else None
 
 
-def _sent(field: str) -> Callable[[SeriesPoint], float | None]:
-    def sent(point: SeriesPoint) -> float | None:
-        value: int | None = getattr(point.row, field)
-        return value if point.row.nodes > 1 else None
-
-    return sent
-
-
-def _sizes(head: str, field: str) -> ReportColumn:
-    """A column of bytes of a node, in units of S."""
-    return _number(head, lambda p: in_units_of_size(p.row, getattr(p.row, field)), lambda value: f"{value:.3f}")
-
-
-def _ports(point: SeriesPoint) -> str:
-    """Return what part of the bytes each port carried, where there are several."""
-    row = point.row
+def _port_shares(row: Row) -> str:
+    """Return the part of the bytes that each port carried; empty if there is one port."""
     return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items()) if len(row.port_sent) > 1 else ""
 
 
-def _plain(head: str, field: str, *, always: bool = False) -> ReportColumn:
-    def text(point: SeriesPoint) -> str:
-        value = getattr(point.row, field)
-        return _YES[value] if isinstance(value, bool) else "" if value is None else str(value)
-
-    return ReportColumn(head, text, always=always)
-
-
-def _count(head: str, field: str, *, always: bool = False) -> ReportColumn:
-    def key(point: SeriesPoint) -> float | None:
-        value: int | None = getattr(point.row, field)
-        return value
-
-    return ReportColumn(head, _plain(head, field).text, key, always)
-
-
-def _interval(point: SeriesPoint) -> str:
-    row = point.row
-    low, high = row.ci_low_s, row.ci_high_s
-    return "" if low is None or high is None else f"{low * 1e6:.2f} to {high * 1e6:.2f}"
-
-
-def _by_round(point: SeriesPoint) -> str:
-    times = point.row.round_medians_s
-    return ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times) if len(times) > 1 else ""
+DERIVED: Mapping[str, Callable[[SeriesPoint], object]] = {
+    "series": lambda p: p.series,
+    "size": lambda p: p.row.requested_bytes if has_size(p.row.collective) else None,
+    "transport_of_series": lambda p: "" if p.row.algorithm == AUTO else p.row.transport,  # auto: see its evidence
+    "pair": lambda p: p.pair_label,
+    "traffic": lambda p: traffic_pattern(p.row),
+    "interval_s": lambda p: _interval(p.row),
+    "medians_of_rounds_s": lambda p: p.row.round_medians_s if len(p.row.round_medians_s) > 1 else None,
+    "wire_share": lambda p: wire_share(p.row, p.wire),
+    "wire_bytes_predicted_between_nodes": lambda p: _between_nodes(p.row, p.row.wire_bytes_predicted),
+    "rack_bytes_predicted_between_nodes": lambda p: _between_nodes(p.row, p.row.rack_bytes_predicted),
+    "wire_bytes_measured_between_nodes": lambda p: _between_nodes(p.row, p.row.wire_bytes_measured),
+    "worker_sent_over_size": lambda p: in_units_of_size(p.row, p.row.worker_sent_measured),
+    "worker_received_over_size": lambda p: in_units_of_size(p.row, p.row.worker_received_measured),
+    "port_shares": lambda p: _port_shares(p.row),
+    "measured_to_counted": lambda p: measured_to_counted(p.row, p.wire),
+    "kind_with_rate": lambda p: p.kind,
+}
+"""The values that are not fields of ``Row``, by the key of their column."""
 
 
-def _transport(point: SeriesPoint) -> str:
-    """Return how bytes were moved; that of ``auto`` is its choice's, which its evidence names."""
-    return "" if point.row.algorithm == AUTO else point.row.transport
+@dataclass(frozen=True, slots=True)
+class ColumnFormat:
+    """How the values of a column are written and sorted.
+
+    Args:
+        text: the text of a value that is not None.
+        sort_key: the number that a value is sorted by; None if rows are sorted by the text.
+    """
+
+    text: Callable[[Any], str]
+    sort_key: Callable[[Any], float] | None = None
 
 
-def _size(point: SeriesPoint) -> str:
-    return format_size(point.row.requested_bytes) if has_size(point.row.collective) else ""
+def _yes_no_or_text(value: object) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def report_columns(points: Iterable[SeriesPoint]) -> tuple[ReportColumn, ...]:
-    """Return all columns, in order; bandwidths are in the unit that suits the highest of ``points``."""
+def _number(text: Callable[[float], str]) -> ColumnFormat:
+    return ColumnFormat(text, lambda value: value)
+
+
+FORMATS: Mapping[str, ColumnFormat] = {
+    "text": ColumnFormat(_yes_no_or_text),
+    "count": _number(str),
+    "size": _number(lambda nbytes: format_size(int(nbytes))),
+    "us": _number(lambda seconds: format_number(seconds / 1e-6, 2)),
+    "interval_us": ColumnFormat(lambda ends: " to ".join(f"{end * 1e6:.2f}" for end in ends), lambda ends: ends[0]),
+    "list_us": ColumnFormat(lambda times: ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times)),
+    "rate": _number(lambda rate: format_number(rate, 3)),  # in the unit of the table
+    "percent": _number(lambda share: f"{share:.1%}"),
+    "bytes": _number(lambda nbytes: f"{nbytes:.0f}"),
+    "ratio": _number(lambda ratio: f"{ratio:.3f}"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCells:
+    """A column of the table.
+
+    Args:
+        heading: the name with the unit.
+        texts: the text of each cell; empty if there is no value.
+        sort_keys: the number that each cell is sorted by, None for an empty cell; None for columns of text.
+        always: whether the column is shown even if all cells agree.
+    """
+
+    heading: str
+    texts: Sequence[str]
+    sort_keys: Sequence[float | None] | None
+    always: bool
+
+
+def table_columns(points: Sequence[SeriesPoint]) -> tuple[ColumnCells, ...]:
+    """Return all columns of the table, with bandwidths in the unit that suits the highest busbw of ``points``."""
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
-    return (
-        _plain("collective", "collective"),
-        ReportColumn("series", lambda point: point.series, always=True),
-        ReportColumn("size", _size, lambda point: point.row.requested_bytes, always=True),
-        _count("ranks", "ranks", always=True),
-        _count("nodes", "nodes"),
-        _plain("in place", "in_place"),
-        ReportColumn("transport", _transport),
-        _plain("device", "device"),
-        _plain("dtype", "dtype"),
-        _plain("op", "op"),
-        _plain("root", "root"),
-        ReportColumn("pair", pair_label),
-        ReportColumn("traffic", lambda point: traffic_pattern(point.row) or ""),
-        _count("aggregators", "aggregators"),
-        _plain("mapping", "mapping"),
-        _scaled("median (us)", "median_s", 1e-6, 2),
-        ReportColumn("95 % interval (us)", _interval, lambda p: p.row.ci_low_s, always=True),
-        ReportColumn("by round (us)", _by_round),
-        _scaled("p99 (us)", "p99_s", 1e-6, 2),
-        _number("by events of GPUs (us)", lambda p: p.row.device_s, lambda value: f"{value / 1e-6:.2f}"),
-        _scaled(f"algbw ({unit})", "algbw_Bps", scale, 3),
-        _scaled(f"busbw ({unit})", "busbw_Bps", scale, 3),
-        _number("of the wire", lambda p: wire_share(p.row, p.wire), lambda value: f"{value:.1%}"),
-        _number("counted (B)", _sent("wire_bytes_predicted"), lambda value: f"{value:.0f}"),
-        _number("between racks (B)", _sent("rack_bytes_predicted"), lambda value: f"{value:.0f}"),
-        _number("sent (B)", _sent("wire_bytes_measured"), lambda value: f"{value:.0f}"),
-        _sizes("sent by a node (S)", "worker_sent_measured"),
-        _sizes("received by a node (S)", "worker_received_measured"),
-        ReportColumn("by port", _ports),
-        _number(
-            "sent / counted with headers", lambda p: measured_to_counted(p.row, p.wire), lambda value: f"{value:.3f}"
-        ),
-        _count("wrong", "wrong", always=True),
-        _plain("status", "status", always=True),
-        _plain("reason", "reason"),
-        _count("rounds", "rounds"),
-        _count("iterations", "iterations"),
-        _plain("converged", "converged"),
-        _plain("oversubscribed", "oversubscribed"),
-        _plain("requested", "requested"),
-        _plain("executed", "executed"),
-        _plain("evidence", "evidence"),
-        _plain("timing", "timing"),
-        ReportColumn("kind", lambda point: point.kind),
-        _plain("run", "run_id"),
-    )
+    return tuple(_cells(column, points, scale, unit) for column in COLUMNS)
+
+
+def _cells(column: ReportColumn, points: Sequence[SeriesPoint], scale: float, unit: str) -> ColumnCells:
+    form = FORMATS[column.format]
+    values = [_value(column.key, point) for point in points]
+    keys = [None if value is None else form.sort_key(value) for value in values] if form.sort_key else None
+    shown = [value / scale if column.format == "rate" and value is not None else value for value in values]
+    texts = ["" if value is None else form.text(value) for value in shown]
+    return ColumnCells(column.heading.format(rate=unit), texts, keys, column.always)
+
+
+def _value(key: str, point: SeriesPoint) -> Any:
+    return DERIVED[key](point) if key in DERIVED else getattr(point.row, key)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hpccoll.report.critical_findings import find_critical, find_resolved
+from hpccoll.report.finding_templates import render_finding
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 from hpccoll.units import format_wait
 
@@ -54,7 +55,9 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 def outcome_lines(results: Results) -> Iterator[str]:
     """Yield what is alarming, how much of what was planned is there, and why the rest is not."""
-    yield from (*find_critical(results), *find_resolved(results))
+    for finding in (*find_critical(results), *find_resolved(results)):
+        _, sentence = render_finding(finding)
+        yield sentence
     if results.skipped and not (results.measured or results.missing):
         yield "nothing was measured: every case is skipped"
     yield case_counts(results)

@@ -98,8 +98,9 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     left = {gap.status: gap.reason for gap in results.missing}
     assert left == {"failed": failed.reason, "not run": f"the job ended before it: it needs all ranks: {failed.reason}"}
     assert {point.row.ranks for group in chart_groups(results) for point in group.points} == {3}
-    (alarm,) = find_critical(results)
-    assert alarm.startswith(f"{who[0].upper()}{who[1:]} stalled: ")
+    (stall,) = find_critical(results)
+    assert (stall.kind, stall.values["jobs"]) == ("ranks_stalled", ("mpi.p2",))
+    assert stall.values["cause"].startswith(f"{who[0].upper()}{who[1:]} stalled: ")
     assert find_resolved(results) == ()
     (status, *_) = status_lines(results, out.parent)
     assert status == "mpi.p2: 1 of 3 cases, 1 failed, 1 not run, 1 beside them on fewer ranks"
@@ -111,9 +112,8 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert [outcome.case.id for _, last in raw.attempts[2:] for outcome in last][-1] == failed.case.id
     results = read_results([out])
     assert (results.missing, find_critical(results)) == ((), ())
-    (told,) = find_resolved(results)
-    assert told.startswith(alarm.partition(". ")[0])
-    assert "a later launch has measured all that was asked. In mpi.p2." in told
+    (resolved,) = find_resolved(results)
+    assert (resolved.kind, resolved.values) == ("stall_resolved", stall.values)
 
 
 @pytest.mark.parametrize(("name", "who"), [("collected", 1), ("collects", 0), ("ahead", 2)])

@@ -4,12 +4,12 @@ import re
 from dataclasses import replace
 
 import pytest
+from finding_values import values_of_kind
 
 from hpccoll.report import report_writer
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.definitions import COLLECTIVE_DESCRIPTIONS, describe_collective
-from hpccoll.report.findings import findings
 from hpccoll.report.report_writer import build_report
 from hpccoll.schedule.collective_table import COLLECTIVES
 from hpccoll.store.rows import Gap
@@ -144,8 +144,10 @@ def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(several):
     assert charts == {"fastest", "scaling"}
     assert BY_NAME["fastest"].heading(group)[0] == "barrier: fastest series by ranks"
     assert "8 B" not in str(BY_NAME["scaling"].specification(group))
-    said = {finding.about: finding.says for finding in findings(group)}
-    assert said["4 ranks"] == "dissemination is fastest (2.00x ahead)."
+    values = {values["place"]: values for values in values_of_kind(group, "fastest")}["4 ranks"]
+    assert values["has_size"] is False
+    (leader,) = values["leaders"]
+    assert (leader["series"], leader["ratios"]) == ("dissemination", pytest.approx((2.0, 2.0)))
 
 
 def test_what_has_one_placement_stands_beside_both_of_the_others(make_row, of_rows):

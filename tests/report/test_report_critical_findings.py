@@ -1,4 +1,4 @@
-"""What stands in red above everything else: logs, raw file, report, export, from end to end."""
+"""Critical findings, end to end: logs, raw file, report, export."""
 
 import json
 
@@ -84,7 +84,7 @@ def test_where_rdma_was_expected_and_tcp_was_used_the_page_begins_with_that(meas
     first = body.partition("</p>")[0]
     assert first.startswith('<p class="alarm" role="alert">RDMA was expected and TCP was used')
     assert "Socket" in first
-    assert f"Expected, for {why}. In nccl.n2x8." in first
+    assert f"Expected, because {why}. In nccl.n2x8." in first
 
 
 @pytest.mark.parametrize(
@@ -114,20 +114,21 @@ def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_
     assert WHY in drawn
     invoke("report", out)
     page = (out / "report" / "index.html").read_text()
-    assert "native (sharp asked, ring ran): sharp was asked for and ring ran in 1 row: fallback: " in page
+    assert "<b>Not what was requested:</b> native (sharp asked, ring ran): " in page
 
 
 def test_a_control_that_still_shows_sharp_is_an_alarm(measured):
     log = REFUSED.replace(WHY, "nothing").replace("Algo RING", "Algo COLLNET_DIRECT")
-    (said,) = find_critical(read_results([measured(log, variant="nccl-sharp-off")]))
-    assert said.startswith("The control nccl-sharp-off controls nothing: SHARP is off, and still: ")
+    (finding,) = find_critical(read_results([measured(log, variant="nccl-sharp-off")]))
+    assert (finding.kind, finding.values["variant"]) == ("control_failed", "nccl-sharp-off")
+    assert "COLLNET_DIRECT" in finding.values["evidence"]
 
 
 @pytest.mark.parametrize("variant", [None, "nccl-ring", "mine"])
 def test_sockets_that_a_site_has_set_by_mistake_are_no_excuse(measured, variant):
     variables = {"NCCL_IB_DISABLE": "1"}
-    (said,) = find_critical(read_results([measured(SOCKETS, variant=variant, network="rdma", variables=variables)]))
-    assert said.startswith("RDMA was expected and TCP was used")
+    (finding,) = find_critical(read_results([measured(SOCKETS, variant=variant, network="rdma", variables=variables)]))
+    assert (finding.kind, finding.severity) == ("network_mismatch", "critical")
 
 
 @pytest.mark.parametrize(
@@ -141,8 +142,9 @@ def test_sockets_that_a_site_has_set_by_mistake_are_no_excuse(measured, variant)
     ],
 )
 def test_a_variant_that_does_not_show_what_it_has_to_is_an_alarm(measured, variant, words):
-    (said,) = find_critical(read_results([measured(REFUSED, variant=variant)]))
-    assert said.startswith(f"The variant {variant} does not show what it has to: {words}")
+    (finding,) = find_critical(read_results([measured(REFUSED, variant=variant)]))
+    assert (finding.kind, finding.values["variant"]) == ("evidence_missing", variant)
+    assert finding.values["expected"].startswith(words)
 
 
 @pytest.mark.parametrize("variant", ["nccl-ring", "nccl-simple", "nccl-one-rail", "nccl-sharp-off", "nccl-rails-apart"])
@@ -153,8 +155,10 @@ def test_a_variant_that_shows_what_it_has_to_alarms_nobody(measured, variant):
 def test_the_network_comes_before_all_else(measured):
     one_node = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
     measured(one_node, variant="nccl-nvls", name="a.n1x8", network="rdma")
-    said = find_critical(read_results([measured(SOCKETS, name="b.n2x8", network="rdma")]))
-    assert [sentence.partition(" ")[0] for sentence in said] == ["RDMA", "The"]
+    found = find_critical(read_results([measured(SOCKETS, name="b.n2x8", network="rdma")]))
+    assert [(finding.kind, finding.values["jobs"]) for finding in found] == [
+        ("network_mismatch", ("b.n2x8",)), ("evidence_missing", ("a.n1x8",)),
+    ]  # fmt: skip
 
 
 def test_what_nccl_does_by_sends_and_receives_has_no_algorithm_to_show(measured):
@@ -169,10 +173,12 @@ def test_a_variant_that_a_sweep_has_made_another_is_not_held_to_the_table(measur
 
 def test_evidence_without_its_control_is_an_alarm(measured):
     direct = f"{REFUSED}{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
-    (said,) = find_critical(read_results([measured(direct, variant="nccl-gdr")]))
-    assert said.startswith("Nothing controls nccl-gdr: nccl-gdr-off, which has to lose its evidence, has left no logs.")
-    (said,) = find_critical(read_results([measured(direct, variant="nccl-gdr-off")]))
-    assert said.startswith("The control nccl-gdr-off controls nothing: GPUDirect is off, and still: NET/IB/GDRDMA.")
+    (finding,) = find_critical(read_results([measured(direct, variant="nccl-gdr")]))
+    assert finding.kind == "control_missing"
+    assert finding.values == {"variant": "nccl-gdr", "control": "nccl-gdr-off", "jobs": ("nccl.n2x8",)}
+    (finding,) = find_critical(read_results([measured(direct, variant="nccl-gdr-off")]))
+    assert (finding.kind, finding.values["variant"]) == ("control_failed", "nccl-gdr-off")
+    assert "NET/IB/GDRDMA" in finding.values["evidence"]
 
 
 def test_one_node_needs_no_network(measured):

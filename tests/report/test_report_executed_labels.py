@@ -3,16 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from finding_values import kinds_of, only_values
 
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.executed_labels import fell_back, offloaded
-from hpccoll.report.findings import findings
 from hpccoll.report.html_tables import rows_table
 from hpccoll.report.library_evidence import library_facts
-from hpccoll.report.vendor_findings import fallback_findings
 from hpccoll.report.wire_bandwidth import SHARED_GPU
 
 LINE = "SHARP coll init error: Cannot create SHARP job(-11)"
@@ -41,15 +40,16 @@ def test_what_nothing_shows_is_named_as_that(make_row, of_rows):
         of_rows(make_row("native", requested="sharp", executed="unknown", evidence="the probe failed"))
     )
     assert [point.series for point in group.points] == ["native (sharp asked, not shown)"]
-    ((_, says),) = fallback_findings(group)
-    assert says.endswith(": sharp was asked for and nothing shows what ran in 1 row: the probe failed.")
+    values = only_values(group, "fallback")
+    assert (values["requested"], values["executed"], values["rows"]) == ("sharp", None, 1)
+    assert values["reasons"] == ("the probe failed",)
 
 
 def test_the_reason_is_in_the_findings_and_in_the_table(refused):
     (group,) = chart_groups(refused)
-    ((about, says),) = fallback_findings(group)
-    assert about == "Not what was asked"
-    assert says.endswith(f"sharp was asked for and ring ran in 2 rows: fallback: {LINE}.")
+    values = only_values(group, "fallback")
+    assert (values["requested"], values["executed"], values["rows"]) == ("sharp", "ring", 2)
+    assert values["reasons"] == (f"fallback: {LINE}",)
     assert LINE in rows_table([group])
 
 
@@ -71,16 +71,17 @@ def test_ranks_that_share_a_gpu_are_in_no_chart_with_others(make_row, of_rows):
 
 
 def test_switches_have_no_per_cent_of_a_wire_and_their_algbw_is_told(make_node_row, make_bed_run, of_rows):
-    def said(**changes):
+    def group_of(**changes):
         row = make_node_row("native", 4, seconds=(4 << 20) / 1e7, **changes)
         (group,) = chart_groups(of_rows(row, runs=[make_bed_run()]))
-        return {found.about: found.says for found in findings(group)}
+        return group
 
-    assert "Per cent of wire" in said(executed="ring")
+    assert "wire_share" in kinds_of(group_of(executed="ring"))
     for executed in ("nvls", "sharp (by CollNet)", "collnet_chain"):
-        assert "Per cent of wire" not in said(executed=executed)
-        assert "algbw 10 MB/s: where switches reduce" in said(executed=executed)["Highest busbw"]
-    assert "Per cent of wire" not in said(executed="ring", kind=SHARED_GPU)
+        group = group_of(executed=executed)
+        assert "wire_share" not in kinds_of(group)
+        assert only_values(group, "highest_busbw")["offloaded_algbw"] == pytest.approx(1e7)
+    assert "wire_share" not in kinds_of(group_of(executed="ring", kind=SHARED_GPU))
 
 
 def test_ring_is_not_offloaded_and_what_is_unknown_is_not_either(make_row):
@@ -92,5 +93,5 @@ def test_whether_gpus_have_adapters_as_near_as_the_others_is_told_with_the_libra
     said = "not balanced: most GPUs have a NIC at PIX, but GPU 3: SYS (mlx5_0)"
     run = make_run(evidence=ProbeResult(record=LogRecord(library="nccl", version="2.30.7"), balance=said).to_json())
     (group,) = chart_groups(of_rows(make_row("native", transport="nccl"), runs=[run]))
-    assert {found.about: found.says for found in findings(group)}["Library"] == f"NCCL 2.30.7; {said}."
+    assert only_values(group, "library") == {"summary": f"NCCL 2.30.7; {said}", "series": ("native",), "shared": True}
     assert library_facts(run)["evidence.library"] == f"NCCL 2.30.7; {said}"

@@ -4,12 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from finding_values import kinds_of, only_values
 
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.findings import findings
 from hpccoll.report.wire_bandwidth import SHARED_GPU
 
 SIZES = 1024, 1 << 20
@@ -51,9 +51,10 @@ def test_the_chart_of_time_has_a_dashed_line_at_what_nccl_expects_and_says_so(me
 
 
 def test_the_findings_tell_how_far_from_it_the_library_is(measured):
-    told = {found.about: found.says for found in findings(measured())}
-    words = "native takes 1.50 (at 1 MiB) to 2.00 (at 1 KiB) times as long as NCCL expects of what ran."
-    assert told["NCCL's model"] == words
+    values = only_values(measured(), "library_model")
+    assert values["series"] == "native"
+    assert [nbytes for _, nbytes in values["ratios"]] == [1 << 20, 1024]
+    assert [ratio for ratio, _ in values["ratios"]] == pytest.approx([1.5, 2.0])
 
 
 @pytest.mark.parametrize("changes", [{"kind": SHARED_GPU}, {"transport": "mpi"}], ids=["one GPU", "another transport"])
@@ -61,4 +62,4 @@ def test_a_model_of_links_says_nothing_of_ranks_that_share_a_gpu_nor_of_mpi(meas
     group = measured(**changes)
     assert not expected(group)
     assert "Dashed" not in TIME.group_caption(group)
-    assert "NCCL's model" not in {found.about for found in findings(group)}
+    assert "library_model" not in kinds_of(group)

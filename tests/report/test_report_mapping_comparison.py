@@ -54,11 +54,14 @@ def test_every_series_stands_beside_the_fastest_at_each_size_with_what_it_sends_
 
 def test_a_sentence_says_what_the_worse_mapping_costs_and_why(racked):
     (group,) = chart_groups(racked)
-    says = (
-        "ring takes 4.00 times as long cyclic as block, and sends 14 S between racks instead of 3.5 S; "
-        "hierarchical is not clearly slower either way (cyclic 1.01x); native takes 3.00 times as long cyclic as block."
+    (finding,) = mapping_findings(group)
+    assert (finding.values["nbytes"], finding.values["place"]) == (LARGE, "8 nodes")
+    slow = {"fast": "block", "slow": "cyclic"}
+    assert finding.values["series"] == (
+        {"name": "ring", "ratio": pytest.approx(4.0), "clear": True, "rack_sizes": pytest.approx((3.5, 14.0)), **slow},
+        {"name": "hierarchical", "ratio": pytest.approx(1.01), "clear": False, "rack_sizes": None, **slow},
+        {"name": "native", "ratio": pytest.approx(3.0), "clear": True, "rack_sizes": None, **slow},
     )
-    assert list(mapping_findings(group)) == [("Mapping, 4 MiB, 8 nodes", says)]
 
 
 def of_rounds(row, *seconds, runs=("run-1",) * 3):
@@ -69,16 +72,15 @@ def of_rounds(row, *seconds, runs=("run-1",) * 3):
 
 def test_a_mapping_that_is_slower_in_most_rounds_only_is_not_said_to_take_as_long(racked, of_rows):
     ring = {row.mapping: row for row in racked.rows if (row.algorithm, row.in_place) == ("ring", False)}
-    for last, says in (
-        (0.9, "ring is not clearly slower either way (cyclic 2.80x)."),
-        (2.9, "ring takes 2.80 times as long cyclic as block, and sends 14 S between racks instead of 3.5 S."),
-    ):
+    for last, clear in ((0.9, False), (2.9, True)):
         rows = (
             of_rounds(replace(ring["block"], median_s=1.0), 1.0, 1.0, 1.0),
             of_rounds(replace(ring["cyclic"], median_s=2.8), 2.8, 2.8, last),
         )
         (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
-        assert [said for _, said in mapping_findings(group)] == [says]
+        (finding,) = mapping_findings(group)
+        (cost,) = finding.values["series"]
+        assert (cost["clear"], cost["ratio"]) == (clear, pytest.approx(2.8))
 
 
 def test_nothing_takes_less_than_the_fastest_whoever_has_the_least_median(racked, of_rows):
@@ -95,9 +97,9 @@ def test_nothing_takes_less_than_the_fastest_whoever_has_the_least_median(racked
 def test_where_the_largest_size_has_one_mapping_the_largest_that_has_several_is_told(racked, of_rows):
     rows = [row for row in racked.rows if row.mapping == "block" or row.bytes < LARGE]
     (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
-    ((about, says),) = mapping_findings(group)
-    assert about == "Mapping, 4 KiB, 8 nodes"
-    assert says.count("not clearly slower either way (cyclic 1.00x)") == 3
+    (finding,) = mapping_findings(group)
+    assert finding.values["nbytes"] == 4096
+    assert [(cost["clear"], cost["ratio"]) for cost in finding.values["series"]] == [(False, 1.0)] * 3
     rows = [row for row in racked.rows if (row.mapping == "block") == (row.bytes < LARGE)]
     (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
     assert list(mapping_findings(group)) == []
@@ -113,7 +115,7 @@ def test_a_job_that_was_interrupted_between_its_rounds_has_one_table(racked, mak
     assert [line[0] for line in mapping_table(group)[1]] == [
         line[0] for line in mapping_table(chart_groups(racked)[0])[1]
     ]
-    assert [about for about, _ in mapping_findings(group)] == ["Mapping, 4 MiB, 8 nodes"]
+    assert [finding.values["nbytes"] for finding in mapping_findings(group)] == [LARGE]
 
 
 def test_only_of_the_library_it_is_said_that_its_schedule_is_not_known(racked, of_rows):
@@ -132,8 +134,8 @@ def test_in_one_rack_nothing_is_said_of_racks(racked, of_rows):
     (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
     head, body = mapping_table(group)
     assert {len(head)} == {len(line) for line in body} == {4}
-    ((_, says),) = mapping_findings(group)
-    assert "racks" not in says
+    (finding,) = mapping_findings(group)
+    assert {cost["rack_sizes"] for cost in finding.values["series"]} == {None}
 
 
 def test_where_no_run_has_several_mappings_there_is_nothing_to_set_side_by_side(results, racked, make_bed_run, of_rows):

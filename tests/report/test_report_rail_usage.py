@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from finding_values import kinds_of, only_values
 
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.findings import findings
 
 BIG = 16 << 20
 ONE, BOTH = {"eth0": 0.99 * BIG, "rail2": 0.01 * BIG}, {"eth0": 0.5 * BIG, "rail2": 0.5 * BIG}
@@ -28,39 +28,48 @@ def group(make_node_row, make_bed_run, of_rows):
     return found
 
 
-def test_what_a_second_rail_gains_and_who_does_not_use_it_is_said_with_the_bytes(group):
-    said = {found.about: found.says for found in findings(group)}["Rails"]
-    assert said.startswith("sent by a node on 2 nodes at 16 MiB: ")
-    assert "ring one through eth0 99%, at most 2 % on rail2" in said
-    assert "ring two through eth0 50%, rail2 50%, 2.00x as fast as ring one (another launch)" in said
-    assert "native two through eth0 99%, at most 2 % on rail2" in said
-    assert said.count("as fast as") == 1
+def usage_of(group):
+    """Return the values of the finding about rails: place, bytes and, by series, the ports."""
+    values = only_values(group, "rails")
+    return values["place"], values["nbytes"], {usage["name"]: usage for usage in values["series"]}
+
+
+def test_the_gain_of_a_second_rail_and_the_ports_of_each_series_are_a_finding(group):
+    place, nbytes, usage = usage_of(group)
+    assert (place, nbytes) == ("2 nodes", BIG)
+    assert usage["ring one"]["ports"] == usage["native two"]["ports"] == {"eth0": 0.99}
+    assert usage["ring one"]["unused"] == usage["native two"]["unused"] == ("rail2",)
+    two = usage["ring two"]
+    assert (two["ports"], two["unused"]) == ({"eth0": 0.5, "rail2": 0.5}, ())
+    assert (two["gain"], two["base"], two["other_launch"]) == (2.0, "ring one", True)
+    assert [name for name, each in usage.items() if each["gain"]] == ["ring two"]
 
 
 def rails_of(rows, runs, of_rows):
     (found,) = chart_groups(of_rows(*rows, runs=runs))
-    return found, {finding.about: finding.says for finding in findings(found)}["Rails"]
+    return found, only_values(found, "rails")["series"]
 
 
-def test_between_launches_a_gain_is_told_only_where_the_intervals_are_apart(make_node_row, make_bed_run, of_rows):
+def test_between_launches_there_is_a_gain_only_if_the_intervals_are_disjoint(make_node_row, make_bed_run, of_rows):
     runs = [make_bed_run(variant, 2, rails=2) for variant in ("one", "two")]
-    for half, told in ((0.05, True), (0.4, False)):
+    for half, gains in ((0.05, [None, 2.0]), (0.4, [None, None])):
         rows = [
             make_node_row(nbytes=BIG, seconds=seconds, variant=name, run_id=name, port_sent=ports, half_interval=half)
             for name, seconds, ports in (("one", 2.0, ONE), ("two", 1.0, BOTH))
         ]
-        assert ("as fast as" in rails_of(rows, runs, of_rows)[1]) is told
+        assert [usage["gain"] for usage in rails_of(rows, runs, of_rows)[1]] == gains
 
 
-def test_within_a_launch_a_gain_is_told_where_it_is_there_in_every_round(make_node_row, make_bed_run, of_rows):
+def test_within_a_launch_there_is_a_gain_if_every_round_has_it(make_node_row, make_bed_run, of_rows):
     runs = [make_bed_run(nodes=2, rails=2)]
     one, two = (
         make_node_row(nbytes=BIG, seconds=seconds, variant=name, port_sent=ports)
         for name, seconds, ports in (("one", 2.0, ONE), ("two", 1.0, BOTH))
     )
-    assert rails_of((one, two), runs, of_rows)[1].endswith("rail2 50%, 2.00x as fast as ring one.")
+    _, (_, usage) = rails_of((one, two), runs, of_rows)
+    assert (usage["gain"], usage["base"], usage["other_launch"]) == (2.0, "ring one", False)
     wide = replace(one, ci_low_s=0.5)
-    assert "as fast as" not in rails_of((wide, two), runs, of_rows)[1]
+    assert [usage["gain"] for usage in rails_of((wide, two), runs, of_rows)[1]] == [None, None]
 
 
 @pytest.mark.parametrize("changes", [{"mapping": "cyclic"}, {"transport": "tiered"}])
@@ -69,9 +78,8 @@ def test_a_gain_is_over_the_same_mapping_and_transport(changes, make_node_row, m
         make_node_row(nbytes=BIG, seconds=2.0, port_sent=ONE),
         make_node_row(nbytes=BIG, seconds=1.0, port_sent=BOTH, **changes),
     )
-    _, said = rails_of(rows, [make_bed_run(nodes=2, rails=2)], of_rows)
-    assert said.count("through") == 2
-    assert "as fast as" not in said
+    _, series = rails_of(rows, [make_bed_run(nodes=2, rails=2)], of_rows)
+    assert [usage["gain"] for usage in series] == [None, None]
 
 
 def test_what_was_measured_again_or_elsewhere_is_stacked_on_nothing(make_node_row, make_bed_run, of_rows):
@@ -81,7 +89,7 @@ def test_what_was_measured_again_or_elsewhere_is_stacked_on_nothing(make_node_ro
         make_node_row(nbytes=BIG, run_id=name, port_sent=ports)
         for name, ports in (("first", ONE), ("again", BOTH), ("far", ONE))
     ]
-    group, said = rails_of(rows, runs, of_rows)
+    group, series = rails_of(rows, runs, of_rows)
     (figure,) = (figure for figure in FIGURES if figure.name == "rails")
     drawn = next(iter(figure.specification(group)["datasets"].values()))
     bars = [(bar["panel"], bar["port"], bar["value"]) for bar in drawn]
@@ -89,14 +97,14 @@ def test_what_was_measured_again_or_elsewhere_is_stacked_on_nothing(make_node_ro
         ("2 nodes, machine 1", "eth0", 0.5), ("2 nodes, machine 1", "rail2", 0.5),
         ("2 nodes, machine 2", "eth0", 0.99), ("2 nodes, machine 2", "rail2", 0.01),
     ]  # fmt: skip
-    assert said.count("ring on machine 1 through") == said.count("ring on machine 2 through") == 1
+    assert [(usage["name"], usage["machine"]) for usage in series] == [("ring", "machine 1"), ("ring", "machine 2")]
 
 
 def test_rails_are_told_of_the_most_nodes(make_node_row, make_bed_run, of_rows):
     rows = [make_node_row("ring", nodes, BIG, port_sent=BOTH) for nodes in (2, 4)]
     (group,) = chart_groups(of_rows(*rows, runs=[make_bed_run(nodes=4, rails=2)]))
-    said = {found.about: found.says for found in findings(group)}["Rails"]
-    assert said == "sent by a node on 4 nodes at 16 MiB: ring through eth0 50%, rail2 50%."
+    place, _, usage = usage_of(group)
+    assert (place, list(usage)) == ("4 nodes", ["ring"])
 
 
 def test_the_bytes_of_each_port_are_stacked(valid, group):
@@ -108,13 +116,15 @@ def test_the_bytes_of_each_port_are_stacked(valid, group):
 
 
 def test_the_per_cent_is_told_of_one_rail_and_of_two(group):
-    said = {found.about: found.says for found in findings(group)}["Per cent of wire"]
-    assert "ring one reaches 68 % of the calibrated wire at 16 MiB on 2 nodes; ring two reaches 68 % of 2 cal" in said
+    best = only_values(group, "wire_share")["best"]
+    assert [(each["series"], round(each["share"], 2), each["wire"]) for each in best] == [
+        ("ring one", 0.68, "the calibrated wire"), ("ring two", 0.68, "2 calibrated wires"),
+    ]  # fmt: skip
 
 
 def test_nodes_with_one_port_have_nothing_to_tell(testbed_results):
     (group,) = chart_groups(testbed_results)
-    assert "Rails" not in {found.about for found in findings(group)}
+    assert "rails" not in kinds_of(group)
     assert [figure.specification(group) for figure in FIGURES if figure.name == "rails"] == [None]
 
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 import vl_convert
+from finding_values import kinds_of, only_values, values_of_kind
 
 from hpccoll.report import collective_overview
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.comparisons import find_comparisons, native_ratios
-from hpccoll.report.findings import findings
 from hpccoll.report.html_page import render_page
 from hpccoll.report.rank_pairs import median_pairs
 
@@ -119,14 +119,16 @@ def test_charts_of_pairs_are_vega_lite_and_can_be_rendered(valid, group, name):
 
 
 def test_the_fastest_and_the_slowest_pair_are_named(group):
-    said = {finding.about: finding.says for finding in findings(group)}
-    assert said["ping_pong between nodes, 8 B, 2 nodes"] == (
-        "6 us is the median of 4 pairs; fastest are ranks 0 (alpha) and 2 (beta) with 5 us; slowest are ranks 1 "
-        "(alpha) and 3 (beta) with 9 us, 1.80 times as long."
-    )
-    assert "GB/s" in said["native on one node, 1 MiB, 2 nodes"]
-    assert "2 nodes" not in said
-    assert said["Highest busbw"].endswith("2 nodes at 1 MiB, ranks 0 (alpha) and 1 (alpha).")
+    found = {(values["series"], values["nbytes"]): values for values in values_of_kind(group, "pair_extremes")}
+    assert found["ping_pong between nodes", 8] == {
+        "series": "ping_pong between nodes", "nbytes": 8, "place": "2 nodes", "quantity": "seconds", "pairs": 4,
+        "median": pytest.approx(6e-6), "ratio": pytest.approx(1.8),
+        "fastest": "ranks 0 (alpha) and 2 (beta)", "fastest_value": pytest.approx(5e-6),
+        "slowest": "ranks 1 (alpha) and 3 (beta)", "slowest_value": pytest.approx(9e-6),
+    }  # fmt: skip
+    assert found["native on one node", 1 << 20]["quantity"] == "busbw"
+    assert "fastest" not in kinds_of(group)
+    assert only_values(group, "highest_busbw")["pair"] == "ranks 0 (alpha) and 1 (alpha)"
 
 
 def test_pairs_are_compared_each_with_itself(group):
@@ -149,7 +151,8 @@ def test_one_pair_is_compared_like_any_collective(make_pair, of_rows):
     (group,) = chart_groups(of_rows(*rows))
     assert BY_NAME["fastest"].specification(group)
     assert BY_NAME["pairs-time"].specification(group) is None
-    assert "ping_pong is fastest" in {f.about: f.says for f in findings(group)}["4 ranks"]
+    values = only_values(group, "fastest")
+    assert (values["place"], values["leaders"][0]["series"]) == ("4 ranks", "ping_pong")
     (_, data) = drawn(group, "time")
     assert {d["pair"] for d in data} == {"ranks 0 and 3"}
     assert {d["panel"] for d in data} == {"4 ranks"}

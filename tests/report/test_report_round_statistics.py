@@ -12,7 +12,6 @@ from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.comparisons import find_comparisons, native_ratios
 from hpccoll.report.export import export
-from hpccoll.report.findings import findings
 from hpccoll.report.round_statistics import (
     RoundStats,
     clearly_faster,
@@ -25,25 +24,6 @@ from hpccoll.report.round_statistics import (
 
 
 @pytest.fixture
-def measured(make_row):
-    """A row of several rounds by their medians in us, each with an interval of 2 % to either side."""
-
-    def make(algorithm, *times, runs=None, half=0.02, **changes):
-        there = sorted(time for time in times if time is not None)
-        middle = there[len(there) // 2] * 1e-6
-        runs = runs or ["run-1" if time else None for time in times]
-        row = make_row(algorithm, seconds=middle, run_id=[run for run in runs if run][-1], rounds=len(there))
-        return replace(
-            row, ci_low_s=there[0] * 0.98e-6, ci_high_s=there[-1] * 1.02e-6,
-            round_medians_s=tuple(time and time * 1e-6 for time in times),
-            round_intervals_s=tuple(time and (time * (1 - half) * 1e-6, time * (1 + half) * 1e-6) for time in times),
-            round_run_ids=tuple(runs), **changes,
-        )  # fmt: skip
-
-    return make
-
-
-@pytest.fixture
 def points(of_rows, make_run):
     def make(*rows):
         runs = [make_run(run_id=run) for run in dict.fromkeys(run for row in rows for run in row.round_run_ids if run)]
@@ -52,29 +32,29 @@ def points(of_rows, make_run):
     return make
 
 
-def test_who_wins_every_round_wins_though_the_machine_drifts_by_more_than_the_lead(measured, points):
-    (comparison,) = find_comparisons(points(measured("ring", 10, 20, 40), measured("native", 12, 24, 48)))
+def test_who_wins_every_round_wins_though_the_machine_drifts_by_more_than_the_lead(rounds_row, points):
+    (comparison,) = find_comparisons(points(rounds_row("ring", 10, 20, 40), rounds_row("native", 12, 24, 48)))
     assert (comparison.clear_winner, comparison.runner_up_ratio) == ("ring", pytest.approx(1.2))
     ring, native = comparison.entries
     assert ring.row.ci_high_s > native.row.ci_low_s  # which the intervals of the cases would not tell
 
 
-def test_who_loses_one_round_is_no_clear_winner(measured, points):
-    (comparison,) = find_comparisons(points(measured("ring", 10, 10, 13), measured("native", 12, 12, 12)))
+def test_who_loses_one_round_is_no_clear_winner(rounds_row, points):
+    (comparison,) = find_comparisons(points(rounds_row("ring", 10, 10, 13), rounds_row("native", 12, 12, 12)))
     assert comparison.clear_winner is None
     assert comparison.fastest.series == "ring"
 
 
-def test_a_round_is_won_where_the_median_is_below_the_interval_of_the_other(measured, points):
-    ring, native = points(measured("ring", 10, 10), measured("native", 10.5, 10.1))
+def test_a_round_is_won_where_the_median_is_below_the_interval_of_the_other(rounds_row, points):
+    ring, native = points(rounds_row("ring", 10, 10), rounds_row("native", 10.5, 10.1))
     assert not clearly_faster(ring, native)
-    ring, native = points(measured("ring", 10, 10), measured("native", 10.5, 10.3))
+    ring, native = points(rounds_row("ring", 10, 10), rounds_row("native", 10.5, 10.3))
     assert clearly_faster(ring, native)
     assert not clearly_faster(native, ring)
 
 
-def test_of_one_round_the_intervals_may_not_touch(measured, points):
-    ring, native = points(measured("ring", 10), measured("native", 10.3))
+def test_of_one_round_the_intervals_may_not_touch(rounds_row, points):
+    ring, native = points(rounds_row("ring", 10), rounds_row("native", 10.3))
     assert not clearly_faster(ring, native)
 
 
@@ -84,8 +64,8 @@ def short(row):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_of_too_few_iterations_for_an_interval_there_is_no_clear_winner(count, measured, points):
-    rows = measured("ring", *[10] * count), measured("native", *[30] * count)
+def test_of_too_few_iterations_for_an_interval_there_is_no_clear_winner(count, rounds_row, points):
+    rows = rounds_row("ring", *[10] * count), rounds_row("native", *[30] * count)
     assert find_comparisons(points(*rows))[0].clear_winner == "ring"
     (comparison,) = find_comparisons(points(*map(short, rows)))
     assert (comparison.clear_winner, comparison.fastest.series, comparison.runner_up_ratio) == (
@@ -95,10 +75,10 @@ def test_of_too_few_iterations_for_an_interval_there_is_no_clear_winner(count, m
     )
 
 
-def test_one_round_without_an_interval_leaves_no_clear_winner(measured, points):
-    native = measured("native", 30, 30, 30)
+def test_one_round_without_an_interval_leaves_no_clear_winner(rounds_row, points):
+    native = rounds_row("native", 30, 30, 30)
     some = replace(native, round_intervals_s=(*native.round_intervals_s[:2], None))
-    (comparison,) = find_comparisons(points(measured("ring", 10, 10, 10), some))
+    (comparison,) = find_comparisons(points(rounds_row("ring", 10, 10, 10), some))
     assert comparison.clear_winner is None
 
 
@@ -110,8 +90,8 @@ def test_intervals_are_apart_only_where_both_are_there():
     assert not disjoint((1, 2), None)
 
 
-def test_what_has_no_interval_is_drawn_without_a_band_and_says_so(measured, of_rows):
-    (group,) = chart_groups(of_rows(short(measured("ring", 10, 10, 10))))
+def test_what_has_no_interval_is_drawn_without_a_band_and_says_so(rounds_row, of_rows):
+    (group,) = chart_groups(of_rows(short(rounds_row("ring", 10, 10, 10))))
     for name in ("time", "busbw"):
         (figure,) = (figure for figure in FIGURES if figure.name == name)
         drawn = next(iter(figure.specification(group)["datasets"].values()))
@@ -120,22 +100,27 @@ def test_what_has_no_interval_is_drawn_without_a_band_and_says_so(measured, of_r
         assert point["interval"] == "none: too few iterations"
 
 
-def test_a_winner_is_ahead_of_all_others_and_not_of_the_second_alone(measured, points):
-    rows = measured("ring", 10, 10, 10), measured("native", 12, 12, 12), measured("tree", 9, 14, 14)
+def test_a_winner_is_ahead_of_all_others_and_not_of_the_second_alone(rounds_row, points):
+    rows = (
+        rounds_row("ring", 10, 10, 10),
+        rounds_row("native", 12, 12, 12),
+        rounds_row("tree", 9, 14, 14),
+    )
     (comparison,) = find_comparisons(points(*rows))
     assert [entry.series for entry in comparison.entries] == ["ring", "native", "tree"]
     assert comparison.clear_winner is None
 
 
-def test_a_ratio_is_the_median_of_the_ratios_of_the_rounds(measured, points):
-    ring, native = points(measured("ring", 10, 40, 30), measured("native", 10, 20, 90))
+def test_a_ratio_is_the_median_of_the_ratios_of_the_rounds(rounds_row, points):
+    ring, native = points(rounds_row("ring", 10, 40, 30), rounds_row("native", 10, 20, 90))
     assert time_ratio(ring, native) == pytest.approx(1.0)  # of 1, 2 and 1/3; that of the medians is 1.5
     assert native_ratios(find_comparisons([ring, native])) == {("ring", 2): [(1024, pytest.approx(1.0))]}
 
 
-def test_only_rounds_that_one_launch_measured_of_both_are_side_by_side(measured, points):
+def test_only_rounds_that_one_launch_measured_of_both_are_side_by_side(rounds_row, points):
     first, second = points(
-        measured("ring", 10, 20, 30, runs=["a", "a", "b"]), measured("native", 5, 40, 15, runs=["a", "b", "b"])
+        rounds_row("ring", 10, 20, 30, runs=["a", "a", "b"]),
+        rounds_row("native", 5, 40, 15, runs=["a", "b", "b"]),
     )
     assert [(mine.median, theirs.median) for mine, theirs in paired_rounds(first, second)] == [
         (pytest.approx(10e-6), pytest.approx(5e-6)), (pytest.approx(30e-6), pytest.approx(15e-6)),
@@ -144,10 +129,10 @@ def test_only_rounds_that_one_launch_measured_of_both_are_side_by_side(measured,
     assert len(comparison.entries) == 2
 
 
-def test_runs_that_share_no_launch_are_apart_until_a_point_of_both_joins_them(measured, points):
-    first = measured("ring", 10, 10, runs=["a", "a"])
-    last = measured("native", 10, 10, runs=["b", "b"])
-    both = measured("tree", 10, 10, runs=["a", "b"])
+def test_runs_that_share_no_launch_are_apart_until_a_point_of_both_joins_them(rounds_row, points):
+    first = rounds_row("ring", 10, 10, runs=["a", "a"])
+    last = rounds_row("native", 10, 10, runs=["b", "b"])
+    both = rounds_row("tree", 10, 10, runs=["a", "b"])
     assert [len(part) for part in split_by_launch(points(first, last))] == [1, 1]
     assert [len(part) for part in split_by_launch(points(first, last, both))] == [3]
     ring, native = points(first, last)
@@ -161,44 +146,23 @@ def test_a_row_that_knows_of_no_rounds_is_one_round_of_its_run(make_row, of_rows
     assert taken == RoundStats(1e-5, (point.row.ci_low_s, point.row.ci_high_s))
 
 
-def test_rounds_that_are_missing_leave_those_that_are_there_in_the_report(measured, points):
-    partial = measured("ring", 10, 10, None, status="partial", reason="2 of 3 rounds")
-    (comparison,) = find_comparisons(points(partial, measured("native", 12, 12, 1)))
+def test_rounds_that_are_missing_leave_those_that_are_there_in_the_report(rounds_row, points):
+    partial = rounds_row("ring", 10, 10, None, status="partial", reason="2 of 3 rounds")
+    (comparison,) = find_comparisons(points(partial, rounds_row("native", 12, 12, 1)))
     assert {entry.series for entry in comparison.entries} == {"ring", "native"}
     ring = next(entry for entry in comparison.entries if entry.series == "ring")
     assert len(paired_rounds(ring, comparison.entries[0])) == 2
 
 
-def test_how_far_rounds_are_apart_is_said(measured, of_rows):
-    rows = measured("ring", 10, 10, 20), measured("native", 10, 11, 10), measured("tree", 10, 10, 13)
-    (group,) = chart_groups(of_rows(*rows))
-    said = {finding.about: finding.says for finding in findings(group)}["Between rounds"]
-    assert "takes 1.30 times" in said
-    assert "median of 3 cases; at most 2.00 times: ring" in said
-
-
-def test_of_one_round_nothing_is_said_of_rounds(measured, of_rows):
-    (group,) = chart_groups(of_rows(measured("ring", 10)))
-    assert "Between rounds" not in {finding.about for finding in findings(group)}
-
-
-def test_rounds_on_different_hosts_are_said(measured, make_run, of_rows):
-    row = measured("ring", 10, 10, runs=["a", "b"])
-    for hosts, said in ((["alpha"], False), (["beta"], True)):
-        runs = make_run(run_id="a"), make_run(run_id="b", provenance={"hosts": hosts})
-        (group,) = chart_groups(of_rows(row, runs=runs))
-        assert ("Different hosts" in {finding.about for finding in findings(group)}) is said
-
-
-def test_csv_has_the_rounds_as_json(measured, of_rows):
-    (record,) = csv.DictReader(io.StringIO(export(of_rows(measured("ring", 10, None, 20)), "csv")))
+def test_csv_has_the_rounds_as_json(rounds_row, of_rows):
+    (record,) = csv.DictReader(io.StringIO(export(of_rows(rounds_row("ring", 10, None, 20)), "csv")))
     assert json.loads(record["round_medians_s"]) == [pytest.approx(1e-5), None, pytest.approx(2e-5)]
     assert (record["rounds"], json.loads(record["round_run_ids"])) == ("2", ["run-1", None, "run-1"])
 
 
-def test_the_overview_tells_of_a_tie_with_native_the_range_of_the_rounds_and_of_a_win_their_median(measured, of_rows):
+def test_the_overview_has_the_range_of_the_rounds_of_a_tie_with_native_and_the_median_of_a_win(rounds_row, of_rows):
     def over_native(ring, native):
-        (group,) = chart_groups(of_rows(measured("ring", *ring), measured("native", *native)))
+        (group,) = chart_groups(of_rows(rounds_row("ring", *ring), rounds_row("native", *native)))
         return collective_overview._table_line([group])[4:6]
 
     # Less in the median, and more in most rounds.

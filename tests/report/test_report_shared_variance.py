@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from finding_values import only_values
 
 from hpccoll.report.chart_groups import chart_groups
-from hpccoll.report.findings import findings
 from hpccoll.report.shared_variance import shared_variance
 
 
@@ -63,11 +63,10 @@ def test_rounds_of_different_launches_are_not_side_by_side(made):
     assert shared_variance([*(p for p in points if p.series == "way0"), *other]) is None
 
 
-def test_a_machine_that_changes_is_told_from_noise(made):
-    def said(*about):
-        return {finding.about: finding.says for finding in findings(made(*about))}["Between rounds"]
-
-    assert "it is the machine that changes" in said(0.3, 0.1)
-    assert "All ways to do a call share " in said(0.1, 0.2)
-    assert "machine" not in said(0.1, 0.2)
-    assert "share" not in said(0.0, 0.2)
+@pytest.mark.parametrize(
+    ("common", "alone", "machine_varies"), [(0.3, 0.1, True), (0.1, 0.2, False), (0.0, 0.2, False)]
+)
+def test_the_machine_is_the_cause_if_series_share_most_of_the_variance(made, common, alone, machine_varies):
+    values = only_values(made(common, alone), "between_rounds")
+    assert values["machine_varies"] is machine_varies
+    assert (values["shared_variance"] is None) is (common == 0)

@@ -1,0 +1,283 @@
+"""The sentences of the report: one template for each kind of finding.
+
+A template is a format string of the finding's values, or a function of them for a sentence with optional parts.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, TypeAlias
+
+from hpccoll.report.host_ranges import jobs_and_hosts
+from hpccoll.report.report_finding import ReportFinding
+from hpccoll.report.series_names import format_count
+from hpccoll.report.wire_bandwidth import UNUSED_PORT_SHARE, format_rate
+from hpccoll.units import format_seconds, format_size
+
+Values: TypeAlias = Mapping[str, Any]
+Text: TypeAlias = str | Callable[[Values], str]
+"""A format string of values, or a function of them."""
+
+MAX_REASONS = 2
+"""Reasons that a sentence quotes; the table of rows has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """How a kind of finding is written.
+
+    Args:
+        title: what the finding is about; empty for critical findings.
+        sentence: the statement.
+    """
+
+    title: Text
+    sentence: Text
+
+
+class _UnitFormatter(Formatter):
+    """Format strings with units: ``{S:size}``, ``{t:time}``, ``{r:rate}``, ``{names:list}``, ``{n:count row}``."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec.startswith("count "):
+            return format_count(value, format_spec.removeprefix("count "))
+        units: Mapping[str, Callable[[Any], str]] = {
+            "size": format_size,
+            "time": format_seconds,
+            "rate": format_rate,
+            "list": ", ".join,
+        }
+        return units[format_spec](value) if format_spec in units else str(format(value, format_spec))
+
+
+def _write(text: Text, values: Values) -> str:
+    return _UnitFormatter().vformat(text, (), values) if isinstance(text, str) else text(values)
+
+
+def render_finding(finding: ReportFinding) -> tuple[str, str]:
+    """Return the title and the sentence of a finding."""
+    template = TEMPLATES[finding.kind]
+    return _write(template.title, finding.values), _write(template.sentence, finding.values)
+
+
+def _ratio_range(low: float, high: float) -> str:
+    """Return ``1.20x``, or ``1.20x to 1.50x`` if the ends differ as written."""
+    return " to ".join(dict.fromkeys(f"{ratio:.2f}x" for ratio in (low, high)))
+
+
+def _size_ranges(ranges: Iterable[tuple[int, int]]) -> str:
+    ends = [(format_size(first), format_size(last)) for first, last in ranges]
+    return ", ".join(f"at {first}" if first == last else f"from {first} to {last}" for first, last in ends)
+
+
+def _size_and_place(values: Values) -> str:
+    size = "" if values["nbytes"] is None else format_size(values["nbytes"])
+    return ", ".join(filter(None, (size, values["place"])))
+
+
+def _where(values: Values) -> str:
+    """Return the coordinates of a point: ``2 ranks at 1 KiB, in place``."""
+    size = "" if values["nbytes"] is None else f" at {format_size(values['nbytes'])}"
+    return ", ".join(filter(None, (f"{values['place']}{size}", values["pair"], values["placement"])))
+
+
+def _fastest(values: Values) -> str:
+    clauses = []
+    for leader in values["leaders"]:
+        sizes = f" {_size_ranges(leader['sizes'])}" if values["has_size"] else ""
+        clauses.append(f"{leader['series']} is fastest{sizes} ({_ratio_range(*leader['ratios'])} ahead)")
+    if undecided := values["undecided"]:
+        several = f"at the other {format_count(values['undecided_sizes'], 'size')}"
+        sizes = several if len(undecided) > 1 else _size_ranges(undecided)
+        clauses.append(f"no clear winner {sizes}" if values["has_size"] else "no clear winner")
+    return "; ".join(clauses) + "."
+
+
+def _highest_busbw(values: Values) -> str:
+    low, high = (format_rate(end) for end in values["interval"] or (0.0, 0.0))
+    interval = "" if low == high else f" ({low} to {high} by its 95 % interval)"
+    parts = [f"{format_rate(values['busbw'])}{interval} by {values['series']} with {_where(values)}"]
+    if burst := values["burst"]:
+        parts.append(_write(": a burst, above {wire} ({rate:rate})", burst))
+    if (algbw := values["offloaded_algbw"]) is not None:
+        parts.append(f", algbw {format_rate(algbw)}: where switches reduce, busbw assumes bytes that no link carries")
+    auto = " auto, which chooses among these and is left out, reached {auto_busbw:rate}."
+    return "".join(parts) + "." + (_write(auto, values) if values["auto_busbw"] else "")
+
+
+def _fallback(values: Values) -> str:
+    reasons: Sequence[str] = values["reasons"]
+    others = len(reasons) - MAX_REASONS
+    more = [f"and {format_count(others, 'other reason')}"] if others > 0 else []
+    executed = f"{values['executed']} ran" if values["executed"] else "no evidence shows what ran"
+    why = "; ".join((*reasons[:MAX_REASONS], *more)) or "no log gives a reason"
+    return _write("{series}: {requested} was requested, but ", values) + (
+        f"{executed} in {format_count(values['rows'], 'row')}: {why}."
+    )
+
+
+def _library(values: Values) -> str:
+    return _write("{summary}." if values["shared"] else "{series:list}: {summary}.", values)
+
+
+def _library_model(values: Values) -> str:
+    ends = (f"{ratio:.2f}{f' (at {format_size(n)})' if n else ''}" for ratio, n in values["ratios"])
+    return f"{values['series']} takes {' to '.join(dict.fromkeys(ends))} times as long as NCCL expects of what ran."
+
+
+def _mapping_cost(values: Values) -> str:
+    return "; ".join(map(_mapping_clause, values["series"])) + "."
+
+
+def _mapping_clause(clause: Values) -> str:
+    if not clause["clear"]:
+        return _write("{name}: no mapping is clearly slower ({slow} {ratio:.2f}x)", clause)
+    text = "{name} takes {ratio:.2f} times as long {slow} as {fast}"
+    if clause["rack_sizes"]:
+        text += ", and sends {rack_sizes[1]:.3g} S between racks instead of {rack_sizes[0]:.3g} S"
+    return _write(text, clause)
+
+
+def _pair_extremes(values: Values) -> str:
+    unit = "rate" if values["quantity"] == "busbw" else "time"
+    text = (
+        f"the median of {{pairs:count pair}} is {{median:{unit}}}; the fastest pair is {{fastest}} with "
+        f"{{fastest_value:{unit}}}; the slowest pair is {{slowest}} with {{slowest_value:{unit}}}, {{ratio:.2f}} times "
+        "as long."
+    )
+    return _write(text, values)
+
+
+def _wire_share(values: Values) -> str:
+    text = "{series} reaches {percent:.0f} % of {wire} at {nbytes:size} on {place}"
+    return "; ".join(_write(text, {**clause, "percent": 100 * clause["share"]}) for clause in values["best"]) + "."
+
+
+def _wire_below_rate(values: Values) -> str:
+    text = (
+        "a wire carried {percent:.1f} % of the TCP throughput of {wire} when the testbed came up: bring it up while "
+        "the machine is idle."
+    )
+    return _write(text, {**values, "percent": 100 * values["ratio"]})
+
+
+def _rails(values: Values) -> str:
+    at = "" if values["nbytes"] is None else f" at {format_size(values['nbytes'])}"
+    return f"sent by a node on {values['place']}{at}: {'; '.join(map(_rail_clause, values['series']))}."
+
+
+def _rail_clause(clause: Values) -> str:
+    machine = f" on {clause['machine']}" if clause["machine"] else ""
+    ports = ", ".join(f"{port} {part:.0%}" for port, part in clause["ports"].items())
+    unused = f", at most {100 * UNUSED_PORT_SHARE:g} % on {', '.join(clause['unused'])}" if clause["unused"] else ""
+    gain = ""
+    if clause["gain"]:
+        launch = " (another launch)" if clause["other_launch"] else ""
+        gain = _write(", {gain:.2f}x as fast as {base}" + launch, clause)
+    return f"{clause['name']}{machine} through {ports}{unused}{gain}"
+
+
+def _between_rounds(values: Values) -> str:
+    text = (
+        "the slowest round of a case takes {median_ratio:.2f} times as long as the fastest one (median of {cases:count "
+        "case}); at most {max_ratio:.2f} times: {series} with {where}."
+    )
+    if (shared := values["shared_variance"]) is not None:
+        text += f" All series of a call share {100 * shared:.0f} % of the variance between rounds"
+        cause = (
+            ": the machine changes, because others use it or the host of a virtual machine moves its CPUs. Ratios are "
+            "then more certain than times."
+        )
+        text += cause if values["machine_varies"] else "."
+    return _write(text, {**values, "where": _where(values)})
+
+
+def _measured_once(values: Values) -> str:
+    cases = "each case was measured in one launch"
+    if values["resumed_cases"]:
+        resumed = "each case was measured once, the rounds of {resumed_cases:count case} in several launches"
+        cases = _write(resumed + ": an interrupted job was resumed", values)
+    return (
+        f"{cases}. An interval bounds the median within its launch; another launch may differ by more, most of all on "
+        "a shared machine. A lead of a few per cent is no reason to choose."
+    )
+
+
+def _repeated_points(values: Values) -> str:
+    text = "{points:count point} measured more than once, {disagreeing} of them with disjoint intervals"
+    if not values["disagreeing"]:
+        return _write(text + ".", values)
+    text += "; the largest difference is {max_ratio:.2f}x: {series} with {where}."
+    return _write(text, {**values, "where": _where(values)})
+
+
+def _not_converged(values: Values) -> str:
+    remedy = "use fewer ranks, which wait for a core here" if values["oversubscribed"] else "use an idle machine"
+    text = (
+        "the 95 % interval of {loose} of {rows:count row} did not become narrow enough in time. Give each case more "
+        "time (seconds and max_iterations of effort; --seconds of hpccoll run), or "
+    )
+    return _write(text + remedy + ".", values)
+
+
+def _oversubscribed(values: Values) -> str:
+    *most, last = map(str, values["ranks"])
+    ranks = f"{', '.join(most)} and {last}" if most else last
+    aggregators = f" and {format_count(values['aggregators'], 'aggregator')}" if values["aggregators"] else ""
+    return f"with {ranks} ranks{aggregators} there are more processes than cores: times include waiting for a core."
+
+
+def _machines(values: Values) -> str:
+    return f"lines and comparisons are separate for each of {'; '.join(values['machines'])}."
+
+
+def _mixed_hosts(values: Values) -> str:
+    text = "lines join launches that did not run on a subset of the hosts of the largest one: "
+    return f"{text}{jobs_and_hosts(values['launches'])}."
+
+
+def _evidence_missing(values: Values) -> str:
+    probe = " The probe {probe_failure}." if values["probe_failure"] else ""
+    text = "The variant {variant} lacks its expected evidence: {expected}." + probe + " In {jobs:list}."
+    return _write(text, values)
+
+
+TEMPLATES: Mapping[str, Template] = {
+    # Critical findings: the page begins with them.
+    "ranks_stalled": Template("", "{cause}. Rows of the remaining ranks are exported, not drawn. In {jobs:list}."),
+    "stall_resolved": Template(
+        "",
+        "{cause}. Rows of the remaining ranks are exported, not drawn; a later launch measured the whole job. In "
+        "{jobs:list}.",
+    ),
+    "network_mismatch": Template("", "{mismatch}. Expected, because {reason}. In {jobs:list}."),
+    "control_failed": Template("", "The control {variant} controls nothing: {evidence}. In {jobs:list}."),
+    "evidence_missing": Template("", _evidence_missing),
+    "control_missing": Template(
+        "", "Nothing controls {variant}: {control}, which must not show its evidence, left no logs. In {jobs:list}."
+    ),
+    # Findings about the rows of a group, in the order of the page.
+    "not_converged": Template("Not converged", _not_converged),
+    "fastest": Template("{place}", _fastest),
+    "fallback": Template("Not what was requested", _fallback),
+    "library": Template("Library", _library),
+    "library_model": Template("NCCL's model", _library_model),
+    "mapping_cost": Template(lambda values: f"Mapping, {_size_and_place(values)}", _mapping_cost),
+    "pair_extremes": Template(lambda values: f"{values['series']}, {_size_and_place(values)}", _pair_extremes),
+    "highest_busbw": Template("Highest busbw", _highest_busbw),
+    "wire_share": Template("Per cent of wire", _wire_share),
+    "wire_below_rate": Template("No per cent of wire", _wire_below_rate),
+    "rails": Template("Rails", _rails),
+    "between_rounds": Template("Between rounds", _between_rounds),
+    "measured_once": Template("Between launches", _measured_once),
+    "repeated_points": Template("Between launches", _repeated_points),
+    "wrong_results": Template("Wrong", "{rows:count row} with a wrong result, not drawn: {series:list}."),
+    "oversubscribed": Template("Oversubscribed", _oversubscribed),
+    "several_machines": Template("Several machines", _machines),
+    "rounds_on_different_hosts": Template(
+        "Different hosts",
+        "the rounds of {cases:count case} were measured on different hosts: an interrupted job was resumed elsewhere.",
+    ),
+    "mixed_hosts": Template("Different hosts", _mixed_hosts),
+}
+"""The template of every kind of finding."""

@@ -1,0 +1,107 @@
+"""One golden text: each template of a finding, rendered once."""
+
+from pathlib import Path
+
+import pytest
+
+from hpccoll.report.finding_templates import TEMPLATES, render_finding
+from hpccoll.report.report_finding import ReportFinding
+
+GOLDEN = Path(__file__).with_name("finding_sentences.txt")
+POINT = {"series": "ring", "place": "2 nodes", "nbytes": 1024, "pair": "", "placement": "in place"}
+HOSTS = frozenset({"n1", "n2", "n7"})
+LOGGED = {"variant": "nccl-gdr", "jobs": ("a", "b")}
+EXAMPLES = {
+    "ranks_stalled": {"cause": "Rank 2 stalled", "jobs": ("a",)},
+    "stall_resolved": {"cause": "Rank 2 stalled", "jobs": ("a",)},
+    "network_mismatch": {"mismatch": "RDMA was expected, TCP was used", "reason": "mlx5_0 is active", "jobs": ("a",)},
+    "control_failed": {**LOGGED, "evidence": "GPUDirect is off, and still: NET/IB/GDRDMA"},
+    "evidence_missing": {**LOGGED, "expected": "channels via NET/.../GDRDMA", "probe_failure": "was killed"},
+    "control_missing": {**LOGGED, "control": "nccl-gdr-off"},
+    "not_converged": {"loose": 9, "rows": 10, "oversubscribed": True},
+    "fastest": {
+        "place": "2 ranks", "has_size": True, "undecided": ((4096, 4096),), "undecided_sizes": 1,
+        "leaders": (
+            {"series": "ring", "sizes": ((8, 64), (512, 512)), "ratios": (1.2, 1.5)},
+            {"series": "native", "sizes": ((1024, 1024),), "ratios": (1.331, 1.332)},
+        ),
+    },
+    "fallback": {
+        "series": "native (sharp asked, ring ran)", "requested": "sharp", "executed": "ring", "rows": 2,
+        "reasons": ("no SHARP", "no switch", "no plugin"),
+    },
+    "library": {"summary": "NCCL 2.30.7 over IB", "series": ("native", "ring"), "shared": False},
+    "library_model": {"series": "native", "ratios": ((1.5, 1048576), (2.0, 1024))},
+    "mapping_cost": {
+        "nbytes": 4194304, "place": "8 nodes",
+        "series": (
+            {"name": "ring", "fast": "block", "slow": "cyclic", "ratio": 4.0, "clear": True, "rack_sizes": (3.5, 14)},
+            {"name": "native", "fast": "block", "slow": "cyclic", "ratio": 1.01, "clear": False, "rack_sizes": None},
+        ),
+    },
+    "pair_extremes": {
+        "series": "ping_pong", "nbytes": 8, "place": "2 nodes", "quantity": "seconds", "pairs": 4, "median": 6e-6,
+        "fastest": "ranks 0 (a) and 2 (b)", "fastest_value": 5e-6, "slowest": "ranks 1 (a) and 3 (b)",
+        "slowest_value": 9e-6, "ratio": 1.8,
+    },
+    "highest_busbw": {
+        **POINT, "busbw": 3.3e7, "interval": (3.2e7, 3.4e7), "burst": {"wire": "the calibrated wire", "rate": 1.24e7},
+        "offloaded_algbw": 1e7, "auto_busbw": 3.4e7,
+    },
+    "wire_share": {
+        "best": (
+            {"series": "ring", "share": 0.98, "wire": "the calibrated wire", "nbytes": 4194304, "place": "2 nodes"},
+            {"series": "tree", "share": 0.95, "wire": "2 calibrated wires", "nbytes": 4194304, "place": "4 nodes"},
+        ),
+    },
+    "wire_below_rate": {"wire": "100 Mbit/s", "ratio": 0.792},
+    "rails": {
+        "place": "2 nodes", "nbytes": 16777216,
+        "series": (
+            {"name": "ring one", "machine": "", "ports": {"eth0": 0.99}, "unused": ("rail2",), "gain": None},
+            {
+                "name": "ring two", "machine": "machine 1", "ports": {"eth0": 0.5, "rail2": 0.5}, "unused": (),
+                "gain": 2.0, "base": "ring one", "other_launch": True,
+            },
+        ),
+    },
+    "between_rounds": {
+        **POINT, "median_ratio": 1.3, "cases": 3, "max_ratio": 2.0, "shared_variance": 0.9, "machine_varies": True,
+    },
+    "measured_once": {"resumed_cases": 1},
+    "repeated_points": {**POINT, "points": 2, "disagreeing": 1, "max_ratio": 1.5},
+    "wrong_results": {"rows": 1, "series": ("ring", "tree")},
+    "oversubscribed": {"ranks": (4, 6, 8), "aggregators": 1},
+    "several_machines": {"machines": ("2 cores of A", "4 cores of B")},
+    "rounds_on_different_hosts": {"cases": 2},
+    "mixed_hosts": {"launches": (("small", HOSTS),)},
+}  # fmt: skip
+
+
+def text_of(kind):
+    title, sentence = render_finding(ReportFinding(kind, "info", EXAMPLES[kind]))
+    return f"{title}: {sentence}" if title else sentence
+
+
+def test_each_template_is_rendered_as_in_the_golden_text():
+    assert EXAMPLES.keys() == TEMPLATES.keys()
+    assert "".join(f"[{kind}]\n{text_of(kind)}\n\n" for kind in TEMPLATES) == GOLDEN.read_text()
+
+
+@pytest.mark.parametrize("kind", ["highest_busbw", "repeated_points", "between_rounds"])
+def test_a_brace_in_a_name_is_text(kind):
+    values = {**EXAMPLES[kind], "series": "{x}", "pair": "ranks 0 ({y.__class__}) and 1"}
+    _, sentence = render_finding(ReportFinding(kind, "info", values))
+    assert "{x} with 2 nodes at 1 KiB, ranks 0 ({y.__class__}) and 1, in place" in sentence
+
+
+@pytest.mark.parametrize("nbytes", [None, 1024])
+def test_a_collective_without_a_size_has_none_in_its_sentences(nbytes):
+    values = {"has_size": nbytes is not None, "undecided": (), "undecided_sizes": 0}
+    leaders = ({"series": "ring", "sizes": ((8, 8),), "ratios": (2.0, 2.0)},)
+    for kind, changes in (
+        ("fastest", {**values, "leaders": leaders}), ("highest_busbw", {"nbytes": nbytes}),
+        ("rails", {"nbytes": nbytes}), ("mapping_cost", {"nbytes": nbytes}), ("library_model", {"ratios": ((2.0, nbytes),)}),
+    ):  # fmt: skip
+        text = " ".join(render_finding(ReportFinding(kind, "info", EXAMPLES[kind] | changes)))
+        assert (" B" in text or "KiB" in text) is (nbytes is not None)
