@@ -85,7 +85,9 @@ def _variant_findings(run: Run, record: LogRecord, logged_variants: Collection[s
         yield critical("control_failed", variant=name, evidence=evidence.rstrip("."))
     elif not known.expected_evidence.is_met(record):
         failure = probe_of_run(run).failure
-        yield critical("evidence_missing", variant=name, expected=known.expected_evidence.description, probe_failure=failure)
+        yield critical(
+            "evidence_missing", variant=name, expected=known.expected_evidence.description, probe_failure=failure
+        )
     elif known.control and known.control not in logged_variants:
         yield critical("control_missing", variant=name, control=known.control)
 

@@ -101,7 +101,8 @@ def test_a_collective_without_a_size_has_none_in_its_sentences(nbytes):
     leaders = ({"series": "ring", "sizes": ((8, 8),), "ratios": (2.0, 2.0)},)
     for kind, changes in (
         ("fastest", {**values, "leaders": leaders}), ("highest_busbw", {"nbytes": nbytes}),
-        ("rails", {"nbytes": nbytes}), ("mapping_cost", {"nbytes": nbytes}), ("library_model", {"ratios": ((2.0, nbytes),)}),
+        ("rails", {"nbytes": nbytes}), ("mapping_cost", {"nbytes": nbytes}),
+        ("library_model", {"ratios": ((2.0, nbytes),)}),
     ):  # fmt: skip
         text = " ".join(render_finding(ReportFinding(kind, "info", EXAMPLES[kind] | changes)))
         assert (" B" in text or "KiB" in text) is (nbytes is not None)
