@@ -10,7 +10,7 @@ from itertools import count
 from hpccoll.measure import watchdog
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.deadline_sync import DeadlineSync
-from hpccoll.measure.gpu_case import EventTimed
+from hpccoll.measure.prepared_case import EventTimed
 from hpccoll.transports.nccl.fault_tolerance import CalledError, listen
 
 PLACES = {"run": EventTimed, "wrong": GpuCheck}

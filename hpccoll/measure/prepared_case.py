@@ -3,7 +3,8 @@
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeAlias
 
 from mpi4py import MPI
 
@@ -11,11 +12,11 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import CommunicatorSettings
 from hpccoll.measure.check import Check
 from hpccoll.measure.check_gpu import GpuCheck
-from hpccoll.measure.gpu_case import Wait, event_timed, transport_of
 from hpccoll.measure.guard_check import guards_of
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array
 from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings, cached_slices
+from hpccoll.measure.transport_factory import make_transport
 from hpccoll.schedule import (
     REDUCTIONS,
     Algorithm,
@@ -35,18 +36,52 @@ from hpccoll.spec.memory import GENERATIONS
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
-from hpccoll.transports.mpi.persistent import CHANNELS, Mpi, Tiered
-from hpccoll.transports.mpi.vendor import VendorMpi, result_span
+from hpccoll.transports.mpi.persistent import CHANNELS
+from hpccoll.transports.mpi.vendor import result_span
 from hpccoll.transports.nccl.communicators import abort_all
-from hpccoll.transports.operation import Operation, Transport
+from hpccoll.transports.nccl.grouped import StreamPlan
+from hpccoll.transports.operation import CompiledPlan, Operation
 from hpccoll.units import format_size
 
-TRANSPORTS: dict[str, Callable[[MPI.Intracomm], Transport]] = {"mpi": Mpi, "shm": Tiered, "tiered": Tiered}
-"""How schedules move bytes; ``shm`` is ``tiered`` where there is one node."""
+Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
+"""A function that waits until its first argument returns True, and raises an error if its second argument returns the
+reason why it never will."""
 
 
 def _no_device() -> int:
     return -1
+
+
+class EventTimed:
+    """A plan that queues all that it does, between two events: their time is the operation's by the clock of the GPU.
+
+    The host's time holds the recording of both, some hundreds of nanoseconds each.
+    """
+
+    def __init__(self, plan: StreamPlan, gpu: Gpu) -> None:
+        self._gpu, self._stream, self._queue = gpu, gpu.stream, plan.enqueue
+        self._start, self._end = gpu.event(), gpu.event()
+        self._plan = plan
+        self._wait: Callable[[], object] = gpu.stream.synchronize
+
+    def run(self) -> None:
+        self._start.record(self._stream)
+        self._queue()
+        self._end.record(self._stream)
+        self._wait()
+
+    def wait_by(self, wait: Wait) -> None:
+        """Have runs wait so, instead of for ever."""
+        self._wait = partial(wait, self._plan.idle, self._plan.error)
+
+    def device_ns(self) -> int:
+        """Return the time of the last run."""
+        return self._gpu.elapsed_ns(self._start, self._end)
+
+
+def event_timed(plan: CompiledPlan, gpu: Gpu | None) -> EventTimed | None:
+    """Return ``plan`` between events, None where the host has a part in it: its time is then the host's alone."""
+    return EventTimed(plan, gpu) if gpu and isinstance(plan, StreamPlan) else None
 
 
 class PreparedCase:
@@ -91,7 +126,8 @@ class PreparedCase:
             channels=int(self.params.get("channels", 1)),
             window=int(self.params.get("window", 1)),
         )
-        self.transport = transport = self._transport(comm, communicator or {})
+        native = self.algorithm is None
+        self.transport = transport = make_transport(case, comm, gpu, communicator or {}, native=native)
         self.checked = not (self.family.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(call, reduction, dtype, elements, comm.rank, silent)
@@ -113,11 +149,6 @@ class PreparedCase:
         # Bound once: a call through this object would be timed.
         self.reset, self.run, self.wrong = self.check.reset, (by_events or self.plan).run, self.check.wrong
         self.device_ns = by_events.device_ns if by_events else _no_device
-
-    def _transport(self, comm: MPI.Intracomm, communicator: CommunicatorSettings) -> Transport:
-        if self.gpu:
-            return transport_of(self.case, comm, self.gpu, communicator, native=self.algorithm is None)
-        return TRANSPORTS[self.case.transport](comm) if self.algorithm else VendorMpi(comm)
 
     @property
     def _calls_mpi(self) -> bool:

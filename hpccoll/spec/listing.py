@@ -55,10 +55,10 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
         "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], **_available(of_mpi)}],
         "transports": [
             {
-                "name": name, "devices": [*way.devices],
-                **_available([*of_mpi, *missing_requirements(_equipment(name), root)]),
+                "name": name, "devices": [*spec.devices],
+                **_available([*of_mpi, *missing_requirements(spec.hardware, root)]),
             }
-            for name, way in TRANSPORTS.items()
+            for name, spec in TRANSPORTS.items()
         ],
         "variants": [
             {
@@ -75,12 +75,6 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
 
 def _available(lacks: Sequence[str]) -> dict[str, Any]:
     return {"available": not lacks, "reason": "; ".join(lacks) or None}
-
-
-def _equipment(transport: str) -> tuple[str, ...]:
-    """Return what a transport needs of the machine, beside an MPI."""
-    on_gpus = TRANSPORTS[transport].devices == ("cuda",)
-    return ("cuda",) * on_gpus + ("nccl",) * (transport == "nccl")
 
 
 def _names(name: str) -> dict[str, list[str]]:

@@ -1,116 +1,158 @@
-"""The ways: how bytes move, by name, between which memories. It starts no MPI and imports no CuPy: login nodes plan."""
+"""The table of transports: what each can carry, and which class implements it.
+
+This module imports neither MPI nor CuPy, so that login nodes can plan. ``measure/transport_factory.py`` imports the
+classes when it creates a transport.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpccoll.errors import BadInputError, choices
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Requirement
 
 DEVICES = ("cpu", "cuda")
-"""Where buffers lie: in the memory of the host, or of a GPU."""
+"""The memory that holds the buffers: the host's, or a GPU's."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransportSpec:
-    """A transport, as it can be asked for.
+    """A row of the table: one transport.
 
     Args:
-        devices: where the buffers may lie that it moves.
-        native: on which of these devices a library's own collectives go this way, so that they are measured over it.
-        needs: of the ranks.
-        dtypes: of the elements that it can fold.
-        shared_by: the variable that has to be 1 for several ranks to share a GPU; None where they may.
+        schedules: for each device whose buffers this transport moves, the class that runs schedules, as
+            ``module:Class``.
+        native: likewise, the class that calls the library's own collectives, for each device on which they are
+            measured over this transport.
+        hardware: the requirements on the machine besides MPI, by their names in ``requirements.REQUIREMENTS``.
+        needs: the requirements on the layout of the ranks.
+        dtypes: the element types that this transport can reduce.
+        gpu_sharing_variable: the environment variable that must be 1 for several ranks to share a GPU; None if they
+            always may.
     """
 
-    devices: tuple[str, ...]
-    native: tuple[str, ...] = ()
+    schedules: Mapping[str, str]
+    native: Mapping[str, str] = field(default_factory=dict)
+    hardware: tuple[str, ...] = ()
     needs: tuple[Requirement, ...] = ()
     dtypes: tuple[str, ...] = DTYPES
-    shared_by: str | None = None
+    gpu_sharing_variable: str | None = None
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices whose buffers this transport moves."""
+        return tuple(self.schedules)
 
 
-SHARED_BY_NCCL = "NCCL_MULTI_RANK_GPU_ENABLE"
-"""By which NCCL from 2.30 on lets several ranks have one GPU."""
+NCCL_GPU_SHARING_VARIABLE = "NCCL_MULTI_RANK_GPU_ENABLE"
+"""The variable that lets several ranks share a GPU in NCCL 2.30 and later."""
+
+_MPI, _NCCL = "hpccoll.transports.mpi", "hpccoll.transports.nccl"
 
 TRANSPORTS: Mapping[str, TransportSpec] = {
-    "mpi": TransportSpec(("cpu", "cuda"), native=("cpu", "cuda")),
+    "mpi": TransportSpec(
+        schedules={"cpu": f"{_MPI}.persistent:Mpi", "cuda": f"{_MPI}.gpu_memory:MpiOnGpu"},
+        native={"cpu": f"{_MPI}.vendor:VendorMpi", "cuda": f"{_MPI}.gpu_memory:VendorOnGpu"},
+    ),
     "shm": TransportSpec(
-        ("cpu",), needs=(Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),)
+        schedules={"cpu": f"{_MPI}.persistent:Tiered"},
+        needs=(Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),),
     ),
     "tiered": TransportSpec(
-        ("cpu",),
+        schedules={"cpu": f"{_MPI}.persistent:Tiered"},
         needs=(Requirement("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
     ),
-    "staged": TransportSpec(("cuda",), native=("cuda",)),
-    "nccl": TransportSpec(("cuda",), native=("cuda",), dtypes=(*DTYPES, BFLOAT16), shared_by=SHARED_BY_NCCL),
+    "staged": TransportSpec(
+        schedules={"cuda": f"{_MPI}.gpu_memory:Staged"},
+        native={"cuda": f"{_MPI}.gpu_memory:VendorStaged"},
+        hardware=("cuda",),
+    ),
+    "nccl": TransportSpec(
+        schedules={"cuda": f"{_NCCL}.grouped:Nccl"},
+        native={"cuda": f"{_NCCL}.vendor:NcclVendor"},
+        hardware=("cuda", "nccl"),
+        dtypes=(*DTYPES, BFLOAT16),
+        gpu_sharing_variable=NCCL_GPU_SHARING_VARIABLE,
+    ),
 }
-"""How schedules move bytes: ``tiered`` is ``shm`` inside nodes and ``mpi`` between them; of the memory of GPUs, ``mpi``
-hands it to an MPI that is CUDA-aware, and ``staged`` copies it to the host and then does the same there."""
+"""The transports by name. ``tiered`` uses shared memory inside nodes and messages between them; ``shm`` is the same on
+one node. Buffers on GPUs: ``mpi`` passes them to a CUDA-aware MPI, ``staged`` copies them to the host for MPI, and
+``nccl`` passes them to NCCL."""
 
 NATIVE_TRANSPORT = "mpi"
-"""Whose own collectives ``native`` are on the host, and what is said of whatever else is not told how to move bytes."""
+"""The transport of the library's own collectives on the host."""
 
 
 def _has_tiers(layout: Layout) -> bool:
     return 1 < len(set(layout.node)) < layout.ranks
 
 
-def transports_of_device(device: str, asked: Sequence[str] = tuple(TRANSPORTS)) -> tuple[str, ...]:
-    """Return which of the transports ``asked`` move what lies in the memory of ``device``."""
-    return tuple(name for name in asked if device in TRANSPORTS[name].devices)
+def transports_of_device(device: str, requested: Sequence[str] = tuple(TRANSPORTS)) -> tuple[str, ...]:
+    """Return those of the transports ``requested`` that move buffers on ``device``."""
+    return tuple(name for name in requested if device in TRANSPORTS[name].devices)
 
 
 def check_transport(transport: str, devices: Sequence[str]) -> None:
-    """See that a transport moves what lies in the memory of one of ``devices``.
+    """Check that a transport moves buffers on at least one of ``devices``.
 
     Raises:
-        BadInputError: where it does not, with those that do, and the device that has it.
+        BadInputError: if it moves none of them; names the transports that do, and the devices of this one.
     """
-    move = tuple(name for name in TRANSPORTS if {*devices} & {*TRANSPORTS[name].devices})
-    if transport not in move:
+    valid = tuple(name for name in TRANSPORTS if {*devices} & {*TRANSPORTS[name].devices})
+    if transport not in valid:
         elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
         hint = f" (device {' or '.join(elsewhere)} has it)" if elsewhere else ""
-        raise BadInputError("transport", transport, choices(transport, move, hint))
+        raise BadInputError("transport", transport, choices(transport, valid, hint))
 
 
-def transports_by_device(devices: Sequence[str], asked: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the transports ``asked`` by the devices whose memory each moves.
+def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return, for each device, those of the transports ``requested`` that move its buffers.
 
     Raises:
-        BadInputError: for a word that is not known, a transport that is for none of the devices, or a device that has
-            none of the transports.
+        BadInputError: if a name is unknown, if a transport moves the buffers of none of the devices, or if none of the
+            transports moves the buffers of a device.
     """
     for device in devices:
         if device not in DEVICES:
             raise BadInputError("device", device, DEVICES)
-    for transport in asked:
+    for transport in requested:
         check_transport(transport, devices)
-    found = {device: transports_of_device(device, asked) for device in devices}
-    for device, those in found.items():
-        if not those:
+    found = {device: transports_of_device(device, requested) for device in devices}
+    for device, transports in found.items():
+        if not transports:
             raise BadInputError(
                 "device", device, f"left out, or give it a transport: {', '.join(transports_of_device(device))}"
             )
     return found
 
 
-def transports_of_native(native: bool, device: str, asked: Sequence[str]) -> Sequence[str]:
-    """Return which of the transports ``asked``, all of ``device``, the library's own collectives go over.
+def transports_of_native(native: bool, device: str, requested: Sequence[str]) -> Sequence[str]:
+    """Return the transports over which the library's own collectives are measured.
 
     Args:
-        native: whether it is they; else something that moves nothing of its own, for which one transport will do.
-        device: where buffers lie.
-        asked: for schedules; on the host those go over messages alone, asked for or not.
+        native: True for the library's own collectives; False for an algorithm whose result does not depend on the
+            transport (a floor or ``auto``), for which one transport is enough.
+        device: the device that holds the buffers.
+        requested: the transports requested for schedules, all of ``device``. On the host the library's own collectives
+            always use ``mpi``, whether it was requested or not.
     """
-    over = tuple(name for name in asked if device in TRANSPORTS[name].native) or (NATIVE_TRANSPORT,)
+    over = tuple(name for name in requested if device in TRANSPORTS[name].native) or (NATIVE_TRANSPORT,)
     return over if native else over[:1]
 
 
-def unmet_by_transport(transport: str, dtype: str, layout: Layout, own: Mapping[str, int | str]) -> str | None:
-    """Return why ``transport`` cannot carry elements of ``dtype`` between the ranks of ``layout``, or None."""
-    way = TRANSPORTS[transport]
-    if dtype not in way.dtypes:
+def unmet_by_transport(
+    transport: str, dtype: str, layout: Layout, parameters: Mapping[str, int | str]
+) -> str | None:  # fmt: skip
+    """Return the reason why ``transport`` cannot run a case, None if it can.
+
+    Args:
+        transport: the name of the transport.
+        dtype: the element type of the case.
+        layout: the layout of the ranks.
+        parameters: the parameters of the algorithm.
+    """
+    spec = TRANSPORTS[transport]
+    if dtype not in spec.dtypes:
         carry = " or ".join(name for name, other in TRANSPORTS.items() if dtype in other.dtypes)
-        return f"{dtype} goes over {carry} alone, not over {transport}"
-    lacks = [need.words for need in way.needs if not need.met(layout, own)]
-    return f"{transport} needs {' and '.join(lacks)}" if lacks else None
+        return f"transport {transport} does not support dtype {dtype}; use {carry}"
+    unmet = [need.words for need in spec.needs if not need.met(layout, parameters)]
+    return f"{transport} needs {' and '.join(unmet)}" if unmet else None

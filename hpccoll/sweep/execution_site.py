@@ -94,7 +94,7 @@ class Place:
             transport: over which ranks exchange what lies on GPUs.
             environment: of its variant.
         """
-        variable = TRANSPORTS[transport].shared_by
+        variable = TRANSPORTS[transport].gpu_sharing_variable
         if self.site is None or self.site.gpus is None or shape.ranks_per_node <= self.site.gpus or not variable:
             return None
         if {**self.site.environment, **environment}.get(variable) == "1":

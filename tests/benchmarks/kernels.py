@@ -72,7 +72,7 @@ def dispatch(here: Here) -> Iterator[Verdict]:
     from cupy.cuda import nccl
     from mpi4py import MPI
 
-    from hpccoll.measure.gpu_case import EventTimed
+    from hpccoll.measure.prepared_case import EventTimed
     from hpccoll.transports.nccl import communicator_config, communicators
     from hpccoll.transports.nccl.fault_tolerance import wait
     from hpccoll.transports.nccl.vendor import NcclVendor

@@ -2,15 +2,11 @@
 
 from types import SimpleNamespace
 
-import pytest
 import raw_examples
 from mpi4py import MPI
 
 from hpccoll.measure.case_factory import CaseFactory
-from hpccoll.measure.gpu_case import transport_of
 from hpccoll.transports.nccl import communicator_config
-from hpccoll.transports.nccl.grouped import Nccl
-from hpccoll.transports.nccl.vendor import NcclVendor
 
 OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
 
@@ -35,24 +31,3 @@ def test_what_one_rank_lacks_is_the_reason_at_all(monkeypatch):
     monkeypatch.setattr(communicator_config, "missing_for_config", lambda _: None)
     comm = SimpleNamespace(allgather=lambda mine: [mine, "nccl4py not found"])
     assert unconfigured({"max_ctas": 4}, comm=comm) == "nccl4py not found"
-
-
-@pytest.mark.parametrize(
-    ("communicator", "settings", "how"),
-    [
-        ({}, None, None),
-        ({"cta_policy": "zero", "max_ctas": 4}, {"cta_policy": 2, "max_ctas": 4}, None),
-        ({"buffers": "symmetric"}, None, "symmetric"),  # CuPy's own communicator will do
-        ({"buffers": "registered", "nvls_ctas": 2}, {"nvls_ctas": 2}, "registered"),
-    ],
-)
-def test_schedules_get_communicators_and_the_librarys_own_calls_get_buffers_too(communicator, settings, how):
-    gpu = SimpleNamespace(release=lambda: None)
-    own = transport_of(OVER_NCCL, MPI.COMM_SELF, gpu, communicator, native=True)
-    schedules = transport_of(
-        raw_examples.case(transport="nccl", device="cuda"), MPI.COMM_SELF, gpu, communicator, native=False
-    )
-    assert (type(own), type(schedules)) == (NcclVendor, Nccl)
-    for transport in (own, schedules):
-        assert (transport.library and transport.library._settings) == settings
-    assert (own.buffers and own.buffers.how) == how

@@ -9,7 +9,7 @@ from hpccoll.schedule import Layout
 from hpccoll.transports.operation import aligned_empty
 
 
-class Still:
+class IdleTransport:
     """A transport that moves nothing."""
 
     empty = staticmethod(aligned_empty)
@@ -22,11 +22,10 @@ class Still:
 
 
 @pytest.fixture
-def prepared_case(mpiexec, monkeypatch):  # noqa: ARG001  where there is an MPI
-    from hpccoll.measure import prepared_case
+def prepared_case(mpiexec, monkeypatch):  # noqa: ARG001  skips without an MPI
+    from hpccoll.measure import prepared_case, transport_factory
 
-    monkeypatch.setitem(prepared_case.TRANSPORTS, "mpi", Still)
-    monkeypatch.setattr(prepared_case, "VendorMpi", Still)
+    monkeypatch.setattr(transport_factory, "load_class", lambda _: IdleTransport)
     return prepared_case
 
 
@@ -79,9 +78,7 @@ def test_what_a_case_sends_is_counted_once(prepared_case, monkeypatch, name, alg
     assert len(counted) == 1
 
 
-def test_what_a_table_chose_is_told_with_how_it_moved_bytes_where_that_is_not_by_messages(prepared_case, monkeypatch):
-    monkeypatch.setitem(prepared_case.TRANSPORTS, "shm", Still)
-
+def test_the_choice_of_a_table_is_named_with_its_transport_unless_that_is_mpi(prepared_case):
     def executed(transport):
         chosen = case(algorithm="ring", transport=transport)
         return prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), chosen, chosen="by a table").evidence(

@@ -72,8 +72,8 @@ def test_bfloat16_is_a_reason_to_skip_where_nobody_folds_it(algorithm):
         for transport in distinct_transports("all_reduce", algorithm, transports_of_device(device), device):
             asked = case(algorithm=algorithm, dtype=BFLOAT16, device=device, transport=transport)
             check_case(asked)
-            alone = f"bfloat16 goes over nccl alone, not over {transport}"
-            assert unmet_needs(asked, Layout.of(4, 2)) == (None if transport == "nccl" else alone)
+            unmet = f"transport {transport} does not support dtype bfloat16; use nccl"
+            assert unmet_needs(asked, Layout.of(4, 2)) == (None if transport == "nccl" else unmet)
     assert BFLOAT16 not in DTYPES
 
 

@@ -1,6 +1,5 @@
 """GPU memory over MPI: handed to a library that is CUDA-aware, or staged through pinned memory of the host."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +9,7 @@ from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.mpi.persistent import MpiPlan
 from hpccoll.transports.mpi.step import Call, Memory
 from hpccoll.transports.mpi.vendor import VendorPlan
-from hpccoll.transports.operation import Array, CompiledPlan, Operation, Transport, address
+from hpccoll.transports.operation import Array, CompiledPlan, Operation, address
 
 
 class GpuMemory(Memory, Protocol):
@@ -151,12 +150,3 @@ class StagedPlan:
 
     def close(self) -> None:
         self._plan.close()
-
-
-ON_GPU: dict[tuple[str, bool], Callable[[MPI.Intracomm, GpuMemory], Transport]] = {
-    ("mpi", False): MpiOnGpu,
-    ("mpi", True): VendorOnGpu,
-    ("staged", False): Staged,
-    ("staged", True): VendorStaged,
-}
-"""By the name of the transport, and whether it is the library's own collective."""

@@ -1,0 +1,56 @@
+"""Creates the transport of a case: the class that ``spec/transport_table.py`` names, imported when it is first used."""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
+
+from mpi4py import MPI
+
+from hpccoll.evidence.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
+from hpccoll.spec.case import Case
+from hpccoll.spec.catalogue import GRAPH
+from hpccoll.spec.transport_table import TRANSPORTS
+from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.nccl.communicator_config import Buffers, Configured
+from hpccoll.transports.operation import Transport
+
+
+def make_transport(
+    case: Case, comm: MPI.Intracomm, gpu: Gpu | None, communicator: CommunicatorSettings, *, native: bool
+) -> Transport:
+    """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
+
+    Args:
+        case: the case, whose transport and device select the class.
+        comm: the communicator of the ranks.
+        gpu: the GPU of this rank for a case of device cuda, else None.
+        communicator: the settings of NCCL's communicators.
+        native: whether the library's own collectives run, instead of a schedule.
+    """
+    spec = TRANSPORTS[case.transport]
+    implementation = load_class((spec.native if native else spec.schedules)[case.device])
+    if gpu is None:
+        return implementation(comm)
+    gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
+    options = _nccl_options(case, comm, gpu, communicator, native=native) if case.transport == "nccl" else {}
+    return implementation(comm, gpu, **options)
+
+
+@cache
+def load_class(path: str) -> Callable[..., Transport]:
+    """Return the class that ``path`` names as ``module:Class``."""
+    module, _, name = path.partition(":")
+    return cast("Callable[..., Transport]", getattr(import_module(module), name))
+
+
+def _nccl_options(
+    case: Case, comm: MPI.Intracomm, gpu: Gpu, communicator: CommunicatorSettings, *, native: bool
+) -> dict[str, Any]:
+    """Return the keyword arguments of the NCCL transports; only NCCL's own collectives use registered buffers."""
+    settings, buffers = nccl_config(communicator), communicator.get(BUFFERS)
+    options: dict[str, Any] = {
+        "graph": bool(case.params.get(GRAPH)),
+        "library": Configured(settings) if settings else None,
+    }
+    return {**options, "buffers": Buffers(comm, gpu, str(buffers)) if buffers else None} if native else options
