@@ -267,6 +267,7 @@ class Job:
             BadInputError: names the first value that is not.
         """
         check_fields("", self, _JOB_KINDS)
+        Boolean().check(_JSON_NAMES["dedicated_aggregators"], self.dedicated_aggregators)
         if "/" in self.name or self.name.startswith("."):
             raise BadInputError("name", self.name, "part of a file name")
         if not isinstance(self.table, dict | None):
@@ -319,7 +320,6 @@ _JOB_KINDS: Mapping[str, ValueKind] = {
     "name": FILE_NAME,
     **dict.fromkeys(("ranks", "nodes"), RANKS),
     "aggregators": AGGREGATORS,
-    "dedicated_aggregators": Boolean(),
     "variant": AnyOf((NAME, None)),
     "seed": SEED,
 }

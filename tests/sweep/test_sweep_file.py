@@ -106,7 +106,7 @@ BAD = {
     "an algorithm of NCCL in a list": (
         LEAST + "variants: {mine: {NCCL_ALGO: [Ring, Tree]}}", ["variants.mine.NCCL_ALGO", "such as Ring,Tree"],
     ),
-    "what no case can be of": (LEAST + "dtypes: bfloat16", ["2 cases", "transport mpi does not support dtype bfloat16"]),
+    "what no case can be of": (LEAST + "dtypes: bfloat16", ["2 cases", "mpi does not support dtype bfloat16"]),
     "an effort of a number": (LEAST + "effort: 3", ["effort", "3", "warmup", "timeout"]),
     "negative time": (LEAST + "effort: {seconds: -1}", ["effort.seconds", "-1", "more than 0: wall time"]),
     "more at least than at most": (
