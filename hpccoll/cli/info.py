@@ -75,12 +75,14 @@ def evidence(
     between nodes than was expected.
     """
     from hpccoll.evidence import report
+    from hpccoll.evidence.log_set import read_log_files
 
     if network not in (None, "rdma", "tcp"):
         raise BadInputError("--network", network, ["rdma", "tcp"])
-    read = report.read_files(logs)
-    typer.echo(report.to_json(read, network) if as_json else "\n".join(report.lines(read, network)))
-    return INCOMPLETE if report.network_mismatches(read, network) else 0
+    log_set = read_log_files(logs)
+    lines = report.report_lines(log_set, network)
+    typer.echo(report.to_json(log_set, network) if as_json else "\n".join(lines))
+    return INCOMPLETE if report.network_mismatches(log_set, network) else 0
 
 
 @family.command(epilog="Example: hpccoll doctor")

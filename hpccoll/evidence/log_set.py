@@ -1,59 +1,236 @@
-"""Logs to one record: lines of NCCL, of libsharp and of UCC, in any mixture, from any number of files."""
+"""Reading of logs of NCCL, libsharp and UCC: from any number of files, of one launch or of several.
+
+Processes belong to one launch if NCCL logs that they share a communicator: it identifies each communicator by a hash of
+its unique id (``commId 0x...``, subsystem INIT), which no two launches have in common. A process is identified by its
+host and process id, in all logs that it writes. Messages of other processes belong to the launch of their log if that
+log has exactly one launch, else to a launch of their own: that logs lie in one directory proves nothing.
+"""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
-from hpccoll.evidence import nccl_log, sharp_log, ucc_log
-from hpccoll.evidence.log_lines import LogMessage, messages
+from hpccoll.errors import BadInputError
+from hpccoll.evidence import nccl, sharp, topology, ucc
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, apply_rules, has_header, split_messages
 from hpccoll.evidence.log_record import LogRecord
-from hpccoll.evidence.parser_state import ParserState, Rule, apply_rules
+from hpccoll.files import read_lines, read_text
+from hpccoll.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
 
 RULES: Mapping[str | None, Sequence[Rule]] = {
-    "nccl": nccl_log.RULES,
-    "sharp": sharp_log.RULES,
-    "ucc": ucc_log.RULES,
-    None: nccl_log.RULES[:1],  # the version is printed without a header too
+    "nccl": nccl.RULES,
+    "sharp": sharp.RULES,
+    "ucc": ucc.RULES,
+    None: nccl.RULES[:1],  # NCCL prints its version without a header too
 }
-"""Who wrote a message, and what can be read in it."""
+"""The rules for the messages of each library."""
 
-SETTINGS = ".conf"
-"""How the name of a file of settings of NCCL ends, such as /etc/nccl.conf, which NCCL reads in silence."""
+CONFIG_SUFFIX = ".conf"
+"""The suffix of NCCL's configuration files, such as /etc/nccl.conf, which NCCL reads without logging it."""
 
 _LIBRARIES = ("nccl", "ucc", "sharp")
-"""Where several libraries write, the record is of the first of these: it is the one that was called."""
+"""If several libraries log, the record names the first of these: it is the one that the program called."""
+
+_EXPECTED_LOG = (
+    "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL), of UCC (UCC_COLL_TRACE=info "
+    "UCC_LOG_LEVEL=info) or of libsharp (SHARP_COLL_LOG_LEVEL=3): no line of it begins as theirs do"
+)
+"""The valid input files, and the variables that make libraries write them."""
+
+_COMMUNICATOR = re.compile(r"\bcommId 0x0*([1-9a-f][0-9a-f]*)\b")
+"""The id of a communicator. A split has the id 0, and its parent another."""
+
+LaunchMessages: TypeAlias = dict[str, list[LogMessage]]
+"""The messages of one launch, by the name of their log."""
+
+_Writer: TypeAlias = tuple[str, str]
+"""A log and a process that writes it; the process is empty for lines without a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchLogs:
+    """The logs of one launch.
+
+    Args:
+        names: the names of the logs that have messages of it.
+        record: their content.
+    """
+
+    names: tuple[str, ...]
+    record: LogRecord
+
+
+@dataclass(frozen=True, slots=True)
+class LogSet:
+    """The content of a set of files.
+
+    Args:
+        launches: the launches that the logs are about.
+        dumps: for each dump of NCCL (topology or graphs), a sentence about it.
+    """
+
+    launches: tuple[LaunchLogs, ...]
+    dumps: Mapping[str, str]
 
 
 def read_logs(texts: Mapping[str, str]) -> LogRecord:
-    """Return what logs of one launch say together.
+    """Return the record of the logs of one launch.
 
     Args:
-        texts: by file name; a name that ends with ``.conf`` is a file of settings of NCCL (``NAME=value``). What is no
-            line of a known library is passed over, and so is a line that is cut short.
+        texts: the texts by file name; a name that ends with ``.conf`` is a configuration file of NCCL
+            (``NAME=value``). Lines of other programs and truncated lines are ignored.
     """
-    settings = {name: text for name, text in texts.items() if name.endswith(SETTINGS)}
-    logs = (text for name, text in texts.items() if name not in settings)
-    return record_of((line for text in logs for line in messages(text.splitlines())), settings)
+    configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
+    logs = (text for name, text in texts.items() if name not in configs)
+    return _record((message for text in logs for message in split_messages(text.splitlines())), configs)
 
 
-def record_of(lines: Iterable[LogMessage], settings: Mapping[str, str]) -> LogRecord:
-    """Return what the messages of one launch say together.
+def _record(messages: Iterable[LogMessage], configs: Mapping[str, str]) -> LogRecord:
+    """Return the record of one launch.
 
     Args:
-        lines: the messages.
-        settings: the texts of files of settings, by their names: they hold where the environment says nothing else.
+        messages: its messages.
+        configs: the texts of configuration files by name: they hold for variables that the logs do not name.
     """
-    notes, seen = ParserState(), set()
-    for message in lines:
-        seen.add(message.origin)
-        apply_rules(RULES[message.origin], notes, message)
-    for name, text in settings.items():
-        _settings(notes, name, text)
-    notes.library = next((library for library in _LIBRARIES if library in seen), None)
-    return notes.record()
+    state, origins = ParserState(), set()
+    for message in messages:
+        origins.add(message.origin)
+        apply_rules(RULES[message.origin], state, message)
+    for name, text in configs.items():
+        state.add_line("files", name)
+        for line in text.splitlines():
+            if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
+                state.settings.setdefault(setting[1], setting[2])
+    state.library = next((library for library in _LIBRARIES if library in origins), None)
+    return state.record()
 
 
-def _settings(notes: ParserState, name: str, text: str) -> None:
-    notes.say("files", name)
-    for line in text.splitlines():
-        if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
-            notes.settings.setdefault(setting[1], setting[2])
+class _Groups:
+    """A partition of things into groups that are known to belong together (union-find)."""
+
+    def __init__(self) -> None:
+        self._parents: dict[object, object] = {}
+
+    def representative(self, thing: object) -> object:
+        while (parent := self._parents.setdefault(thing, thing)) != thing:
+            self._parents[thing] = self._parents[parent]  # halves the path for the next look-up
+            thing = parent
+        return thing
+
+    def join(self, one: object, other: object) -> None:
+        self._parents[self.representative(one)] = self.representative(other)
+
+
+def split_launches(logs: Mapping[str, Sequence[LogMessage]]) -> list[LaunchMessages]:
+    """Return the messages of each launch, in the order of their first messages.
+
+    Args:
+        logs: the messages of each log by its name. Messages without one of a library belong to no launch.
+    """
+    groups = _group_writers(logs)
+    launches: defaultdict[object, LaunchMessages] = defaultdict(dict)
+    for name, messages in logs.items():
+        for message in messages:
+            group = groups.representative((name, message.process))
+            launches[group].setdefault(name, []).append(message)
+    return [
+        launch
+        for launch in launches.values()
+        if any(message.origin for messages in launch.values() for message in messages)
+    ]
+
+
+def _group_writers(logs: Mapping[str, Sequence[LogMessage]]) -> _Groups:
+    groups = _Groups()
+    writers: defaultdict[str, list[_Writer]] = defaultdict(list)  # by process: where it logs a communicator
+    for name, messages in logs.items():
+        for message in messages:
+            if "commId" in message.text and (match := _COMMUNICATOR.search(message.text)):
+                groups.join((name, message.process), match[1])
+                writers[message.process].append((name, message.process))
+    for name, messages in logs.items():
+        launches_of_log: set[object] = set()
+        for process in {message.process for message in messages if message.process}:
+            launches = {groups.representative(writer) for writer in _nearest_writers(name, writers[process])}
+            if len(launches) == 1:
+                launches_of_log |= launches
+                groups.join((name, process), launches.pop())
+            else:
+                groups.join((name, process), (name, ""))
+        if len(launches_of_log) == 1:
+            groups.join((name, ""), launches_of_log.pop())
+    return groups
+
+
+def _nearest_writers(name: str, writers: Sequence[_Writer]) -> Sequence[_Writer]:
+    """Return where a process of the log ``name`` logs communicators: in that log, in its directory, or anywhere.
+
+    libsharp and NCCL may write different logs; and in containers, processes of all launches have the same ids.
+    """
+    same_log = [writer for writer in writers if writer[0] == name]
+    same_directory = [writer for writer in writers if Path(writer[0]).parent == Path(name).parent]
+    return same_log or same_directory or writers
+
+
+def read_log_files(paths: Iterable[Path]) -> LogSet:
+    """Read logs, configuration files of NCCL, and dumps of NCCL's topology and graphs (``*.xml``).
+
+    Args:
+        paths: files, and directories whose files of these kinds are read.
+
+    Raises:
+        BadInputError: if there is nothing to read, a file cannot be read, or a named file is of another kind.
+    """
+    named = [str(path) for path in paths]
+    files = dict.fromkeys(str(file) for path in named for file in _files(Path(path)))
+    if not files:
+        raise BadInputError("log", ", ".join(named), "files of a log, or a directory that holds some")
+    texts = {name: _read_text(name) for name in files if name.endswith((".xml", CONFIG_SUFFIX))}
+    dumps = {name: sentence for name, text in texts.items() if name.endswith(".xml") for sentence in _describe(text)}
+    configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
+    logs = {name: [*split_messages(_log_lines(name))] for name in files if name not in texts}
+    launches = split_launches(logs)
+    known = {*dumps, *configs, *(name for launch in launches for name in launch)}
+    unknown = [name for name in named if name in files and name not in known]
+    if unknown or not (launches or dumps):
+        raise BadInputError("log", ", ".join(unknown or named), _EXPECTED_LOG)
+    return LogSet(tuple(_launch_logs(launch, configs, logs) for launch in launches), dumps)
+
+
+def _files(path: Path) -> list[Path]:
+    return [file for file in sorted(path.iterdir()) if file.is_file()] if path.is_dir() else [path]
+
+
+def _read_text(name: str) -> str:
+    return read_text(Path(name), "log", XML_BYTES, errors="replace")
+
+
+def _log_lines(name: str) -> Iterator[str]:
+    """Yield the lines of a log; of another, possibly large file only the first LOG_HEAD_BYTES bytes."""
+    read, known = 0, False
+    for line in read_lines(Path(name), "log", LOG_BYTES):
+        read += len(line)
+        known = known or has_header(line)
+        if not known and read > LOG_HEAD_BYTES:
+            return
+        yield line
+
+
+def _launch_logs(launch: LaunchMessages, configs: Mapping[str, str], logs: Iterable[str]) -> LaunchLogs:
+    """Return the logs of a launch. A configuration file belongs to the logs of its directory; without any, to all."""
+    own_directories, all_directories = ({Path(name).parent for name in names} for names in (launch, logs))
+    other_directories = all_directories - own_directories
+    own = {name: text for name, text in configs.items() if Path(name).parent not in other_directories}
+    return LaunchLogs(tuple(launch), _record((message for messages in launch.values() for message in messages), own))
+
+
+def _describe(dump: str) -> Iterator[str]:
+    """Yield the sentence about a dump of NCCL; nothing for another file."""
+    with suppress(ValueError):
+        yield topology.describe_balance(topology.parse_topology_dump(dump))
+    with suppress(ValueError):
+        yield topology.describe_graphs(topology.parse_graph_dump(dump))

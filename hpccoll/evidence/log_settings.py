@@ -1,4 +1,4 @@
-"""How libraries are made to say what they do, and how they are kept quiet while time is taken."""
+"""Logging of libraries: switched on for probes, off for timed launches; and copies of NCCL's configuration files."""
 
 import os
 import platform
@@ -20,41 +20,41 @@ LOG_VARIABLES: Mapping[str, str] = {
     "UCC_COLL_TRACE": "info",
     "UCC_LOG_LEVEL": "info",
 }
-"""Variables that make libraries log, ``{dir}`` being where; what they do not send to a file comes with the output of
-the launch: the lines of UCC and of libsharp."""
+"""The variables that switch logging on; ``{dir}`` is the directory. UCC and libsharp log to the launch's output."""
 
 QUIET_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "WARN"}
-"""Variables of a timed launch, unless its user has set them: rank 0 would take time to log."""
+"""The variables of a timed launch, unless the user has set them: logging would take time at rank 0."""
 
 INTERRUPTED_FILE = "told-to-end"
-"""The file, among the logs, of a launch that was told to end. An exit code would not do: who sees one rank end ends the
-others, and what it then says is their signal."""
+"""The file, among the logs, of a probe that a signal ended. An exit code does not work: when one rank exits, launchers
+kill the others, and report their signal."""
 
 
-def enable_logging(place: Path) -> None:
-    """Have the libraries that this process is about to load log into the directory ``place``."""
-    place.mkdir(parents=True, exist_ok=True)
-    os.environ.update({name: value.format(dir=place.resolve()) for name, value in LOG_VARIABLES.items()})
+def enable_logging(directory: Path) -> None:
+    """Set the variables that make libraries log into ``directory``; this process must not have loaded them yet."""
+    directory.mkdir(parents=True, exist_ok=True)
+    os.environ.update({name: value.format(dir=directory.resolve()) for name, value in LOG_VARIABLES.items()})
 
 
-def remove_old_logs(place: Path) -> None:
-    """Remove what an earlier launch has left in ``place``: it would pass for evidence of the one that begins."""
-    for shape in ("nccl.*.log", "*.conf", "*.xml", INTERRUPTED_FILE):
-        for path in place.glob(shape):
+def remove_old_logs(directory: Path) -> None:
+    """Remove the logs of an earlier launch from ``directory``, so that they do not count as evidence for the next."""
+    for pattern in ("nccl.*.log", "*.conf", "*.xml", INTERRUPTED_FILE):
+        for path in directory.glob(pattern):
             path.unlink(missing_ok=True)
 
 
-def copy_nccl_settings(place: Path) -> None:
-    """Leave this host's files of settings in ``place``: NCCL reads them and does not say so."""
-    for word, path in _files_of_settings():
+def copy_nccl_settings(directory: Path) -> None:
+    """Copy the settings of this host's configuration files of NCCL to ``directory``: NCCL does not log them."""
+    for label, path in _configuration_files():
         with suppress(OSError, UnusableError):
             text = read_text(path, "NCCL_CONF_FILE", XML_BYTES, "replace")
             settings = [line for line in text.splitlines() if line.startswith("NCCL_")]
-            (place / f"{platform.node()}.{word}.conf").write_text("".join(f"{line}\n" for line in settings))
+            copy = directory / f"{platform.node()}.{label}.conf"
+            copy.write_text("".join(f"{line}\n" for line in settings))
 
 
-def _files_of_settings() -> Iterator[tuple[str, Path]]:
-    """Yield the files that NCCL sets variables from where nobody has set them, the first before the second."""
+def _configuration_files() -> Iterator[tuple[str, Path]]:
+    """Yield the files from which NCCL takes variables that the environment lacks, in the order of precedence."""
     own, home = os.environ.get("NCCL_CONF_FILE"), os.environ.get("HOME")
     if own or home:
         yield "1-own", Path(own) if own else Path(home or "") / ".nccl.conf"
@@ -62,6 +62,6 @@ def _files_of_settings() -> Iterator[tuple[str, Path]]:
 
 
 def quiet_nccl() -> None:
-    """Have them say no more than what is wrong, unless somebody wants to hear more."""
+    """Restrict NCCL's log to warnings, unless the user has set its level."""
     for name, value in QUIET_VARIABLES.items():
         os.environ.setdefault(name, value)

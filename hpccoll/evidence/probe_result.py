@@ -1,4 +1,7 @@
-"""What a probe found: the record of the logs of an untimed launch, or why there is none; a file beside the raw file."""
+"""The result of a probe: the record of the logs of an untimed launch, or the reason why there is none.
+
+A probe writes it to a file next to the raw file; an attempt in the raw file keeps a copy.
+"""
 
 import json
 from collections.abc import Mapping
@@ -15,20 +18,20 @@ from hpccoll.files import read_json, read_text
 from hpccoll.limits import JOB_BYTES, LOG_BYTES, XML_BYTES
 
 _STORED = {"failure": "why"}
-"""Fields whose key in JSON differs from their name."""
+"""Fields whose key in JSON differs from their name: files of all versions have these keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """What is known of the launch of one shape of a job.
+    """The evidence about the launch of one shape of a job.
 
     Args:
-        record: what its logs say; None where there are none that can be read.
-        failure: there is no record, or not all of one.
-        balance: whether each GPU of the first node has a NIC as near as its peers', in words; None where nobody knows.
+        record: the content of its logs; None without readable logs.
+        failure: the reason why the record is missing or incomplete, as a predicate of "the probe"; None if complete.
+        balance: whether all GPUs of the first node are equally near to a NIC, as a sentence; None if unknown.
         logs: the directory of the logs.
-        job_sha256: of the job that was probed; empty for logs that somebody made by hand.
-        allocation: where it ran: on other nodes, or at another time, a library may do something else.
+        job_sha256: the hash of the job; empty for logs that no probe wrote.
+        allocation: the allocation: on other nodes, or at another time, a library may choose differently.
     """
 
     record: LogRecord | None = None
@@ -39,46 +42,45 @@ class ProbeResult:
     allocation: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """Return it as JSON has it: what an attempt in a raw file keeps."""
-        record = None if self.record is None else json.loads(self.record.to_json())
+        """Return the JSON document that an attempt in a raw file keeps."""
         values = {_STORED.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}
-        return {**values, "record": record}
+        return {**values, "record": None if self.record is None else json.loads(self.record.to_json())}
 
     @classmethod
     def from_json(cls, read: Mapping[str, object]) -> "ProbeResult":
-        """Return what ``to_json`` gave.
+        """Return the result that ``to_json`` wrote.
 
         Raises:
-            ValueError: where it is something else.
+            ValueError: if the document is something else.
         """
-        stored = {_STORED.get(field.name, field.name): field.name for field in fields(cls)}
-        words: dict[str, Any] = {name: read[key] for key, name in stored.items() if key in read}
-        record = words.pop("record")
-        return cls(record=None if record is None else LogRecord.from_json(json.dumps(record)), **words)
+        names = {_STORED.get(field.name, field.name): field.name for field in fields(cls)}
+        values: dict[str, Any] = {name: read[key] for key, name in names.items() if key in read}
+        record = values.pop("record")
+        return cls(record=None if record is None else LogRecord.from_json(json.dumps(record)), **values)
 
     @classmethod
-    def from_logs(cls, place: Path, failed: str | None = None, **about: str) -> "ProbeResult":
-        """Return what the logs ``*.log`` in a directory say, and the files of settings ``*.conf``.
+    def from_logs(cls, directory: Path, failed: str | None = None, **about: str) -> "ProbeResult":
+        """Return the result of the logs ``*.log`` and configuration files ``*.conf`` in a directory.
 
         Args:
-            place: the directory.
-            failed: how the launch failed that wrote them, None where it did not.
+            directory: the directory.
+            failed: how the launch failed that wrote them; None if it did not fail.
             about: its ``job_sha256`` and ``allocation``.
         """
-        paths = sorted((*place.glob("*.log"), *place.glob("*.conf")))
+        paths = sorted((*directory.glob("*.log"), *directory.glob("*.conf")))
         texts = {path.name: read_text(path, "--evidence", LOG_BYTES, "replace") for path in paths}
         record = read_logs(texts)
-        found = cls(record=record, failure=failed, balance=_balance(place), logs=str(place), **about)
+        result = cls(record=record, failure=failed, balance=_balance(directory), logs=str(directory), **about)
         if record.library is None:
-            return replace(found, record=None, failure=failed or f"left no line in {place} that is known")
-        return found
+            return replace(result, record=None, failure=failed or f"left no line in {directory} that is known")
+        return result
 
     @classmethod
     def load(cls, path: Path) -> "ProbeResult":
-        """Read what a launch has left: its file, or a directory of logs.
+        """Return the result in a file, or that of a directory of logs.
 
         Raises:
-            BadInputError: where it is neither.
+            BadInputError: if the path is neither.
         """
         try:
             return cls.from_logs(path) if path.is_dir() else cls.from_json(read_json(path, "--evidence", JOB_BYTES))
@@ -86,12 +88,12 @@ class ProbeResult:
             raise
         except (ValueError, TypeError, KeyError) as error:
             raise BadInputError(
-                "--evidence", str(path), f"what a probe found, or a directory of logs ({error})"
+                "--evidence", str(path), f"the result of a probe, or a directory of logs ({error})"
             ) from None
 
 
-def _balance(place: Path) -> str | None:
-    """Return what NCCL's dump of the topology says, where there is one that can be read."""
+def _balance(directory: Path) -> str | None:
+    """Return the sentence about NCCL's dump of the topology; None without a readable dump."""
     with suppress(OSError, ValueError):
-        return describe_balance(parse_topology_dump(read_text(place / "topology.xml", "topology", XML_BYTES)))
+        return describe_balance(parse_topology_dump(read_text(directory / "topology.xml", "topology", XML_BYTES)))
     return None

@@ -1,168 +1,286 @@
-"""What logs say, in words for people: any log of NCCL, UCC or libsharp, of this project's runs or of others."""
+"""The report on a set of logs, for people and as JSON: each launch is a list of findings, rendered by TEMPLATES."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from string import Formatter
 from typing import Any
 
-from hpccoll.errors import BadInputError
-from hpccoll.evidence import topology
-from hpccoll.evidence.launch_report import lines_of
-from hpccoll.evidence.launches import Launch, split_launches
-from hpccoll.evidence.log_lines import has_header, messages
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
-from hpccoll.evidence.log_set import SETTINGS, record_of
+from hpccoll.evidence.log_set import LaunchLogs, LogSet
 from hpccoll.evidence.requested import requested_by_environment
-from hpccoll.evidence.verdict import Verdict, judge_line, network_mismatch
-from hpccoll.files import read_lines, read_text
-from hpccoll.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
+from hpccoll.evidence.verdict import NETWORKS, Verdict, judge_line, network_mismatch
+from hpccoll.units import format_seconds, format_size
 
-A_LOG = (
-    "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL), of UCC (UCC_COLL_TRACE=info "
-    "UCC_LOG_LEVEL=info) or of libsharp (SHARP_COLL_LOG_LEVEL=3): no line of it begins as theirs do"
-)
-"""What can be read, and the variables that have it written."""
+_MAX_MODELLED = 3
+"""The number of cells of NCCL's cost model that the report names: those with the highest bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchReport:
-    """One launch.
+class LogFinding:
+    """One finding in a set of logs.
 
     Args:
-        logs: the names of those that have lines of it.
-        record: what they say.
+        kind: a key of TEMPLATES.
+        values: the values that its template names; None and empty values drop their optional part of the template.
     """
 
-    logs: tuple[str, ...]
-    record: LogRecord
+    kind: str
+    values: Mapping[str, object] = field(default_factory=dict)
 
-    def judged(self) -> Iterator[tuple[CollectiveLine, str | None, Verdict]]:
-        """Yield what ran, what the settings that the log names asked for, and what it comes to."""
-        for one in self.record.collectives:
-            requested = requested_by_environment(self.record.settings, one.collective, self.record.communicator)
-            yield one, requested, judge_line(one, requested, self.record, dtype=one.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class LogSet:
-    """What was read.
-
-    Args:
-        launches: that the logs are of.
-        dumps: what NCCL's dumps say in words, by file: of GPUs and NICs, and of what its search found.
-    """
-
-    launches: tuple[LaunchReport, ...]
-    dumps: Mapping[str, str]
+    @property
+    def severity(self) -> str:
+        """The severity: ``alarm``, ``warning`` or ``info``."""
+        return TEMPLATES[self.kind][0]
 
 
-def read_files(paths: Iterable[Path]) -> LogSet:
-    """Read logs, and dumps of NCCL's topology and graphs (``*.xml``); of a directory all files in it that are such.
+_NETWORK = "network between nodes: {network} ({names}[: {ports}])"
 
-    Raises:
-        BadInputError: where there is nothing to read, a file cannot be read, or one that is named is nothing of this.
-    """
-    named = [str(path) for path in paths]
-    files = dict.fromkeys(str(file) for path in named for file in _files(Path(path)))
-    if not files:
-        raise BadInputError("log", ", ".join(named), "files of a log, or a directory that holds some")
-    texts = {name: _text(name) for name in files if name.endswith((".xml", SETTINGS))}
-    dumps = {name: words for name, text in texts.items() if name.endswith(".xml") for words in _dumped(text)}
-    settings = {name: text for name, text in texts.items() if name.endswith(SETTINGS)}
-    logs = {name: [*messages(_log(name))] for name in files if name not in texts}
-    found = split_launches(logs)
-    known = {*dumps, *settings, *(name for launch in found for name in launch)}
-    strange = [name for name in named if name in files and name not in known]
-    if strange or not (found or dumps):
-        raise BadInputError("log", ", ".join(strange or named), A_LOG)
-    return LogSet(tuple(_told(launch, settings, logs) for launch in found), dumps)
-
-
-def _files(path: Path) -> list[Path]:
-    """Return a file, or those of a directory."""
-    return [file for file in sorted(path.iterdir()) if file.is_file()] if path.is_dir() else [path]
-
-
-def _text(name: str) -> str:
-    return read_text(Path(name), "log", XML_BYTES, errors="replace")
-
-
-def _log(name: str) -> Iterator[str]:
-    """Yield the lines of a log; of a file of something else, which may be large, no more than its head."""
-    read, known = 0, False
-    for line in read_lines(Path(name), "log", LOG_BYTES):
-        read += len(line)
-        known = known or has_header(line)
-        if not known and read > LOG_HEAD_BYTES:
-            return
-        yield line
-
-
-def _told(launch: Launch, settings: Mapping[str, str], logs: Iterable[str]) -> LaunchReport:
-    """Return what a launch says. Files of settings are of the logs beside them; those that lie elsewhere of all."""
-    mine, any_logs = ({Path(name).parent for name in names} for names in (launch, logs))
-    of_others = any_logs - mine
-    own = {name: text for name, text in settings.items() if Path(name).parent not in of_others}
-    return LaunchReport(tuple(launch), record_of((line for lines in launch.values() for line in lines), own))
-
-
-def _dumped(text: str) -> Iterator[str]:
-    """Yield what a dump says; nothing, where it is a file of somebody else."""
-    with suppress(ValueError):
-        yield topology.describe_balance(topology.parse_topology_dump(text))
-    with suppress(ValueError):
-        yield topology.describe_graphs(topology.parse_graph_dump(text))
+TEMPLATES: Mapping[str, tuple[str, str]] = {
+    "network_mismatch": ("alarm", "RED: {sentence}"),
+    "network_mismatch_in_launch": ("alarm", "RED in launch {launch}: {sentence}"),
+    "launch": ("info", "== launch {launch} of {launches}: {log}[ and {more}]"),
+    "library": ("info", "{library}[ {version}][, {ranks} ranks][ on {nodes}]"),
+    "network": ("info", f"{_NETWORK}; --network rdma or --network tcp says which was expected"),
+    "network_expected": ("info", f"{_NETWORK}, as expected"),
+    "network_unexpected": ("warning", f"{_NETWORK}, which was not expected"),
+    "network_unused": ("info", f"{_NETWORK}; unused, all ranks are on one node"),
+    "network_unknown": (
+        "warning",
+        "network between nodes: no line names it; whether it was {network}, as expected, is unknown",
+    ),
+    "channels": ("info", "channels that were set up: {paths}[ ({legend})]"),
+    "gpudirect": ("info", "GPUDirect RDMA: on {channels} of NET"),
+    "plugins": ("info", "plugins: {values}"),
+    "variables": ("info", "set by the environment or files: {values}"),
+    "communicator": ("info", "communicators are created with: {values}"),
+    "collective": (
+        "info",
+        (
+            "ran: {collective}[ of {bytes}][ {counted}][ ({elements})]: {executed}[, in layer {layer}]"
+            "[, protocol {protocol}][, {channels}][, {requested} was requested]"
+        ),
+    ),
+    "no_collective_nccl": (
+        "warning",
+        (
+            "ran: no line says what: NCCL logs it from 2.20 on, in the log of rank 0, with NCCL_DEBUG_SUBSYS=INIT,ENV,"
+            "NET,GRAPH,TUNING,COLL; before 2.24 not for grouped calls, and before 2.22 not if a tuner plugin has chosen"
+        ),
+    ),
+    "no_collective_ucc": ("warning", "ran: no line says what: UCC logs it with UCC_COLL_TRACE=info"),
+    "no_collective_sharp": (
+        "warning",
+        "ran: no line says what: HCOLL and MVAPICH never log it; port bytes show it, which hpccoll run counts",
+    ),
+    "nvls": ("info", "NVLS is available: {line}"),
+    "collnet": ("info", "CollNet is connected: {line}"),
+    "sharp": ("info", "SHARP has a group: {line}"),
+    "unavailable": ("warning", "without {feature}: {reason}[ ({line})]"),
+    "sharp_score": ("info", "UCC may choose SHARP, by bytes:layer:score, for {score}"),
+    "model": (
+        "info",
+        "NCCL's own model, no measurement: all_reduce by {algorithm} {protocol}: {bandwidth} GB/s after {latency_s}",
+    ),
+    "warning": ("warning", "warning: {line}"),
+    "dump": ("info", "{file}: {sentence}"),
+}
+"""For each kind of finding, its severity and its template. ``[...]`` is left out if a value in it is empty."""
 
 
-def network_mismatches(read: LogSet, expected: str | None) -> list[str]:
-    """Return a sentence for each launch whose nodes did not talk by what was expected."""
-    return [said for told in read.launches if (said := network_mismatch(told.record, expected))]
+def _counted(noun: str) -> Callable[[Any], str]:
+    return lambda number: f"{number} {noun}{'s' * (number > 1)}"
 
 
-def lines(read: LogSet, expected: str | None = None) -> Iterator[str]:
-    """Yield what there is to say, what is alarming first.
-
-    Args:
-        read: what was read.
-        expected: ``rdma`` or ``tcp`` between nodes, None for either.
-    """
-    several = len(read.launches) > 1
-    red = [
-        (number, said)
-        for number, told in enumerate(read.launches, 1)
-        if (said := network_mismatch(told.record, expected))
-    ]
-    yield from (f"RED in launch {number}: {said}" for number, said in red if several)
-    for number, told in enumerate(read.launches, 1):
-        if several:
-            first, *others = told.logs
-            more = f" and {len(others)} more logs" if len(others) > 1 else f" and {others[0]}" if others else ""
-            blank = "\n" if red or number > 1 else ""
-            yield f"{blank}== launch {number} of {len(read.launches)}: {first}{more}"
-        yield from lines_of(told.record, told.judged(), expected)
-    yield from (f"{name}: {words}" for name, words in read.dumps.items())
+_VALUE_FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "bytes": format_size,
+    "nodes": _counted("node"),
+    "channels": lambda value: value if isinstance(value, str) else _counted("channel")(value),
+    "latency_s": format_seconds,
+    "bandwidth": lambda bytes_per_s: f"{bytes_per_s / 1e9:.1f}",
+    "values": lambda values: ", ".join(f"{name}={value}" for name, value in values.items()),
+    "paths": lambda paths: ", ".join(f"{count} {path}" for path, count in paths.items()),
+}
+"""The formats of values by their names in templates; of other values, tuples are joined by commas."""
 
 
-def to_json(read: LogSet, expected: str | None = None) -> str:
-    """Return each launch with its record and what it comes to for each collective that ran, and the dumps, as JSON."""
-    return json.dumps(
-        {"launches": [_as_json(told, expected) for told in read.launches], "dumps": dict(read.dumps)}, indent=1
+def render(finding: LogFinding) -> str:
+    """Return the text of a finding."""
+    _, template = TEMPLATES[finding.kind]
+    return "".join(
+        _fill(part, finding.values) if number % 2 == 0 or _has_values(part, finding.values) else ""
+        for number, part in enumerate(re.split(r"\[([^\]]*)\]", template))
     )
 
 
-def _as_json(told: LaunchReport, expected: str | None) -> dict[str, Any]:
+def _names(template: str) -> list[str]:
+    return [name for _, name, _, _ in Formatter().parse(template) if name]
+
+
+def _has_values(template: str, values: Mapping[str, object]) -> bool:
+    return all(values.get(name) not in (None, "", ()) for name in _names(template))
+
+
+def _fill(template: str, values: Mapping[str, object]) -> str:
+    return template.format(**{name: _format_value(name, values[name]) for name in _names(template)})
+
+
+def _format_value(name: str, value: object) -> str:
+    if name in _VALUE_FORMATS:
+        return _VALUE_FORMATS[name](value)
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+_LIBRARIES = {"nccl": "NCCL", "ucc": "UCC", "sharp": "libsharp alone, as under HCOLL and MVAPICH"}
+
+_PATH_WORDS = {
+    "NET": "between nodes", "GDRDMA": "directly from the memory of a GPU", "PXN": "through the NIC of another GPU",
+    "P2P": "between GPUs of a node", "SHM": "through host memory", "COLLNET": "through switches between nodes",
+}  # fmt: skip
+"""The meaning of the words in the path of a channel."""
+
+_FEATURES = {
+    "sharp": "SHARP", "sharp-dtypes": "SHARP for some dtypes", "plugin": "a network plugin", "nvls": "NVLS",
+    "algorithm": "the forced algorithm", "rdma": "RDMA", "gdr": "GPUDirect RDMA", "gpu": "a communicator",
+}  # fmt: skip
+"""The features that can be unavailable, for people."""
+
+
+def executed_collectives(record: LogRecord) -> Iterator[tuple[CollectiveLine, str | None, Verdict]]:
+    """Yield each collective that ran, the request of the settings that the log names, and the verdict."""
+    for line in record.collectives:
+        requested = requested_by_environment(record.settings, line.collective, record.communicator)
+        yield line, requested, judge_line(line, requested, record, dtype=line.dtype)
+
+
+def launch_findings(record: LogRecord, expected: str | None) -> Iterator[LogFinding]:
+    """Yield the findings about one launch, alarms first.
+
+    Args:
+        record: the record of the launch.
+        expected: the expected network between nodes, ``rdma`` or ``tcp``; None for no expectation.
+    """
+    if sentence := network_mismatch(record, expected):
+        yield LogFinding("network_mismatch", {"sentence": sentence})
+    about = {"version": record.version, "ranks": record.ranks or None, "nodes": record.nodes or None}
+    yield LogFinding("library", {"library": _LIBRARIES[str(record.library)], **about})
+    yield from _network_findings(record, expected)
+    for kind, values in (
+        ("plugins", record.plugins), ("variables", record.settings), ("communicator", record.communicator)
+    ):  # fmt: skip
+        if values:
+            yield LogFinding(kind, {"values": values})
+    for collective, requested, verdict in executed_collectives(record):
+        yield _collective_finding(record, collective, requested, verdict)
+    if not record.collectives:
+        yield LogFinding(f"no_collective_{record.library}")
+    for kind, lines in (("nvls", record.nvls), ("collnet", record.collnet), ("sharp", record.sharp)):
+        if lines:
+            yield LogFinding(kind, {"line": lines[-1]})
+    for one in record.unavailable:
+        line = "" if one.line == one.reason else one.line
+        feature = _FEATURES.get(one.feature, one.feature)
+        yield LogFinding("unavailable", {"feature": feature, "reason": one.reason, "line": line})
+    yield from (LogFinding("sharp_score", {"score": score}) for score in record.scores)
+    yield from _model_findings(record)
+    explained = {one.line for one in record.unavailable}
+    yield from (LogFinding("warning", {"line": line}) for line in record.warnings if line not in explained)
+
+
+def _network_findings(record: LogRecord, expected: str | None) -> Iterator[LogFinding]:
+    used = record.network_type
+    if used:
+        kind = "network"
+        if record.nodes == 1:
+            kind = "network_unused"
+        elif expected:
+            kind = "network_expected" if used == expected else "network_unexpected"
+        names = record.network or ("Socket",)
+        yield LogFinding(kind, {"network": NETWORKS[used], "names": names, "ports": record.devices})
+    elif expected and record.nodes != 1:
+        yield LogFinding("network_unknown", {"network": NETWORKS[expected]})
+    if record.paths:
+        words = {part for path in record.paths for part in path.split("/")}
+        legend = tuple(f"{word} {meaning}" for word, meaning in _PATH_WORDS.items() if word in words)
+        yield LogFinding("channels", {"paths": record.paths, "legend": legend})
+    if record.gdr is not None:
+        some = any("GDRDMA" in path for path in record.paths if path.startswith("NET/"))
+        channels = "all channels" if record.gdr else "some channels" if some else "no channel"
+        yield LogFinding("gpudirect", {"channels": channels})
+
+
+def _collective_finding(record: LogRecord, line: CollectiveLine, requested: str | None, verdict: Verdict) -> LogFinding:
+    per_rank = line.bytes is not None and record.counts_per_rank(line.collective)
+    protocol = line.protocol if line.protocol and line.protocol not in verdict.executed else None
+    of_ucc = record.library == "ucc"
+    values = {
+        "collective": line.collective, "bytes": line.bytes, "counted": "a rank" if per_rank else None,
+        "elements": " ".join(filter(None, (line.dtype, line.op))), "executed": verdict.executed,
+        "layer": protocol if of_ucc else None, "protocol": None if of_ucc else protocol,
+        "channels": line.channels or None, "requested": requested,
+    }  # fmt: skip
+    return LogFinding("collective", values)
+
+
+def _model_findings(record: LogRecord) -> Iterator[LogFinding]:
+    cells = [cell for cell in record.model if cell.collective == "all_reduce"]
+    for cell in sorted(cells, key=lambda cell: -cell.bytes_per_s)[:_MAX_MODELLED]:
+        values = {"algorithm": cell.algorithm, "protocol": cell.protocol}
+        yield LogFinding("model", {**values, "bandwidth": cell.bytes_per_s, "latency_s": cell.latency_s})
+
+
+def network_mismatches(logs: LogSet, expected: str | None) -> list[str]:
+    """Return a sentence for each launch whose nodes used another network than expected."""
+    return [sentence for launch in logs.launches if (sentence := network_mismatch(launch.record, expected))]
+
+
+def report_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
+    """Yield the lines of the report, alarms first.
+
+    Args:
+        logs: the logs.
+        expected: the expected network between nodes, ``rdma`` or ``tcp``; None for no expectation.
+    """
+    several = len(logs.launches) > 1
+    sentences = [
+        (number, sentence)
+        for number, launch in enumerate(logs.launches, 1)
+        if several and (sentence := network_mismatch(launch.record, expected))
+    ]
+    for number, sentence in sentences:
+        yield render(LogFinding("network_mismatch_in_launch", {"launch": number, "sentence": sentence}))
+    for number, launch in enumerate(logs.launches, 1):
+        if several:
+            heading = render(_launch_heading(launch, number, len(logs.launches)))
+            yield f"\n{heading}" if sentences or number > 1 else heading
+        yield from map(render, launch_findings(launch.record, expected))
+    yield from (render(LogFinding("dump", {"file": file, "sentence": text})) for file, text in logs.dumps.items())
+
+
+def _launch_heading(launch: LaunchLogs, number: int, launches: int) -> LogFinding:
+    first, *others = launch.names
+    more = f"{len(others)} more logs" if len(others) > 1 else "".join(others)
+    return LogFinding("launch", {"launch": number, "launches": launches, "log": first, "more": more})
+
+
+def to_json(logs: LogSet, expected: str | None = None) -> str:
+    """Return the records of all launches with the verdicts on their collectives, and the dumps, as JSON."""
+    launches = [_launch_as_json(launch, expected) for launch in logs.launches]
+    return json.dumps({"launches": launches, "dumps": dict(logs.dumps)}, indent=1)
+
+
+def _launch_as_json(launch: LaunchLogs, expected: str | None) -> dict[str, Any]:
     return {
-        "logs": list(told.logs),
-        "red": network_mismatch(told.record, expected),
-        "network": told.record.network_type,
-        "record": json.loads(told.record.to_json()),
+        "logs": list(launch.names),
+        "red": network_mismatch(launch.record, expected),
+        "network": launch.record.network_type,
+        "record": json.loads(launch.record.to_json()),
         "executed": [
             {
-                "collective": one.collective, "bytes": one.bytes, "dtype": one.dtype, "op": one.op,
-                "requested": requested, "executed": made.executed, "evidence": made.evidence,
+                "collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op,
+                "requested": requested, "executed": verdict.executed, "evidence": verdict.evidence,
             }
-            for one, requested, made in told.judged()
+            for line, requested, verdict in executed_collectives(launch.record)
         ],
     }  # fmt: skip

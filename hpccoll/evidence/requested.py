@@ -1,4 +1,4 @@
-"""What an environment asks a library for, in one word: also one that a sweep file writes by itself."""
+"""The algorithm or feature that environment variables and communicator settings request from a library, in one word."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ NCCL_ALGORITHMS = {
     "nvlstree": "nvls_tree",
     "pat": "pat",
 }
-"""What NCCL_ALGO calls an algorithm, in any case of letters; and what we do."""
+"""The algorithms of NCCL_ALGO in lower case, and the project's names."""
 
 NCCL_FUNCTIONS = {
     "allreduce": "all_reduce",
@@ -22,70 +22,75 @@ NCCL_FUNCTIONS = {
     "broadcast": "broadcast",
     "reduce": "reduce",
 }
-"""What NCCL_ALGO calls a collective."""
+"""The collectives of NCCL_ALGO in lower case, and the project's names."""
 
 SWITCH_ALGORITHMS = ("collnet_direct", "collnet_chain")
-"""NCCL's algorithms that leave the reduction to the switches between nodes, wherever they run."""
+"""NCCL's algorithms in which the switches between nodes always reduce."""
 
 SWITCH_REQUESTS = ("sharp", *SWITCH_ALGORITHMS)
-"""Words in which these are asked for."""
+"""The words that request a reduction in switches between nodes."""
 
 WINDOW_COLLECTIVES = (None, "all_reduce", "reduce_scatter", "all_gather")
-"""The collectives for which NCCL has kernels on symmetric windows; None is whichever."""
+"""The collectives for which NCCL has kernels on symmetric windows; None is any collective."""
 
-_OFF = {"NCCL_COLLNET_ENABLE": "0", "HCOLL_ENABLE_SHARP": "0", "MVP_ENABLE_SHARP": "0", "MV2_ENABLE_SHARP": "0"}
-"""Variables that ask for SHARP by any value but this."""
+_SHARP_SWITCHES = {
+    "NCCL_COLLNET_ENABLE": "0", "HCOLL_ENABLE_SHARP": "0", "MVP_ENABLE_SHARP": "0", "MV2_ENABLE_SHARP": "0",
+}  # fmt: skip
+"""Variables that request SHARP with any value but this."""
 
-_LAYERS = ("UCC_CL_BASIC_TLS", "UCC_TLS", "UCC_CL_HIER_NODE_LEADERS_SBGP_TLS", "UCC_CL_HIER_NET_SBGP_TLS")
+_UCC_LAYERS = ("UCC_CL_BASIC_TLS", "UCC_TLS", "UCC_CL_HIER_NODE_LEADERS_SBGP_TLS", "UCC_CL_HIER_NET_SBGP_TLS")
 """Variables that name the transport layers of UCC."""
 
 
 def forced_algorithms(environment: Mapping[str, str], collective: str | None = None) -> tuple[str, ...]:
-    """Return the algorithms that NCCL_ALGO leaves for a collective, in our words; none where it leaves all.
+    """Return the algorithms to which NCCL_ALGO restricts a collective; an empty tuple if it does not restrict it.
 
-    Its grammar is ``[list];function:list;...``; a list that begins with ``^`` names those that are left out.
+    The grammar is ``[list];function:list;...``; a list that begins with ``^`` names the excluded algorithms.
+
+    Args:
+        environment: the variables.
+        collective: the collective, by the project's name. For None, entries for single functions count only if there
+            is one entry in all.
     """
-    chosen: tuple[str, ...] = ()
+    forced: tuple[str, ...] = ()
     parts = environment.get("NCCL_ALGO", "").lower().split(";")
     for part in parts:
         function, colon, names = part.rpartition(":")
         if colon and (len(parts) > 1 if collective is None else NCCL_FUNCTIONS.get(function.strip()) != collective):
             continue
-        named = [
-            NCCL_ALGORITHMS[word] for name in names.lstrip(" ^").split(",") if (word := name.strip()) in NCCL_ALGORITHMS
-        ]
-        left_out = names.strip().startswith("^")
-        chosen = tuple(own for own in NCCL_ALGORITHMS.values() if (own in named) != left_out) if named else chosen
-    return chosen
+        words = (word.strip() for word in names.lstrip(" ^").split(","))
+        named = [NCCL_ALGORITHMS[word] for word in words if word in NCCL_ALGORITHMS]
+        excluded = names.strip().startswith("^")
+        if named:
+            forced = tuple(name for name in NCCL_ALGORITHMS.values() if (name in named) != excluded)
+    return forced
 
 
 def requested_by_environment(
     environment: Mapping[str, str], collective: str | None = None, communicator: CommunicatorSettings | None = None
 ) -> str | None:
-    """Return what a variant asks for in one word, None where it leaves the choice to the library.
+    """Return the request in one word; None if the library has the choice.
 
     Args:
-        environment: its variables.
-        collective: in our word; NCCL_ALGO may say different things of different ones. None: what it says of all, or
-            of the only one that it names.
-        communicator: what NCCL's communicators are made with.
+        environment: the variables.
+        collective: the collective, by the project's name: NCCL_ALGO may differ between collectives. None is the
+            request for all collectives, or for the only one that NCCL_ALGO names.
+        communicator: the settings of NCCL's communicators.
 
     Returns:
-        an algorithm of NCCL; ``sharp``: where only what switches reduce is left, or they are asked to and nothing is
-        forced; or ``symmetric``: kernels on symmetric windows, which no forced algorithm keeps from running.
+        An algorithm of NCCL; ``sharp`` if SHARP is requested and no other single algorithm is forced; or
+        ``symmetric`` for kernels on symmetric windows, which take precedence over forced algorithms.
     """
     settings = communicator or {}
-    if (
-        settings.get(BUFFERS) == "symmetric"
-        and settings.get("cta_policy") != "zero"
-        and collective in WINDOW_COLLECTIVES
-    ):
+    windows = settings.get(BUFFERS) == "symmetric" and settings.get("cta_policy") != "zero"
+    if windows and collective in WINDOW_COLLECTIVES:
         return "symmetric"
     if "collnet_enable" in settings and "NCCL_COLLNET_ENABLE" not in environment:
         environment = {**environment, "NCCL_COLLNET_ENABLE": str(settings["collnet_enable"])}
     algorithms = forced_algorithms(environment, collective)
-    sharp = any(environment.get(name, off) != off for name, off in _OFF.items()) or any(
-        not (layers := environment.get(name, "")).startswith("^") and "sharp" in layers.split(",") for name in _LAYERS
+    sharp = any(environment.get(name, off) != off for name, off in _SHARP_SWITCHES.items()) or any(
+        not (layers := environment.get(name, "")).startswith("^") and "sharp" in layers.split(",")
+        for name in _UCC_LAYERS
     )
     if sharp and set(algorithms) <= {*SWITCH_ALGORITHMS, "nvls"} and (len(algorithms) != 1 or algorithms == ("nvls",)):
         return "sharp"

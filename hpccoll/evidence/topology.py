@@ -1,7 +1,7 @@
-"""Which NIC is how near to which GPU, from NCCL's dump of the topology or from sysfs; and whether it is balanced.
+"""The distances between NICs and GPUs, from NCCL's dump of the topology or from sysfs, and whether they are balanced.
 
-The words are NCCL's: PIX, at most one PCIe switch between them; PXB, several; PHB, the host bridge of one CPU; SYS, the
-link between CPUs.
+The distances are NCCL's path types: PIX, at most one PCIe switch; PXB, several; PHB, through the host bridge of one
+CPU; SYS, through the link between CPUs.
 """
 
 import os
@@ -20,10 +20,10 @@ class NearestNics:
     """The NICs that are nearest to a GPU.
 
     Args:
-        gpu: its number.
-        distance: of these NICs, one of ``DISTANCES``.
+        gpu: the number of the GPU.
+        distance: the distance of these NICs, one of ``DISTANCES``.
         nics: their names.
-        nvlinks: that the GPU has, to switches and to others; None where it is not known.
+        nvlinks: the number of NVLinks of the GPU; None if unknown.
     """
 
     gpu: int
@@ -34,13 +34,13 @@ class NearestNics:
 
 @dataclass(frozen=True, slots=True)
 class NcclGraph:
-    """What NCCL's search found for one algorithm, from NCCL_GRAPH_DUMP_FILE.
+    """The result of NCCL's search for one algorithm, from NCCL_GRAPH_DUMP_FILE.
 
     Args:
-        id: of the algorithm, in NCCL's order.
-        channels: in parallel.
-        intra_Bps: of each channel inside a node.
-        inter_Bps: of each channel between nodes.
+        id: the algorithm, in NCCL's order.
+        channels: the number of parallel channels.
+        intra_Bps: the bandwidth of each channel inside a node, in bytes per second.
+        inter_Bps: the bandwidth of each channel between nodes, in bytes per second.
     """
 
     id: int
@@ -53,26 +53,26 @@ def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
     """Return the NICs nearest to each GPU of NCCL_TOPO_DUMP_FILE.
 
     Raises:
-        ValueError: where the text is no such dump.
+        ValueError: if the text is no such dump.
     """
     gpus: dict[int, tuple[str, ...]] = {}
     nics: dict[str, tuple[str, ...]] = {}
-    links: dict[int, int] = {}
+    nvlinks: dict[int, int] = {}
 
-    def walk(element: ET.Element, above: tuple[str, ...]) -> None:
-        place = above
+    def walk(element: ET.Element, parent: tuple[str, ...]) -> None:
+        path = parent
         if element.tag in ("cpu", "pci"):
-            place = (*above, f"{element.tag} {element.get('busid') or element.get('numaid')}")
+            path = (*parent, f"{element.tag} {element.get('busid') or element.get('numaid')}")
         if element.tag == "gpu" and (number := element.get("dev", "")).isdigit():
-            gpus[int(number)] = place
-            links[int(number)] = sum(_count(link) for link in element.iter("nvlink"))
+            gpus[int(number)] = path
+            nvlinks[int(number)] = sum(_count(link) for link in element.iter("nvlink"))
         if element.tag == "net":
-            nics[element.get("name", "?")] = place
-        for inner in element:
-            walk(inner, place)
+            nics[element.get("name", "?")] = path
+        for child in element:
+            walk(child, path)
 
     walk(_root(text, "system"), ())
-    return tuple(replace(near, nvlinks=links[near.gpu]) for near in _nearest(gpus, nics, below=1))
+    return tuple(replace(near, nvlinks=nvlinks[near.gpu]) for near in _nearest(gpus, nics, pix_steps=1))
 
 
 def _count(link: ET.Element) -> int:
@@ -84,18 +84,19 @@ def read_sysfs_topology(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> 
     """Return the NICs nearest to each GPU, by the real paths of their devices.
 
     Args:
-        gpus: the bus address of each, such as ``0000:18:00.0``.
-        sysfs: where it is mounted.
+        gpus: the bus address of each GPU, such as ``0000:18:00.0``.
+        sysfs: the mount point of sysfs.
     """
     devices = sysfs / "bus/pci/devices"
-    where = {number: place for number, address in gpus.items() if (place := _place(devices / address.lower()))}
+    paths = {number: path for number, address in gpus.items() if (path := _device_path(devices / address.lower()))}
     adapters = sysfs / "class/infiniband"
-    found = sorted(adapters.iterdir()) if adapters.is_dir() else []
-    return _nearest(where, {nic.name: place for nic in found if (place := _place(nic / "device"))}, below=2)
+    nics = sorted(adapters.iterdir()) if adapters.is_dir() else []
+    nic_paths = {nic.name: path for nic in nics if (path := _device_path(nic / "device"))}
+    return _nearest(paths, nic_paths, pix_steps=2)
 
 
-def _place(device: Path) -> tuple[str, ...]:
-    """Return the way to a device: its NUMA node, its host bridge, and the bridges down to it; empty without one."""
+def _device_path(device: Path) -> tuple[str, ...]:
+    """Return the path to a device: NUMA node, host bridge and further bridges; empty if there is no such device."""
     real = Path(os.path.realpath(device))
     node = real / "numa_node"
     numa = node.read_text().strip() if node.is_file() else "?"
@@ -104,64 +105,65 @@ def _place(device: Path) -> tuple[str, ...]:
 
 
 def _nearest(
-    gpus: Mapping[int, tuple[str, ...]], nics: Mapping[str, tuple[str, ...]], below: int
+    gpus: Mapping[int, tuple[str, ...]], nics: Mapping[str, tuple[str, ...]], pix_steps: int
 ) -> tuple[NearestNics, ...]:
-    """Return the nearest NICs.
+    """Return the NICs nearest to each GPU.
 
     Args:
-        gpus: the way to each, from the top.
-        nics: likewise.
-        below: the steps from a switch to what is plugged into it: sysfs knows the switch's port too.
+        gpus: the path to each GPU, from the CPU down.
+        nics: the path to each NIC, likewise.
+        pix_steps: the steps from a switch to a device plugged into it: sysfs counts the port of the switch too.
     """
-    near = []
-    for gpu, place in sorted(gpus.items()):
-        distances = {name: _distance(place, other, below) for name, other in nics.items()}
+    nearest = []
+    for gpu, path in sorted(gpus.items()):
+        distances = {name: _distance(path, other, pix_steps) for name, other in nics.items()}
         if distances:
             least = min(distances.values(), key=DISTANCES.index)
-            near.append(NearestNics(gpu, least, tuple(sorted(name for name, far in distances.items() if far == least))))
-    return tuple(near)
+            names = tuple(sorted(name for name, distance in distances.items() if distance == least))
+            nearest.append(NearestNics(gpu, least, names))
+    return tuple(nearest)
 
 
-def _distance(gpu: tuple[str, ...], nic: tuple[str, ...], below: int) -> str:
-    shared = sum(1 for _ in _while_equal(gpu, nic))
+def _distance(gpu: tuple[str, ...], nic: tuple[str, ...], pix_steps: int) -> str:
+    shared = _common_length(gpu, nic)
     if shared == 0:
         return "SYS"
-    switches = [place for place in gpu[:shared] if place.startswith("pci ") and not place.startswith("pci pci")]
+    switches = [part for part in gpu[:shared] if part.startswith("pci ") and not part.startswith("pci pci")]
     if not switches:
         return "PHB"
-    return "PIX" if max(len(gpu), len(nic)) - shared <= below else "PXB"
+    return "PIX" if max(len(gpu), len(nic)) - shared <= pix_steps else "PXB"
 
 
-def _while_equal(some: Iterable[str], others: Iterable[str]) -> Iterable[str]:
-    for one, other in zip(some, others, strict=False):
-        if one != other:
-            return
-        yield one
+def _common_length(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return the length of the common beginning of two paths."""
+    pairs = list(zip(one, other, strict=False))
+    return next((length for length, (a, b) in enumerate(pairs) if a != b), len(pairs))
 
 
 def parse_graph_dump(text: str) -> tuple[NcclGraph, ...]:
-    """Return what NCCL_GRAPH_DUMP_FILE says.
+    """Return the graphs of NCCL_GRAPH_DUMP_FILE.
 
     Raises:
-        ValueError: where the text is no such dump.
+        ValueError: if the text is no such dump.
     """
     return tuple(
         NcclGraph(
-            int(one.get("id", "0")), int(one.get("nchannels", "0")),
-            float(one.get("speedintra", "0")) * 1e9, float(one.get("speedinter", "0")) * 1e9,
+            int(graph.get("id", "0")), int(graph.get("nchannels", "0")),
+            float(graph.get("speedintra", "0")) * 1e9, float(graph.get("speedinter", "0")) * 1e9,
         )
-        for one in _root(text, "graphs").iter("graph")
+        for graph in _root(text, "graphs").iter("graph")
     )  # fmt: skip
 
 
-def describe_graphs(found: Iterable[NcclGraph]) -> str:
-    """Return in words what NCCL's search found, for each algorithm once."""
-    words = (
-        f"{one.channels} channels of {one.intra_Bps / 1e9:.3g} GB/s inside a node and {one.inter_Bps / 1e9:.3g} between"
-        for one in found
-        if one.channels
+def describe_graphs(graphs: Iterable[NcclGraph]) -> str:
+    """Return a sentence about the graphs that NCCL's search found; equal graphs once."""
+    parts = (
+        f"{graph.channels} channels of {graph.intra_Bps / 1e9:.3g} GB/s inside a node "
+        f"and {graph.inter_Bps / 1e9:.3g} between"
+        for graph in graphs
+        if graph.channels
     )
-    return "NCCL's search: " + ("; ".join(dict.fromkeys(words)) or "no channels")
+    return "NCCL's search: " + ("; ".join(dict.fromkeys(parts)) or "no channels")
 
 
 def _root(text: str, tag: str) -> ET.Element:
@@ -174,23 +176,23 @@ def _root(text: str, tag: str) -> ET.Element:
     return root
 
 
-def describe_balance(near: Iterable[NearestNics]) -> str:
-    """Return in words whether each GPU has a NIC as near as its peers', shared by as few, and as many NVLinks."""
-    rows = list(near)
+def describe_balance(nearest: Iterable[NearestNics]) -> str:
+    """Return a sentence that compares GPUs: distance of the nearest NIC, GPUs that share it, and number of NVLinks."""
+    rows = list(nearest)
     if not rows:
         return "no GPU and NIC to compare"
     distances = Counter(row.distance for row in rows)
     usual = min(distances, key=lambda distance: (-distances[distance], DISTANCES.index(distance)))
-    if strange := [row for row in rows if row.distance != usual]:
-        others = ", ".join(f"GPU {row.gpu}: {row.distance} ({', '.join(row.nics)})" for row in strange)
+    if different := [row for row in rows if row.distance != usual]:
+        others = ", ".join(f"GPU {row.gpu}: {row.distance} ({', '.join(row.nics)})" for row in different)
         return f"not balanced: most GPUs have a NIC at {usual}, but {others}"
-    if len(links := {row.nvlinks for row in rows}) > 1:
+    if len(nvlinks := {row.nvlinks for row in rows}) > 1:
         counts = ", ".join(f"GPU {row.gpu}: {row.nvlinks}" for row in rows)
         return f"not balanced: each GPU has a NIC at {usual}, but not as many NVLinks ({counts})"
     users = Counter(nic for row in rows for nic in row.nics)
     shares = {max(users[nic] for nic in row.nics) for row in rows if len(row.nics) == 1}
     if len(shares) > 1:
-        crowded = ", ".join(f"{nic}: {count} GPUs" for nic, count in sorted(users.items()) if count > 1)
-        return f"not balanced: each GPU has a NIC at {usual}, but some share theirs ({crowded})"
-    beside = f" and {of_each} NVLinks" if (of_each := links.pop()) else ""
-    return f"balanced: each GPU has a NIC at {usual}{beside}"
+        shared = ", ".join(f"{nic}: {count} GPUs" for nic, count in sorted(users.items()) if count > 1)
+        return f"not balanced: each GPU has a NIC at {usual}, but some share theirs ({shared})"
+    links = f" and {count} NVLinks" if (count := nvlinks.pop()) else ""
+    return f"balanced: each GPU has a NIC at {usual}{links}"

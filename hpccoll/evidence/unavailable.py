@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from hpccoll.evidence.log_lines import LogMessage
-from hpccoll.evidence.parser_state import ParserState, Rule
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
 
 
 @dataclass(frozen=True, slots=True)

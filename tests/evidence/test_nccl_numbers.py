@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from cli_runner import invoke
 
-from hpccoll.evidence import nccl_numbers
 from hpccoll.evidence.log_set import read_logs
+from hpccoll.evidence.nccl import NUMBERED_ALGORITHMS
 from hpccoll.evidence.requested import NCCL_ALGORITHMS
 from hpccoll.evidence.verdict import judge_collective
 
@@ -45,8 +45,8 @@ def test_the_size_of_a_case_is_that_of_all_ranks_as_in_newer_versions():
 
 
 def test_the_numbers_are_those_of_nccls_algorithms_in_their_order():
-    assert sorted(nccl_numbers.ALGORITHMS) == sorted(NCCL_ALGORITHMS.values())
-    for number, name in enumerate(nccl_numbers.ALGORITHMS):
+    assert sorted(NUMBERED_ALGORITHMS) == sorted(NCCL_ALGORITHMS.values())
+    for number, name in enumerate(NUMBERED_ALGORITHMS):
         line = f"{HEAD}4096 Bytes -> Algo {number} proto 2 time 1.0"
         assert ran(call("AllReduce", 1024), line) == [("all_reduce", 4096, name)]
     assert ran(call("AllReduce", 1024), f"{HEAD}4096 Bytes -> Algo 7 proto 2 time 1.0") == []

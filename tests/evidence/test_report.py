@@ -1,4 +1,4 @@
-"""``hpccoll evidence`` on logs of anybody. The texts in logs/ are written after documented shapes, not recorded."""
+"""The report of ``hpccoll evidence``. The texts in logs/ are written after documented formats, not recorded."""
 
 import json
 import os
@@ -7,133 +7,169 @@ from pathlib import Path
 import pytest
 from cli_runner import invoke
 
-from hpccoll.evidence import report
+from hpccoll.evidence import log_set
+from hpccoll.evidence.log_set import read_log_files
+from hpccoll.evidence.report import TEMPLATES, LogFinding, launch_findings, render
 
 LOGS = Path(__file__).parent / "logs"
+GOLDEN_LOGS = ("sharp", "socket", "rdma-2.27", "rdma-2.32", "ucc-sharp", "hcoll", "settings")
 
 
-def told(name, *more):
-    """Return the lines for people of one of the logs."""
-    return invoke("evidence", LOGS / f"{name}.log", *more).out.splitlines()
+def findings(name, expected=None, *, text=None, tmp_path=None):
+    """Return the findings about a launch: of one of the logs, or of a text."""
+    path = LOGS / f"{name}.log"
+    if text is not None:
+        path = tmp_path / "a.log"
+        path.write_text(text)
+    (launch,) = read_log_files([path]).launches
+    return list(launch_findings(launch.record, expected))
 
 
-def test_what_ran_is_said_with_what_was_asked_for():
-    said = invoke("evidence", LOGS / "sharp.log")
-    assert said.code == 0
-    lines = said.out.splitlines()
-    assert lines[0] == "NCCL 2.30.7, 16 ranks on 2 nodes"
-    assert (
-        "ran: all_reduce of 64 MiB: sharp (collnet_direct), protocol SIMPLE, 16 channels, sharp was asked for" in lines
-    )
-    assert (
-        "ran: all_reduce of 8 B: tree (fallback: no line says why), protocol LL, 1 channel, sharp was asked for"
-        in lines
-    )
+def values(found, kind):
+    """Return the values of each finding of a kind, without empty ones."""
+    return [{key: value for key, value in one.values.items() if value} for one in found if one.kind == kind]
 
 
-def test_sizes_that_nccl_counts_for_one_rank_are_said_to_be_so():
-    assert "ran: all_gather of 4 KiB a rank (float32): ring, protocol LL, 4 channels" in told("rdma-2.27")
+def test_the_whole_report_is_the_golden_text():
+    """Every template that these logs need; the launches have blank lines between them."""
+    ran = invoke("evidence", *(LOGS / f"{name}.log" for name in GOLDEN_LOGS), "--network", "rdma")
+    assert ran.out.replace(str(LOGS), "logs") == (LOGS / "report.golden.txt").read_text()
 
 
-def test_a_kernel_that_is_the_name_of_what_ran_is_not_said_twice():
-    assert "ran: all_reduce of 1 MiB: symmetric (AllReduce_RSxLD_AGxST), 8 channels" in told("rdma-2.32")
+def test_a_finding_has_a_severity_and_optional_parts_without_values_are_left_out():
+    sentence = LogFinding("network_mismatch", {"sentence": "[a] {b}"})
+    assert (sentence.severity, render(sentence)) == ("alarm", "RED: [a] {b}")
+    bare = LogFinding("library", {"library": "NCCL", "version": None, "ranks": None, "nodes": 1})
+    assert render(bare) == "NCCL on 1 node"
+    assert {severity for severity, _ in TEMPLATES.values()} == {"alarm", "warning", "info"}
 
 
-def test_what_ucc_chose_is_said_of_a_barrier_too_which_has_no_size():
-    assert "ran: barrier: ucp, in layer CL_BASIC" in told("ucc-sharp")
-    assert "ran: all_reduce of 1 MiB (float32 sum): sharp, in layer CL_BASIC" in told("ucc-sharp")
+def test_a_collective_is_found_with_the_request_and_what_ran():
+    found = values(findings("sharp"), "collective")
+    assert found[0] == {
+        "collective": "all_reduce", "bytes": 64 << 20, "executed": "sharp (collnet_direct)", "protocol": "SIMPLE",
+        "channels": 16, "requested": "sharp",
+    }  # fmt: skip
+    assert found[1]["executed"] == "tree (fallback: no line says why)"
+
+
+def test_sizes_that_nccl_counts_for_one_rank_are_marked():
+    found = values(findings("rdma-2.27"), "collective")
+    assert [one.get("counted") for one in found if one["collective"] == "all_gather"] == ["a rank"]
+    assert not any("counted" in one for one in found if one["collective"] == "all_reduce")
+
+
+def test_a_kernel_in_the_name_of_what_ran_is_not_repeated_as_the_protocol():
+    symmetric = next(one for one in values(findings("rdma-2.32"), "collective") if one["bytes"] == 1 << 20)
+    assert symmetric["executed"] == "symmetric (AllReduce_RSxLD_AGxST)"
+    assert "protocol" not in symmetric
+
+
+def test_layers_of_ucc_are_found_also_for_a_barrier_which_has_no_size():
+    barrier, all_reduce, _ = values(findings("ucc-sharp"), "collective")
+    assert barrier == {"collective": "barrier", "executed": "ucp", "layer": "CL_BASIC"}
+    assert (all_reduce["bytes"], all_reduce["elements"], all_reduce["layer"]) == (1 << 20, "float32 sum", "CL_BASIC")
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
-    [("hcoll", "HCOLL and MVAPICH never do"), ("silent", "NCCL_DEBUG_SUBSYS="), ("ucc", "UCC_COLL_TRACE")],
-)
-def test_where_no_line_says_what_ran_it_is_said_what_would(name, hint, tmp_path):
-    heads = {"silent": "n1:9:9 [0] NCCL INFO x", "ucc": "[1.2] [n1:7  :0]  ucc_team.c:452  UCC  INFO  x"}
-    log = LOGS / f"{name}.log"
-    if name in heads:
-        log = tmp_path / "a.log"
-        log.write_text(heads[name])
-    (ran,) = (line for line in invoke("evidence", log).out.splitlines() if line.startswith("ran: "))
-    assert hint in ran
-
-
-def test_tcp_where_rdma_was_expected_comes_first_and_ends_with_3():
-    said = invoke("evidence", LOGS / "socket.log", "--network", "rdma")
-    assert (said.code, said.out.splitlines()[0]) == (
-        3, "RED: RDMA was expected and TCP was used (NCCL: using network Socket): NET/IB : No device found."
-    )  # fmt: skip
-    assert "network between nodes: TCP (Socket), which was not expected" in said.out.splitlines()
-
-
-@pytest.mark.parametrize(
-    ("name", "more", "words"),
+    ("text", "kind", "remedy"),
     [
-        ("socket", [], "TCP (Socket); --network rdma or --network tcp says which was expected"),
-        ("socket", ["--network", "tcp"], "TCP (Socket), as expected"),
-        ("rdma-2.32", ["--network", "rdma"], "RDMA (IBext_v11), as expected"),
-        ("nvls", ["--network", "rdma"], "RDMA (IB); unused, all ranks are on one node"),
+        ((LOGS / "hcoll.log").read_text(), "no_collective_sharp", "hpccoll run"),
+        ("n1:9:9 [0] NCCL INFO x", "no_collective_nccl", "NCCL_DEBUG_SUBSYS="),
+        ("[1.2] [n1:7  :0]  ucc_team.c:452  UCC  INFO  x", "no_collective_ucc", "UCC_COLL_TRACE"),
     ],
 )
-def test_which_network_was_used_is_said_also_where_nobody_expected_one(name, more, words):
-    said = invoke("evidence", LOGS / f"{name}.log", *more)
-    assert (said.code, f"network between nodes: {words}" in said.out.splitlines()) == (0, True)
+def test_a_log_without_collectives_is_a_warning_with_a_remedy(text, kind, remedy, tmp_path):
+    (found,) = (one for one in findings("", text=text, tmp_path=tmp_path) if "collective" in one.kind)
+    assert (found.kind, found.severity) == (kind, "warning")
+    assert remedy in render(found)
 
 
-def test_where_no_line_names_a_network_it_is_not_passed_for_what_was_expected():
-    said = invoke("evidence", LOGS / "ucc-sharp.log", "--network", "rdma").out.splitlines()
-    assert "network between nodes: no line names it; whether it was RDMA, as expected, is unknown" in said
-    assert not [line for line in told("ucc-sharp") if line.startswith("network")]
-
-
-def test_ways_of_channels_are_explained_and_only_those_that_are_there():
-    assert "channels that were set up: 1 NET/Socket, 1 P2P/IPC (NET between nodes, P2P between GPUs of a node)" in told(
-        "socket"
-    )
+def test_tcp_instead_of_rdma_comes_first_and_ends_with_3():
+    first = findings("socket", "rdma")[0]
+    assert (first.kind, first.severity) == ("network_mismatch", "alarm")
+    assert first.values["sentence"].endswith("NET/IB : No device found.")
+    ran = invoke("evidence", LOGS / "socket.log", "--network", "rdma")
+    assert (ran.code, ran.out.splitlines()[0]) == (3, render(first))
 
 
 @pytest.mark.parametrize(
-    ("name", "less", "words"), [("rdma-2.27", "", "all channels"), ("rdma-2.32", "", "some channels"),
-                                ("rdma-2.32", "/GDRDMA", "no channel")],
-)  # fmt: skip
-def test_how_many_channels_go_straight_to_gpus_is_said(name, less, words, tmp_path):
-    (tmp_path / "a.log").write_text((LOGS / f"{name}.log").read_text().replace(less or "no such words", ""))
-    assert f"GPUDirect RDMA: on {words} of NET" in invoke("evidence", tmp_path / "a.log").out.splitlines()
+    ("name", "expected", "kind", "network", "names"),
+    [
+        ("socket", None, "network", "TCP", ("Socket",)),
+        ("socket", "tcp", "network_expected", "TCP", ("Socket",)),
+        ("socket", "rdma", "network_unexpected", "TCP", ("Socket",)),
+        ("rdma-2.32", "rdma", "network_expected", "RDMA", ("IBext_v11",)),
+        ("nvls", "rdma", "network_unused", "RDMA", ("IB",)),
+    ],
+)
+def test_the_network_is_found_with_and_without_an_expectation(name, expected, kind, network, names):
+    (found,) = values(findings(name, expected), kind)
+    assert (found["network"], found["names"]) == (network, names)
+    arguments = ["--network", expected] if expected else []
+    assert invoke("evidence", LOGS / f"{name}.log", *arguments).code == (3 if kind == "network_unexpected" else 0)
 
 
-def test_a_warning_that_is_a_reason_is_not_said_twice(tmp_path):
+def test_an_unnamed_network_is_unknown_only_if_one_was_expected():
+    assert values(findings("ucc-sharp", "rdma"), "network_unknown") == [{"network": "RDMA"}]
+    assert not [one for one in findings("ucc-sharp") if one.kind.startswith("network")]
+
+
+def test_the_legend_explains_the_paths_of_channels_that_occur():
+    (found,) = values(findings("socket"), "channels")
+    assert found["paths"] == {"NET/Socket": 1, "P2P/IPC": 1}
+    assert [entry.split()[0] for entry in found["legend"]] == ["NET", "P2P"]
+
+
+@pytest.mark.parametrize(
+    ("name", "removed", "channels"),
+    [("rdma-2.27", "", "all channels"), ("rdma-2.32", "", "some channels"), ("rdma-2.32", "/GDRDMA", "no channel")],
+)
+def test_the_channels_with_gpudirect_are_found(name, removed, channels, tmp_path):
+    text = (LOGS / f"{name}.log").read_text().replace(removed or "no such text", "")
+    assert values(findings("", text=text, tmp_path=tmp_path), "gpudirect") == [{"channels": channels}]
+
+
+def test_a_warning_that_is_a_reason_is_not_repeated(tmp_path):
     warning = "n1:9:9 [0] transport.cc:384 NCCL WARN Cannot initialize CollNet, using point-to-point network instead"
-    (tmp_path / "a.log").write_text(f"{warning}\nn1:9:9 [0] x.cc:1 NCCL WARN another\n")
-    said = invoke("evidence", tmp_path / "a.log").out
-    assert said.count("Cannot initialize CollNet") == 1
-    assert "warning: another" in said.splitlines()
+    found = findings("", text=f"{warning}\nn1:9:9 [0] x.cc:1 NCCL WARN another\n", tmp_path=tmp_path)
+    assert [one["feature"] for one in values(found, "unavailable")] == ["SHARP"]
+    assert values(found, "warning") == [{"line": "another"}]
 
 
-def test_a_reason_stands_beside_what_there_was_not():
-    assert "without RDMA: NCCL finds no RDMA device (NET/IB : No device found.)" in told("socket")
+def test_a_reason_comes_with_its_feature_and_line():
+    assert values(findings("socket"), "unavailable")[1:] == [
+        {"feature": "RDMA", "reason": "NCCL finds no RDMA device", "line": "NET/IB : No device found."}
+    ]
 
 
-def test_json_has_the_record_and_what_it_comes_to():
-    (said,) = json.loads(invoke("evidence", LOGS / "rdma-2.27.log", "--json").out)["launches"]
-    assert said["record"]["version"] == "2.27.7"
-    assert [(one["bytes"], one["executed"]) for one in said["executed"]] == [
+def test_json_has_the_record_and_the_verdicts():
+    (launch,) = json.loads(invoke("evidence", LOGS / "rdma-2.27.log", "--json").out)["launches"]
+    assert launch["record"]["version"] == "2.27.7"
+    assert [(one["bytes"], one["executed"]) for one in launch["executed"]] == [
         (8, "tree"), (67108864, "ring"), (67108864, "tree"), (4096, "ring")
     ]  # fmt: skip
-    assert (said["red"], said["network"], said["logs"]) == (None, "rdma", [str(LOGS / "rdma-2.27.log")])
+    assert (launch["red"], launch["network"], launch["logs"]) == (None, "rdma", [str(LOGS / "rdma-2.27.log")])
 
 
-def test_logs_of_several_launches_are_told_one_after_the_other_and_one_red_line_ends_with_3():
-    said = invoke("evidence", LOGS / "socket.log", LOGS / "rdma-2.32.log", "--network", "rdma")
-    alarm, first, second = said.out.split("\n\n")
-    assert said.code == 3
-    assert alarm.startswith("RED in launch 1: RDMA was expected and TCP was used")
+def test_json_of_a_record_keeps_the_keys_of_earlier_versions():
+    (launch,) = json.loads(invoke("evidence", LOGS / "socket.log", "--json").out)["launches"]
+    assert {"ran", "refusals", "model"} <= launch["record"].keys()
+    assert [one["of"] for one in launch["record"]["refusals"]] == ["plugin", "rdma"]
+
+
+def test_logs_of_several_launches_are_reported_one_after_the_other_and_one_mismatch_ends_with_3():
+    ran = invoke("evidence", LOGS / "socket.log", LOGS / "rdma-2.32.log", "--network", "rdma")
+    alarm, first, second = ran.out.split("\n\n")
+    assert ran.code == 3
+    assert alarm.startswith("RED in launch 1: ")
     assert first.splitlines()[0] == f"== launch 1 of 2: {LOGS}/socket.log"
     assert first.splitlines()[1].startswith("RED: ")
-    assert second.splitlines()[:2] == [f"== launch 2 of 2: {LOGS}/rdma-2.32.log", "NCCL 2.32.3, 16 ranks on 2 nodes"]
+    assert second.splitlines()[0] == f"== launch 2 of 2: {LOGS}/rdma-2.32.log"
     assert "RED" not in second
 
 
-def test_of_many_logs_of_a_launch_one_is_named(tmp_path):
+def test_one_of_many_logs_of_a_launch_is_named(tmp_path):
     for number in range(3):
         line = (
             f"n1:{number}:9 [0] NCCL INFO ncclCommInitRank comm 0x1 rank {number} nranks 3 commId 0xa{{}} - Init START"
@@ -147,21 +183,19 @@ def test_of_many_logs_of_a_launch_one_is_named(tmp_path):
     ]
 
 
-def test_settings_are_of_the_logs_beside_them_and_of_all_where_there_are_none(tmp_path):
+def test_configuration_files_belong_to_the_logs_of_their_directory_and_without_any_to_all(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.log").write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
     (tmp_path / "a" / "n1.2-etc.conf").write_text("NCCL_IB_HCA=mlx5\n")
     (tmp_path / "nccl.conf").write_text("NCCL_ALGO=Ring\n")
-    launches = json.loads(
-        invoke("evidence", tmp_path / "a", tmp_path / "b", tmp_path / "nccl.conf", "--json").out
-    )["launches"]  # fmt: skip
-    assert [launch["record"]["settings"] for launch in launches] == [
+    logs = read_log_files([tmp_path / "a", tmp_path / "b", tmp_path / "nccl.conf"])
+    assert [launch.record.settings for launch in logs.launches] == [
         {"NCCL_IB_HCA": "mlx5", "NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Ring"}
     ]  # fmt: skip
 
 
-def test_a_directory_is_all_of_its_files_and_a_dump_of_the_topology_says_the_balance(tmp_path):
+def test_a_directory_is_all_of_its_files_and_dumps_are_described(tmp_path):
     (tmp_path / "a.log").write_text((LOGS / "nvls.log").read_text())
     (tmp_path / "deeper").mkdir()
     (tmp_path / "graph.xml").write_text('<graphs version="1"><graph id="0" nchannels="2" speedintra="20"/></graphs>')
@@ -169,12 +203,13 @@ def test_a_directory_is_all_of_its_files_and_a_dump_of_the_topology_says_the_bal
     gpu = '<pci busid="a"><gpu dev="0"/></pci>'
     nic = '<pci busid="b"><nic><net name="mlx5_0"/></nic></pci>'
     (tmp_path / "topology.xml").write_text(f'<system><cpu numaid="0"><pci busid="s">{gpu}{nic}</pci></cpu></system>')
-    lines = invoke("evidence", tmp_path).out.splitlines()
-    assert "ran: all_reduce of 1 MiB: nvls, protocol SIMPLE, 16 channels" in lines
-    assert lines[-2:] == [
-        f"{tmp_path}/graph.xml: NCCL's search: 2 channels of 20 GB/s inside a node and 0 between",
-        f"{tmp_path}/topology.xml: balanced: each GPU has a NIC at PIX",
-    ]
+    logs = read_log_files([tmp_path])
+    assert [launch.names for launch in logs.launches] == [(str(tmp_path / "a.log"),)]
+    assert logs.dumps == {
+        str(tmp_path / "graph.xml"): "NCCL's search: 2 channels of 20 GB/s inside a node and 0 between",
+        str(tmp_path / "topology.xml"): "balanced: each GPU has a NIC at PIX",
+    }
+    assert invoke("evidence", tmp_path).out.splitlines()[-2:] == [f"{name}: {s}" for name, s in logs.dumps.items()]
 
 
 @pytest.mark.parametrize("name", ["a.log", "."])
@@ -214,7 +249,7 @@ def test_what_is_no_file_takes_one_line_and_is_never_waited_for(tmp_path):
 
 
 def test_of_a_large_file_of_something_else_no_more_than_its_head_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "LOG_HEAD_BYTES", 1000)
+    monkeypatch.setattr(log_set, "LOG_HEAD_BYTES", 1000)
     text, junk = (LOGS / "sharp.log").read_text(), "nothing of the kind\n" * 100
     (tmp_path / "late.log").write_text(junk + text)
     assert invoke("evidence", tmp_path / "late.log").is_bad_input("log", "no line of it begins as theirs do")

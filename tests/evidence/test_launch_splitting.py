@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.evidence.launches import split_launches
-from hpccoll.evidence.log_lines import messages
+from hpccoll.evidence.log_parser import split_messages
+from hpccoll.evidence.log_set import split_launches
 
 NCCL = "{}:{} [0] NCCL INFO {}"
 SHARP = "[{}:0:{} - comm.c:400][x] INFO [group#:0] tree_type:LLT group size:2"
@@ -23,7 +23,7 @@ def ran(host, pid):
 
 def found(**logs):
     """Return for each launch its logs, and how many messages of each are of it."""
-    read = {name: [*messages(lines)] for name, lines in logs.items()}
+    read = {name: [*split_messages(lines)] for name, lines in logs.items()}
     return [{name: len(lines) for name, lines in launch.items()} for launch in split_launches(read)]
 
 
@@ -75,7 +75,7 @@ def test_two_are_of_one_launch_if_and_only_if_communicators_lead_from_one_to_the
     logs = {}
     for log, pid, of in told:
         logs.setdefault(log, []).append(made("n1", pid + 10 * "xyz".index(log), of))
-    read = {name: [*messages(lines)] for name, lines in logs.items()}
+    read = {name: [*split_messages(lines)] for name, lines in logs.items()}
     groups = [{(line.process, line.text) for lines in one.values() for line in lines} for one in split_launches(read)]
     processes = [{process for process, _ in group} for group in groups]
     ids = [{text.partition("commId ")[2] for _, text in group} for group in groups]

@@ -1,0 +1,159 @@
+"""Parsing of log lines: messages with their origin, the rules that match them, and the facts collected so far.
+
+Processes that share a file overwrite each other: a header in the middle of a line begins a new message, and the text
+before it is a truncated message, which the rules then do not match. Truncated lines are never completed by guessing.
+"""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from hpccoll.evidence.log_record import CollectiveLine, LogRecord, ModelledCost, Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """A message of a library.
+
+    Args:
+        origin: the library: ``nccl``, ``sharp`` (libsharp), ``ucc``; None for a line without a known header.
+        process: the host and process id of the writer; empty without a known header.
+        level: the level, such as ``INFO``; None without one.
+        text: the text after the header.
+    """
+
+    origin: str | None
+    process: str
+    level: str | None
+    text: str
+
+
+_TIMESTAMP = r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] ?)?"
+_HEADERS = {
+    # host:pid:tid [device] NCCL INFO ...; WARN also names the place in the source, since 2.30 time and function too.
+    "nccl": (
+        _TIMESTAMP + r"(?<![\w.-])(?P<nccl_host>[\w.-]{1,255}):(?P<nccl_pid>\d{1,18}):\d+ \[-?\d+\] "
+        r"(?:[\w./+-]+:\d+ (?:\([^)]*\) )?)?NCCL (?P<nccl_level>VERSION|WARN|ATTN|INFO|ABORT|TRACE) "
+    ),
+    # [host:rank:pid - file.c:line][time] INFO ..., or with the job's id instead of the file.
+    "sharp": (
+        r"\[(?P<sharp_host>[\w.-]{1,255}):\d+:(?P<sharp_pid>\d{1,18}) (?:- [\w./]+:\d+|unique id \d+)\]"
+        r"(?:\[[^]]*\])? ?(?P<sharp_level>[A-Z]+) "
+    ),
+    # [seconds] [host:pid:tid] file.c:line COMPONENT INFO ...
+    "ucc": (
+        r"\[\d+\.\d+\] \[(?P<ucc_host>[\w.-]{1,255}):(?P<ucc_pid>\d{1,18})\s*:\d+\]\s+[\w./]+:\d+\s+"
+        r"(?:UCC|UCC_COLL|[CT]L_\w+)\s+(?P<ucc_level>[A-Z]+)\s+"
+    ),
+}
+_HEADER = re.compile("|".join(f"(?P<{origin}>{header})" for origin, header in _HEADERS.items()))
+
+
+def has_header(line: str) -> bool:
+    """Return whether a line has a header of a known library."""
+    return _HEADER.search(line) is not None
+
+
+def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
+    """Yield the messages of a log.
+
+    Args:
+        lines: the lines of the log.
+    """
+    for line in lines:
+        headers = list(_HEADER.finditer(line))
+        before = line[: headers[0].start()] if headers else line
+        if before.strip():
+            yield LogMessage(None, "", None, before.strip())
+        for header, following in zip_longest(headers, headers[1:]):
+            origin = next(name for name in _HEADERS if header[name] is not None)
+            body = line[header.end() : following.start() if following else None]
+            process = f"{header[f'{origin}_host']}:{header[f'{origin}_pid']}"
+            yield LogMessage(origin, process, header[f"{origin}_level"], body.strip())
+
+
+class LoggedCall(NamedTuple):
+    """A call of a collective, as NCCL logs it.
+
+    Args:
+        collective: the collective, by the project's name.
+        bytes: the size of the rank's own block, if every rank has one.
+        dtype: the element type, by the project's name.
+        op: the reduction; None without one.
+        ranks: the ranks of the communicator; None if that part of the line is missing.
+    """
+
+    collective: str
+    bytes: int
+    dtype: str
+    op: str | None
+    ranks: int | None
+
+
+class ParserState:
+    """The facts collected from the messages of one launch, in order of their first occurrence."""
+
+    def __init__(self) -> None:
+        self.library: str | None = None
+        self.version: str | None = None
+        self.nodes: int | None = None
+        self.ranks: int | None = None
+        self.collectives: dict[CollectiveLine, None] = {}
+        self.unavailable: dict[Unavailable, None] = {}
+        self.model: dict[ModelledCost, None] = {}
+        self.lines: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self.paths: Counter[str] = Counter()
+        self.plugins: dict[str, str] = {}
+        self.settings: dict[str, str] = {}
+        self.communicator: dict[str, str] = {}
+        self.calls: defaultdict[str, deque[LoggedCall]] = defaultdict(lambda: deque(maxlen=256))
+        self.tables: dict[str, Any] = {}
+        self.team_sizes: dict[str, int] = {}  # of UCC's teams, by their ids
+
+    def add_line(self, field: str, line: str) -> None:
+        """Add a line, or a word, to a field of the record."""
+        self.lines[field][line] = None
+
+    def add_unavailable(self, feature: str, reason: str, line: str) -> None:
+        """Add that a feature was not used, and the reason; each reason once."""
+        if not any((known.feature, known.reason) == (feature, reason) for known in self.unavailable):
+            self.unavailable[Unavailable(feature=feature, reason=reason, line=line)] = None
+
+    def add_communicator(self, ranks: int, nodes: int) -> None:
+        """Add the size of a communicator; the record keeps that of the largest."""
+        if ranks > (self.ranks or 0):
+            self.ranks, self.nodes = ranks, nodes
+
+    def record(self) -> LogRecord:
+        """Return the record of all facts."""
+        rdma = [path for path in self.paths if path.startswith("NET/") and not path.startswith("NET/Socket")]
+        lines: dict[str, Any] = {field: tuple(lines) for field, lines in self.lines.items()}
+        return LogRecord(
+            library=self.library, version=self.version, nodes=self.nodes, ranks=self.ranks,
+            collectives=tuple(self.collectives), unavailable=tuple(self.unavailable),
+            model=tuple(self.model), plugins=dict(self.plugins),
+            gdr=all("GDRDMA" in path for path in rdma) if rdma else None, paths=dict(sorted(self.paths.items())),
+            settings=dict(sorted(self.settings.items())), communicator=dict(sorted(self.communicator.items())), **lines,
+        )  # fmt: skip
+
+
+Rule = tuple[re.Pattern[str], Callable[[ParserState, re.Match[str], LogMessage], None]]
+"""A pattern for the beginning of a message, and a function that adds the facts of a message that matches."""
+
+
+def line_rules(field: str, *patterns: str) -> list[Rule]:
+    """Return rules that add every message that matches one of ``patterns``, whole, to a field of the record."""
+    return [
+        (re.compile(pattern), lambda state, _match, message: state.add_line(field, message.text))
+        for pattern in patterns
+    ]
+
+
+def apply_rules(rules: Sequence[Rule], state: ParserState, message: LogMessage) -> None:
+    """Apply every rule that matches ``message``."""
+    for pattern, add_facts in rules:
+        if match := pattern.match(message.text):
+            add_facts(state, match, message)

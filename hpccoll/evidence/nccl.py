@@ -1,0 +1,255 @@
+"""NCCL's log: versions 2.24 to 2.32 with NCCL_DEBUG=INFO and the subsystems INIT, ENV, NET, GRAPH, TUNING, COLL.
+
+Versions 2.20 to 2.23 log the algorithm as numbers in a line of their own format; older versions do not log it.
+
+Some lines look like evidence and are none: the count of ``collnet channels``, which NCCL prints without CollNet too;
+``via COLLNET/SHARP`` and ``Using ...:1/IB/SHARP``, which NCCL prints before it asks SHARP for a group and which remain
+if SHARP refuses; names of kernels, which are those of ring or tree for every algorithm.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from hpccoll.evidence import unavailable
+from hpccoll.evidence.communicator_settings import logged_setting
+from hpccoll.evidence.log_parser import LoggedCall, LogMessage, ParserState, Rule, line_rules
+from hpccoll.evidence.log_record import CollectiveLine, ModelledCost
+from hpccoll.evidence.requested import NCCL_ALGORITHMS, NCCL_FUNCTIONS
+
+COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
+
+_REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
+
+_DTYPES = {
+    0: ("int8", 1), 1: ("uint8", 1), 2: ("int32", 4), 3: ("uint32", 4), 4: ("int64", 8), 5: ("uint64", 8),
+    6: ("float16", 2), 7: ("float32", 4), 8: ("float64", 8), 9: ("bfloat16", 2), 10: ("float8e4m3", 1),
+    11: ("float8e5m2", 1),
+}  # fmt: skip
+"""ncclDataType_t: the project's name, and the bytes of an element."""
+
+_OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
+"""ncclRedOp_t."""
+
+
+def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.version = match["version"]
+
+
+def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    collective = COLLECTIVES.get(match["function"].lower())
+    dtype = _DTYPES.get(int(match["dtype"]))
+    if collective and dtype:
+        name, size = dtype
+        op = _OPS.get(int(match["op"]), "custom") if collective in _REDUCTIONS else None
+        ranks = int(match["ranks"]) if match["ranks"] else None
+        state.calls[message.process].append(LoggedCall(collective, int(match["count"]) * size, name, op, ranks))
+
+
+def _add_collective(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Add a collective; its dtype and op are those of the first pending call of this size in the same process."""
+    kind = (match["kind"] or "").lower().replace(" ", "_")
+    if not (kind or match["algorithm"]):  # part of the line is missing
+        return
+    collective = COLLECTIVES.get(match["function"].lower(), match["function"].lower())
+    nbytes, pending = int(match["bytes"]), state.calls[message.process]
+    call = next((call for call in pending if call[:2] == (collective, nbytes)), None)
+    if call:
+        pending.remove(call)
+    dtype, op = (call.dtype, call.op) if call else (None, None)
+    channels = match["channels"] or (int(match["high"]) - int(match["low"]) + 1 if match["high"] else None)
+    line = CollectiveLine(
+        collective=collective, bytes=nbytes, algorithm=kind or match["algorithm"].lower(), dtype=dtype, op=op,
+        protocol=match["kernel"] or match["copy"] or match["protocol"].upper(),
+        channels=None if channels is None else int(channels), line=message.text,
+    )  # fmt: skip
+    state.collectives[line] = None
+
+
+def _add_communicator(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.add_communicator(int(match["ranks"]), int(match["nodes"]))
+
+
+def _add_network(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.add_line("network", match["name"])
+
+
+def _add_devices(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    for device in re.findall(r"\[\d+\](\S+)", match["list"]):
+        state.add_line("devices", device.rstrip(";"))
+
+
+def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    """Count a channel by its path without device numbers: NET/IB/2(3)/GDRDMA counts as NET/IB/GDRDMA/PXN."""
+    first, *rest = match["path"].split("/")
+    numbers = [part for part in rest if re.match(r"\d+\b", part)]
+    words = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
+    words += ["GDRDMA"] if "GDRDMA" in match["path"] else []
+    words += ["PXN"] if any("(" in number and first == "NET" for number in numbers) else []
+    state.paths["/".join(words)] += 1
+
+
+def _add_plugin(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    if not match["name"].startswith("internal"):
+        state.plugins[match["kind"].lower()] = match["name"]
+
+
+def _add_fabric(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.plugins["fabric"] = match["name"]
+
+
+def _add_variable(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.settings[match["name"]] = match["value"]
+
+
+def _add_setting(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.communicator[logged_setting(match["name"])] = match["value"]
+
+
+def _remove_overridden_setting(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Remove a communicator setting that an environment variable overrides, and add that variable."""
+    state.communicator.pop(logged_setting(match["field"]), None)
+    _add_variable(state, match, message)
+
+
+def _add_warning(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    if message.level == "WARN":
+        state.add_line("warnings", message.text)
+
+
+NUMBERED_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+"""The algorithms by NCCL_ALGO_*, a number of src/include/nccl_common.h."""
+
+_NUMBERED_PROTOCOLS = ("LL", "LL128", "SIMPLE")
+"""The protocols by NCCL_PROTO_*."""
+
+_COUNTS_ALL_RANKS = ("all_gather", "reduce_scatter")
+"""Collectives for which the line of versions 2.20 to 2.23 counts the blocks of all ranks; the call counts one."""
+
+
+def _add_numbered_collective(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Add a collective from the line of versions 2.20 to 2.23, in which rank 0 logs its choice as numbers.
+
+    ``8 Bytes -> Algo 1 proto 2 time 12.4``; only 2.23 begins with the function. For collectives with a block per rank
+    the bytes are those of all ranks; for grouped calls, which NCCL tunes together, they are the sum. The line is
+    therefore used only if exactly one call was logged since the previous such line, and its size matches. The number of
+    channels is not logged. Source: topoGetAlgoInfo and ncclPrepareTasks in src/enqueue.cc. Versions 2.20 and 2.21 log
+    no line if a tuner plugin has chosen; older versions log it only in builds for tracing.
+    """
+    calls, function = state.calls[message.process], match["function"]
+    call = calls[0] if len(calls) == 1 else None
+    calls.clear()
+    if call is None or call.ranks is None or (function and NCCL_FUNCTIONS.get(function.lower()) != call.collective):
+        return
+    blocks = call.ranks if call.collective in _COUNTS_ALL_RANKS else 1
+    if call.bytes * blocks == int(match["bytes"]):
+        line = CollectiveLine(
+            collective=call.collective, bytes=call.bytes, algorithm=NUMBERED_ALGORITHMS[int(match["algorithm"])],
+            protocol=_NUMBERED_PROTOCOLS[int(match["protocol"])], dtype=call.dtype, op=call.op, line=message.text,
+        )  # fmt: skip
+        state.collectives[line] = None
+
+
+_CELL = re.compile(r"\s*(\d{1,12}\.\d{1,9})/\s*(\d{1,12}\.\d{1,9})\s*")
+"""A cell of the table of NCCL's cost model: latency in us, and bandwidth in GB/s."""
+
+
+@dataclass
+class _TableHeads:
+    """The column heads of the current block of the table."""
+
+    algorithms: list[str] = field(default_factory=list)
+    protocols: list[str] = field(default_factory=list)
+
+    def columns(self) -> list[tuple[str, str]]:
+        per_algorithm = len(self.protocols) // len(self.algorithms) if self.algorithms else 0
+        algorithms = [algorithm for algorithm in self.algorithms for _ in range(per_algorithm)]
+        paired = len(algorithms) == len(self.protocols)
+        return list(zip(algorithms, self.protocols, strict=True)) if paired else []
+
+
+def _add_table_row(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Add a row of the table of NCCL's cost model.
+
+    The table comes in blocks of three algorithms: a row of algorithms, a row of protocols, and a row for each
+    collective. Older versions have algorithm and protocol in one row of heads.
+    """
+    heads = state.tables.setdefault(message.process, _TableHeads())
+    name, cells = match["name"].strip(), [cell.strip() for cell in match["cells"].rstrip("| ").split("|")]
+    if name == "Algorithm":
+        heads.algorithms = [_algorithm(cell) for cell in cells]
+        heads.protocols = []
+    elif name == "Protocol":
+        heads.protocols = [cell.upper() for cell in cells]
+    elif name == "Latency/AlgBw":
+        pairs = [cell.split("/") for cell in cells]
+        if all(len(pair) == 2 for pair in pairs):
+            heads.algorithms = [_algorithm(algorithm) for algorithm, _ in pairs]
+            heads.protocols = [protocol.strip().upper() for _, protocol in pairs]
+    elif name.lower() in NCCL_FUNCTIONS:
+        _add_costs(state, heads, NCCL_FUNCTIONS[name.lower()], cells)
+
+
+def _algorithm(cell: str) -> str:
+    name = cell.strip().lower()
+    return NCCL_ALGORITHMS.get(name, name)
+
+
+def _add_costs(state: ParserState, heads: _TableHeads, collective: str, cells: list[str]) -> None:
+    columns, matches = heads.columns(), [_CELL.fullmatch(cell) for cell in cells]
+    if len(columns) != len(matches):
+        return
+    for (algorithm, protocol), cell in zip(columns, matches, strict=True):
+        if cell and float(cell[2]):  # NCCL writes a bandwidth of 0 for a pair that it will not use
+            cost = ModelledCost(
+                collective=collective, algorithm=algorithm, protocol=protocol, latency_s=float(cell[1]) * 1e-6,
+                bytes_per_s=float(cell[2]) * 1e9,
+            )  # fmt: skip
+            state.model[cost] = None
+
+
+RULES: tuple[Rule, ...] = (
+    (re.compile(r"NCCL version (?P<version>\d+(?:\.\d+)+)"), _add_version),
+    (
+        re.compile(
+            r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
+            r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root (?:\d+ comm \S+ \[nranks=(?P<ranks>\d{1,18})\])?"
+        ),
+        _add_call,
+    ),
+    (
+        re.compile(
+            r"(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d{1,18}) Bytes -> "
+            r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\s+proto (?P<protocol>\w+)\s+"
+            r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,18})\.\.(?P<high>\d{1,18})\}"
+            r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,18}) |(?P<copy>cudaMemcpy\w*|RMA proxy \+ CE))"
+        ),
+        _add_collective,
+    ),
+    (re.compile(r"comm \S+ rank \d+ nRanks (?P<ranks>\d{1,18}) nNodes (?P<nodes>\d{1,18}) "), _add_communicator),
+    (re.compile(r"Using network (?P<name>\S.*)$"), _add_network),
+    (re.compile(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$"), _add_devices),
+    (re.compile(r"(?:Channel|CollNet) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET)\b.*)$"), _add_path),
+    (re.compile(r"(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)"), _add_plugin),
+    (re.compile(r"NET/Plugin: Loaded (?P<kind>net|collnet|gin) plugin (?P<name>\S+)"), _add_plugin),
+    (re.compile(r"(?P<kind>P2P) plugin v\d+ (?P<name>\S+)"), _add_plugin),  # of the SHARP plugin
+    (re.compile(r"(?P<kind>PROFILER)/Plugin: Loaded (?:profiler plugin )?(?P<name>\S+)"), _add_plugin),
+    (re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)"), _add_fabric),
+    (re.compile(r"(?P<name>(?:NCCL|SHARP)_\w+) set by \w+ to (?P<value>.*?)\.?$"), _add_variable),
+    (re.compile(r"Comm config (?P<field>\w+) reset to (?P<name>NCCL_\w+)=(?P<value>.*)$"), _remove_overridden_setting),
+    (re.compile(r"Comm config (?P<name>\w[\w ]*) set to (?P<value>.*)$"), _add_setting),
+    (re.compile(""), _add_warning),
+    *line_rules(
+        "nvls", r"NVLS multicast support is available on dev", r"NVLS comm \S+ headRank", r"Connected NVLS tree"
+    ),
+    *line_rules("collnet", r"rank \d+ Connected CollNet", r"Connected Collnet Chains", r"Connected collnet \+ chain"),
+    *line_rules("sharp", r"SHARP rank \d+/\d+ initialized on "),
+    (
+        re.compile(
+            r"(?:(?P<function>[A-Za-z]+): )?(?P<bytes>\d{1,18}) Bytes -> "
+            r"Algo (?P<algorithm>[0-6]) proto (?P<protocol>[0-2]) time -?\d"
+        ),
+        _add_numbered_collective,
+    ),
+    (re.compile(r"(?P<name>[A-Z][\w/]+) *\|(?P<cells>.+)$"), _add_table_row),
+    *unavailable.RULES,
+)  # fmt: skip

@@ -1,0 +1,29 @@
+"""libsharp's log with SHARP_COLL_LOG_LEVEL=3: the groups of ranks that were given trees of switches, and failures.
+
+A job shows only that switches are reserved; a group of two or more ranks with a tree shows that they can reduce. HCOLL
+has no other lines.
+"""
+
+import re
+
+from hpccoll.evidence import unavailable
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
+
+
+def _add_group(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    if int(match["size"]) > 1:
+        state.add_line("sharp", message.text)
+        state.add_line("trees", match["tree"])
+
+
+def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    """Add an error whose reason is not in the table of known reasons, with its text as the reason."""
+    if message.level == "ERROR" and not unavailable.unavailable_reason(message.text):
+        state.add_unavailable("sharp", message.text, message.text)
+
+
+RULES: tuple[Rule, ...] = (
+    (re.compile(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b"), _add_group),
+    *unavailable.RULES,
+    (re.compile(""), _add_error),
+)

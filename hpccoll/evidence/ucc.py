@@ -1,0 +1,84 @@
+"""UCC's log: the trace of collectives (UCC_COLL_TRACE=info) and the map of scores (UCC_LOG_LEVEL=info)."""
+
+import re
+
+from hpccoll.evidence import unavailable
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
+from hpccoll.evidence.log_record import CollectiveLine
+
+_COLLECTIVES = {
+    "allreduce": "all_reduce", "reduce_scatter": "reduce_scatter", "allgather": "all_gather", "bcast": "broadcast",
+    "reduce": "reduce", "barrier": "barrier", "alltoall": "all_to_all", "alltoallv": "all_to_all_v",
+    "gather": "gather", "scatter": "scatter",
+}  # fmt: skip
+_OPS = ("sum", "prod", "min", "max", "avg")
+
+_EQUAL_BUFFERS = ("all_reduce", "reduce", "broadcast", "all_to_all")
+"""Collectives whose destination is as large as their source."""
+
+_GATHERING = ("all_gather", "gather")
+"""Collectives whose destination holds a block as large as the source for each rank."""
+
+
+def _add_collective(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Add a collective with the transport layers that UCC chose; a hierarchical collective has several."""
+    function = match["function"].lower()
+    collective = _COLLECTIVES.get(function, function)
+    layers = [layer.lower() for layer in re.findall(r"TL_(\w+)", match["layers"])]
+    if not layers:
+        return
+    line = CollectiveLine(
+        collective=collective, bytes=_source_bytes(state, collective, match),
+        algorithm="+".join(dict.fromkeys(layers)), protocol=match["upper"], dtype=match["dtype"],
+        op=next((flag for flag in match["flags"].split() if flag in _OPS), None),
+        memory=(match["memory"] or "").lower() or None, line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
+    )  # fmt: skip
+    state.collectives[line] = None
+
+
+def _source_bytes(state: ParserState, collective: str, match: re.Match[str]) -> int | None:
+    """Return the bytes of the source buffer; None if they cannot be derived.
+
+    For a call in place, the line names the destination only. For gathering collectives the source is its block, whose
+    size follows from that of the team, which UCC logs in the map of scores when it creates the team.
+    """
+    bits = re.search(r"(\d{1,3})$", match["dtype"] or "")
+    if bits is None:  # a barrier has no buffer
+        return None
+    nbytes = int(match["count"]) * int(bits[1]) // 8
+    if match["buffer"] == "src" or collective in _EQUAL_BUFFERS:
+        return nbytes
+    ranks = state.team_sizes.get(match["team"])
+    return nbytes // ranks if ranks and collective in _GATHERING else None
+
+
+def _start_score_map(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    """Remember the collective to which the following rows of scores belong."""
+    state.tables["ucc"] = match["collective"]
+
+
+def _add_score(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    if "TL_SHARP" in match["scores"]:
+        collective = state.tables.get("ucc", "?")
+        state.add_line("scores", f"{collective}: {match['memory']}: {match['scores']}")
+
+
+def _add_team(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.team_sizes[match["team"]] = int(match["ranks"])
+    state.ranks = max(state.ranks or 0, int(match["ranks"]))
+
+
+RULES: tuple[Rule, ...] = (
+    (
+        re.compile(
+            r"coll_init: (?P<function>\w+)(?P<flags>[^:;{]*)"
+            r"(?:: (?P<buffer>src|dst)=\{\S+, (?P<count>\d{1,18}), (?P<dtype>\w+), (?P<memory>\w+)\}[^;]*)?; "
+            r"(?P<upper>CL_\w+) \{(?P<layers>[^}]*)\}(?:, team_id (?P<team>\d{1,18}))?"
+        ),
+        _add_collective,
+    ),
+    (re.compile(r"=+ COLL_SCORE_MAP \(team_id (?P<team>\d{1,18}), size (?P<ranks>\d{1,18})\)"), _add_team),
+    (re.compile(r"(?P<collective>[A-Z]\w+):$"), _start_score_map),
+    (re.compile(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _add_score),
+    *unavailable.RULES,
+)
