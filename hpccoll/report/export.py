@@ -11,16 +11,13 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 
 from hpccoll.errors import BadInputError
 from hpccoll.report.call_labels import algorithm_params, rank_pair, root_rank, traffic_pattern
 from hpccoll.report.series_names import format_count
 from hpccoll.schedule import COLLECTIVES, itemsize
-from hpccoll.store.rows import Results, Row
+from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 from hpccoll.terminal import printable
-
-FIELDS = tuple(field.name for field in fields(Row))
 
 
 def export(results: Results, format: str) -> str:  # noqa: A002 - the word of the command line
@@ -36,7 +33,7 @@ def export(results: Results, format: str) -> str:  # noqa: A002 - the word of th
 
 def row_record(row: Row) -> dict[str, object]:
     """Return the fields of ``row`` in order, ready for JSON."""
-    values = {name: getattr(row, name) for name in FIELDS}
+    values = {name: getattr(row, name) for name in ROW_COLUMNS}
     values["params"] = dict(row.params)
     return {name: None if _is_not_finite(value) else value for name, value in values.items()}
 
@@ -53,7 +50,7 @@ def _json(results: Results) -> str:
 def _csv(results: Results) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(FIELDS)
+    writer.writerow(ROW_COLUMNS)
     for row in results.rows:
         writer.writerow([_cell(value) for value in row_record(row).values()])
     return text.getvalue()

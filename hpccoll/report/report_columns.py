@@ -9,6 +9,7 @@ from hpccoll.report.chart_groups import SeriesPoint
 from hpccoll.report.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.rows import Row
+from hpccoll.store.schema import RESULT_COLUMNS
 from hpccoll.units import format_number, format_size
 
 
@@ -29,7 +30,7 @@ class ReportColumn:
     always: bool = False
 
 
-COLUMNS = (
+REPORT_COLUMNS = (
     ReportColumn("collective", "collective"),
     ReportColumn("series", "series", always=True),
     ReportColumn("size", "size", "size", always=True),
@@ -65,6 +66,7 @@ COLUMNS = (
     ReportColumn("reason", "reason"),
     ReportColumn("rounds", "rounds", "count"),
     ReportColumn("iterations", "iterations", "count"),
+    *(ReportColumn(column.name, column.heading, column.format) for column in RESULT_COLUMNS if column.heading),
     ReportColumn("converged", "converged"),
     ReportColumn("oversubscribed", "oversubscribed"),
     ReportColumn("requested", "requested"),
@@ -166,7 +168,7 @@ class ColumnCells:
 def table_columns(points: Sequence[SeriesPoint]) -> tuple[ColumnCells, ...]:
     """Return all columns of the table, with bandwidths in the unit that suits the highest busbw of ``points``."""
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
-    return tuple(_cells(column, points, scale, unit) for column in COLUMNS)
+    return tuple(_cells(column, points, scale, unit) for column in REPORT_COLUMNS)
 
 
 def _cells(column: ReportColumn, points: Sequence[SeriesPoint], scale: float, unit: str) -> ColumnCells:

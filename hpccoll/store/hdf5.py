@@ -20,15 +20,12 @@ from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
 from hpccoll.store.integrity import check_integrity, seal
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
 from hpccoll.store.raw import Failure, RawResults
-from hpccoll.store.schema import SCHEMA, VERSION
+from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, VERSION
 
 _ATTEMPT = "attempt_"
 
 FORMAT = ("v110", "v110")
 """Of HDF5 1.10, whose metadata have checksums: in older ones a flipped bit can keep the library busy for ever."""
-
-DIGEST_SINCE = 5
-"""The minor version from which on files carry a digest."""
 
 
 def write_raw_file(raw: RawResults, path: Path) -> None:

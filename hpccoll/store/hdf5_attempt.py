@@ -97,7 +97,7 @@ def _fill(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
 
 
 def _dtype(column: Column) -> Any:
-    return {"str": object, "bool": np.uint8}.get(column.dtype, column.dtype)
+    return {"str": object, "bool": np.uint8, "maybe": np.int8}.get(column.dtype, column.dtype)
 
 
 def _iterations(outcome: Outcome) -> int:
@@ -162,11 +162,9 @@ def _python(value: Any) -> Any:
 
 
 def _cell(column: Column, value: object) -> object:
-    if column.name == "converged":
-        return None if value == column.absent else bool(value)
-    if column.dtype == "bool":
-        return bool(value)
-    return None if value == column.absent else value
+    if column.dtype != "bool" and (value == column.absent or value != value):  # noqa: PLR0124  only nan differs from itself
+        return None
+    return bool(value) if column.dtype in ("bool", "maybe") else value
 
 
 def _outcome(columns: dict[str, Any], number: int) -> Outcome:

@@ -20,9 +20,11 @@ from hpccoll.schedule.reduction import itemsize
 from hpccoll.spec.case import Case, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw import Attempt, Outcome
+from hpccoll.store.schema import RESULT_COLUMNS
 
 Fits = Callable[[Any], bool]
 
+_COUNTS = tuple(column.name for column in RESULT_COLUMNS if column.dtype == "int64")
 STATUSES = ("ok", "wrong", "skipped", "failed")
 
 
@@ -177,12 +179,8 @@ def _can_move(outcome: Outcome, workers: int) -> bool:
 
 def _of_numbers(outcome: Outcome) -> Iterator[Complaint]:
     counts = {
-        name: getattr(outcome, name)
-        for name in (
-            "wrong", "wire_bytes_predicted", "wire_bytes_measured", "rack_bytes_predicted", "workers_sent_predicted",
-            "workers_received_predicted",
-        )
-    } | {f"counter {name}": value for name, value in (outcome.counters or {}).items()}  # fmt: skip
+        name: getattr(outcome, name) for name in (*_COUNTS, "workers_sent_predicted", "workers_received_predicted")
+    } | {f"counter {name}": value for name, value in (outcome.counters or {}).items()}
     yield from ((f"{name} is {value}", value is not None and value < 0) for name, value in counts.items())
     for name in ("wire_sent", "wire_received", "port_sent", "port_received", "cpu_s"):
         values = np.array(getattr(outcome, name), np.float64)  # None becomes nan

@@ -13,33 +13,25 @@ from numpy.typing import NDArray
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case, Job, Parameter
 from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.schema import CaseResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one case in the rounds that it was measured in; ``times`` is None where nothing was timed."""
+class Outcome(CaseResult):
+    """The outcome of one case in the rounds that measured it; ``times`` is None if nothing was timed."""
 
     case: Case
     status: str  # ok, wrong, skipped, failed
     reason: str | None = None
-    bytes: int | None = None  # what was really moved
+    bytes: int | None = None  # bytes that the case really moved
     params: Mapping[str, Parameter] = field(default_factory=dict)  # with the defaults that were used
-    wrong: int | None = None
-    converged: bool | None = None
-    wire_bytes_predicted: int | None = None
-    wire_bytes_measured: int | None = None
-    rack_bytes_predicted: int | None = None
-    workers_sent_predicted: int | None = None  # what of wire_bytes_predicted nodes of workers send
+    workers_sent_predicted: int | None = None  # the part of wire_bytes_predicted that nodes of workers send
     workers_received_predicted: int | None = None
     wire_sent: Sequence[float | None] = ()  # bytes per operation by the counters of each node's ports, [node]
     wire_received: Sequence[float | None] = ()
     port_sent: Sequence[Sequence[float | None]] = ()  # the same of each port, [node][port of the attempt]
     port_received: Sequence[Sequence[float | None]] = ()
     counters: Mapping[str, int | None] | None = None  # of congestion, over all nodes and ``operations`` of them
-    requested: str | None = None  # of the library, in one word; None where it was left to it, and for our schedules
-    executed: str = "unknown"
-    evidence: str | None = None
-    floor: bool = False
     times: CaseTimes | None = None
     cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # per operation, [rank]
 

@@ -5,16 +5,17 @@ within a schema version. Seconds and bytes per second, unscaled; what is absent 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from hpccoll.store.scheduler_log import ScheduledJob
+from hpccoll.store.schema import CaseResult
 
 NOT_PLANNED = "left out"
 """The status of what was skipped on purpose as the sweep was planned: it is of no job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(CaseResult):
     """One case of one attempt."""
 
     case_id: str
@@ -53,24 +54,30 @@ class Row:
     busbw_Bps: float | None
     device_s: float | None = None  # by events of GPUs: the median over iterations of the longest over kept ranks
     cpu_s: float | None  # CPU seconds of a rank per operation, the largest over ranks
-    wire_bytes_predicted: int | None  # between nodes, all ranks together, per operation
-    wire_bytes_measured: int | None
     worker_sent_predicted: float | None  # the bytes that a node of workers sends per operation, the mean over these
     worker_sent_measured: float | None
     worker_received_predicted: float | None
     worker_received_measured: float | None
     port_sent: Mapping[str, float]  # what of the measured bytes each port of such a node sends, by name
-    rack_bytes_predicted: int | None  # between racks likewise; None where there is one rack
-    wrong: int | None  # elements, over ranks and timed iterations
     status: str  # ok, wrong, failed, skipped, partial (rounds are missing)
     reason: str | None  # why it is not ok
-    converged: bool | None  # the confidence interval became tight within the time budget
     oversubscribed: bool
-    requested: str | None = None  # of the library, in one word: ring, sharp; None for our own, and where it may choose
-    executed: str  # the algorithm that ran, as far as the evidence goes; 'unknown' without evidence
-    evidence: str | None
     kind: str  # measured, measured on a testbed, measured on a shared GPU, simulated, modelled
-    floor: bool  # an empty schedule: the cost of the harness; stays out of maps, efficiency and ratios
+
+
+FIRST_COLUMNS = (
+    "case_id", "run_id", "job", "attempt", "collective", "algorithm", "transport", "device", "dtype", "op",
+    "in_place", "mapping", "root", "params", "variant", "bytes", "requested_bytes", "ranks", "nodes",
+    "ranks_per_node", "racks", "aggregators", "iterations", "timing", "median_s", "p99_s", "ci_low_s", "ci_high_s",
+    "rounds", "round_medians_s", "round_intervals_s", "round_run_ids", "algbw_Bps", "busbw_Bps", "device_s", "cpu_s",
+    "wire_bytes_predicted", "wire_bytes_measured", "worker_sent_predicted", "worker_sent_measured",
+    "worker_received_predicted", "worker_received_measured", "port_sent", "rack_bytes_predicted", "wrong", "status",
+    "reason", "converged", "oversubscribed", "requested", "executed", "evidence", "kind", "floor",
+)  # fmt: skip
+"""The order of the columns of version 0.1: scripts may read exported CSV by position. Later columns follow these."""
+
+ROW_COLUMNS = tuple(dict.fromkeys((*FIRST_COLUMNS, *(field.name for field in fields(Row)))))
+"""The columns of an export, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,17 @@
 """The schema of a raw file, as a table; results/README.md shows the same table, and a test keeps the two alike.
 
-A raw file holds one job. Its root says which; each attempt is a group with the dimensions ``case``, ``iteration``,
-``rank``, ``node_number`` and ``port``. Times are int64 nanoseconds as the clocks gave them; everything else is in SI
-units without prefixes.
+A raw file holds one job. Its root names the job; each attempt is a group with the dimensions ``case``, ``iteration``,
+``rank``, ``node_number`` and ``port``. Times are int64 nanoseconds of the ranks' clocks; everything else is in SI units
+without prefixes.
+
+``CaseResult`` declares the results of a case: a new one is one field there and needs no other line. The datasets of raw
+files, the records of journals, rows, exports, the table in results/README.md and the table of the report follow.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 SCHEMA = "hpccoll-raw"
-VERSION = "1.5"
-"""A reader refuses another major version; a minor one only adds.
-
-1.0: the first. 1.1: what crossed the wire, and cases of several numbers of ranks in a file. 1.2: racks.
-1.3: mapping of the ranks of a case, bytes between racks, of each port and of the nodes of workers, and rounds.
-1.4: what was asked of the library, what its logs say, and times by events of the GPU.
-1.5: a digest of the content.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +19,15 @@ class Column:
     """A dataset of an attempt.
 
     Args:
-        name: of the dataset.
+        name: the name of the dataset.
         dims: its dimensions.
-        dtype: ``str``, ``bool`` (kept as uint8) or a NumPy name.
-        unit: of its values, empty where they have none.
+        dtype: ``str``, ``bool`` (stored as uint8), ``maybe`` (true, false or absent, stored as int8) or a NumPy name.
+        unit: the unit of its values; empty if they have none.
         absent: the value that stands for "there is none", also beyond ``iterations(case)`` and for ranks not kept.
-        meaning: in a sentence.
-        since: the minor version that added it; in an older file it is absent.
+        meaning: one phrase.
+        since: the minor version that added it; in older files it is absent.
+        heading: the heading in the report's table of rows; empty if it is not declared here.
+        format: how the report writes the values: a key of ``report_columns.FORMATS``.
     """
 
     name: str
@@ -39,6 +37,8 @@ class Column:
     absent: object
     meaning: str
     since: int = 0
+    heading: str = ""
+    format: str = "text"
 
 
 def _case(name: str, dtype: str, meaning: str, unit: str = "", absent: object = None, since: int = 0) -> Column:
@@ -52,6 +52,50 @@ def _node(name: str, meaning: str, since: int) -> Column:
 def _port(name: str, meaning: str, since: int) -> Column:
     return Column(name, ("case", "node_number", "port"), "float64", "B", float("nan"), meaning, since)
 
+
+_ABSENT = {"str": "", "bool": None, "maybe": -1, "int64": -1, "float64": float("nan")}
+"""What stands for "there is none" in the dataset of a result, by its type."""
+
+
+def result(dtype: str, meaning: str, *, default: object = None, **more: Any) -> Any:
+    """Return a field of ``CaseResult``.
+
+    Args:
+        dtype: the type of the dataset: a key of ``_ABSENT``.
+        meaning: one phrase for results/README.md and the dataset's ``long_name``.
+        default: the value of a case that has none.
+        more: ``unit``, ``since``, ``heading`` and ``format`` of the column.
+    """
+    declared = {"dims": ("case",), "dtype": dtype, "unit": "", "absent": _ABSENT[dtype], "meaning": meaning, **more}
+    return field(default=default, metadata={"column": declared})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """The results of a case that are stored, exported and reported under one name."""
+
+    wrong: int | None = result(
+        "int64", "wrong elements of the result, of src and next to the buffers, over ranks and timed iterations"
+    )
+    converged: bool | None = result("maybe", "1 if the interval of the median became tight in time")
+    wire_bytes_predicted: int | None = result(
+        "int64", "bytes between nodes per operation, all ranks, as counted from the schedule", unit="B"
+    )
+    wire_bytes_measured: int | None = result(
+        "int64", "the same by the counters of the ports, which include headers", unit="B"
+    )
+    rack_bytes_predicted: int | None = result(
+        "int64", "bytes between racks per operation, all ranks, as counted from the schedule", unit="B", since=3
+    )
+    requested: str | None = result(
+        "str", "what was requested of the library in one word: ring, sharp; empty: nothing", since=4
+    )
+    executed: str = result("str", "the algorithm that ran, as far as the evidence shows", default="unknown")
+    evidence: str | None = result("str", "how that is known")
+    floor: bool = result("bool", "an empty schedule: the cost of the harness", default=False)
+
+
+RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in fields(CaseResult))
 
 COLUMNS = (
     _case("case_id", "str", "the case in one word, unique in the job"),
@@ -72,24 +116,10 @@ COLUMNS = (
     _case("params", "str", "JSON: parameters that were used, defaults included"),
     _case("status", "str", "ok, wrong, skipped, or failed: a rank stalled in it, or NCCL failed"),
     _case("reason", "str", "why it is not ok"),
-    _case(
-        "wrong",
-        "int64",
-        "wrong elements of the result, of src and next to the buffers, over ranks and timed iterations",
-        "",
-        -1,
-    ),
-    _case("converged", "int8", "1 where the interval of the median became tight in time", "", -1),
-    _case("wire_bytes_predicted", "int64", "bytes between nodes per operation, all ranks, as counted", "B", -1),
-    _case("wire_bytes_measured", "int64", "the same by the counters of the ports: headers, too", "B", -1),
-    _case("rack_bytes_predicted", "int64", "bytes between racks per operation, all ranks, as counted", "B", -1, 3),
+    *RESULT_COLUMNS,
     _case("workers_sent_predicted", "int64", "what of the counted bytes nodes of workers send", "B", -1, since=3),
     _case("workers_received_predicted", "int64", "what of them nodes of workers receive", "B", -1, since=3),
     _case("counters", "str", "JSON: what else ports counted: over all nodes, in so many operations", since=1),
-    _case("requested", "str", "what was asked of the library in one word: ring, sharp; empty: nothing", since=4),
-    _case("executed", "str", "the algorithm that ran, as far as the evidence goes"),
-    _case("evidence", "str", "how that is known"),
-    _case("floor", "bool", "an empty schedule: the cost of the harness"),
     _case("iterations", "int64", "timed iterations"),
     _case("rank_stride", "int64", "times are kept of ranks 0, stride, 2 stride, ...", "", 0),
     Column("host", ("rank",), "str", "", "", "the host of the rank"),
@@ -118,3 +148,15 @@ COLUMNS = (
         "device_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "between events on the GPU of the rank", since=4
     ),
 )
+
+DIGEST_SINCE = 5
+"""The minor version from which on files carry a digest of their content."""
+
+VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
+"""A reader refuses another major version; a minor version only adds columns: the latest one of a column is the current.
+
+1.0: the first. 1.1: bytes between nodes, and cases of several numbers of ranks in a file. 1.2: racks.
+1.3: the mapping of a case, bytes between racks, bytes of each port and of the nodes of workers, and rounds.
+1.4: what was requested of the library, what its logs say, and times by events of the GPU.
+1.5: a digest of the content.
+"""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from statistics import median
 
@@ -14,6 +14,7 @@ from hpccoll.spec.case import LEAST_ITERATIONS, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.rows import Row
+from hpccoll.store.schema import CaseResult
 
 
 def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -175,15 +176,13 @@ def make_row(
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
         device_s=None if times is None else _device_s(times),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
-        wire_bytes_predicted=outcome.wire_bytes_predicted, wire_bytes_measured=outcome.wire_bytes_measured,
         worker_sent_predicted=_each(attempt, outcome, outcome.workers_sent_predicted),
         worker_sent_measured=_mean(outcome.wire_sent[: attempt.nodes]),
         worker_received_predicted=_each(attempt, outcome, outcome.workers_received_predicted),
         worker_received_measured=_mean(outcome.wire_received[: attempt.nodes]),
         port_sent=_ports(attempt, outcome),
-        rack_bytes_predicted=outcome.rack_bytes_predicted,
-        wrong=outcome.wrong, status=status, reason=reason, converged=outcome.converged,
+        status=status, reason=reason,
         oversubscribed=attempt.oversubscribed,
-        requested=outcome.requested, executed=outcome.executed, evidence=outcome.evidence,
-        kind=attempt.kind, floor=outcome.floor,
+        kind=attempt.kind,
+        **{each.name: getattr(outcome, each.name) for each in fields(CaseResult)},
     )  # fmt: skip
