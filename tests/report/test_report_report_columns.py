@@ -6,7 +6,7 @@ import pytest
 
 from hpccoll.report import report_columns
 from hpccoll.report.chart_groups import chart_groups
-from hpccoll.report.report_columns import COLUMNS, DERIVED, FORMATS, ReportColumn, table_columns
+from hpccoll.report.report_columns import DERIVED, FORMATS, ReportColumn, table_columns
 from hpccoll.store.rows import Row
 
 
@@ -23,18 +23,18 @@ def cells_of(of_rows):
 
 
 def test_every_column_has_a_value_and_a_format():
-    assert {column.key for column in COLUMNS} <= DERIVED.keys() | {field.name for field in fields(Row)}
-    assert {column.format for column in COLUMNS} <= FORMATS.keys()
-    assert len({column.heading for column in COLUMNS}) == len(COLUMNS)
+    assert {column.key for column in REPORT_COLUMNS} <= DERIVED.keys() | {field.name for field in fields(Row)}
+    assert {column.format for column in REPORT_COLUMNS} <= FORMATS.keys()
+    assert len({column.heading for column in REPORT_COLUMNS}) == len(REPORT_COLUMNS)
 
 
 def test_every_derived_value_has_a_column():
-    assert DERIVED.keys() <= {column.key for column in COLUMNS}
+    assert DERIVED.keys() <= {column.key for column in REPORT_COLUMNS}
 
 
 def test_a_field_of_the_row_is_a_column_once_it_is_declared(cells_of, make_row, monkeypatch):
     declared = ReportColumn("cpu_s", "CPU time (us)", "us")
-    monkeypatch.setattr(report_columns, "COLUMNS", (*COLUMNS, declared))
+    monkeypatch.setattr(report_columns, "REPORT_COLUMNS", (*REPORT_COLUMNS, declared))
     assert cells_of("CPU time (us)", make_row(seconds=1.5e-5)) == (["15.00"], [1.5e-5])
 
 
