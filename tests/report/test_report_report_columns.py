@@ -6,7 +6,7 @@ import pytest
 
 from hpccoll.report import report_columns
 from hpccoll.report.chart_groups import chart_groups
-from hpccoll.report.report_columns import DERIVED, FORMATS, ReportColumn, table_columns
+from hpccoll.report.report_columns import DERIVED, FORMATS, REPORT_COLUMNS, ReportColumn, table_columns
 from hpccoll.store.rows import Row
 
 
