@@ -1,1 +1,1 @@
-"""What the libraries' own logs say of what they ran: a row is named after evidence, never after what was asked for."""
+"""Evidence from the logs of libraries about which algorithms ran: rows are named after what ran, not after requests."""

@@ -68,10 +68,10 @@ class PortBytes:
 
     def __str__(self) -> str:
         if self.sent is None:
-            return "bytes per port are not known"
+            return "bytes per port are unknown"
         if not self.is_significant:
-            return "bytes per port say nothing of so small a vector"
+            return "bytes per port are not significant for so small a vector"
         measured = f"{self.vectors:.2f} vectors left a node for each operation"
         if self.vectors < MIN_VECTORS:
-            return f"{measured}, fewer than any algorithm sends: the ports do not count all"
+            return f"{measured}, fewer than with any algorithm: the port counters are incomplete"
         return f"{measured}, where {self.expectation}"

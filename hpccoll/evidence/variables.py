@@ -11,29 +11,29 @@ from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.requested import NCCL_FUNCTIONS
 
 VARIABLES: Mapping[str, str] = {
-    "NCCL_ALGO": "the algorithms that NCCL may choose from; since 2.24 nothing else, and an error where none fits",
+    "NCCL_ALGO": "the algorithms that NCCL may choose from; since 2.24 an error if none of them applies",
     "NCCL_PROTO": "the protocols that NCCL may choose from: LL (latency), LL128 (NVLink), Simple (bandwidth)",
     "NCCL_COLLNET_ENABLE": "1: NCCL may let switches between nodes reduce, by a CollNet plugin; 0 (default): never",
-    "NCCL_NVLS_ENABLE": "2 (default): NVLink SHARP where it can be had; 1: it must be; 0: never",
-    "NCCL_SHARP_DISABLE": "1: the SHARP plugin of NCCL refuses every communicator, and says so",
-    "NCCL_NET": "the network that NCCL must use, with nothing to fall back to: IB, Socket, or a plugin's name",
-    "NCCL_NET_GDR_LEVEL": "how far from its GPU a NIC may be for GPUDirect RDMA: LOC (never) ... SYS (always)",
+    "NCCL_NVLS_ENABLE": "2 (default): NVLink SHARP if available; 1: required; 0: never",
+    "NCCL_SHARP_DISABLE": "1: the SHARP plugin of NCCL refuses every communicator, and logs it",
+    "NCCL_NET": "the network that NCCL must use, without fallback: IB, Socket, or a plugin's name",
+    "NCCL_NET_GDR_LEVEL": "the largest distance of a NIC from its GPU for GPUDirect RDMA: LOC (never) ... SYS (always)",
     "NCCL_IB_TC": "the traffic class of NCCL's messages over InfiniBand or RoCE; (DSCP << 2) + ECN bits",
     "NCCL_IB_HCA": "the NICs and ports that NCCL may use: mlx5 (all that begin so), =mlx5_0:1 (exactly that)",
     "NCCL_CROSS_NIC": "0: rings and trees use one rail on all nodes; 1: they may change; 2 (default): if it is faster",
-    "UCX_MAX_RNDV_RAILS": "over how many rails UCX stripes a large message",
+    "UCX_MAX_RNDV_RAILS": "the number of rails over which UCX stripes a large message",
     "OMPI_MCA_coll_ucc_enable": "1: Open MPI lets UCC carry out its collectives",
     "OMPI_MCA_coll_ucc_priority": "100: before all other components of Open MPI",
     "OMPI_MCA_coll_ucc_cls": "the collective layers of UCC under Open MPI; it overrides UCC_CLS",
     "OMPI_MCA_coll_hcoll_enable": "1: Open MPI lets HCOLL carry out its collectives",
-    "UCC_CL_BASIC_TLS": "the transport layers that UCC's basic layer chooses from; sharp is off unless it is named",
+    "UCC_CL_BASIC_TLS": "the transport layers that UCC's basic layer chooses from; sharp is off unless named",
     "UCC_TL_SHARP_TUNE": "the score of SHARP by collective and size; inf: before all others",
     "UCC_CL_HIER_NODE_LEADERS_SBGP_TLS": "the transport layers of UCC between the first ranks of nodes",
     "UCC_CL_HIER_TUNE": "the score of UCC's hierarchical layer; @rab: reduce in nodes, all-reduce between, broadcast",
-    "HCOLL_ENABLE_SHARP": "0: off; 1: if there is some; 2: forced; 3: forced on all communicators",
-    "MVP_ENABLE_SHARP": "1: MVAPICH 3 and later use SHARP for small messages in host memory, if there is some",
-    "MV2_ENABLE_SHARP": "1: MVAPICH2 uses SHARP below its hierarchical collectives, if there is some; 0: off",
-    "SHARP_COLL_LOG_LEVEL": "3: libsharp says which jobs and groups it is given",
+    "HCOLL_ENABLE_SHARP": "0: off; 1: if available; 2: forced; 3: forced on all communicators",
+    "MVP_ENABLE_SHARP": "1: MVAPICH 3 and later use SHARP for small messages in host memory, if available",
+    "MV2_ENABLE_SHARP": "1: MVAPICH2 uses SHARP below its hierarchical collectives, if available; 0: off",
+    "SHARP_COLL_LOG_LEVEL": "3: libsharp logs the jobs and groups that it is given",
 }
 """The variables of the named variants, and their effects in one line each."""
 
@@ -155,5 +155,5 @@ def unknown_nccl_variables(variables: Mapping[str, object]) -> Iterator[str]:
         own = name.upper().removeprefix(NCCL_PREFIX)
         if name.upper().startswith(NCCL_PREFIX) and not (name.startswith(NCCL_PREFIX) and own in NCCL_NAMES):
             near = did_you_mean(own, sorted(NCCL_NAMES)).replace("mean ", f"mean {NCCL_PREFIX}")
-            warning = f"{name} is no variable of NCCL up to 2.32 or of its plugins, and they say nothing of it"
+            warning = f"{name} is no variable of NCCL up to 2.32 or of its plugins, which ignore it silently"
             yield f"{warning}; {near}".strip("; ")

@@ -148,10 +148,10 @@ def variant_environment(
     """
     table = named_variants()
     if name not in table and variables == {} and not settings and (near := did_you_mean(name, table, SIMILAR_NAME)):
-        raise BadInputError("variants", name, f"{near}one that sets nothing has a name less like those that do")
+        raise BadInputError("variants", name, f"{near}a variant without variables needs a less similar name")
     if name not in table and variables is None:
         near = did_you_mean(name, table)
-        raise BadInputError("variants", name, f"{near}variables behind it, or a known name: {', '.join(table)}")
+        raise BadInputError("variants", name, f"{near}variables to set, or a named variant: {', '.join(table)}")
     own = table[name].environment if name in table else {}
     _check_unchanged(f"variants.{name}", name, own, variables or {})
     check_variables(f"variants.{name}", variables or {})
@@ -184,5 +184,5 @@ def _check_unchanged(key: str, variant: str, own: Mapping[str, object], given: M
     """
     for name, value in given.items():
         if name in own and name not in EXAMPLES and str(value) != str(own[name]):
-            expected = f"{own[name]}, which is what {variant} sets: for another value take another name"
+            expected = f"{own[name]}, the value of {variant}; do: for another value choose another name"
             raise BadInputError(f"{key}.{name}", value, expected)

@@ -105,7 +105,7 @@ def judge_line(
     ):  # registered windows: symmetric, copy_engine...
         # Kernels with MC in their names store or load by multicast: NVLink switches copy or reduce.
         kind = f"{name}_multicast" if name == "symmetric" and "MC" in (line.protocol or "") else name
-        return Verdict(f"{kind} ({line.protocol})", f"{line.line}; NCCL_ALGO does not hold for it")
+        return Verdict(f"{kind} ({line.protocol})", f"{line.line}; NCCL_ALGO does not apply to it")
     if requested in (None, name):
         return Verdict(name, line.line)
     reason = next(iter(unavailable_reasons(requested, record, dtype)), "no line says why")
@@ -116,7 +116,7 @@ def judge_line(
 def _judge_switches(name: str, line: CollectiveLine, record: LogRecord, ports: PortBytes) -> Verdict:
     """Judge a line whose algorithm needs SHARP: SHARP's own lines must confirm it, and ports must not contradict it."""
     if not record.sharp:
-        return Verdict(f"{name} (not shown to be SHARP)", f"{line.line}; no line of SHARP itself")
+        return Verdict(f"{name} (not shown to be SHARP)", f"{line.line}; SHARP itself logged no line")
     if ports.contradicts_sharp:
         return Verdict(UNKNOWN, f"{line.line}; but {ports}")
     return Verdict("sharp" if name == "sharp" else f"sharp ({name})", f"{line.line}; {record.sharp[-1]}; {ports}")
@@ -127,7 +127,7 @@ def _judge_without_line(
 ) -> Verdict:  # fmt: skip
     """Judge a case without a line: HCOLL and MVAPICH log no single calls, so that port bytes must show SHARP."""
     if requested == "sharp" and record.trees and not record.collectives:
-        calls = "no line says which calls it carried out"
+        calls = "no line names the calls that it carried out"
         return Verdict("sharp" if ports.proves_sharp else UNKNOWN, f"{record.sharp[-1]}; {calls}; {ports}")
     same_collective = [one for one in record.collectives if one.collective == collective]
     logged = sorted({one.bytes for one in same_collective if one.bytes is not None})

@@ -1,1 +1,1 @@
-"""Tables of choices: which algorithm to use for which size, how tables are made, judged and selected from."""
+"""Tune tables: the choice of algorithm by setting and size; how tables are made, judged and used."""

@@ -31,11 +31,11 @@ DIGITS = 4
 """The decimals of ratios in a table, which are for people."""
 
 RULE = (
-    "ranges minimise the sum of log(time / best time) over the measured sizes, and a price for each cut: the median "
-    "over sizes of what the ratio of the two best may be off by (half of what it is apart between the rounds in which "
-    "both took a turn; where those are fewer than two the half 95 % intervals or what runs are apart, relative, as a "
-    f"hypotenuse), at least {MIN_CUT_PRICE}; times are compared by the median of their ratios to the fastest over "
-    "the rounds that both took a turn in; a cut lies where those of its choices cross, on straight lines of log time "
+    "ranges minimise the sum of log(time / best time) over the measured sizes plus a price for each cut: the median "
+    "over sizes of the uncertainty of the ratio of the two best (half its spread over the rounds that measured both; with "
+    "fewer than two such rounds the root of the sum of squares of their half 95 % intervals or half spreads between "
+    f"runs, relative), at least {MIN_CUT_PRICE}; times are compared by the median of their ratios to the fastest over "
+    "the rounds that measured both; a cut lies where the times of its choices cross, interpolated linearly in log time "
     "over log bytes"
 )
 
@@ -52,8 +52,8 @@ def build_table(results: Results) -> TuneTable:
     if not measured:
         statuses = Counter("wrong" if row.wrong else row.status for row in results.rows)
         counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no rows"
-        missing = "no whole and right result of an algorithm, of which a floor and auto are none"
-        raise UnusableError("PATHS", f"{missing}; there are: {counts}")
+        missing = "no complete and correct result of an algorithm (a floor and auto do not count)"
+        raise UnusableError("PATHS", f"{missing}; results: {counts}")
     entries = tuple(
         TableEntry(setting=setting, runs=of_setting.runs, ranges=choose_ranges(of_setting))
         for setting, of_setting in measured.items()
@@ -95,7 +95,8 @@ def write_table(table: TuneTable, out: Path) -> Iterator[str]:
 def table_warnings(results: Results) -> Iterator[str]:
     """Yield warnings about a table made from ``results``: missing cases, and choices that noise cannot separate."""
     if results.missing:
-        yield f"partial: {len(results.missing)} of {results.planned} cases are missing, and not chosen among"
+        cases = f"{len(results.missing)} of {results.planned} cases"
+        yield f"partial: {cases} are missing, and the table does not consider them"
     noise = {setting: 100 * ratio_noise(measured) for setting, measured in measured_settings(results).items()}
     noisy = [setting for setting in noise if noise[setting] >= NOISE_WARNING_PERCENT]
     if noisy:

@@ -130,7 +130,7 @@ class TableJudgement:
 
     def lines(self) -> Iterator[str]:
         """Yield the judgement as a table for people."""
-        yield "regret: the time of the table's choice over that of the best, as measured here; 1 where it is the best"
+        yield "regret: time of the table's choice over that of the best choice in these results; 1 if it is the best"
         for setting, own, mean, held_out in self.by_setting():
             yield setting.label
             yield from map(_size_line, own)
@@ -149,14 +149,14 @@ def _size_line(r: SizeRegret) -> str:
     notes = "" if r.choice == r.best else f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
     notes += ", in another launch" if r.unpaired else ""
     if notes and not r.is_significant:
-        notes += f", but not clearly: noise may put the regret off by {100 * r.noise:.0f} %"
-    notes += "; beyond the sizes that the table was made of" if r.extrapolated else ""
+        notes += f", but not clearly: noise may change the regret by {100 * r.noise:.0f} %"
+    notes += "; outside the measured sizes of the table" if r.extrapolated else ""
     return f"{format_size(r.nbytes):>12}  {r.regret:.3f}  {r.choice.label}: {format_seconds(r.seconds)}{notes}"
 
 
 def _lower_estimate(mean: float, held_out: float) -> str:
     equal = f"{held_out:.3f}" == f"{mean:.3f}"
-    return "" if equal else f" at most, {held_out:.3f} at least: noise hides where between"
+    return "" if equal else f" at most, {held_out:.3f} at least, because of noise"
 
 
 def judge_table(table: TuneTable, results: Results) -> TableJudgement:

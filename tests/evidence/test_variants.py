@@ -196,16 +196,16 @@ def test_a_known_variant_cannot_be_made_another_and_takes_what_its_site_has(name
             assert variant_environment(name, {key: "7"})[key] == "7"
         else:
             with pytest.raises(
-                BadInputError, match=rf"variants\.{name}\.{key}: '{other}' .* {own}, which is what {name}"
+                BadInputError, match=rf"variants\.{name}\.{key}: '{other}' .* {own}, the value of {name}"
             ):
                 variant_environment(name, {key: other})
         assert variant_environment(name, {key: own}) == named_variants()[name].environment
 
 
 def test_an_unknown_name_with_nothing_behind_it_is_refused_with_the_known_names():
-    with pytest.raises(BadInputError, match=r"'nccl-rnig' .* variables behind it, or a known name: nccl-ring") as error:
+    with pytest.raises(BadInputError, match=r"'nccl-rnig' .* variables to set, or a named variant: nccl-ring") as error:
         variant_environment("nccl-rnig", None)
-    assert "is not valid: did you mean nccl-ring? variables behind it, or" in str(error.value)
+    assert "is not valid: did you mean nccl-ring? variables to set, or" in str(error.value)
 
 
 def test_what_communicators_are_made_with_is_the_tables_with_more_added_and_examples_put_in():
@@ -214,5 +214,5 @@ def test_what_communicators_are_made_with_is_the_tables_with_more_added_and_exam
     assert made_with("nccl-traffic-class-comm", {"traffic_class": 26}) == {"traffic_class": 26}
     assert made_with("nccl-ring", {}) == {}
     assert made_with(None, {"max_ctas": 4}) == {"max_ctas": 4}
-    with pytest.raises(BadInputError, match=r"--communicator.buffers: 'allocated' .* what nccl-symmetric sets"):
+    with pytest.raises(BadInputError, match=r"--communicator.buffers: 'allocated' .* the value of nccl-symmetric"):
         made_with("nccl-symmetric", {"buffers": "allocated"})

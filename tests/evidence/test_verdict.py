@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.evidence.log_set import read_logs
+from hpccoll.evidence.port_bytes import PortBytes
 from hpccoll.evidence.variants import named_variants
 from hpccoll.evidence.verdict import Verdict, control_violation, judge_collective, network_mismatch
 
@@ -117,7 +118,7 @@ def test_sharp_that_shows_its_lines_is_called_sharp(requested):
     assert made.executed == "sharp (collnet_direct)"
     assert "Algo COLLNET_DIRECT" in made.evidence
     assert "tree_type:SAT" in made.evidence
-    assert "bytes per port are not known" in made.evidence
+    assert made.evidence.endswith(str(PortBytes(64 * MIB, 16, 2, None)))
     assert made.offloaded
 
 
@@ -125,7 +126,7 @@ def test_ports_that_carried_what_a_ring_carries_take_the_label_away():
     ring = 2 * 15 / 16 * 64 * MIB
     made = judge_collective("sharp", "all_reduce", 64 * MIB, 16, read("sharp"), port_bytes=ring)
     assert made.executed == "unknown"
-    assert made.evidence.endswith("1.88 vectors left a node for each operation, where SHARP sends 1 and a ring 1.88")
+    assert made.evidence.endswith(str(PortBytes(64 * MIB, 16, 2, ring)))
     one_vector = judge_collective("sharp", "all_reduce", 64 * MIB, 16, read("sharp"), port_bytes=1.02 * 64 * MIB)
     assert one_vector.executed == "sharp (collnet_direct)"
 
@@ -134,7 +135,7 @@ def test_what_ports_carried_is_told_where_sharp_was_asked_for_and_something_else
     ring = 2 * 3 / 4 * 64 * MIB
     made = judge_collective("sharp", "all_reduce", 64 * MIB, 4, read("rdma-2.32"), nodes=4, port_bytes=ring)
     assert made.executed.startswith("ring (fallback: ")
-    assert "; 1.50 vectors left a node for each operation, where SHARP sends 1 and anything else 1.50" in made.evidence
+    assert str(PortBytes(64 * MIB, 4, 4, ring)) in made.evidence
     assert (
         "vectors"
         not in judge_collective("tree", "all_reduce", 64 * MIB, 4, read("rdma-2.32"), port_bytes=ring).evidence
@@ -149,7 +150,7 @@ def test_on_three_nodes_and_more_ports_also_tell_sharp_from_trees_between_nodes(
     tree = 2 * 3 / 4 * 64 * MIB
     made = judge_collective("sharp", "all_reduce", 64 * MIB, 32, read("sharp"), nodes=4, port_bytes=tree)
     assert made.executed == "unknown"
-    assert made.evidence.endswith("where SHARP sends 1 and anything else 1.50")
+    assert made.evidence.endswith(str(PortBytes(64 * MIB, 32, 4, tree)))
     assert judge_collective(
         "sharp", "all_reduce", 64 * MIB, 32, read("sharp"), nodes=4, port_bytes=1.1 * 64 * MIB
     ).offloaded
@@ -259,7 +260,7 @@ def test_hcoll_is_sharp_only_where_ports_carried_one_vector_and_nothing_else_cou
     record = read("hcoll")
     unknown = judge_collective("sharp", "all_reduce", MIB, 8, record, nodes=8)
     assert unknown.executed == "unknown"
-    assert "no line says which calls it carried out; bytes per port are not known" in unknown.evidence
+    assert unknown.evidence.endswith(str(PortBytes(MIB, 8, 8, None)))
     assert judge_collective("sharp", "all_reduce", MIB, 8, record, nodes=8, port_bytes=1.1 * MIB).executed == "sharp"
     assert judge_collective("sharp", "all_reduce", MIB, 8, record, nodes=8, port_bytes=1.7 * MIB).executed == "unknown"
     assert judge_collective("sharp", "broadcast", MIB, 8, record, nodes=8, port_bytes=1.1 * MIB).executed == "unknown"
@@ -271,10 +272,7 @@ def test_hcoll_is_sharp_only_where_ports_carried_one_vector_and_nothing_else_cou
 def test_ports_that_did_not_count_a_vector_prove_nothing_and_contradict_nothing(vectors):
     made = judge_collective("sharp", "all_reduce", MIB, 8, read("hcoll"), nodes=8, port_bytes=vectors * MIB)
     assert made.executed == "unknown"
-    assert made.evidence.endswith(
-        f"{vectors:.2f} vectors left a node for each operation, fewer than any algorithm sends: "
-        "the ports do not count all"
-    )
+    assert made.evidence.endswith(str(PortBytes(MIB, 8, 8, vectors * MIB)))
     of_nccl = judge_collective("sharp", "all_reduce", 64 * MIB, 16, read("sharp"), port_bytes=vectors * 64 * MIB)
     assert of_nccl.executed == "sharp (collnet_direct)"
 
@@ -283,7 +281,7 @@ def test_headers_of_a_small_vector_do_not_contradict_its_line():
     text = TEXTS["sharp"].replace("67108864 Bytes", "16 Bytes")
     made = judge_collective("sharp", "all_reduce", 16, 32, read_logs({"a": text}), nodes=4, port_bytes=180.0)
     assert made.executed == "sharp (collnet_direct)"
-    assert made.evidence.endswith("bytes per port say nothing of so small a vector")
+    assert made.evidence.endswith(str(PortBytes(16, 32, 4, 180.0)))
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ BAD = {
     ),
     "a setting that a variant has otherwise": (
         [*SMALL, "--variant", "nccl-symmetric", "--communicator", "buffers=allocated"],
-        ["--communicator.buffers", "'allocated'", "symmetric, which is what nccl-symmetric sets"],
+        ["--communicator.buffers", "'allocated'", "symmetric, the value of nccl-symmetric"],
     ),
     "unknown setting of communicators": ([*SMALL, "--communicator", "max_cta=4"], ["--communicator", "'max_cta'"]),
     "unknown option": (["--frob"], ["hpccoll run: unrecognized arguments: --frob: see 'hpccoll run --help'"]),

@@ -84,7 +84,7 @@ def test_noise_that_leaves_open_who_is_the_fastest_is_said_of_the_settings_that_
 def test_that_results_are_partial_is_said():
     gap = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
     partial = replace(measured({"ring": LATE}), missing=(gap,), planned=9)
-    assert list(table_warnings(partial)) == ["partial: 1 of 9 cases are missing, and not chosen among"]
+    assert list(table_warnings(partial)) == ["partial: 1 of 9 cases are missing, and the table does not consider them"]
 
 
 def test_who_took_no_turn_in_a_slow_round_is_not_faster_for_it():
@@ -169,7 +169,7 @@ def test_a_floor_a_policy_and_what_is_wrong_or_failed_are_never_taken():
     for name, more in (("null", {}), ("auto", {}), *(("star", how) for how in bad)):
         found = both(measured({"ring": LATE}), measured({name: fast}, **more))
         assert chosen(build_table(found)) == [(0, "ring")]
-    with pytest.raises(BadInputError, match=r"PATHS: no whole and right result of an algorithm.*: 1 ok"):
+    with pytest.raises(BadInputError, match=r"PATHS: no complete and correct result .*: 1 ok"):
         build_table(measured({"null": {8: 1e-6}}))
 
 

@@ -44,7 +44,7 @@ def test_a_choice_is_judged_by_its_own_time_over_that_of_the_best_there(made):
 def test_sizes_outside_of_those_that_the_table_was_made_of_are_marked(made):
     found = judge_table(made, model([KIB // 2, KIB, SIZES[-1], 2 * SIZES[-1]]))
     assert [regret.extrapolated for regret in found.regrets] == [True, False, False, True]
-    assert sum("; beyond the sizes that the table was made of" in line for line in found.lines()) == 2
+    assert sum("; outside the measured sizes of the table" in line for line in found.lines()) == 2
 
 
 def test_a_regret_is_the_median_of_the_ratios_of_rounds_and_not_the_ratio_of_medians(made):
@@ -91,7 +91,7 @@ def test_a_regret_that_rounds_do_not_tell_from_none_says_so(made):
     assert regret.noise > regret.regret - 1
     assert not regret.is_significant
     assert any(
-        "best ring: 2 s, but not clearly: noise may put the regret off by " in line
+        "best ring: 2 s, but not clearly: noise may change the regret by " in line
         for line in judge_table(made, hardly).lines()
     )
     assert judge_table(made, clearly).regrets[0].is_significant
@@ -150,4 +150,4 @@ def test_a_table_is_made_or_judged_and_where_it_cannot_be_it_takes_one_line(tmp_
     both_ways = ["--out", tmp_path / "t.json", "--judge", tmp_path / "t.json"]
     assert invoke("tune", tmp_path / "a.h5", *both_ways).is_bad_input("it takes --out, ", "or --judge")
     assert invoke("tune", tmp_path / "a.h5", "--judge", tmp_path / "no.json").is_bad_input("--judge", "no.json")
-    assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").is_bad_input("PATHS", "there are: no rows")
+    assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").is_bad_input("PATHS", "results: no rows")
