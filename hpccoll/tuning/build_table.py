@@ -32,11 +32,11 @@ DIGITS = 4
 
 RULE = (
     "ranges minimise the sum of log(time / best time) over the measured sizes plus a price for each cut: the median "
-    "over sizes of the uncertainty of the ratio of the two best (half its spread over the rounds that measured both; with "
-    "fewer than two such rounds the root of the sum of squares of their half 95 % intervals or half spreads between "
-    f"runs, relative), at least {MIN_CUT_PRICE}; times are compared by the median of their ratios to the fastest over "
-    "the rounds that measured both; a cut lies where the times of its choices cross, interpolated linearly in log time "
-    "over log bytes"
+    "over sizes of the uncertainty of the ratio of the two best (half its spread over the rounds that measured both; "
+    "with fewer than two such rounds the root of the sum of squares of their half 95 % intervals or half spreads "
+    f"between runs, relative), at least {MIN_CUT_PRICE}; times are compared by the median of their ratios to the "
+    "fastest over the rounds that measured both; a cut lies where the times of its choices cross, interpolated "
+    "linearly in log time over log bytes"
 )
 
 Times = NDArray[np.float64]
