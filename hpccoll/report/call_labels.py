@@ -1,4 +1,4 @@
-"""What the call of a row was, beside its size: a root, two ranks, a pattern of traffic, a placement of its buffers."""
+"""Arguments of the call that a row measured: root, pair of ranks, traffic pattern, and placement of the buffers."""
 
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.collective_table import COLLECTIVES
@@ -8,41 +8,41 @@ ON_ONE_NODE, BETWEEN_NODES = "on one node", "between nodes"
 
 
 def call_arguments(row: Row) -> dict[str, int | str]:
-    """Return what the call named beside its root, with the defaults of the collective."""
+    """Return the arguments of the call other than the root, with the defaults of the collective."""
     known = COLLECTIVES[row.collective].arguments if row.collective in COLLECTIVES else {}
     return {name: row.params.get(name, value) for name, value in known.items()}
 
 
 def algorithm_params(row: Row) -> dict[str, int | str]:
-    """Return the parameters that are of the algorithm, not of the call."""
+    """Return the parameters of the algorithm: those that are not arguments of the call."""
     return {name: value for name, value in row.params.items() if name not in call_arguments(row)}
 
 
 def rank_pair(row: Row) -> tuple[int, int] | None:
-    """Return the two ranks that exchange messages, or None where all take part. A peer of -1 is the last rank."""
+    """Return the two ranks that exchange messages; None if all ranks take part. A peer of -1 is the last rank."""
     peer = call_arguments(row).get("peer")
     return None if peer is None else (row.root or 0, int(peer) % row.ranks)
 
 
 def traffic_pattern(row: Row) -> str | None:
-    """Return the name of the pattern of unequal blocks."""
+    """Return the pattern of unequal blocks, such as ``zipf``; None if the blocks are equal."""
     pattern = call_arguments(row).get("traffic")
     return None if pattern is None else str(pattern)
 
 
 def root_rank(row: Row) -> int | None:
-    """Return the root of a collective that has one."""
+    """Return the root; None if the collective has none."""
     rooted = row.collective in COLLECTIVES and COLLECTIVES[row.collective].rooted
     return None if rank_pair(row) or not (rooted or row.root) else row.root or 0
 
 
 def has_size(collective: str) -> bool:
-    """Return whether a size can be asked for: a barrier has one that says nothing."""
+    """Return whether a collective has a message size: a barrier moves a token only."""
     return collective not in COLLECTIVES or not COLLECTIVES[collective].token
 
 
 def placement_label(row: Row) -> str:
-    """Return where the result was, in words; nothing where there is no choice."""
+    """Return ``in place`` or ``out of place``; empty if the collective has one placement only."""
     known = COLLECTIVES.get(row.collective)
     alone = known and not (known.in_place and known.out_of_place)
     if known and (alone or (row.algorithm == NATIVE and known.one_buffer)):
@@ -51,7 +51,7 @@ def placement_label(row: Row) -> str:
 
 
 def node_of_rank(row: Row, rank: int) -> int | None:
-    """Return the node that a worker was on, numbered as they come; None where the row does not tell."""
+    """Return the index of the node of a worker; None if the mapping of the row does not determine it."""
     if row.nodes == 1:
         return 0
     if row.mapping == "cyclic":
@@ -60,7 +60,7 @@ def node_of_rank(row: Row, rank: int) -> int | None:
 
 
 def tier_label(row: Row) -> str:
-    """Return how far the messages of two ranks go, in words; nothing where all ranks take part, or it is not known."""
+    """Return whether two ranks are on one node or not, in words; empty if all ranks take part or nodes are unknown."""
     two = rank_pair(row)
     if two is None:
         return ""

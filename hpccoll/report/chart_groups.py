@@ -1,4 +1,4 @@
-"""Which rows may share a chart, and what a line in it is called and coloured.
+"""Groups of rows that may share a chart, with the names, colours and shapes of their series.
 
 Rows share a chart when they are of one collective and agree in every coordinate that is neither an axis nor the name
 of a line. What tells two lines of one algorithm apart (transport, parameters) is in their names only where it differs.
@@ -26,24 +26,24 @@ SOFTWARE = {"sharp_emulated": "software, switches played by ranks"}
 
 @dataclass(frozen=True, slots=True)
 class SeriesPoint:
-    """A row, the name of its line, and what its run says of the machine, its hosts and its wires."""
+    """A row with the name of its series, and the machine, hosts and wires of its run."""
 
     row: Row
     series: str
     machine: str
-    hosts: tuple[str, ...]  # of the nodes, in their order
+    hosts: tuple[str, ...]  # one for each node, in order
     wire: Wire
-    hosts_changed: bool = False  # its rounds were measured on different hosts
-    library: str = ""  # what its logs say of it and its network
-    expected_s: float | None = None  # what the library's own model gives for what ran
+    hosts_changed: bool = False  # whether its rounds were measured on different hosts
+    library: str = ""  # the library and its network, from its logs
+    expected_s: float | None = None  # the time that the library's own model predicts for what ran
 
     @property
     def kind(self) -> str:
-        """What the result is, with the rate of the wires where they are a testbed's."""
+        """The kind of the result, with the rate of the wires if they are those of a testbed."""
         return ", ".join(filter(None, (self.row.kind, self.wire.rate_label)))
 
     def rank_label(self, rank: int) -> str:
-        """Return a worker in words, with its host where there are several."""
+        """Return the number of a worker, with its host if there are several."""
         row, node = self.row, call_labels.node_of_rank(self.row, rank)
         host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
         return f"{rank} ({host})" if host else str(rank)
@@ -57,14 +57,16 @@ class SeriesPoint:
 
 @dataclass(frozen=True, slots=True)
 class ChartGroup:
-    """The rows that may share a chart.
+    """Rows that may share a chart.
 
     Args:
-        name: unique among the groups, fit for a file name.
-        setting: in words, what all its rows share beside collective and kind.
-        points: in the order of their runs' creation.
-        colours: of every series of the report, so that a colour means the same in all charts.
-        shapes: of their marks, likewise.
+        name: a unique name that is valid in a file name.
+        collective: the collective of all rows.
+        kind: the kind of all rows, such as ``measured``.
+        setting: the other coordinates that all rows share, in words.
+        points: the rows, in the order in which their runs were created.
+        colours: the colour of every series of the report, the same in all charts.
+        shapes: the mark of every series of the report, the same in all charts.
     """
 
     name: str
@@ -76,33 +78,33 @@ class ChartGroup:
     shapes: Mapping[str, str]
 
     def distinguishing_setting(self, others: Iterable["ChartGroup"]) -> str:
-        """Return the words of the setting that not all of ``others`` share."""
+        """Return the parts of the setting that not all of ``others`` share."""
         shared = set.intersection(*({*other.setting.split(", "), other.kind} for other in others))
         return ", ".join(word for word in (*self.setting.split(", "), self.kind) if word not in shared) or "others"
 
     @property
     def has_size(self) -> bool:
-        """Whether a size can be asked for."""
+        """Whether the collective has a message size."""
         return call_labels.has_size(self.collective)
 
     def size_label(self, nbytes: int) -> str:
-        """Return a size in words; nothing where it is not one that was asked for."""
+        """Return a size with its unit; empty if the collective has none."""
         return format_size(nbytes) if self.has_size else ""
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """The pairs of ranks that were measured, where messages go between two."""
+        """The measured pairs of ranks, if messages go between two ranks."""
         return tuple(sorted({two for point in self.usable if (two := call_labels.rank_pair(point.row))}))
 
     @property
     def many_pairs(self) -> bool:
-        """Whether lines stand for pairs of ranks."""
+        """Whether a line stands for several pairs of ranks."""
         pairs = {(p.row.ranks, p.row.nodes, two) for p in self.usable if (two := call_labels.rank_pair(p.row))}
         return len({(ranks, nodes) for ranks, nodes, _ in pairs}) < len(pairs)
 
     @property
     def software(self) -> tuple[str, ...]:
-        """What is played by ranks, in words, with how many of them."""
+        """The algorithms that emulate hardware in software, with their number of aggregators."""
         return tuple(filter(None, (_played(self, name, what) for name, what in SOFTWARE.items())))
 
     @property
@@ -112,12 +114,12 @@ class ChartGroup:
 
     @property
     def modelled(self) -> bool:
-        """Whether a library says what it expects of what it ran."""
+        """Whether a library's own model predicts the time of a point."""
         return any(point.expected_s for point in self.usable)
 
     @property
     def several_mappings(self) -> bool:
-        """Whether ranks were numbered in several ways."""
+        """Whether several mappings of ranks to nodes were measured."""
         return len({point.row.mapping for point in self.usable}) > 1
 
     @property
@@ -126,28 +128,28 @@ class ChartGroup:
         return tuple(dict.fromkeys(point.machine for point in self.points))
 
     def machine_label(self, point: SeriesPoint) -> str:
-        """The short name of the machine of ``point``: ``machine 1``."""
+        """Return the short name of the machine of ``point``: ``machine 1``."""
         return f"machine {self.machines.index(point.machine) + 1}"
 
     @property
     def ranks_per_node(self) -> int | None:
-        """The ranks of each node, where curves run over nodes; None where they run over ranks."""
+        """The ranks of each node if curves run over nodes; None if they run over ranks."""
         rows = [point.row for point in self.usable]
         each = {row.ranks_per_node for row in rows}
         return each.pop() if len(each) == 1 and any(row.nodes > 1 for row in rows) else None
 
     @property
     def unit(self) -> str:
-        """What curves run over, and a field of a row: ``nodes``, or ``ranks``."""
+        """The field of a row that curves run over: ``nodes`` or ``ranks``."""
         return "ranks" if self.ranks_per_node is None else "nodes"
 
     @property
     def unit_title(self) -> str:
-        """The same as the title of an axis: ``nodes (1 rank each)``."""
+        """The title of that axis: ``nodes (1 rank each)``."""
         return "ranks" if self.ranks_per_node is None else f"nodes ({format_count(self.ranks_per_node, 'rank')} each)"
 
     def axis_value(self, row: Row) -> int:
-        """Return where ``row`` is on such a curve."""
+        """Return the nodes or ranks of ``row``: its position on a curve."""
         return row.ranks if self.ranks_per_node is None else row.nodes
 
     def coordinates(self, point: SeriesPoint) -> dict[str, object]:
@@ -161,27 +163,27 @@ class ChartGroup:
         }
 
     def place_label(self, row: Row) -> str:
-        """Return the same in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""
+        """Return that position in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""
         if self.ranks_per_node is not None:
             return format_count(row.nodes, "node")
         return format_count(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
 
 
 def is_usable(row: Row) -> bool:
-    """Return whether ``row`` is a result: its answer was right, and there is a time and a size to plot.
+    """Return whether ``row`` may be drawn and compared: its result is correct, and it has a time and a size.
 
-    Rounds that are missing do not make those that are there worse.
+    A row with missing rounds is usable.
     """
     return row.status in ("ok", "partial") and not row.wrong and bool(row.median_s) and row.bytes > 0
 
 
 def is_ranked(row: Row) -> bool:
-    """Return whether ``row`` may be called the best: a floor does nothing, and auto is a choice among the others."""
+    """Return whether ``row`` is part of rankings: the floor moves no data, and ``auto`` duplicates another row."""
     return not row.floor and row.algorithm != AUTO
 
 
 def chart_groups(results: Results) -> tuple[ChartGroup, ...]:
-    """Return the rows of ``results`` by collective, in the order of its table; the setting of most rows is first."""
+    """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows."""
     points = _series_points(results)
     keys = setting_keys([(point.row, point.kind) for point in points])
     members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
@@ -200,9 +202,9 @@ def chart_groups(results: Results) -> tuple[ChartGroup, ...]:
 
 
 def series_styles(points: Iterable[SeriesPoint]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the colour and the shape of every series: ink for the library's own, grey for the floor, else a palette's.
+    """Return the colour and the shape of every series: dark for the library's own, grey for the floor.
 
-    Series of different collectives may share one: there are more of them than eyes can tell apart.
+    Series of different collectives may share a colour, because the palette is limited.
     """
     kinds = {point.series: point.row for point in points}
     floors = [name for name in sorted(kinds) if kinds[name].floor]
@@ -231,9 +233,9 @@ def _played(group: ChartGroup, name: str, what: str) -> str:
 def _series_points(results: Results) -> list[SeriesPoint]:
     runs = {run.run_id: run for run in results.runs}
     created = {run_id: run.created for run_id, run in runs.items()}
-    aside = {run_id for run_id, run in runs.items() if run.left_behind}  # an alarm says so
-    asked = (row for row in results.rows if row.run_id not in aside)
-    rows = sorted(asked, key=lambda row: created.get(row.run_id, ""))
+    incomplete = {run_id for run_id, run in runs.items() if run.left_behind}  # see critical_findings
+    requested = (row for row in results.rows if row.run_id not in incomplete)
+    rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
     name = series_namer(rows)
     found = {run_id: probe_of_run(run) for run_id, run in runs.items()}
     return [_series_point(row, name(row), runs, found) for row in rows]

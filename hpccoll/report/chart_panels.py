@@ -1,4 +1,4 @@
-"""What charts are put together from: a record of each point, lines with their intervals, panels side by side."""
+"""Parts of charts: the record of a point, lines with their intervals, and panels of curves."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -20,16 +20,16 @@ ChartRecord: TypeAlias = dict[str, object]
 Chart: TypeAlias = alt.FacetChart | alt.LayerChart
 ValueAxis: TypeAlias = Callable[[Iterable[float]], alt.Y]
 ExtraLayers: TypeAlias = Callable[[alt.Chart], list[alt.Chart]] | None
-"""Layers that a chart has below its lines, from what they share."""
+"""A function of the base chart that returns the layers below its lines."""
 
 MAX_SIZES = 4
 PANEL_GAP = {"row": 20, "column": 40}
-"""Pixels between panels: the labels at the ends of two axes need them."""
+"""Pixels between panels, for the labels at the ends of their axes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PanelLayout:
-    """How curves are laid out: one panel for each of ``titles``, ``columns`` of them in a row, over the axis ``x``."""
+    """The layout of curves: one panel for each of ``titles``, ``columns`` panels in a row, over the axis ``x``."""
 
     titles: Sequence[str]
     columns: int
@@ -37,7 +37,7 @@ class PanelLayout:
 
 
 def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Interval = None) -> ChartRecord:
-    """Return what a chart knows of ``point``: ``value`` with its 95 % interval to draw, the rest to tell."""
+    """Return the record of ``point`` in a chart: ``value`` with its 95 % interval, and the fields of its tooltip."""
     low, high = ends or (value, value)
     row, taken = point.row, [one.median for one in round_stats(point).values()]
     return {
@@ -66,14 +66,14 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
 
 
 def interval_label(ends: Interval) -> str:
-    """Return an interval as a pointer over a mark is told it."""
+    """Return an interval as its tooltip has it."""
     return " to ".join(map(format_seconds, ends)) if ends else "none: too few iterations"
 
 
 def curves_over_size(
     group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis, extra: ExtraLayers = None
 ) -> Chart | None:
-    """Lines over sizes, in panels of ranks or nodes and placement; None without data."""
+    """Return lines over sizes, in panels of ranks or nodes and placement; None without data."""
     if not data:
         return None
     data = sorted(data, key=lambda d: (d["place"] == "in place", d["ranks"]))
@@ -82,16 +82,16 @@ def curves_over_size(
         d | {"panel": ", ".join(filter(None, (str(d["at"]), place)))}
         for place in places
         for d in data
-        if d["place"] in (place, "")  # where a series has one placement only, it stands beside both of the others
+        if d["place"] in (place, "")  # a series with one placement is in both panels
     ]
     titles = list(dict.fromkeys(field_values(shown, "panel")))
     sizes = chart_axes.size_axis(point.row.bytes for point in group.usable)
-    counts = len(set(field_values(data, "at")))  # a row for each placement, where it has room
+    counts = len(set(field_values(data, "at")))  # a row for each placement if it fits
     return _curves(group, shown, y, PanelLayout(titles, counts if counts < 5 else 3, sizes), extra)
 
 
 def curves_over_ranks(group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis) -> Chart | None:
-    """Lines over ranks or nodes, in panels of a few sizes; None where there are not two of them, or pairs of ranks."""
+    """Return lines over ranks or nodes, in panels of a few sizes; None for one count only, and for pairs of ranks."""
     if group.pairs or len(set(field_values(data, group.unit))) < 2:
         return None
     sizes = evenly_spaced(sorted({point.row.requested_bytes for point in group.usable}), MAX_SIZES)
@@ -126,14 +126,14 @@ def _curves(
 
 
 def _tick_records(d: ChartRecord) -> list[ChartRecord]:
-    """Return a record for each round's tick: the point's own without its value, so that nothing else draws it."""
+    """Return a record for each round: that of the point without its value, so that only the tick is drawn."""
     ticks = d.pop("ticks", ())
     kept = {name: value for name, value in d.items() if name not in ("value", "low", "high", "wire", "expected")}
     return [kept | {"tick": tick} for tick in ticks] if isinstance(ticks, list) else []
 
 
 def wire_rule(base: alt.Chart) -> list[alt.Chart]:
-    """A rule at what the wire was calibrated to carry, from the size on from which it holds."""
+    """Return a rule at the calibrated rate of the wire, from the smallest size for which it holds."""
     held = base.transform_filter("isValid(datum.wire)").encode(
         y="max(wire):Q", detail=["machine:N", "wires:N"], opacity=alt.value(1), color=alt.value(chart_axes.MUTED_COLOUR)
     )
@@ -143,7 +143,7 @@ def wire_rule(base: alt.Chart) -> list[alt.Chart]:
 
 
 def expected_lines(base: alt.Chart) -> list[alt.Chart]:
-    """A dashed line of each series at what is expected, beside what was measured."""
+    """Return a dashed line of the expected values of each series."""
     expected = base.transform_filter("isValid(datum.expected)")
     return [expected.mark_line(strokeDash=[4, 3], strokeWidth=1.2).encode(y=alt.Y("expected:Q"))]
 
@@ -155,7 +155,7 @@ def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
 
 
 def _ticks(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
-    """A tick at what each round gave."""
+    """Return a tick at the value of each round."""
     there = base.transform_filter("isValid(datum.tick)").mark_tick(orient="horizontal", width=9, thickness=1.2)
     ticks: alt.Chart = there.encode(y="tick:Q", opacity=alt.condition(pick, alt.value(0.8), alt.value(0.05)))
     return ticks
@@ -197,7 +197,7 @@ def _marks(base: alt.Chart, group: ChartGroup, present: Iterable[str]) -> alt.Ch
 
 
 def _number_repeats(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:
-    """Number repeated measurements of the same point, so that a line joins first with first, second with second."""
+    """Number repeated measurements of a point, so that a line joins the first ones, another the second ones."""
     seen: Counter[tuple[object, ...]] = Counter()
     numbered = []
     for d in data:
@@ -208,7 +208,7 @@ def _number_repeats(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:
 
 
 def _axis_values(data: Iterable[ChartRecord]) -> list[float]:
-    """What the vertical axis has to reach: values, the ends of their intervals, and what they are set beside."""
+    """Return the values that the vertical axis has to include: with intervals, wire rates and expected values."""
     keys = ("value", "low", "high", "wire", "expected")
     return [number for d in data for key in keys if isinstance(number := d.get(key), float)]
 
@@ -226,7 +226,7 @@ def inline_data(data: Sequence[ChartRecord]) -> alt.InlineData:
 
 
 def field_values(data: Iterable[ChartRecord], field: str) -> list[str]:
-    """Return ``field`` of all records, as text."""
+    """Return the values of ``field`` in all records, as text."""
     return [str(d[field]) for d in data]
 
 
@@ -242,5 +242,5 @@ _TOOLTIP_TITLES = {
 
 
 def tooltip(*fields: str) -> list[alt.Tooltip]:
-    """Return what a pointer over a mark shows."""
+    """Return the tooltip of a mark with the given fields."""
     return [alt.Tooltip(f"{field}:N", title=_TOOLTIP_TITLES.get(field, field)) for field in fields]

@@ -1,4 +1,4 @@
-"""The charts: each a function of a group of rows, and a row in the table at the end."""
+"""The charts: a function of a group of rows for each, and the table ``FIGURES`` of all."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,13 +38,13 @@ class Figure:
     """A chart of the report.
 
     Args:
-        name: fit for a file name.
-        title: what it shows, with ``{unit}`` for ranks or nodes, ``{by}`` for them and the size, ``{least}`` and
-            ``{most}`` for the smallest and the largest size that pairs of ranks were measured at.
-        caption: how to read it, with the definition of what is not measured directly.
-        draw: the chart of a group, or None where the group has nothing to draw.
-        of_pairs: the caption where lines stand for many pairs of ranks, if it is another.
-        of_model: what the caption adds where a library says what it expects.
+        name: a unique name that is valid in a file name.
+        title: a format string with ``{unit}`` (ranks or nodes), ``{by}`` (the unit and the size), ``{least}`` and
+            ``{most}`` (the smallest and the largest size of pairs of ranks).
+        caption: how to read the chart, with the definition of derived quantities.
+        draw: a function that returns the chart of a group; None if there is nothing to draw.
+        pairs_caption: the caption if lines stand for several pairs of ranks; empty: ``caption``.
+        model_caption: an addition to the caption if a library's own model predicts times.
     """
 
     name: str
@@ -55,20 +55,20 @@ class Figure:
     model_caption: str = ""
 
     def group_caption(self, group: ChartGroup) -> str:
-        """Return the caption for ``group``: lines that stand for pairs of ranks are read otherwise."""
+        """Return the caption for ``group``."""
         caption = self.pairs_caption if group.many_pairs and self.pairs_caption else self.caption
         return f"{caption} {self.model_caption}" if self.model_caption and group.modelled else caption
 
     def specification(self, group: ChartGroup) -> dict[str, object] | None:
-        """Return the Vega-Lite specification for ``group``, or None where there is nothing to draw."""
-        with debug_mode(arg=False):  # else Altair holds each part of a chart against a schema, as the tests do
+        """Return the Vega-Lite specification for ``group``; None if there is nothing to draw."""
+        with debug_mode(arg=False):  # no validation by schema: the tests do that
             chart = self.draw(group)
             return (
                 chart_axes.apply_theme(chart, *self.heading(group), [p.series for p in group.usable]) if chart else None
             )
 
     def heading(self, group: ChartGroup) -> tuple[str, tuple[str, ...]]:
-        """Return the title for ``group`` and the lines below it: what was measured where, what the marks mean."""
+        """Return the title for ``group`` and the lines below it: machines, setting, and the meaning of marks."""
         machines = group.machines
         where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
         several = "machines are never joined: each has its own marks and lines" if len(machines) > 1 else ""
@@ -102,12 +102,12 @@ def time_against_size(group: ChartGroup) -> Chart | None:
 
 
 def _range_field(ends: Interval) -> ChartRecord:
-    """What a pointer over a line of many pairs of ranks is told."""
+    """Return the tooltip field of a line of several pairs of ranks."""
     return {"range": interval_label(ends)}
 
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
-    """What each of several rounds gave: its time, or how much of ``work`` it did in a second."""
+    """Return the value of each of several rounds: its time, or ``work`` per second."""
     times = [taken.median for taken in round_stats(point).values()]
     if len(times) == 1 or point.row.floor or group.many_pairs:
         return {}
@@ -115,7 +115,7 @@ def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = Non
 
 
 def busbw_against_size(group: ChartGroup) -> Chart | None:
-    # A rate is bytes over time: the slow end of the interval is the low end of the bandwidth.
+    # The upper end of the interval of the time is the lower end of the bandwidth.
     data = [
         chart_record(
             group, p, busbw, ends and (busbw * median_seconds(p) / ends[1], busbw * median_seconds(p) / ends[0])
@@ -133,7 +133,7 @@ def busbw_against_size(group: ChartGroup) -> Chart | None:
 def sent_against_size(group: ChartGroup) -> Chart | None:
     if group.many_pairs:
         return None
-    # The placement of buffers does not change what is sent.
+    # The placement of buffers does not change the bytes.
     data = [
         chart_record(group, p, sent) | {"expected": in_units_of_size(p.row, p.row.worker_sent_predicted), "place": ""}
         for p in best_placements(group.points)
@@ -177,7 +177,7 @@ def fastest_map(group: ChartGroup) -> Chart | None:
 
 
 def _lead_fields(group: ChartGroup, comparison: Comparison) -> ChartRecord:
-    """What the map says in a cell; its words keep their contrast where ink and paper change places in the dark."""
+    """Return the fields of a cell of the map; its text colour keeps its contrast in dark mode."""
     machine = group.machine_label(comparison.fastest) if len(group.machines) > 1 else ""
     mapping = comparison.mapping if group.several_mappings else ""
     panel = {"panel": ", ".join(filter(None, (machine, comparison.variant, mapping)))}
@@ -198,12 +198,8 @@ def _lead_fields(group: ChartGroup, comparison: Comparison) -> ChartRecord:
     }
 
 
-PLACEMENT_NOTE = (
-    "Of every series the faster of the placements that were measured in the same run, in place and out of place."
-)
-ROUNDS_NOTE = (
-    "Of several rounds: the median of their medians, with a tick at each, and a band that holds their intervals."
-)
+PLACEMENT_NOTE = "Each series is represented by the faster of its in-place and out-of-place calls of the same run."
+ROUNDS_NOTE = "With several rounds: the median of their medians, a tick at each, and a band around all intervals."
 PAIRS_NOTE = (
     "Lines show the median pair of ranks; bands reach from the fastest to the slowest pair. Pairs on one node and "
     "pairs between nodes have their own lines."
@@ -213,29 +209,29 @@ FIGURES = (
     Figure(
         "fastest",
         "fastest series by {by}",
-        "In the cell, how many times as long the runner-up takes, round by round; tie (pale): the fastest is not ahead "
-        "of all others in every round, by a median below the 95 % interval of theirs (of one round: by intervals that "
-        f"do not touch); alone (pale): nothing to compare with in that run. {PLACEMENT_NOTE}",
+        "A cell shows how many times as long the runner-up takes, round by round. tie (pale): the fastest is not ahead "
+        "of all others in every round, with a median below their 95 % intervals (with one round: with disjoint "
+        f"intervals). alone (pale): the run has no other series. {PLACEMENT_NOTE}",
         fastest_map,
     ),
     Figure(
         "time",
         "time against size",
         f"Median over the timed iterations; the band is the 95 % confidence interval of the median. {ROUNDS_NOTE} Both "
-        "axes are logarithmic. The thin dotted grey line, if any, is the floor: what an empty schedule costs.",
+        "axes are logarithmic. The thin dotted grey line, if any, is the floor: the cost of an empty schedule.",
         time_against_size,
         f"{PAIRS_NOTE} Both axes are logarithmic.",
-        "Dashed: what NCCL's own model gives for the algorithm and protocol that ran, by the table in its log.",
+        "Dashed: the time that NCCL's own model predicts for the algorithm and protocol that ran, from its log.",
     ),
     Figure(
         "busbw",
         "bus bandwidth against size",
         "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per second, "
-        f"MB/s 1e6. The band is the 95 % confidence interval. {ROUNDS_NOTE} Both axes are logarithmic. Where there is "
-        "a dashed rule, it is what a wire was calibrated to carry, from the smallest size for which that holds; "
-        "smaller messages may be faster, as a burst.",
+        f"MB/s 1e6. The band is the 95 % confidence interval. {ROUNDS_NOTE} Both axes are logarithmic. A "
+        "dashed rule, if any, is the calibrated rate of the wire, from the smallest size for which it holds; smaller "
+        "messages may exceed it as a burst.",
         busbw_against_size,
-        f"busbw is of the two ranks alone. {PAIRS_NOTE} Both axes are logarithmic.",
+        f"busbw is that of the two ranks alone. {PAIRS_NOTE} Both axes are logarithmic.",
     ),
     Figure(
         "pairs-time",
@@ -265,16 +261,16 @@ FIGURES = (
     Figure(
         "wire",
         "bytes on the wire against size",
-        "What the ports of a node sent for one operation, in units of S; dashed: what we count for the schedule, "
-        f"without headers. {HEADER_MODEL}",
+        "Bytes that the ports of a node sent for one operation, in units of S; dashed: bytes counted from the "
+        f"schedule, without headers. {HEADER_MODEL}",
         sent_against_size,
     ),
     Figure(
         "rails",
         "bytes of each port at the largest size",
-        "What a node sent for one operation, in units of S, by the port that it left through, the mean over the nodes "
-        "of workers. A library that uses several rails spreads the bytes over them.",
+        "Bytes that each port of a node sent for one operation, in units of S: the mean over the nodes of workers. A "
+        "library that uses several rails spreads the bytes over them.",
         port_bytes_chart,
     ),
 )
-"""Every chart of the report, in its order."""
+"""All charts of the report, in order."""

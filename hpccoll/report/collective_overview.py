@@ -1,4 +1,4 @@
-"""The overview of several collectives: a line for each, with what is fastest at both ends of its sizes."""
+"""The overview table: one line for each collective, with the fastest series at its smallest and largest size."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -20,17 +20,17 @@ HEADINGS = (
     "over native's",
 )  # fmt: skip
 PROBLEM_HEADINGS = ("wrong", "missing")
-"""Columns that are there where they count something."""
+"""Headings of columns that are left out if all their counts are 0."""
 OVERVIEW_NOTE = (
-    "Fastest on the most ranks that were measured, by its median; a tie: not clearly so in every round. Over native's: "
-    "its time over the library's own of the same run, the median of the ratios of their rounds, or the least to the "
-    "greatest where it is not clearly faster in every round. Of several settings, that with the most points; of pairs "
-    "of ranks, the median pair, between nodes where there are several."
+    "Fastest: the series with the lowest median on the most ranks; a tie: it is not clearly faster in every round. "
+    "Over native's: its time over that of the library's own collective in the same run, as the median of the ratios "
+    "of their rounds, or as their range if it is not clearly faster in every round. With several settings: the "
+    "setting with the most points. With pairs of ranks: the median pair, between nodes if there are several."
 )
 
 
 def overview_table(results: Results, groups: Sequence[ChartGroup]) -> str:
-    """Return the table as HTML; each collective links to its own part of the page."""
+    """Return the table as HTML; each collective links to its tab."""
     names = [name for name, _ in groupby(groups, key=lambda group: group.collective)]
     members = {name: [group for group in groups if group.collective == name] for name in names}
     unmeasured = sorted({gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - members.keys())
@@ -45,7 +45,7 @@ def overview_table(results: Results, groups: Sequence[ChartGroup]) -> str:
 
 
 def count_missing(results: Results, collective: str) -> int:
-    """Return how many cases of a collective are without a usable result."""
+    """Return the number of planned cases of a collective without a usable result."""
     return sum(gap.case.startswith(f"{collective}.") for gap in results.missing)
 
 
@@ -71,7 +71,7 @@ def _table_line(groups: Sequence[ChartGroup]) -> list[str]:
 
 
 def _median_pairs(group: ChartGroup) -> list[SeriesPoint]:
-    """Return the median pair of every line, as if all were of one pair: lines are compared by it, the far ones."""
+    """Return the median pair of every series, between nodes if any is, with one peer: so that series are compared."""
     far = max((tier_label(point.row) for point in group.usable), key=(ON_ONE_NODE, BETWEEN_NODES).index, default="")
     points = (middle.point for middle in median_pairs(group.usable) if tier_label(middle.point.row) == far)
     return [replace(point, row=replace(point.row, root=0, params={**point.row.params, "peer": -1})) for point in points]
@@ -83,7 +83,7 @@ def _size_range(sizes: Iterable[int]) -> list[str]:
 
 
 def _comparison_at(found: Sequence[Comparison], choose: Callable[[Iterable[int]], int]) -> Comparison | None:
-    """Return the comparison at one end of the sizes on the most ranks; of several machines, the one in the middle."""
+    """Return the comparison at the size that ``choose`` picks, on the most ranks; of several machines, the median."""
     if not found:
         return None
     ranks = max(comparison.ranks for comparison in found)
@@ -103,7 +103,7 @@ def _fastest(group: ChartGroup, comparison: Comparison, other: str, *, bandwidth
 
 
 def _ratio_to_native(winner: SeriesPoint, native: SeriesPoint) -> str:
-    """Return its time over native's: of a tie the range, whose middle may seem to contradict that it is the fastest."""
+    """Return the ratio of the time to native's; its range over the rounds if the winner is not clearly faster."""
     if winner is native or clearly_faster(winner, native):
         return f"{time_ratio(winner, native):.2f}x"
     found = round_ratios(winner, native)

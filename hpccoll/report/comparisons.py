@@ -1,7 +1,7 @@
-"""Who is faster, by how much, and since which size: pure functions over points.
+"""Comparisons of series: pure functions over points.
 
-A comparison stays within one launch, round by round, and takes of every series the faster of the placements that were
-measured. The harness floor is in none of them.
+A comparison is made within one launch, round by round. Each series is represented by the faster of its placements. The
+floor and ``auto`` are left out.
 """
 
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ from hpccoll.schedule.collective import NATIVE
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The series that did the same work in the same run, fastest first."""
+    """The series that did the same work in the same launch, fastest first."""
 
     entries: tuple[SeriesPoint, ...]
 
@@ -38,45 +38,45 @@ class Comparison:
 
     @property
     def nbytes(self) -> int:
-        """The size that was asked for: what is moved may differ a little with the ranks."""
+        """The requested size: the moved bytes may differ slightly with the number of ranks."""
         return self.fastest.row.requested_bytes
 
     @property
     def runner_up_ratio(self) -> float | None:
-        """How many times as long the runner-up takes, round by round; None without one."""
+        """The ratio of the runner-up's time to that of the fastest, round by round; None without a runner-up."""
         return time_ratio(self.entries[1], self.fastest) if len(self.entries) > 1 else None
 
     @property
     def clear_winner(self) -> str | None:
-        """The fastest series; None where it is not ahead of all others in every round: no clear winner."""
+        """The fastest series; None if it is not clearly faster than all others."""
         clear = all(clearly_faster(self.fastest, entry) for entry in self.entries[1:])
         return self.fastest.series if clear else None
 
     @property
     def variants(self) -> frozenset[str | None]:
-        """The environments that the entries ran in."""
+        """The variants of the entries."""
         return frozenset(entry.row.variant for entry in self.entries)
 
     @property
     def variant(self) -> str | None:
-        """The one that all entries share."""
+        """The variant that all entries share; None if they differ."""
         return next(iter(self.variants)) if len(self.variants) == 1 else None
 
     @property
     def mapping(self) -> str:
-        """How the ranks of all entries are numbered."""
+        """The mapping of ranks to nodes, the same for all entries."""
         return self.fastest.row.mapping
 
     @property
     def native(self) -> SeriesPoint | None:
-        """The library's own collective at its default settings; where all share a variant, in that."""
+        """The library's own collective at default settings, in the variant that all entries share; None without it."""
         natives = [e for e in self.entries if e.row.algorithm == NATIVE and not algorithm_params(e.row)]
         return next((e for e in natives if e.row.variant is None or len(self.variants) == 1), None)
 
 
 @dataclass(frozen=True, slots=True)
 class SizeInterval:
-    """Neighbouring sizes with the same leader (None: no clear winner), and the range of its lead."""
+    """Adjacent sizes with the same clear winner, and the range of the runner-up's ratios."""
 
     clear_winner: str | None
     sizes: tuple[int, ...]
@@ -85,7 +85,7 @@ class SizeInterval:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """busbw of ``point`` over that of ``base``, the same series and size on the fewest ranks measured."""
+    """The busbw of ``point`` over that of ``base``: the same series and size on the fewest ranks."""
 
     point: SeriesPoint
     base: SeriesPoint
@@ -93,12 +93,12 @@ class Efficiency:
 
 
 def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
-    """Return for each run, series, ranks and size the faster of in place and out of place; no floor and no policy."""
+    """Return the faster of in place and out of place for each run, series, ranks and size, without floor and auto."""
     return tuple(point for _, entries in _measured_together(points) for point in entries)
 
 
 def _measured_together(points: Iterable[SeriesPoint]) -> Iterator[tuple[tuple[object, ...], list[SeriesPoint]]]:
-    """Yield what was measured side by side of the same work, the faster placement of each series, and which work."""
+    """Yield the coordinates of each work, and the faster placement of each series that one launch measured of it."""
     alike: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
     for point in points:
         row = point.row
@@ -113,9 +113,9 @@ def _measured_together(points: Iterable[SeriesPoint]) -> Iterator[tuple[tuple[ob
 
 
 def find_comparisons(points: Iterable[SeriesPoint]) -> tuple[Comparison, ...]:
-    """Return one comparison for each machine, variant, mapping, ranks, size and pair of ranks, by ranks and then size.
+    """Return one comparison for each machine, variant, mapping, ranks, size and pair of ranks, by ranks and size.
 
-    Where several runs did the same work, the one with the most series counts, the later of equals.
+    If several runs did the same work, the run with the most series counts; of equals, the later one.
     """
     chosen: dict[tuple[object, ...], Comparison] = {}
     for work, entries in _measured_together(points):
@@ -127,7 +127,7 @@ def find_comparisons(points: Iterable[SeriesPoint]) -> tuple[Comparison, ...]:
 
 
 def native_ratios(found: Iterable[Comparison]) -> dict[tuple[str, int], list[tuple[int, float]]]:
-    """Return for each series and ranks its time over native's, round by round: pairs of (bytes, ratio)."""
+    """Return the (bytes, ratio) pairs of each series and number of ranks: its time over native's, round by round."""
     ratios: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
     for comparison in found:
         if native := comparison.native:
@@ -138,7 +138,7 @@ def native_ratios(found: Iterable[Comparison]) -> dict[tuple[str, int], list[tup
 
 
 def size_intervals(found: Sequence[Comparison]) -> list[SizeInterval]:
-    """Return the comparisons of one rank count, in order of size, as intervals with the same leader."""
+    """Return the comparisons of one rank count, ordered by size, as intervals with the same clear winner."""
     runs = (
         list(run)
         for _, run in groupby((c for c in found if c.runner_up_ratio), key=lambda comparison: comparison.clear_winner)
@@ -151,7 +151,7 @@ def size_intervals(found: Sequence[Comparison]) -> list[SizeInterval]:
 
 
 def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
-    """Return the parallel efficiency of every point that has a bandwidth, within one machine."""
+    """Return the parallel efficiency of every point with a bandwidth, within one machine."""
     curves: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
     for point in best_placements(points):
         if point.row.busbw_Bps and not rank_pair(point.row):
@@ -166,7 +166,7 @@ def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
 
 
 def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return the jobs and hosts of launches that a curve joins though they are not all on hosts of the largest one."""
+    """Return jobs and hosts of launches that a curve joins, if not all ran on a subset of the hosts of the largest."""
     curves: dict[tuple[object, ...], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
     times: Counter[tuple[object, ...]] = Counter()
     for point in points:
@@ -174,8 +174,8 @@ def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str
         if is_usable(row) and point.hosts:
             curve = point.machine, point.series, row.in_place
             measured = *curve, rank_pair(row), row.ranks, row.nodes, row.requested_bytes
-            again = times[measured]  # a repeated measurement is another curve
-            curves[*curve, again][row.job, frozenset(point.hosts)] = None
+            repetition = times[measured]  # a repeated measurement is another curve
+            curves[*curve, repetition][row.job, frozenset(point.hosts)] = None
             times[measured] += 1
     joined = (launch for launches in curves.values() if not _are_nested(launches) for launch in launches)
     return tuple(dict.fromkeys(joined))
@@ -188,14 +188,14 @@ def _are_nested(launches: Iterable[tuple[str, frozenset[str]]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedPoint:
-    """A point that several runs measured, as the fastest and the slowest of them did."""
+    """A point that several runs measured: the fastest and the slowest measurement."""
 
     fastest: SeriesPoint
     slowest: SeriesPoint
 
     @property
     def time_ratio(self) -> float:
-        """How many times as long the slowest took."""
+        """The time of the slowest measurement over that of the fastest."""
         return median_seconds(self.slowest) / median_seconds(self.fastest)
 
     @property
@@ -204,7 +204,7 @@ class RepeatedPoint:
 
 
 def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
-    """Return the points that were measured in more than one run on the same machine."""
+    """Return the points that several runs on one machine measured."""
     alike: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
     for point in points:
         row = point.row
@@ -216,7 +216,7 @@ def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
 
 
 def evenly_spaced(values: Sequence[int], count: int) -> list[int]:
-    """Return at most ``count`` of the sorted ``values``, evenly spaced, the first and the last among them."""
+    """Return at most ``count`` of the sorted ``values``: evenly spaced, with the first and the last."""
     if len(values) <= count:
         return list(values)
     return [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]

@@ -1,4 +1,4 @@
-"""What ran: a row of the library's own is named and drawn as what its evidence says, never as what was asked for."""
+"""Labels of the executed algorithm: rows of the library are named after what ran, not after what was requested."""
 
 from hpccoll.evidence.verdict import OFFLOADED, UNKNOWN
 from hpccoll.schedule.collective import NATIVE
@@ -6,19 +6,19 @@ from hpccoll.store.rows import Row
 
 
 def executed_name(row: Row) -> str:
-    """Return what ran in one word, ``unknown`` without evidence."""
+    """Return the name of the executed algorithm; ``unknown`` without evidence."""
     return row.executed.partition(" ")[0]
 
 
 def offloaded(row: Row) -> bool:
-    """Return whether switches reduced, as far as the evidence goes: busbw then supposes bytes that were not sent."""
+    """Return whether the evidence shows that switches reduced: busbw then assumes bytes that no rank sent."""
     return executed_name(row) in OFFLOADED
 
 
 def fell_back(row: Row) -> bool:
-    """Return whether something else ran than was asked of the library, or nothing shows that it was that.
+    """Return whether the library ran something other than the request, or left no evidence that it ran the request.
 
-    What ran may be said in two words: ``sharp (collnet_direct)``.
+    ``executed`` may have two names: ``sharp (collnet_direct)``.
     """
     return row.requested is not None and f"({row.requested})" not in (
         f"({executed_name(row)})",
@@ -27,7 +27,7 @@ def fell_back(row: Row) -> bool:
 
 
 def requested_note(row: Row) -> str:
-    """Return what ran, with what was asked where that is something else; nothing where nothing was asked."""
+    """Return what ran, in brackets, with the request if that differs; empty without a request."""
     if row.requested is None:
         return ""
     became = "not shown" if executed_name(row) == UNKNOWN else f"{executed_name(row)} ran"
@@ -35,5 +35,5 @@ def requested_note(row: Row) -> str:
 
 
 def executed_note(row: Row) -> str:
-    """Return what is to be said of ``row`` beside its name: what the library ran; our schedules are their names."""
+    """Return what the library ran, for a tooltip; empty for our own schedules, whose name says it."""
     return row.executed if row.algorithm == NATIVE and (row.requested or executed_name(row) != UNKNOWN) else ""

@@ -1,8 +1,8 @@
-"""The rows as text for other programs: JSON, CSV, and the table of nccl-tests.
+"""Rows as text for other programs: JSON, CSV, and the table of nccl-tests.
 
-JSON and CSV carry the fields of ``Row`` in order, unscaled: seconds, bytes, bytes per second. What is absent is null in
-JSON and empty in CSV; a number that is not finite counts as absent. In CSV, a quote stands before text that begins as a
-formula does.
+JSON and CSV have the fields of ``Row`` in order, unscaled: seconds, bytes, bytes per second. An absent value is null in
+JSON and empty in CSV; a number that is not finite counts as absent. In CSV, a quote precedes text that a spreadsheet
+would read as a formula.
 """
 
 import csv
@@ -20,11 +20,11 @@ from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 from hpccoll.terminal import printable
 
 
-def export(results: Results, format: str) -> str:  # noqa: A002 - the word of the command line
+def export(results: Results, format: str) -> str:  # noqa: A002 - the name of the option
     """Return the rows of ``results`` as text in ``format``, a key of ``FORMATS``.
 
     Raises:
-        BadInputError: for a format that is none.
+        BadInputError: ``format`` is unknown.
     """
     if format not in FORMATS:
         raise BadInputError("format", format, FORMATS)
@@ -57,11 +57,11 @@ def _csv(results: Results) -> str:
 
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t")
-"""How text begins that a spreadsheet computes, beside a carriage return, which is written as one can see it."""
+"""First characters of text that a spreadsheet computes; a carriage return is written as an escape sequence."""
 
 
 def _cell(value: object) -> object:
-    """Return what stands in a cell; before text that a spreadsheet would compute stands a quote, as OWASP asks."""
+    """Return the text of a cell, with a quote before formulas, as OWASP recommends against CSV injection."""
     if isinstance(value, str):
         text = printable(value)
         return f"'{text}" if text.startswith(FORMULA_STARTS) else text
@@ -84,7 +84,7 @@ _TABLE_KEY = (
 
 
 def _nccl_tests(results: Results) -> str:
-    """One table for each series of a run; what identifies it is in comment lines, which begin with ``#``."""
+    """Return one table for each series of a run, identified by comment lines, which begin with ``#``."""
     tables: dict[tuple[object, ...], dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
     for row in results.rows:
         table = (*(getattr(row, name) for name in _TABLE_KEY), root_rank(row), _call_words(row))
@@ -94,7 +94,7 @@ def _nccl_tests(results: Results) -> str:
 
 
 def _call_words(row: Row) -> str:
-    """What was called, beside what the columns say: the pair of ranks, the traffic, the algorithm's own parameters."""
+    """Return the parts of the call that no column has: pair of ranks, traffic, and parameters of the algorithm."""
     two, pattern = rank_pair(row), traffic_pattern(row)
     between = f"between ranks {two[0]} and {two[1]}" if two else ""
     own = (f"{name}={value}" for name, value in sorted(algorithm_params(row).items()))
@@ -117,7 +117,7 @@ def _nccl_table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str
             f"# {row.bytes} B: {row.status}: {' '.join((row.reason or '').split())}"
             for row in rows
             if row.status != "ok"
-        ),  # of both placements once: which of them has no result stands in its columns
+        ),  # once for both placements
     ]
 
 
@@ -132,7 +132,7 @@ def _aligned(cells: tuple[object, ...]) -> str:
 
 
 def _count(row: Row) -> int:
-    """As nccl-tests counts: elements of the whole buffer, or of one rank's block where the blocks are owned."""
+    """Return the elements that nccl-tests counts: those of the buffer, or of one rank's block."""
     each = itemsize(row.dtype)
     collective = COLLECTIVES.get(row.collective)
     return collective.elements(row.requested_bytes, each, row.ranks) if collective else row.bytes // each
@@ -146,4 +146,4 @@ def _timing(row: Row | None) -> tuple[str, ...]:
 
 
 FORMATS: Mapping[str, Callable[[Results], str]] = {"json": _json, "csv": _csv, "nccl-tests": _nccl_tests}
-"""Every format that ``export`` can write."""
+"""All formats of ``export``."""

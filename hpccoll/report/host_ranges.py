@@ -1,4 +1,4 @@
-"""Hosts in words: many names in few, as Slurm writes them."""
+"""Host names as ranges, as Slurm writes them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,12 @@ def jobs_and_hosts(launches: Iterable[tuple[str, frozenset[str]]]) -> str:
 
 
 def host_ranges(hosts: Iterable[str]) -> str:
-    """Return host names with numbers that follow each other as a range: ``n[1-4], n7``."""
+    """Return host names, with consecutive numbers as a range: ``n[1-4], n7``."""
     alike: dict[tuple[str, int], list[str]] = defaultdict(list)
     for host in hosts:
         name = host.rstrip("0123456789")
         digits = host[len(name) :]
-        alike[name, len(digits)].append(digits)  # node01 is not node1
+        alike[name, len(digits)].append(digits)  # node01 and node1 are different hosts
     return ", ".join(
         name + run for (name, _), digits in sorted(alike.items()) for run in _number_ranges(sorted(digits))
     )

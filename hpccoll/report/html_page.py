@@ -1,4 +1,4 @@
-"""The report as one HTML page that opens offline: words, tables, and the charts drawn in the browser."""
+"""The report as one HTML page that opens offline: text, tables, and charts drawn in the browser."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from hpccoll.units import format_size
 
 @dataclass(frozen=True, slots=True)
 class ReportChart:
-    """A chart of one group as it stands in the report: ``files`` is the path of its pictures without the ending."""
+    """A chart of one group in the report; ``files`` is the relative path of its pictures without the suffix."""
 
     figure: Figure
     group: ChartGroup
@@ -40,7 +40,7 @@ class ReportChart:
 def render_page(
     results: Results, groups: Sequence[ChartGroup], charts: Sequence[ReportChart], title: str, note: str = ""
 ) -> str:
-    """Return the whole page, with a ``note`` for programs in its head."""
+    """Return the HTML of the page; ``note`` is an element of its head that programs read."""
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
     parts = [_head(title, note), _critical(results), _summary(results, collectives, title)]
     if len(collectives) > 1:
@@ -93,7 +93,7 @@ def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], 
 
 
 def _measured_summary(groups: Sequence[ChartGroup], *, several: bool) -> str:
-    """Return what was measured where, in a sentence."""
+    """Return one sentence: collectives or series, ranks, sizes, kinds and machines."""
     points = [point for group in groups for point in group.usable]
     if not points:
         return "There is no usable result: nothing can be drawn or compared."
@@ -146,7 +146,7 @@ def _overview(results: Results, groups: Sequence[ChartGroup]) -> str:
 
 
 def _tab(results: Results, collective: str, groups: Sequence[ChartGroup], charts: Sequence[ReportChart]) -> str:
-    """Return one of several collectives, with its own rows, and how many are missing."""
+    """Return the tab of one of several collectives, with its own rows and its number of missing cases."""
     parts = _collective_parts(collective, groups, charts)
     if count := count_missing(results, collective):
         link = f'<a href="#{OVERVIEW}">the overview</a>'
@@ -155,7 +155,7 @@ def _tab(results: Results, collective: str, groups: Sequence[ChartGroup], charts
 
 
 def _collective_parts(collective: str, groups: Sequence[ChartGroup], charts: Sequence[ReportChart]) -> list[str]:
-    """Return what the section of a collective says and draws of each of its settings."""
+    """Return the description of a collective, and the findings, tables and charts of each of its settings."""
     words = describe_collective(collective, groups)
     parts = [f'<p class="about">{escape(words)}</p>'] if words else []
     for group in groups:
@@ -183,8 +183,9 @@ def _findings(group: ChartGroup) -> str:
 
 NATIVE_RATIO_NOTE = "A time of 0.80x is faster than native, one of 2x is slower."
 MAPPING_NOTE = (
-    "block: ranks of a node follow one another, and so do the nodes of a rack; cyclic: neighbours are in different "
-    "racks, or on different nodes of one. Between racks: what all ranks send there in one operation, as counted."
+    "block: consecutive ranks are on one node, and consecutive nodes in one rack; cyclic: consecutive ranks are in "
+    "different racks, or on different nodes of one rack. Between racks: bytes that all ranks send from rack to rack in "
+    "one operation, counted from the schedule."
 )
 
 
@@ -192,7 +193,7 @@ def _figure(drawn: ReportChart) -> str:
     title, lines = drawn.figure.heading(drawn.group)
     identity = escape(drawn.files.rpartition("/")[2])
     links = " ".join(f'<a href="{escape(drawn.files)}.{ending}">{ending.upper()}</a>' for ending in ("svg", "png"))
-    spec = {name: value for name, value in drawn.specification.items() if name != "title"}  # the page's own words
+    spec = {name: value for name, value in drawn.specification.items() if name != "title"}  # the page has its own title
     text = json.dumps(spec, separators=(",", ":")).replace("<", "\\u003c")
     return (
         f'<figure id="{identity}"><h3>{escape(title)}</h3><p class="under">{"<br>".join(map(escape, lines))}</p>\n'
@@ -231,7 +232,7 @@ def _provenance(results: Results) -> str:
 
 
 def _scripts(charts: Sequence[ReportChart]) -> str:
-    """What chooses a tab, so that no other is seen; Vega once, where there are charts; then what draws."""
+    """Return the scripts: the choice of the tab, Vega if there are charts, and the drawing of charts."""
     drawing = f'<script type="module">{vega_script()}</script>\n' if charts else ""
     needed = "<noscript><p>The charts need JavaScript; the same charts are files in charts/.</p></noscript>\n"
     tabs = f"<script>\n{{\n{_static('tabs.js')}}}\n</script>\n"

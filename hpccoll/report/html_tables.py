@@ -1,4 +1,4 @@
-"""The tables of the report as HTML: everything that comes from outside is escaped here."""
+"""Tables of the report as HTML; all text of results is escaped here."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from hpccoll.store.rows import Gap, Run
 from hpccoll.store.scheduler_log import WORDS, ScheduledJob
 
 LONG_TEXT = 40
-"""Characters above which the text of a cell may be broken into lines."""
+"""Characters from which on the text of a cell wraps."""
 
 
 def rows_table(groups: Iterable[ChartGroup]) -> str:
@@ -46,7 +46,7 @@ def _cell(text: str) -> str:
 
 
 def plain_table(head: Sequence[str], body: Iterable[Sequence[str]], parts: Iterable[str] = ()) -> str:
-    """Return a small table of texts; the first of each line links to the part of the page that ``parts`` names."""
+    """Return a table of texts; the first cell of each line links to the element of the page that ``parts`` names."""
     heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     links = (f'<td><a href="#{escape(part)}">{escape(part)}</a></td>' for part in parts)
     lines = ([_cell(cell) for cell in cells] for cells in body)
@@ -55,9 +55,9 @@ def plain_table(head: Sequence[str], body: Iterable[Sequence[str]], parts: Itera
 
 
 def missing_table(missing: Iterable[Gap]) -> str:
-    """Return the cases without a result: one line for all of a job that share a reason, the cases folded.
+    """Return the cases without a result: one line for each job, status and reason, with its cases folded.
 
-    Those that were not run come last: something else is the cause.
+    Cases that were not run come last, because an earlier failure is the cause.
     """
     alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for gap in missing:
@@ -80,7 +80,7 @@ def _folded(cases: Sequence[str]) -> str:
 
 
 def slurm_jobs_table(jobs: Iterable[ScheduledJob]) -> str:
-    """Return Slurm's jobs and what became of them."""
+    """Return the Slurm jobs with their states."""
     head = ("Slurm job", "job", "state", "hosts", "time limit", "log")
     return plain_table(head, [(job.id, job.job, _state_text(job), job.hosts, job.limit, job.log) for job in jobs])
 
@@ -91,7 +91,7 @@ def _state_text(job: ScheduledJob) -> str:
 
 
 def provenance_list(run: Run) -> str:
-    """Return one run, folded: where its raw file is, and everything it recorded of where it ran."""
+    """Return a run, folded: its raw file and its provenance."""
     facts = {
         "raw file": run.path,
         "machine": run.machine,
@@ -118,8 +118,8 @@ def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def _list_text(values: Iterable[object]) -> str:
-    """Return the values of a list in words, also where they are records."""
+    """Return the values of a list as text; values may be mappings."""
     return "; ".join(
-        ", ".join(f"{name} {said}" for name, said in _flat(value).items()) if isinstance(value, Mapping) else str(value)
+        ", ".join(f"{name} {text}" for name, text in _flat(value).items()) if isinstance(value, Mapping) else str(value)
         for value in values
     )

@@ -1,4 +1,4 @@
-"""What a run's logs say of the library and its network, in words, for the findings and beside its provenance."""
+"""Evidence from the logs of a run: the library, its network, and the times that its own model predicts."""
 
 from collections.abc import Iterator
 
@@ -10,14 +10,14 @@ from hpccoll.store.rows import Row, Run
 
 
 def probe_of_run(run: Run) -> ProbeResult:
-    """Return what the probe of a run found; nothing where there was none."""
+    """Return the probe result of a run; an empty one if the run had no probe."""
     return ProbeResult.from_json(run.evidence) if run.evidence else ProbeResult()
 
 
 def expected_s(found: ProbeResult, row: Row) -> float | None:
-    """Return what the library's own model gives for a row of its own, seconds; None where it says nothing.
+    """Return the seconds that the library's own model predicts for one of its rows; None without a prediction.
 
-    Of links, which ranks that share a GPU do not use.
+    The model is one of links, which ranks that share a GPU do not use.
     """
     if found.record is None or row.algorithm != NATIVE or row.transport != "nccl" or row.kind == SHARED_GPU:
         return None
@@ -25,7 +25,7 @@ def expected_s(found: ProbeResult, row: Row) -> float | None:
 
 
 def library_summary(found: ProbeResult) -> str:
-    """Return the library, the network between nodes and how near it is to the GPUs, in a line; empty without logs."""
+    """Return one line: the library, the network between nodes, and its distance to the GPUs; empty without logs."""
     return "; ".join(filter(None, (*_network_facts(found.record), found.balance))) if found.record else ""
 
 
@@ -45,7 +45,7 @@ def _network_facts(record: LogRecord | None) -> Iterator[str]:
 
 
 def library_facts(run: Run) -> dict[str, object]:
-    """Return what is to be listed of the logs of a run."""
+    """Return the facts from the logs of a run that the provenance lists."""
     found = probe_of_run(run)
     record = found.record or LogRecord()
     facts = {

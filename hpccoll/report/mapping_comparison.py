@@ -1,4 +1,4 @@
-"""Mappings side by side: what it costs that ranks are numbered badly, and what crosses between racks for it."""
+"""Comparison of mappings of ranks to nodes: their times, and their bytes between racks."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,14 +11,14 @@ from hpccoll.report.wire_bandwidth import uncounted_reason
 from hpccoll.store.rows import Row
 
 MAX_SIZES = 4
-"""The most sizes that have a column."""
+"""Maximum number of sizes that have a column."""
 
 
 def mapping_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
-    """Return header and body of a table: the time of each series over the fastest's of its run; bytes between racks.
+    """Return headings and lines of a table: the time of each series over the fastest of its run; bytes between racks.
 
-    A line for each series on each number of ranks, the fastest at the largest size first; the body is empty where no
-    run numbered its ranks in several ways.
+    There is a line for each series on each number of ranks, ordered by the time at the largest size; no lines if no
+    run measured several mappings.
     """
     by_work = _comparable_points(group)
     sizes = evenly_spaced(sorted({point.row.requested_bytes for points in by_work for point in points}), MAX_SIZES)
@@ -29,9 +29,9 @@ def mapping_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
 
 
 def _comparable_points(group: ChartGroup) -> list[list[SeriesPoint]]:
-    """Return what was measured together on each number of ranks, where several mappings are among it.
+    """Return the points of each number of ranks that launches measured together, if they have several mappings.
 
-    Of each series and size that is one point, the faster; that an interrupted job went on sets nothing apart.
+    Each series and size has one point, the faster one. Launches of a resumed job count as one.
     """
     compared = group.several_mappings and not group.many_pairs
     by_ranks: dict[tuple[str, int, int], list[SeriesPoint]] = defaultdict(list)
@@ -50,7 +50,7 @@ def _faster_of_each(points: Sequence[SeriesPoint]) -> list[SeriesPoint]:
 
 
 def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequence[int]) -> Iterator[list[str]]:
-    """Yield the lines of what did the same work at several sizes, in the order of the largest size."""
+    """Yield the lines of points that were measured together, ordered by the ratio at the largest size."""
     over = _ratios_to_fastest(points)
     largest = {point.series: point for point in sorted(points, key=lambda point: point.row.requested_bytes)}
     for point in sorted(
@@ -66,7 +66,7 @@ def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequen
 
 
 def _ratios_to_fastest(points: Sequence[SeriesPoint]) -> dict[tuple[str, int], float]:
-    """Return by series and size the time over the least at the size, side by side: none is below 1."""
+    """Return the time over the fastest at the same size, by series and size; no ratio is below 1."""
     by_size: dict[int, list[SeriesPoint]] = defaultdict(list)
     for point in points:
         by_size[point.row.requested_bytes].append(point)

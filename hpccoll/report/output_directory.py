@@ -1,4 +1,4 @@
-"""Where a report goes, and whose report lies there already: one must not be lost to another's without a word."""
+"""The directory of a report, and the inputs of a report that it already contains."""
 
 import json
 import os
@@ -13,29 +13,29 @@ PAGE_NAME = "index.html"
 
 _META_TAG = re.compile(r'<meta name="hpccoll-inputs" content="([^"]*)">')
 _HEAD_CHARS = 1 << 14
-"""Characters of a page within which its head ends."""
+"""Bytes at the beginning of a page that contain its head."""
 
 
 def default_directory(paths: Sequence[Path]) -> Path:
-    """Return where the report of ``paths`` goes unless somebody says: into a directory, or beside a raw file."""
+    """Return the default directory of a report: ``DIR/report``, or ``FILE.report`` next to a raw file."""
     first = paths[0]
     return first / "report" if first.is_dir() else first.with_name(f"{results_name(first)}.report")
 
 
 def results_name(path: Path) -> str:
-    """Return what results are called by their raw file or directory."""
+    """Return the name of results: that of their directory, or of their raw file without its suffix."""
     return path.resolve().name.partition(".h5")[0]
 
 
 def inputs_meta_tag(paths: Iterable[Path], out: Path) -> str:
-    """Return the element of HTML by which a page in ``out`` says what it is of, wherever both are moved to."""
+    """Return the meta element that records the inputs of a page in ``out``, relative to ``out``."""
     return f'<meta name="hpccoll-inputs" content="{escape(json.dumps(_inputs(paths, out)))}">'
 
 
 def other_inputs(paths: Iterable[Path], out: Path) -> str | None:
-    """Return in words what the report in ``out`` is of, where that is something else than ``paths``; None otherwise.
+    """Return the inputs of the report in ``out`` if they differ from ``paths``, as text; else None.
 
-    Also where there is no report, or one that does not say it.
+    None as well if there is no report, or a report that does not record its inputs.
     """
     try:
         with open_regular(out / PAGE_NAME, "--out") as page:

@@ -1,4 +1,4 @@
-"""The map of pairs: a cell for each two ranks that messages went between."""
+"""Heat maps of pairs of ranks: one cell for each measured pair."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from hpccoll.units import format_seconds
 
 LIGHT_CELL, DARK_CELL = "#d5e6f5", "#123f6e"
 MAX_RANKS_WITH_TEXT = 8
-"""Ranks up to which a cell has room for its value."""
+"""Maximum number of ranks whose cells have room for their value."""
 
 
 def pair_time_map(group: ChartGroup) -> Chart | None:
@@ -68,7 +68,7 @@ def _heatmap(
 
 
 def _cell_text(base: alt.Chart, middle: float) -> list[alt.Chart]:
-    """The value in each cell, dark on pale and pale on dark."""
+    """Return the layers of the values in the cells: dark text on light cells, light text on dark ones."""
     shades = ((f"datum.value <= {middle}", chart_axes.FIXED_BLACK), (f"datum.value > {middle}", chart_axes.FIXED_WHITE))
     return [
         base.mark_text(fontSize=12, fontWeight=600, color=shade).encode(text="said:N").transform_filter(there)

@@ -1,4 +1,4 @@
-"""Rails: through which ports of a node the bytes went, and what a second one gains."""
+"""Use of rails: the bytes of each port of a node, and the gain of further ports."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ def _gain(point: SeriesPoint, base: SeriesPoint) -> float | None:
 
 
 def port_bytes_chart(group: ChartGroup) -> Chart | None:
-    """Draw what each port carried at the largest size, stacked; None where nodes have one port."""
+    """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
     data = [
         chart_record(group, point, sent) | {"port": port, "panel": _panel_title(group, point), "part": f"{part:.1%}"}
         for point in _largest_points(group)
@@ -107,7 +107,7 @@ def _stacked(group: ChartGroup, data: Sequence[ChartRecord]) -> Chart:
 
 
 def _largest_points(group: ChartGroup) -> list[SeriesPoint]:
-    """Return the points at the largest size whose nodes have several ports, by ranks and series, each measured last."""
+    """Return the last measured points at the largest size whose nodes have several ports, by ranks and series."""
     there = [p for p in best_placements(group.points) if p.row.nodes > 1 and len(p.row.port_sent) > 1]
     largest = max((p.row.requested_bytes for p in there), default=0)
     order = list(group.colours)

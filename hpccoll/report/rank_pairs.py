@@ -1,4 +1,4 @@
-"""Pairs of ranks, where messages go between two: the one in the middle, the ends of the range, and which they are."""
+"""Pairs of ranks that exchange messages: the median pair, the fastest and the slowest."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from hpccoll.report.round_statistics import Interval, median_interval, median_se
 
 @dataclass(frozen=True, slots=True)
 class MedianPair:
-    """What a line shows of points that differ in their pair of ranks: the median one (the faster of two)."""
+    """Points that differ in their pair of ranks, with the median pair that a line shows (of two, the faster)."""
 
     points: tuple[SeriesPoint, ...]  # the fastest first
 
@@ -22,7 +22,7 @@ class MedianPair:
 
     @property
     def range(self) -> Interval:
-        """The times of the fastest and of the slowest pair; of one pair the interval of its median."""
+        """The times of the fastest and of the slowest pair; of one pair, the interval of its median."""
         return (
             (median_seconds(self.points[0]), median_seconds(self.points[-1]))
             if len(self.points) > 1
@@ -31,7 +31,7 @@ class MedianPair:
 
 
 def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
-    """Return the points of each machine, line, number of ranks and size; of each pair of ranks the last measured."""
+    """Return the pairs of each machine, series, number of ranks and size; of a repeated pair, the last point."""
     alike: dict[tuple[object, ...], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
     for point in points:
         row = point.row
@@ -40,7 +40,7 @@ def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
 
 
 def curve_points(group: ChartGroup) -> Iterator[tuple[SeriesPoint, Interval]]:
-    """Yield what curves over size show: each point with its interval, or the pair in the middle with the range."""
+    """Yield the points of curves over size: each point with its interval, or the median pair with the range."""
     if group.many_pairs:
         yield from ((middle.point, middle.range) for middle in median_pairs(group.usable))
     else:
@@ -48,12 +48,12 @@ def curve_points(group: ChartGroup) -> Iterator[tuple[SeriesPoint, Interval]]:
 
 
 def series_without_tier(point: SeriesPoint) -> str:
-    """Return the name of a point's line without how far the ranks are apart."""
+    """Return the series of a point without the tier of its pair."""
     return point.series.removesuffix(f" {tier_label(point.row)}")
 
 
 def map_points(group: ChartGroup) -> list[SeriesPoint]:
-    """Return the points of all pairs of the shape that most of them were measured on, each measured last."""
+    """Return the last point of each pair, on the machine, ranks and nodes with the most pairs."""
     pairs: dict[tuple[str, int, int], set[object]] = defaultdict(set)
     for point in group.usable:
         pairs[point.machine, point.row.ranks, point.row.nodes].add(rank_pair(point.row))
@@ -72,7 +72,7 @@ def smallest_and_largest(points: Iterable[SeriesPoint]) -> tuple[list[SeriesPoin
 
 
 def map_sizes(group: ChartGroup) -> tuple[str, str]:
-    """Return the smallest and the largest size of a map of pairs in words; nothing where there is no map."""
+    """Return the smallest and the largest size of the heat maps of pairs; empty texts if there are no maps."""
     if not group.many_pairs:
         return "", ""
     least, most = (

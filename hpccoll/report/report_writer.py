@@ -1,4 +1,4 @@
-"""Build the report: the page, and each chart as a picture beside it."""
+"""Write the report: the page and a picture file of each chart."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,17 @@ from hpccoll.terminal import printable
 def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] = ()) -> Path:
     """Write ``index.html`` and ``charts/NAME.svg`` and ``.png`` below ``out``; return the path of the page.
 
-    The page holds everything that it shows and opens offline. It is written even where there is no result at all. Each
-    file is whole or not there: an earlier report stays readable where the disk is full.
+    The page opens offline. It is written even if there are no results. Each file is written atomically: if the disk is
+    full, an earlier report stays readable.
 
     Args:
-        results: that it is of.
-        out: the directory.
-        title: of the page.
-        paths: that the results were read from; the page names them for whoever writes another report there.
+        results: the results to report.
+        out: the directory of the report.
+        title: the title of the page.
+        paths: the inputs of the results; the page records them, so that another report does not replace it unnoticed.
+
+    Raises:
+        OSError: a file cannot be written.
     """
     (out / "charts").mkdir(parents=True, exist_ok=True)
     found = chart_groups(results)
@@ -49,7 +52,7 @@ def _group_charts(group: ChartGroup) -> list[ReportChart]:
 
 
 def _printable(value: Any) -> Any:
-    """Return a specification with its text printable: what draws knows no other, and a picture is a file of XML."""
+    """Return a specification with printable text only, because a picture is an XML file."""
     match value:
         case str():
             return printable(value)
@@ -65,4 +68,4 @@ def _save_chart(chart: ReportChart, out: Path) -> None:
     with replacing_file(out / f"{chart.files}.svg") as unfinished:
         unfinished.write_text(svg, encoding="utf-8")
     with replacing_file(out / f"{chart.files}.png") as unfinished:
-        unfinished.write_bytes(vl_convert.svg_to_png(svg, scale=2))  # which draws nothing again
+        unfinished.write_bytes(vl_convert.svg_to_png(svg, scale=2))  # from the SVG: the chart is not laid out twice

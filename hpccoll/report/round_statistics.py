@@ -1,4 +1,4 @@
-"""Rounds: two points are compared side by side, in those rounds that one launch measured of both."""
+"""Statistics of rounds: two points are compared in the rounds in which one launch measured both."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ def median_seconds(point: SeriesPoint) -> float:
 
 
 Interval: TypeAlias = tuple[float, float] | None
-"""The ends of a median's 95 % interval in seconds; None where there were too few iterations for one."""
+"""The ends of the 95 % interval of a median in seconds; None with too few iterations."""
 
 
 def median_interval(point: SeriesPoint) -> Interval:
@@ -25,24 +25,24 @@ def median_interval(point: SeriesPoint) -> Interval:
 
 
 def disjoint(faster: Interval, slower: Interval) -> bool:
-    """Return whether ``faster`` ends before ``slower`` begins; of what is not known that cannot be said."""
+    """Return whether ``faster`` ends before ``slower`` begins; False if either is unknown."""
     return faster is not None and slower is not None and faster[1] < slower[0]
 
 
 @dataclass(frozen=True, slots=True)
 class RoundStats:
-    """What one round of a point took in seconds: the median, and its interval."""
+    """The median time of one round of a point and its interval, in seconds."""
 
     median: float
     interval: Interval
 
 
 RoundKey = tuple[str, int]
-"""The run that measured it, and its number there."""
+"""The run that measured a round, and the number of the round."""
 
 
 def round_stats(point: SeriesPoint) -> dict[RoundKey, RoundStats]:
-    """Return what each round of a usable point took; the whole of it where nothing is known of its rounds."""
+    """Return the statistics of each round of a usable point; those of the point if its rounds are unknown."""
     row = point.row
     parts = zip(row.round_medians_s, row.round_intervals_s, row.round_run_ids, strict=True)
     return {
@@ -53,24 +53,24 @@ def round_stats(point: SeriesPoint) -> dict[RoundKey, RoundStats]:
 
 
 def paired_rounds(point: SeriesPoint, other: SeriesPoint) -> list[tuple[RoundStats, RoundStats]]:
-    """Return what both took in each round that one launch measured of both."""
+    """Return the statistics of both points in each round in which one launch measured both."""
     mine, theirs = round_stats(point), round_stats(other)
     return [(taken, theirs[one]) for one, taken in mine.items() if one in theirs]
 
 
 def round_ratios(point: SeriesPoint, base: SeriesPoint) -> list[float]:
-    """Return how many times as long ``point`` takes in each of their rounds; without one, that of their medians."""
+    """Return the time of ``point`` over that of ``base`` in each common round; without one, that of their medians."""
     found = [mine.median / theirs.median for mine, theirs in paired_rounds(point, base)]
     return found or [median_seconds(point) / median_seconds(base)]
 
 
 def time_ratio(point: SeriesPoint, base: SeriesPoint) -> float:
-    """Return how many times as long ``point`` takes: the median of the ratios of their rounds, else that of medians."""
+    """Return the time of ``point`` over that of ``base``: the median of the ratios of their rounds."""
     return median_ratio(round_ratios(point, base))
 
 
 def clearly_faster(point: SeriesPoint, other: SeriesPoint) -> bool:
-    """Return whether ``point`` is clearly faster: in every round its median is below the interval of the other's.
+    """Return whether ``point`` is clearly faster: in every common round its median is below the other's interval.
 
     That two which are equal come out so by chance is likely enough in one round, and not in several: where there is one
     only, the intervals may not touch. A round without an interval is won by nobody.
@@ -82,7 +82,7 @@ def clearly_faster(point: SeriesPoint, other: SeriesPoint) -> bool:
 
 
 def split_by_launch(points: Iterable[SeriesPoint]) -> list[list[SeriesPoint]]:
-    """Return the points in parts, so that no round of one part was measured in the launches of another.
+    """Return the points in parts that have no launch in common.
 
     Points of one run are in one part; those of an interrupted job, whose rounds are of several runs, as well.
     """

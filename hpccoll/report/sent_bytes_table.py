@@ -1,4 +1,4 @@
-"""What a node sent, beside what we count for the schedule."""
+"""The table of the bytes that a node sent: measured by its ports, and counted from the schedule."""
 
 from hpccoll.evidence.port_bytes import PortBytes
 from hpccoll.evidence.requested import SWITCH_REQUESTS
@@ -11,30 +11,33 @@ from hpccoll.units import format_size
 
 
 def sent_bytes_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
-    """Return header and body of a table: what was sent at the largest size, beside what we count for the schedule.
+    """Return headings and lines of the table: the bytes of each series at its largest size.
 
-    Where switches were asked to reduce, the library's own stands beside what it sends with them and without.
+    If reduction by switches was requested, rows of the library have the bytes with and without switches instead.
     """
     compared = () if group.many_pairs else best_placements(group.points)
     points = [p for p in compared if in_units_of_size(p.row, p.row.worker_sent_measured) is not None]
     largest: dict[tuple[str, int], SeriesPoint] = {}
     for point in sorted(points, key=lambda p: (list(group.colours).index(p.series), p.row.ranks, p.row.bytes)):
         largest[point.series, point.row.ranks] = point
-    beside = any(point.row.aggregators for point in largest.values())
-    extra = ["received: both", "by aggregators: both"] if beside else []
+    has_aggregators = any(point.row.aggregators for point in largest.values())
+    extra = ["received: both", "by aggregators: both"] if has_aggregators else []
     head = ["sent by a node", "on", "size", "counted", "measured", *extra, "measured / counted with headers"]
-    asked = any(point.row.requested in SWITCH_REQUESTS for point in group.usable)
-    return head, [_table_line(group, point, beside=beside, asked=asked) for point in largest.values()]
+    by_switches = any(point.row.requested in SWITCH_REQUESTS for point in group.usable)
+    return head, [
+        _table_line(group, point, has_aggregators=has_aggregators, by_switches=by_switches)
+        for point in largest.values()
+    ]
 
 
-def _table_line(group: ChartGroup, point: SeriesPoint, *, beside: bool, asked: bool) -> list[str]:
+def _table_line(group: ChartGroup, point: SeriesPoint, *, has_aggregators: bool, by_switches: bool) -> list[str]:
     """Return the cells of a series.
 
     Args:
-        group: that it is of.
-        point: that stands for it.
-        beside: whether there are aggregators: what workers receive and what those send have cells of their own.
-        asked: whether switches were asked to reduce.
+        group: the group of the series.
+        point: the point of the series.
+        has_aggregators: whether received bytes and the bytes of aggregators have cells of their own.
+        by_switches: whether reduction by switches was requested.
     """
     row = point.row
     counted, measured = row.worker_sent_predicted, row.worker_sent_measured
@@ -50,15 +53,15 @@ def _table_line(group: ChartGroup, point: SeriesPoint, *, beside: bool, asked: b
         point.series,
         group.place_label(row),
         format_size(row.requested_bytes),
-        _in_sizes(row, counted) or (_by_switches(row) if asked else "") or uncounted_reason(row),
+        _in_sizes(row, counted) or (_by_switches(row) if by_switches else "") or uncounted_reason(row),
         _in_sizes(row, measured),
-        *(", ".join(filter(None, (_in_sizes(row, nbytes) for nbytes in both))) for both in extra if beside),
+        *(", ".join(filter(None, (_in_sizes(row, nbytes) for nbytes in both))) for both in extra if has_aggregators),
         "" if ratio is None else f"{ratio:.3f}",
     ]
 
 
 def _by_switches(row: Row) -> str:
-    """Return what the library sends with switches that reduce and without; nothing where that is not known."""
+    """Return the bytes that the library sends with and without reduction by switches; empty if unknown."""
     if row.algorithm != NATIVE or row.collective != "all_reduce":
         return ""
     return PortBytes(row.bytes, row.ranks, row.nodes, row.worker_sent_measured).expectation

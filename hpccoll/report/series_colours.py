@@ -1,4 +1,4 @@
-"""The colours and marks of lines: a name has the same ones in all charts, and no two of one chart have both alike."""
+"""Colours and marks of series: the same in all charts, and no two series of a chart share both."""
 
 import colorsys
 from collections import defaultdict
@@ -10,18 +10,18 @@ PALETTE = (
     "#2b7bba", "#d9662b", "#2f9467", "#b04a96", "#a9811a", "#7a5cc4", "#c8443f", "#2b97a5", "#8a6146", "#6d8b1f",
     "#e0409a", "#3f5ee8", "#c52fe0",
 )  # fmt: skip
-"""Readable on white and on near-black, and under white text."""
+"""Colours with contrast on white, on near-black, and under white text."""
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
-"""The second cue, for eyes that see some of the colours as one."""
+"""Marks: a second cue for readers who cannot distinguish all colours."""
 
 
 def assign_numbers(names: Iterable[str], together: Iterable[Iterable[str]]) -> dict[str, int]:
-    """Return a number for each of ``names``, the least that no other one has beside which it ever stands.
+    """Return the lowest number for each of ``names`` that no other name in one of its charts has.
 
     Args:
-        names: in the order in which they choose.
-        together: those that share a chart.
+        names: the names, in the order in which they are numbered.
+        together: the sets of names that share a chart.
     """
     beside: Mapping[str, set[str]] = defaultdict(set)
     for some in map(set, together):
@@ -35,10 +35,10 @@ def assign_numbers(names: Iterable[str], together: Iterable[Iterable[str]]) -> d
 
 
 def series_colour(i: int) -> str:
-    """Return colour number ``i``: of the palette, then any hue that was not there yet."""
+    """Return colour number ``i``: one of the palette, then a new hue."""
     if i < len(PALETTE):
         return PALETTE[i]
-    red, green, blue = colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5)  # the golden ratio never comes back to a hue
+    red, green, blue = colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5)  # multiples of the golden ratio never repeat a hue
     return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 

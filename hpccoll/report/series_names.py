@@ -1,4 +1,4 @@
-"""What lines, settings and files are called, from what differs between rows and only from that."""
+"""Names of series, settings and files, from the coordinates in which rows differ."""
 
 import re
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ _SETTING_LABELS: Mapping[str, Callable[[object], str]] = {
     "timing": lambda rule: f"timing rule {rule}",
 }
 _ELEMENT_FIELDS = ("dtype", "op")
-"""Fields that say nothing of a collective that moves no elements of the user's."""
+"""Fields without a meaning for collectives that move no elements."""
 _SERIES_DETAILS: Mapping[str, Callable[[Row], str]] = {
     "transport": lambda row: row.transport,
     "variant": lambda row: row.variant or "",
@@ -30,14 +30,14 @@ _SERIES_DETAILS: Mapping[str, Callable[[Row], str]] = {
 
 
 def format_count(count: object, word: str) -> str:
-    """Return ``count`` of something in words: ``1 rank``, ``2 ranks``."""
+    """Return a count with its noun: ``1 rank``, ``2 ranks``."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
-    """Return what names the line of a row: its algorithm, what ran where that is not what was asked, what differs.
+    """Return a function that names the series of a row: its algorithm, what ran instead, and what differs.
 
-    A transport is told of every algorithm that has one where the collective has several: lines stand side by side.
+    If a collective has several transports, all of its algorithms that move bytes are named with theirs.
     """
     seen: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for row in rows:
@@ -55,13 +55,13 @@ def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
 
 
 def _compared_with(row: Row, field: str) -> tuple[str, str, str]:
-    """Return among which rows ``field`` has to differ to be told of ``row``."""
+    """Return the key of the rows among which ``field`` has to differ to be part of the name of ``row``."""
     moves = not row.floor and row.algorithm not in (NATIVE, AUTO)
     return row.collective, "any that moves bytes" if field == "transport" and moves else row.algorithm, field
 
 
 def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
-    """Return a key for each row and its kind: collective, words of what it shares with those of its charts, kind."""
+    """Return the key of the group of each row: its collective, the labels of its setting, and its kind."""
     rows = list(rows)
     by_collective: dict[str, list[Row]] = defaultdict(list)
     for row, _ in rows:
@@ -74,7 +74,7 @@ def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
         call = f"traffic {pattern}" if pattern else "", f"root {root}" if row.collective in rooted else ""
         silent = () if call_labels.has_size(row.collective) else _ELEMENT_FIELDS
         if len({other.mapping for other in by_collective[row.collective]}) > 1:
-            silent = (*silent, "mapping")  # it is said in the names of lines: placements are compared
+            silent = (*silent, "mapping")  # series are named after it, because mappings are compared
         values = {field: None if field in silent else getattr(row, field) for field in _SETTING_LABELS}
         words = [_SETTING_LABELS[field](value) if value is not None else "" for field, value in values.items()]
         return (row.collective, *call, *words, *places[row.collective](row), kind)
@@ -83,7 +83,7 @@ def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
 
 
 def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
-    """Return what settings of one collective say of its aggregators and of the ranks of each node."""
+    """Return a function from a row of one collective to the labels of its aggregators and ranks per node."""
     spread = _needs_ranks_per_node({(row.ranks, row.nodes, row.ranks_per_node) for row in rows})
     beside: dict[tuple[int, int], set[int]] = defaultdict(set)
     for row in rows:
@@ -102,13 +102,13 @@ def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
 
 
 def _needs_ranks_per_node(shapes: Collection[tuple[int, int, int | None]]) -> bool:
-    """Return whether the ranks of each node have to be said: the same ranks are on few nodes and many, or all alike."""
+    """Return whether a setting names the ranks per node: equal ranks are on few nodes and many, or all are alike."""
     same_everywhere = len({each for _, _, each in shapes}) == 1 and any(nodes > 1 for _, nodes, _ in shapes)
     return same_everywhere or len({ranks for ranks, _, _ in shapes}) < len(shapes)
 
 
 def group_file_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """A file name for each key: the collective, and the words in which its groups differ."""
+    """Return a file name for each key: the collective, and the labels in which its groups differ."""
     names: dict[tuple[str, ...], str] = {}
     taken: Counter[str] = Counter()
     for key in keys:

@@ -1,4 +1,4 @@
-"""Drift: how much of what rounds are apart is shared by all ways to do a call, which take their turns together."""
+"""The part of the variance between rounds that all series of a call share: the part of the machine."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -12,14 +12,14 @@ from hpccoll.report.chart_groups import SeriesPoint
 from hpccoll.report.round_statistics import round_stats
 
 SIGNIFICANCE = 0.01
-"""Of noise alone to look as if rounds had something in common."""
+"""The probability that noise alone passes the test."""
 
 VARIANCE_FLOOR = 1e-12
-"""A variance of logarithms below which clocks do not tell; no noise at all must not divide by zero."""
+"""A variance of logarithms below the resolution of clocks, against a division by zero."""
 
 
 def shared_variance(points: Iterable[SeriesPoint]) -> float | None:
-    """Return what part of the variance between rounds, of the logarithm of times, all ways to do a call share.
+    """Return the part of the variance between rounds, of the logarithm of times, that all series of a call share.
 
     A machine that changes from round to round slows all of them; what slows one alone is noise of its own. This is the
     intraclass correlation of a two-way layout, rounds by ways, pooled over the calls (P. E. Shrout and J. L. Fleiss,
@@ -27,7 +27,7 @@ def shared_variance(points: Iterable[SeriesPoint]) -> float | None:
     cannot be told from noise by Fisher's F, as where rounds or ways are few.
 
     Args:
-        points: usable ones of a group.
+        points: the usable points of a group.
     """
     of_rounds, of_rest = np.zeros(2), np.zeros(2)  # sum of squares, degrees of freedom
     ways = 0.0  # weighted by degrees of freedom
@@ -48,7 +48,7 @@ def shared_variance(points: Iterable[SeriesPoint]) -> float | None:
 
 
 def _log_times(points: Iterable[SeriesPoint]) -> Iterator[NDArray[np.float64]]:
-    """Yield, of each call on each ranks, the logarithms of the times of its ways, [way, round]."""
+    """Yield the logarithms of the times of each call on each number of ranks, by series and round."""
     calls: dict[tuple[object, ...], list[dict[tuple[str, int], float]]] = defaultdict(list)
     for point in points:
         row = point.row

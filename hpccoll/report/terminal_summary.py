@@ -1,4 +1,4 @@
-"""What is there and what is not, in lines for a terminal; the page says the same at length."""
+"""Summaries of results for a terminal: critical findings, counts of cases, and reasons for missing ones."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -10,19 +10,19 @@ from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 from hpccoll.units import format_wait
 
 MAX_REASONS = 5
-"""Reasons that are printed after a sweep, or one more where that is all; the report has all of them."""
+"""Reasons that are printed after a sweep, or one more if that is all; the report has all of them."""
 MAX_JOBS_NAMED = 6
-"""Jobs that are named with a reason."""
+"""Maximum number of jobs that are named with a reason."""
 UNFINISHED = "not run", "partial"
-"""What becomes of cases that are not measured, or not in all rounds: of a job that is at work, what it is at."""
+"""The statuses of cases that a running job has yet to measure."""
 
 
 def _reason_lines(gaps: Iterable[Gap], *, named: bool = False) -> Iterator[str]:
-    """Yield a line for all that are missing for one reason.
+    """Yield one line for each status and reason.
 
     Args:
-        gaps: cases.
-        named: whether their job has been named already.
+        gaps: the cases without a result.
+        named: whether an earlier line names their job.
     """
     alike: defaultdict[tuple[str, str], list[Gap]] = defaultdict(list)
     for gap in gaps:
@@ -35,7 +35,7 @@ def _reason_lines(gaps: Iterable[Gap], *, named: bool = False) -> Iterator[str]:
 
 
 def case_counts(results: Results) -> str:
-    """Return how many of the cases that were planned are done, and what became of the others."""
+    """Return the number of planned cases that are done, and the numbers of the others by status."""
     done, beside = results.done
     others = Counter(gap.status for gap in (*results.missing, *results.skipped))
     left_out = others.pop(NOT_PLANNED, 0)
@@ -45,7 +45,7 @@ def case_counts(results: Results) -> str:
 
 
 def measurement_progress(progress: Iterable[JobProgress]) -> str:
-    """Return how many measurements are done, and how long the others will take at the pace of those at work."""
+    """Return the number of measurements that are done, and the remaining time at the current rate."""
     all_of = list(progress)
     done, total = sum(one.done for one in all_of), sum(one.total for one in all_of)
     rate = sum(one.rate or 0.0 for one in all_of)
@@ -54,7 +54,7 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 
 def outcome_lines(results: Results) -> Iterator[str]:
-    """Yield what is alarming, how much of what was planned is there, and why the rest is not."""
+    """Yield critical findings, the counts of cases, and the reasons for missing ones."""
     for finding in (*find_critical(results), *find_resolved(results)):
         _, sentence = render_finding(finding)
         yield sentence
@@ -70,7 +70,7 @@ def outcome_lines(results: Results) -> Iterator[str]:
 
 
 def status_lines(results: Results, directory: Path) -> Iterator[str]:
-    """Yield for each job of the sweep into ``directory`` what is done, its Slurm jobs and logs, and what is missing.
+    """Yield the progress, the Slurm jobs, the log and the missing cases of each job of the sweep in ``directory``.
 
     What was left out of the plan comes last.
     """

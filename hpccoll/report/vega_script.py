@@ -19,7 +19,7 @@ VEGA_SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 @cache
 def vega_script() -> str:
-    """Return the script, fit for an element ``script`` of HTML."""
+    """Return Vega and Vega-Embed as text for a ``script`` element."""
     script = None
     with suppress(OSError, RuntimeError):  # there is no home, or no room in it: the script is bundled each time
         kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "hpccoll")

@@ -1,6 +1,6 @@
-"""The wires between nodes: how fast they are, what of it a result reaches, and what was sent over them.
+"""Bandwidth of the wires between nodes: their calibrated rate, the share that a result reaches, and their bytes.
 
-Only the wires of a testbed are calibrated, and only of a calibrated wire is there a per cent.
+Only the wires of a testbed are calibrated, and only a calibrated wire has a percentage.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,23 +13,23 @@ from hpccoll.store.link_bytes import ETHERNET, IPV4, TCP, with_headers
 from hpccoll.store.rows import Row, Run
 
 TOLERANCE = 0.02
-"""How far a calibrated wire may be from what TCP carries of its rate, and a size's calibration from the wire's."""
+"""Tolerance of a calibrated wire relative to the TCP rate, and of the calibration of a size relative to the wire's."""
 HEADERS = IPV4 + TCP
 SHARED_GPU = "measured on a shared GPU"
-"""The kind of results of ranks that share a GPU: they show that something works, and are set beside no link."""
+"""The kind of results of ranks that share a GPU: they show that code works, and are compared with no link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What is known of the wires of a run.
+    """The wires of a run.
 
     Args:
-        words: their rate where they are a testbed's, empty on real machines.
-        mtu: the same on every port, None where it is not, or where a port is not Ethernet's.
-        carried: bytes per second of one of them, None unless it is calibrated and keeps what its rate promises.
-        rails: wires of each node.
-        least: bytes from which on the calibration gives ``calibrated_rate``; less may pass as a burst.
-        kept: the part of what TCP carries of its rate that it was seen to carry, where that is not nearly all.
+        rate_label: the rate of the wires of a testbed, in words; empty on real machines.
+        mtu: the MTU of all ports in bytes; None if they differ, or if a port is not an Ethernet port.
+        calibrated_rate: bytes per second of one wire; None unless it was calibrated and reaches its TCP rate.
+        rails: the number of wires of each node.
+        min_bytes: the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a burst.
+        rate_ratio: the calibrated part of the TCP rate, if that is not nearly 1; else None.
     """
 
     rate_label: str = ""
@@ -41,7 +41,7 @@ class Wire:
 
     @classmethod
     def of(cls, run: Run | None) -> "Wire":
-        """Return what ``run`` recorded of its wires."""
+        """Return the wires that ``run`` recorded."""
         provenance: Mapping[str, Any] = run.provenance if run else {}
         mtu, bed = _common_mtu(provenance.get("ports") or ()), provenance.get("testbed")
         if not bed:
@@ -49,7 +49,7 @@ class Wire:
         rate, seen, mtu = bed["rate_bps"], bed["wire_Bps"], mtu or bed["mtu"]
         words = format_bit_rate(rate) if rate else "unmetered wires"
         if uplink := bed.get("uplink_bps"):
-            # What leaves a rack shares one wire: that of a node says little.
+            # Messages between racks share one wire: the rate of a node's wire is no limit for them.
             return cls(f"{words}, {format_bit_rate(uplink)} from each rack", mtu)
         if not rate or not seen:
             return cls(words, mtu)
@@ -60,12 +60,12 @@ class Wire:
 
 
 def tcp_rate(rate_bps: float, mtu: int) -> float:
-    """Return the bytes per second that TCP carries over an Ethernet of that rate: 99.3 % where frames are jumbo."""
+    """Return the bytes per second that TCP carries over Ethernet of that rate: 99.3 % of it with an MTU of 9000."""
     return rate_bps / 8 * (mtu - HEADERS) / (mtu + ETHERNET)
 
 
 def _smallest_calibrated(calibration: Iterable[Mapping[str, int]], seen: float) -> int | None:
-    """Return the smallest size from which on all sizes that were calibrated come to what the wire carries."""
+    """Return the smallest calibrated size from which on all sizes reach the rate of the wire; None without one."""
     least = None
     for entry in sorted(calibration, key=lambda entry: -entry["bytes"]):
         if abs(entry["Bps"] / seen - 1) > TOLERANCE:
@@ -75,25 +75,25 @@ def _smallest_calibrated(calibration: Iterable[Mapping[str, int]], seen: float) 
 
 
 def _common_mtu(hosts: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the MTU that all ports of all hosts have, None where they differ or are not all Ethernet's."""
+    """Return the MTU of all ports of all hosts; None if they differ or are not all Ethernet ports."""
     ports = [port for alike in hosts for port in alike["ports"]]
     mtus = {port["mtu"] if port["kind"] == "netdev" else None for port in ports}
     return mtus.pop() if len(mtus) == 1 else None
 
 
 UNUSED_PORT_SHARE = 0.02
-"""The part of a node's bytes up to which a port is not in use: what the MPI library has to say there."""
+"""The part of a node's bytes up to which a port is unused: control messages of the MPI library."""
 
 
 def ports_used(row: Row) -> dict[str, float]:
-    """Return the ports that carried what a node sent, each with its part of the bytes, the largest first."""
+    """Return the ports that a node used, with their parts of its bytes, the largest first."""
     total = sum(row.port_sent.values())
     parts = {port: sent / total for port, sent in row.port_sent.items() if sent > UNUSED_PORT_SHARE * total}
     return dict(sorted(parts.items(), key=lambda item: (-round(item[1], 2), item[0])))
 
 
 def wire_ceiling(row: Row, wire: Wire) -> float | None:
-    """Return the bytes per second of the calibrated wires that ``row`` used together, None where busbw may pass it.
+    """Return the total rate of the calibrated wires that ``row`` used; None if busbw may exceed it.
 
     The rails of a testbed are alike, and one of them is calibrated. With one rank on each node, busbw is at most what
     its wires carry; ranks that share them may exceed that, and so does aggregation, which sends a vector once, by ranks
@@ -104,13 +104,13 @@ def wire_ceiling(row: Row, wire: Wire) -> float | None:
     rails = _rails(row, wire)
     if wire.calibrated_rate is None or not rails or row.nodes < 2 or row.ranks != row.nodes:
         return None
-    if row.collective == "all_to_all_v":  # its busbw is of the mean, and the busiest of unequal ranks sets the time
+    if row.collective == "all_to_all_v":  # busbw uses the mean bytes, and the busiest rank sets the time
         return None
     return None if _aggregated(row) else wire.calibrated_rate * rails
 
 
 def wire_limit(row: Row, wire: Wire) -> float | None:
-    """Return the same from the size on from which the calibration holds, else None: less may pass as a burst."""
+    """Return that rate for sizes for which the calibration holds; None for smaller ones, which may be bursts."""
     return None if row.bytes < wire.min_bytes * _rails(row, wire) else wire_ceiling(row, wire)
 
 
@@ -119,7 +119,7 @@ def _rails(row: Row, wire: Wire) -> int:
 
 
 def _aggregated(row: Row) -> bool:
-    """Return whether aggregators spare a worker a part of the bytes that busbw supposes it to send."""
+    """Return whether aggregators save a worker a part of the bytes that busbw assumes it sends."""
     if not row.aggregators or row.worker_sent_predicted is None or not row.algbw_Bps or not row.busbw_Bps:
         return False
     return row.worker_sent_predicted / row.bytes < 0.999 * row.busbw_Bps / row.algbw_Bps
@@ -132,36 +132,36 @@ def wire_label(row: Row, wire: Wire) -> str:
 
 
 def wire_share(row: Row, wire: Wire) -> float | None:
-    """Return busbw over what the wires in use carry, None where that says nothing."""
+    """Return busbw over the total rate of the wires in use; None without a limit."""
     carried = wire_limit(row, wire)
     return row.busbw_Bps / carried if row.busbw_Bps and carried else None
 
 
 def counted_with_headers(row: Row, wire: Wire) -> float | None:
-    """Return the bytes that all nodes send by our count of the schedule, headers and acknowledgements among them."""
+    """Return the bytes that all nodes send, counted from the schedule, with headers and acknowledgements."""
     if row.nodes < 2 or not row.wire_bytes_predicted or wire.mtu is None:
         return None
     return with_headers(row.wire_bytes_predicted, wire.mtu)
 
 
 def measured_to_counted(row: Row, wire: Wire) -> float | None:
-    """Return the bytes that the ports sent over those that we count, with headers."""
+    """Return the bytes that the ports sent over those counted from the schedule with headers."""
     expected = counted_with_headers(row, wire)
     return row.wire_bytes_measured / expected if expected and row.wire_bytes_measured is not None else None
 
 
 def in_units_of_size(row: Row, nbytes: float | None) -> float | None:
-    """Return bytes that cross the wire in units of S; None where nothing crosses one."""
+    """Return bytes on the wire in units of S; None on one node."""
     return None if nbytes is None or row.nodes < 2 or not row.bytes else nbytes / row.bytes
 
 
 def uncounted_reason(row: Row) -> str:
-    """Return why nothing is counted for ``row``; nothing where that is only the age of its file."""
+    """Return why ``row`` has no counted bytes; empty if only its file is too old for them."""
     return "its schedule is not known" if row.algorithm == NATIVE else ""
 
 
 def aggregator_bytes(row: Row, everyone: float | None, worker: float | None) -> float | None:
-    """Return what of the bytes of ``everyone`` is not of the nodes of workers, ``worker`` each: the aggregators'."""
+    """Return the bytes of the aggregators: those of all nodes without ``worker`` for each node of workers."""
     return None if everyone is None or worker is None or not row.aggregators else everyone - row.nodes * worker
 
 
@@ -173,12 +173,12 @@ HEADER_MODEL = (
 
 
 def format_bit_rate(bps: float) -> str:
-    """Return a rate as people name wires: ``100 Mbit/s``, ``2.5 Gbit/s``."""
+    """Return a bit rate with its unit: ``100 Mbit/s``, ``2.5 Gbit/s``."""
     return f"{bps / 1e9:g} Gbit/s" if bps >= 1e9 else f"{bps / 1e6:g} Mbit/s"
 
 
 def rate_unit(largest: float) -> tuple[float, str]:
-    """Return the unit in which rates up to ``largest`` bytes per second are read best, by its scale and name."""
+    """Return scale and name of the unit for rates up to ``largest`` bytes per second."""
     return (1e9, "GB/s") if largest >= 1e9 else (1e6, "MB/s")
 
 
