@@ -92,7 +92,7 @@ def test_a_line_is_the_median_pair_with_the_range_of_all(group):
     assert between["pair"] == "ranks 0 (alpha) and 3 (beta)"
     assert between["range"] == "5 us to 9 us"
     assert ours["ping_pong on one node"]["value"] == pytest.approx(1e-6)
-    assert BY_NAME["time"].group_caption(group).startswith("Lines show the median pair")
+    assert BY_NAME["time"].group_caption(group) == BY_NAME["time"].pairs_caption
 
 
 @pytest.mark.parametrize("name", ["pairs-time", "pairs-busbw"])
