@@ -74,5 +74,5 @@ def host(tmp_path, monkeypatch):
     """A sysfs to fill with network ports, on a host whose drivers have no statistics of their own."""
     from fake_network_ports import FakeHost, network_ports
 
-    monkeypatch.setattr(network_ports, "statistics", lambda _device: {})
+    monkeypatch.setattr(network_ports, "driver_statistics", lambda _device: {})
     return FakeHost(tmp_path)

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 
 from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage
-from hpccoll.transports.nccl.grouped import compiled
+from hpccoll.transports.nccl.transport import compile_plan
 
 
 class DeadlockError(AssertionError):
@@ -31,7 +31,7 @@ class Group:
 
     def check(self):
         for one, other in combinations(self.messages, 2):
-            if not (one.sends and other.sends) and one.span.meets(other.span):
+            if not (one.sends and other.sends) and one.span.overlaps(other.span):
                 raise AssertionError(f"{one} and {other} of a group touch the same elements")
 
     def first(self, sends, peer):
@@ -53,12 +53,12 @@ class FakeDevice:
     def empty(self, count, dtype):
         return np.full(count, 99, dtype)
 
-    def group(self, buffers, messages):
+    def group_call(self, buffers, messages):
         asked = Group(buffers, [*messages])
         asked.check()
         return lambda: self.queue(lambda: Group(buffers, asked.messages, [*asked.messages]))
 
-    def folds(self, operation, buffers, waves):
+    def fold_calls(self, operation, buffers, waves):
         def launch(wave):
             def go():
                 self.launches += 1
@@ -69,7 +69,7 @@ class FakeDevice:
 
         for wave in waves:
             for one, other in combinations(wave, 2):
-                if one.clashes(other):
+                if one.conflicts_with(other):
                     raise AssertionError(f"{one} and {other} of a wave touch the same elements")
         return [launch(wave) for wave in waves]
 
@@ -175,6 +175,6 @@ def plans(cluster, asked, src, dst):
     made = []
     for me, compiler in enumerate(compilers):
         theirs = [proposals[me] for proposals in said]
-        assert compiler.strange(theirs) == []
-        made.append(compiled(cluster.devices[me], compiler, compiler.stages(theirs), src[me], dst[me]))
+        assert compiler.mismatched_peers(theirs) == []
+        made.append(compile_plan(cluster.devices[me], compiler, compiler.stages(theirs), src[me], dst[me]))
     return made

@@ -133,7 +133,7 @@ class Device:
     def _queue(self, item):
         self.gpu.stream.queue.append(item)
 
-    def group(self, buffers, messages):
+    def group_call(self, buffers, messages):
         views = [buffers[m.span.buffer][m.span.start : m.span.stop].view(np.uint8) for m in messages]
 
         def start():
@@ -152,7 +152,7 @@ class Device:
 
         return start
 
-    def folds(self, operation, buffers, waves):
+    def fold_calls(self, operation, buffers, waves):
         def launch(wave):
             def step():
                 for move in wave:
@@ -180,8 +180,8 @@ def install(room):
 
     gpu.device_count = lambda: GPUS
     gpu.missing_for_gpu = lambda _transport, _dtype="float32": None
-    gpu_assignment.take = lambda _number: None
+    gpu_assignment.select_gpu = lambda _number: None
     gpu_assignment.Gpu = lambda number: Gpu(room, number)
     cupy_device.CupyDevice = Device
-    made = communicators.world
-    communicators.world = lambda comm, _library=None: made(comm, Library)
+    made = communicators.nccl_world
+    communicators.nccl_world = lambda comm, _library=None: made(comm, Library)

@@ -23,7 +23,7 @@ class HostDevice:
     def empty(self, count, dtype):
         return aligned_empty(count, dtype)
 
-    def group(self, buffers, messages):
+    def group_call(self, buffers, messages):
         def go():
             started = []
             for message in messages:
@@ -38,7 +38,7 @@ class HostDevice:
 
         return go
 
-    def folds(self, operation, buffers, waves):
+    def fold_calls(self, operation, buffers, waves):
         plain = {name: np.asarray(buffer) for name, buffer in buffers.items()}
         return [lambda wave=wave: [do(operation, plain, move) for move in wave] for wave in waves]
 
@@ -52,4 +52,4 @@ class HostDevice:
 def install(comm):
     """Have schedules over NCCL go over ``comm``."""
     cupy_device.CupyDevice = HostDevice
-    communicators.world = lambda _comm, _library=None: SimpleNamespace(communicator=comm)
+    communicators.nccl_world = lambda _comm, _library=None: SimpleNamespace(communicator=comm)

@@ -11,7 +11,7 @@ from hpccoll.measure import watchdog
 from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.prepared_case import EventTimed
-from hpccoll.transports.nccl.fault_tolerance import CalledError, listen
+from hpccoll.transports.nccl.fault_tolerance import PeerStallError, check_peers
 
 PLACES = {"run": EventTimed, "wrong": GpuCheck}
 """Where a rank can stall: in an operation, or in the check of its result."""
@@ -19,9 +19,9 @@ PLACES = {"run": EventTimed, "wrong": GpuCheck}
 
 def called(sync):
     """Return when another rank has given up."""
-    with suppress(CalledError):
+    with suppress(PeerStallError):
         while True:
-            listen(sync.control_comm)
+            check_peers(sync.control_comm)
             time.sleep(0.01)
 
 

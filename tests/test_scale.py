@@ -28,11 +28,11 @@ def work(task: Callable[[], object]) -> int:
 
 def compiled(case: Case) -> None:
     """Compile two lanes at rank 0, which is the root where there is one."""
-    from hpccoll.transports.mpi.compile import Compiler  # where there is an MPI
+    from hpccoll.transports.mpi.compile import MpiCompiler  # where there is an MPI
 
     count = 2 * case.call.p if case.call.collective.units == "divisible" else 2
     asked = case.operation(count, channels=2, window=2, in_place=False)
-    compiler = Compiler(0, asked, *(np.zeros(asked.elements(name, 0), asked.dtype) for name in ("src", "dst")))
+    compiler = MpiCompiler(0, asked, *(np.zeros(asked.elements(name, 0), asked.dtype) for name in ("src", "dst")))
     compiler.sequences()
     for datatype in compiler.datatypes:
         datatype.Free()

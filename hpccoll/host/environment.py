@@ -44,7 +44,7 @@ def node_name() -> str:
     return (os.environ.get("SLURMD_NODENAME") if by_srun else None) or MPI.Get_processor_name()
 
 
-def launchers() -> list[str]:
+def launcher_command_lines() -> list[str]:
     """Return the command lines of this process and of the mpiexec or srun that started it, the nearest first."""
     lines: list[str] = []
     pid = os.getpid()

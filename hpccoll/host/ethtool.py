@@ -21,7 +21,7 @@ mlx5 counts the frames of rx_pause_ctrl_phy in rx_global_pause again; a frame th
 """
 
 
-def statistics(device: str) -> dict[str, int]:
+def driver_statistics(device: str) -> dict[str, int]:
     """Return what the driver of an Ethernet device counts by names of its own (``ethtool -S``); empty where nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
 

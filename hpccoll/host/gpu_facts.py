@@ -7,20 +7,20 @@ from typing import Any
 
 from hpccoll.host.machine import group_by_host
 
-LINKS = 18
+MAX_NVLINKS = 18
 """The most NVLinks that a GPU is asked for (NVML_NVLINK_MAX_LINKS of the H100's generation)."""
 
 
 def _links(nvml: Any, handle: Any) -> int:
     """Return how many NVLinks are up."""
     up = 0
-    for link in range(LINKS):
+    for link in range(MAX_NVLINKS):
         with suppress(nvml.NVMLError):  # a GPU has as many as it answers for
             up += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
     return up
 
 
-FACTS: Mapping[str, Callable[[Any, Any], object]] = {
+FACT_QUERIES: Mapping[str, Callable[[Any, Any], object]] = {
     "name": lambda nvml, gpu: nvml.nvmlDeviceGetName(gpu),
     "driver": lambda nvml, _: nvml.nvmlSystemGetDriverVersion(),
     "cuda": lambda nvml, _: _version(nvml.nvmlSystemGetCudaDriverVersion()),
@@ -62,13 +62,13 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
         bus: its address on the PCI bus, 0000:1b:00.0.
         nvml: the module pynvml, initialised; None to find it.
     """
-    found: dict[str, object] = {"bus": bus, **dict.fromkeys(FACTS)}
+    found: dict[str, object] = {"bus": bus, **dict.fromkeys(FACT_QUERIES)}
     nvml = nvml or _nvml()
     if nvml is None:
         return found
     with suppress(nvml.NVMLError):
         handle = nvml.nvmlDeviceGetHandleByPciBusId(bus)
-        for name, tell in FACTS.items():
+        for name, tell in FACT_QUERIES.items():
             with suppress(nvml.NVMLError):  # not every GPU has every one
                 found[name] = tell(nvml, handle)
     return found

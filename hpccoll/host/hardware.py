@@ -41,7 +41,7 @@ def gpu_models(root: Path = ROOT) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class GpuDriver:
     """The NVIDIA driver: its version in words, and whether its kernel modules are the open ones, which know DMA-BUF."""
 
     version: str
@@ -52,11 +52,11 @@ class Driver:
         return int(self.version.partition(".")[0])
 
 
-def gpu_driver(root: Path = ROOT) -> Driver | None:
+def gpu_driver(root: Path = ROOT) -> GpuDriver | None:
     """Return the driver that is loaded, None where there is none."""
     told = _text(root / "proc/driver/nvidia/version")
     found = re.search(r"Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", told)
-    return Driver(found[1], "Open Kernel Module" in told) if found else None
+    return GpuDriver(found[1], "Open Kernel Module" in told) if found else None
 
 
 def nvswitch_count(root: Path = ROOT) -> int:
@@ -118,7 +118,7 @@ def rdma_ports(root: Path = ROOT) -> list[RdmaPort]:
     ]
 
 
-def _loader_path(root: Path) -> Iterator[Path]:
+def _loader_directories(root: Path) -> Iterator[Path]:
     """Yield the directories in which the dynamic loader looks, the first one first."""
     yield from (Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place)
     for file in (root / "etc/ld.so.conf", *sorted((root / "etc/ld.so.conf.d").glob("*.conf"))):
@@ -130,16 +130,18 @@ def _loader_path(root: Path) -> Iterator[Path]:
 
 def find_libraries(*patterns: str, root: Path = ROOT) -> list[Path]:
     """Return the libraries of these names, such as ``libnccl-net*.so``, as the loader finds them, each file once."""
-    return _once(path for place in _loader_path(root) for name in patterns for path in sorted(place.glob(name)))
+    return _unique_files(
+        path for place in _loader_directories(root) for name in patterns for path in sorted(place.glob(name))
+    )
 
 
-def _once(paths: Iterable[Path]) -> list[Path]:
+def _unique_files(paths: Iterable[Path]) -> list[Path]:
     there = (path for path in paths if path.is_file())
     return list({path.resolve(): path for path in reversed([*there])}.values())[::-1]
 
 
-NCCL = "libnccl.so.2"
-WHEEL = Path("nvidia/nccl/lib") / NCCL
+NCCL_LIBRARY = "libnccl.so.2"
+NCCL_IN_WHEEL = Path("nvidia/nccl/lib") / NCCL_LIBRARY
 """Where wheels nvidia-nccl-cu12 and nvidia-nccl-cu13 put it, in site-packages."""
 
 
@@ -148,17 +150,17 @@ def nccl_libraries(root: Path = ROOT) -> list[Path]:
     homes = {name: Path(place) for name in ("CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME")
              if (place := os.environ.get(name))}  # fmt: skip
     conda = homes.pop("CONDA_PREFIX", None)
-    return _once([
-        *(Path(place) / WHEEL for place in sys.path),
-        *([conda / "lib" / NCCL] if conda else []),
-        *find_libraries(NCCL, root=root),
-        *(home / lib / NCCL for home in homes.values() for lib in ("lib64", "lib")),
+    return _unique_files([
+        *(Path(place) / NCCL_IN_WHEEL for place in sys.path),
+        *([conda / "lib" / NCCL_LIBRARY] if conda else []),
+        *find_libraries(NCCL_LIBRARY, root=root),
+        *(home / lib / NCCL_LIBRARY for home in homes.values() for lib in ("lib64", "lib")),
     ])  # fmt: skip
 
 
 def is_from_wheel(library: Path) -> bool:
     """Return whether a library of NCCL came by pip."""
-    return library.as_posix().endswith(WHEEL.as_posix())
+    return library.as_posix().endswith(NCCL_IN_WHEEL.as_posix())
 
 
 def nccl_version(library: Path) -> tuple[int, ...] | None:
@@ -169,10 +171,10 @@ def nccl_version(library: Path) -> tuple[int, ...] | None:
     return tuple(map(int, found[1].split("."))) if found else None
 
 
-PLUGINS = ("libnccl-net*.so", "libnccl-tuner*.so", "libnccl-profiler*.so", "libnccl-ofi-tuner.so")
+PLUGIN_PATTERNS = ("libnccl-net*.so", "libnccl-tuner*.so", "libnccl-profiler*.so", "libnccl-ofi-tuner.so")
 """What NCCL loads by itself where the loader finds it, or where a variable such as NCCL_NET_PLUGIN names it."""
 
-KINDS = {b"NET/OFI": "aws-ofi-nccl", b"SHARP": "SHARP"}
+PLUGIN_SIGNATURES = {b"NET/OFI": "aws-ofi-nccl", b"SHARP": "SHARP"}
 """Plugins by what stands in them."""
 
 
@@ -182,12 +184,12 @@ def plugin_kind(path: Path) -> str | None:
         content = path.read_bytes()  # less than a few MB
     except OSError:
         return None
-    return next((kind for words, kind in KINDS.items() if words in content), None)
+    return next((kind for words, kind in PLUGIN_SIGNATURES.items() if words in content), None)
 
 
 def nccl_plugins(root: Path = ROOT) -> list[tuple[Path, str | None]]:
     """Return the plugins of NCCL that the loader finds, each with its kind."""
-    return [(path, plugin_kind(path)) for path in find_libraries(*PLUGINS, root=root)]
+    return [(path, plugin_kind(path)) for path in find_libraries(*PLUGIN_PATTERNS, root=root)]
 
 
 def nccl_settings(root: Path = ROOT) -> list[tuple[str, str, str]]:

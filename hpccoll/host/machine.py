@@ -24,10 +24,10 @@ def available_memory(root: Path = Path("/")) -> int:
     """
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(), re.MULTILINE)
     free = [int(found[1]) * 1024] if found else [sys.maxsize]
-    return min([*free, *_left_in_cgroups(root)])
+    return min([*free, *_free_in_cgroups(root)])
 
 
-def _left_in_cgroups(root: Path) -> Iterator[int]:
+def _free_in_cgroups(root: Path) -> Iterator[int]:
     """Yield what is left of the memory limits of the control groups of this process, those above it among them.
 
     Slurm limits a job by them (task/cgroup): memory.max and memory.current of version 2, other names in version 1
@@ -55,14 +55,14 @@ def _left_in_cgroups(root: Path) -> Iterator[int]:
                 yield max(0, int((place / limit).read_text()) - taken)
 
 
-TESTBED = Path("/etc/slurm/hpccoll-testbed.json")
+TESTBED_FILE = Path("/etc/slurm/hpccoll-testbed.json")
 """Where a host of slurm/testbed says that it is one, and what its wire carries."""
 
 
 def testbed_facts() -> dict[str, object] | None:
     """Return what the testbed that this host belongs to says of itself, None on real hosts."""
     try:
-        said: dict[str, object] = json.loads(TESTBED.read_text())
+        said: dict[str, object] = json.loads(TESTBED_FILE.read_text())
     except OSError:
         return None
     return said

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-CUDA = 0
+GPU_SUPPORT_CUDA = 0
 """MPIX_GPU_SUPPORT_CUDA of MPICH."""
 
 
@@ -33,11 +33,11 @@ def cuda_support(library: Any = None) -> tuple[bool | None, str]:
     Args:
         library: to ask; None for that of this process.
     """
-    library = library or _loaded()
+    library = library or _load_library()
     said = ctypes.c_int(0)
     if hasattr(library, "MPIX_GPU_query_support"):  # of MPICH
         query = "MPIX_GPU_query_support"
-        library.MPIX_GPU_query_support(CUDA, ctypes.pointer(said))
+        library.MPIX_GPU_query_support(GPU_SUPPORT_CUDA, ctypes.pointer(said))
     elif hasattr(library, "MPIX_Query_cuda_support"):  # of Open MPI
         query = "MPIX_Query_cuda_support"
         said.value = library.MPIX_Query_cuda_support()
@@ -46,7 +46,7 @@ def cuda_support(library: Any = None) -> tuple[bool | None, str]:
     return bool(said), f"{query} says {'yes' if said else 'no'}"
 
 
-def _loaded() -> ctypes.CDLL | None:
+def _load_library() -> ctypes.CDLL | None:
     path = library_path()
     return ctypes.CDLL(str(path)) if path else None
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpccoll.host.ethtool import pause_frames, statistics
+from hpccoll.host.ethtool import driver_statistics, pause_frames
 
 SYS = Path("/sys")
 
 SENT, RECEIVED = "sent_bytes", "received_bytes"
 
-NETDEV = {
+NETDEV_COUNTERS = {
     SENT: "statistics/tx_bytes",
     RECEIVED: "statistics/rx_bytes",
     "tx_dropped": "statistics/tx_dropped",
@@ -30,24 +30,28 @@ NETDEV = {
 }
 """Counters of an Ethernet device and their files."""
 
-HARDWARE = (
+HW_COUNTERS = (
     "np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets", "out_of_sequence", "packet_seq_err",
     "out_of_buffer", "rnr_nak_retry_err", "local_ack_timeout_err", "roce_adp_retrans",
 )  # fmt: skip
 
-INFINIBAND = {
+INFINIBAND_COUNTERS = {
     SENT: "counters/port_xmit_data",
     RECEIVED: "counters/port_rcv_data",
     "port_xmit_wait": "counters/port_xmit_wait",
     "port_xmit_discards": "counters/port_xmit_discards",
-    **{name: f"hw_counters/{name}" for name in HARDWARE},
+    **{name: f"hw_counters/{name}" for name in HW_COUNTERS},
 }
 """Counters of an InfiniBand or RoCE port and their files."""
 
-FILES: Mapping[str, Mapping[str, str]] = {"netdev": NETDEV, "infiniband": INFINIBAND, "cxi": {}}
+COUNTER_FILES: Mapping[str, Mapping[str, str]] = {
+    "netdev": NETDEV_COUNTERS,
+    "infiniband": INFINIBAND_COUNTERS,
+    "cxi": {},
+}
 """The counters of a port by its kind; those of Slingshot's cxi devices are not in one place, and are not read."""
 
-WORD = 4
+DATA_WORD_BYTES = 4
 """Bytes in the unit of port_xmit_data and port_rcv_data."""
 
 SATURATED = 2**32 - 1
@@ -75,24 +79,24 @@ class NetworkPort:
     path: Path
 
     @property
-    def blind(self) -> bool:
+    def has_uncounted_bytes(self) -> bool:
         """Whether bytes may pass that nothing here counts: RDMA devices such as EFA, whose drivers have other files.
 
         What other ports of the host count is then not all that it sends.
         """
-        return self.kind != "netdev" and _number(self.path / FILES[self.kind].get(SENT, "")) is None
+        return self.kind != "netdev" and _read_number(self.path / COUNTER_FILES[self.kind].get(SENT, "")) is None
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return path.read_text().strip()
     except (OSError, ValueError):  # there is none, or the driver will not say
         return None
 
 
-def _number(path: Path) -> int | None:
+def _read_number(path: Path) -> int | None:
     try:
-        return int(_text(path) or "", 0)  # flags are hexadecimal
+        return int(_read_text(path) or "", 0)  # flags are hexadecimal
     except ValueError:
         return None
 
@@ -108,20 +112,20 @@ def find_ports(sys: Path = SYS) -> tuple[NetworkPort, ...]:
     ports = [
         NetworkPort(f"{path.parent.parent.name}/{path.name}", "infiniband", path)
         for path in sorted((sys / "class/infiniband").glob("*/ports/*"))
-        if "ACTIVE" in (_text(path / "state") or "ACTIVE")
+        if "ACTIVE" in (_read_text(path / "state") or "ACTIVE")
     ]
     ports += [NetworkPort(path.name, "cxi", path) for path in sorted((sys / "class/cxi").glob("*"))]
     devices = [
         NetworkPort(path.name, "netdev", path)
         for path in sorted((sys / "class/net").glob("*"))
-        if (_number(path / "flags") or 0) & (UP | LOOPBACK) == UP
+        if (_read_number(path / "flags") or 0) & (UP | LOOPBACK) == UP
     ]
     hardware = [
         port for port in devices if (port.path / "device").exists() and not (port.path / "master/device").exists()
     ]
     if not ports and not hardware:
         return tuple(devices)
-    return (*ports, *(port for port in hardware if _number(port.path / "type") == ETHERNET))
+    return (*ports, *(port for port in hardware if _read_number(port.path / "type") == ETHERNET))
 
 
 def port_facts(sys: Path = SYS) -> list[dict[str, str | int | None]]:
@@ -130,16 +134,16 @@ def port_facts(sys: Path = SYS) -> list[dict[str, str | int | None]]:
     Returns:
         name and kind; of a netdev mtu in bytes and speed in Mbit/s, of an InfiniBand port link_layer and rate in words.
     """
-    return [{"name": port.name, "kind": port.kind, **_about(port)} for port in find_ports(sys)]
+    return [{"name": port.name, "kind": port.kind, **_port_facts(port)} for port in find_ports(sys)]
 
 
-def _about(port: NetworkPort) -> dict[str, str | int | None]:
+def _port_facts(port: NetworkPort) -> dict[str, str | int | None]:
     if port.kind == "cxi":
         return {}
     if port.kind == "infiniband":
-        return {name: _text(port.path / name) for name in ("link_layer", "rate")}
-    speed = _number(port.path / "speed")
-    return {"mtu": _number(port.path / "mtu"), "speed": speed if speed and speed > 0 else None}  # -1: unknown
+        return {name: _read_text(port.path / name) for name in ("link_layer", "rate")}
+    speed = _read_number(port.path / "speed")
+    return {"mtu": _read_number(port.path / "mtu"), "speed": speed if speed and speed > 0 else None}  # -1: unknown
 
 
 Counters = Mapping[tuple[str, str], int]
@@ -148,15 +152,15 @@ Counters = Mapping[tuple[str, str], int]
 
 def read_counters(ports: Iterable[NetworkPort]) -> Counters:
     """Read all counters of ``port_facts``."""
-    return {(port.name, name): value for port in ports for name, value in _values(port)}
+    return {(port.name, name): value for port in ports for name, value in _read_port(port)}
 
 
-def _values(port: NetworkPort) -> Iterator[tuple[str, int]]:
+def _read_port(port: NetworkPort) -> Iterator[tuple[str, int]]:
     """Yield the counters of a port that can be read."""
-    for name, file in FILES[port.kind].items():
-        value = _number(port.path / file)
+    for name, file in COUNTER_FILES[port.kind].items():
+        value = _read_number(port.path / file)
         if value is not None:
             in_words = port.kind == "infiniband" and name in (SENT, RECEIVED)
-            yield name, value * WORD if in_words else value
+            yield name, value * DATA_WORD_BYTES if in_words else value
     if port.kind == "netdev":
-        yield from pause_frames(statistics(port.name)).items()
+        yield from pause_frames(driver_statistics(port.name)).items()

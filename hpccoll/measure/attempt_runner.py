@@ -86,7 +86,7 @@ class AttemptRunner:
 
     def where(self) -> str:
         """Return how far the operation under way has come."""
-        return self._prepared.where() if self._prepared else "no plan yet"
+        return self._prepared.progress() if self._prepared else "no plan yet"
 
     def is_excluded(self) -> bool:
         """Return whether the others have gone on without this rank; from any thread."""
@@ -101,7 +101,7 @@ class AttemptRunner:
     def _handle_stall(self, case: Case, prepared: PreparedCase, error: StalledError, sync: DeadlineSync) -> Outcome:
         """Have NCCL end what it does, find out who is there, and go on with them."""
         gc.enable()  # the loop has left it off
-        where = prepared.where()
+        where = prepared.progress()
         self.progress.enter("calling the other ranks, for one has stalled")
         prepared.abort()
         self._prepared = None

@@ -16,7 +16,7 @@ from hpccoll.spec.memory import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw import Attempt
 from hpccoll.transports.nccl import communicator_config
-from hpccoll.transports.nccl.communicators import NcclFailedError, close_all
+from hpccoll.transports.nccl.communicators import NcclFailedError, close_all_worlds
 from hpccoll.tuning.auto import resolve_auto
 from hpccoll.tuning.table import TuneTable, describe_conditions, mpi_version
 
@@ -100,5 +100,5 @@ class CaseFactory:
         return next(filter(None, self.comm.allgather(complaint)), None)
 
     def close(self) -> None:
-        close_all()  # NCCL's communicators, each of which is one of MPI's
+        close_all_worlds()  # NCCL's communicators, each of which is one of MPI's
         self._mapped.close()

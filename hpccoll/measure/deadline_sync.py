@@ -18,14 +18,14 @@ from mpi4py import MPI
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.transports.nccl.fault_tolerance import (
-    CalledError,
+    PeerStallError,
     StalledError,
-    among,
-    give_up,
-    hear_out,
-    left_behind,
-    listen,
-    roll_call,
+    agree_on_survivors,
+    announce_stall,
+    check_peers,
+    drain_messages,
+    is_excluded,
+    shrink_communicator,
     wait,
 )
 
@@ -94,9 +94,9 @@ class DeadlineSync:
         """See that all are there before MPI waits for them: nobody looks at a clock there."""
         self.barrier()
         try:
-            listen(self.control_comm)  # who comes last finds the barrier open, and the others gone
+            check_peers(self.control_comm)  # who comes last finds the barrier open, and the others gone
         except StalledError:
-            give_up(self.control_comm)
+            announce_stall(self.control_comm)
             raise
 
     def wait(self, done: Callable[[], bool], complaint: Callable[[], str | None], what: str = "NCCL") -> None:
@@ -107,14 +107,14 @@ class DeadlineSync:
         """
 
         def wrong() -> str | None:
-            listen(self.control_comm)
+            check_peers(self.control_comm)
             return complaint()
 
         began = time.monotonic()
         try:
             wait(done, wrong, self.limit_s, what)
         except StalledError:
-            give_up(self.control_comm)
+            announce_stall(self.control_comm)
             raise
         finally:
             self._recent_waits_s = self._recent_waits_s[1], time.monotonic() - began
@@ -126,11 +126,11 @@ class DeadlineSync:
             ExcludedError: on a rank that the others have gone on without.
             StalledError: where it cannot be agreed on who goes on, or rank 0 is gone, which keeps the results.
         """
-        there = roll_call(self.control_comm, self.answer_s)
+        there = agree_on_survivors(self.control_comm, self.answer_s)
         gone = [rank for rank in range(self.control_comm.size) if rank not in there]
-        comm = among(self.control_comm, there)
+        comm = shrink_communicator(self.control_comm, there)
         said: list[tuple[bool, float, str]] = comm.allgather(
-            (type(stall) is not CalledError, max(self._recent_waits_s), str(stall))
+            (type(stall) is not PeerStallError, max(self._recent_waits_s), str(stall))
         )
         longest = max(waited for _, waited, _ in said)
         *_, words = max(said)  # of the one that has seen it by itself, after the longest time
@@ -156,7 +156,7 @@ class DeadlineSync:
             self._pending_barriers.append(self._start_barrier())
         MPI.Request.Waitall(self._pending_barriers)
         self._pending_barriers = []
-        hear_out(self.control_comm)
+        drain_messages(self.control_comm)
 
     def close(self) -> None:
         """Free what all ranks have, on all of them together."""
@@ -164,7 +164,7 @@ class DeadlineSync:
 
     def is_excluded(self) -> bool:
         """Return whether the others have gone on without this rank; from any thread."""
-        return left_behind(self.control_comm)
+        return is_excluded(self.control_comm)
 
     def rank_names(self) -> list[str]:
         """Return each rank by the launcher's number, and its host."""

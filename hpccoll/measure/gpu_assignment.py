@@ -11,7 +11,7 @@ from hpccoll.host.gpu_facts import gpu_facts
 from hpccoll.measure.ranks import Ranks
 from hpccoll.spec.case import Case
 from hpccoll.transports import gpu
-from hpccoll.transports.gpu import Gpu, take
+from hpccoll.transports.gpu import Gpu, select_gpu
 from hpccoll.transports.mpi import cuda_aware
 from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
@@ -30,7 +30,7 @@ def take_early() -> None:
     """Take this rank's GPU before MPI is up: some libraries bind to the one in use then (Cray MPICH, MVAPICH, UCC)."""
     told = next((os.environ[name] for name in LOCAL_RANKS if os.environ.get(name, "").isdigit()), None)
     if told is not None and not gpu.missing_for_gpu(BASE):
-        take(int(told) % gpu.device_count())
+        select_gpu(int(told) % gpu.device_count())
 
 
 class RankGpus:

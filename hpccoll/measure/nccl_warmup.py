@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from mpi4py import MPI
 
 from hpccoll.measure.executed_evidence import REFUSES
-from hpccoll.transports.nccl.communicators import REFUSAL, NcclRefusedError, complain, drop
+from hpccoll.transports.nccl.communicators import REFUSAL_PATTERN, NcclRefusedError, abort_world, raise_nccl_failure
 
 
 class Closable(Protocol):
@@ -48,9 +48,9 @@ def make_unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made |
         return made
     if made is not None:
         made.close()  # before the communicator: NCCL waits for the graphs that name it
-    drop(comm)
+    abort_world(comm)
     for words in filter(None, said):
-        if REFUSAL.search(words):
+        if REFUSAL_PATTERN.search(words):
             return f"{REFUSES}: {words}"
-    complain(said, "fails")
+    raise_nccl_failure(said, "fails")
     return REFUSES

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.host.network_ports import RECEIVED, SATURATED, SENT, WORD, Counters, NetworkPort, read_counters
+from hpccoll.host.network_ports import DATA_WORD_BYTES, RECEIVED, SATURATED, SENT, Counters, NetworkPort, read_counters
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, TimedOperation
 from hpccoll.spec.case import PASS_S, SETTLE_S
 from hpccoll.store.statistics import durations_max
@@ -24,7 +24,7 @@ def counter_changes(before: Counters, after: Counters) -> dict[tuple[str, str], 
     moved: dict[tuple[str, str], int | None] = {}
     for counter, first in before.items():
         last = after.get(counter)
-        strange = last is None or last < first or last in (SATURATED, SATURATED * WORD)
+        strange = last is None or last < first or last in (SATURATED, SATURATED * DATA_WORD_BYTES)
         moved[counter] = None if last is None or strange else last - first
     return moved
 
@@ -68,7 +68,7 @@ def count_traffic(
     together.barrier()
     # All ranks, so that none goes on and sends. Acknowledgements of TCP that are under way longer are a few frames.
     time.sleep(SETTLE_S)
-    unseen = dict.fromkeys((port.name, name) for port in ports if port.blind for name in (SENT, RECEIVED))
+    unseen = dict.fromkeys((port.name, name) for port in ports if port.has_uncounted_bytes for name in (SENT, RECEIVED))
     return {**counter_changes(before, read_counters(ports)), **unseen}
 
 

@@ -36,10 +36,10 @@ from hpccoll.spec.memory import GENERATIONS
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
-from hpccoll.transports.mpi.persistent import CHANNELS
+from hpccoll.transports.mpi.persistent import CHANNELS_KEY
 from hpccoll.transports.mpi.vendor import result_span
-from hpccoll.transports.nccl.communicators import abort_all
-from hpccoll.transports.nccl.grouped import StreamPlan
+from hpccoll.transports.nccl.communicators import abort_all_worlds
+from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.operation import CompiledPlan, Operation
 from hpccoll.units import format_size
 
@@ -137,7 +137,7 @@ class PreparedCase:
             self.plan = transport.plan(self.operation, self.src, self.dst)
         except BadInputError as error:  # on all ranks: there is no room, or there are no tags; other cases go on
             transport.close()
-            if error.key == CHANNELS and "segment" in case.params:  # they follow from it
+            if error.key == CHANNELS_KEY and "segment" in case.params:  # they follow from it
                 larger = f"a larger one: {error.value} channels follow from it ({error.expected})"
                 raise BadInputError("parameter segment", format_size(int(case.params["segment"])), larger) from None
             raise
@@ -160,7 +160,7 @@ class PreparedCase:
         of = self.operation
         if self._calls_mpi:
             return result_span(of, self.rank)
-        return of.span("dst", of.call.target(self.rank, of.whole.units), self.rank)
+        return of.span("dst", of.call.target(self.rank, of.api_cut.units), self.rank)
 
     def _place_of_result(self) -> Array:
         """Return what the check compares: that place, whatever the plan says, unless it says another size.
@@ -178,7 +178,7 @@ class PreparedCase:
         """
         guarded = [*self.transport.guarded]
         if self.algorithm is None and not self.operation.in_place:
-            guarded[1:2] = [dst.narrowed(self._span_of_result()) for dst in guarded[1:2]]
+            guarded[1:2] = [dst.narrow(self._span_of_result()) for dst in guarded[1:2]]
         return guarded
 
     def _check(self, filled: Array) -> Check | GpuCheck:
@@ -206,7 +206,7 @@ class PreparedCase:
         The graphs go first, for NCCL waits for them, and then the communicators, with which it forgets buffers.
         """
         self.plan.close()
-        abort_all()
+        abort_all_worlds()
         self.transport.close()
 
     def _parameters(self, schedules: tuple[Schedule, ...]) -> Mapping[str, Parameter]:
@@ -262,10 +262,10 @@ class PreparedCase:
         slices = cached_crossings(of.call, algorithm, self.layout, tuple(self.own.items()), tier, end)
         return wire_bytes(slices, of.cut)
 
-    def where(self) -> str:
+    def progress(self) -> str:
         """Return how far a run has come, and the number of this rank in it where a mapping gave it another."""
         number = f"numbered {self.rank} by mapping {self.case.mapping}, " if self.case.mapping else ""
-        return number + self.plan.where()
+        return number + self.plan.progress()
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
         """Return the algorithm that ran, as far as can be told, and how it can be told.

@@ -12,7 +12,7 @@ from hpccoll.spec.case import Case
 from hpccoll.spec.catalogue import GRAPH
 from hpccoll.spec.transport_table import TRANSPORTS
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.nccl.communicator_config import Buffers, Configured
+from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.operation import Transport
 
 
@@ -51,6 +51,6 @@ def _nccl_options(
     settings, buffers = nccl_config(communicator), communicator.get(BUFFERS)
     options: dict[str, Any] = {
         "graph": bool(case.params.get(GRAPH)),
-        "library": Configured(settings) if settings else None,
+        "library": ConfiguredNccl(settings) if settings else None,
     }
-    return {**options, "buffers": Buffers(comm, gpu, str(buffers)) if buffers else None} if native else options
+    return {**options, "buffers": NcclBuffers(comm, gpu, str(buffers)) if buffers else None} if native else options

@@ -50,25 +50,25 @@ _MPI, _NCCL = "hpccoll.transports.mpi", "hpccoll.transports.nccl"
 
 TRANSPORTS: Mapping[str, TransportSpec] = {
     "mpi": TransportSpec(
-        schedules={"cpu": f"{_MPI}.persistent:Mpi", "cuda": f"{_MPI}.gpu_memory:MpiOnGpu"},
-        native={"cpu": f"{_MPI}.vendor:VendorMpi", "cuda": f"{_MPI}.gpu_memory:VendorOnGpu"},
+        schedules={"cpu": f"{_MPI}.persistent:MpiTransport", "cuda": f"{_MPI}.gpu_memory:GpuMpiTransport"},
+        native={"cpu": f"{_MPI}.vendor:MpiVendorTransport", "cuda": f"{_MPI}.gpu_memory:GpuVendorTransport"},
     ),
     "shm": TransportSpec(
-        schedules={"cpu": f"{_MPI}.persistent:Tiered"},
+        schedules={"cpu": f"{_MPI}.persistent:TieredTransport"},
         needs=(Requirement("all ranks on one node", lambda layout, _: len(set(layout.node)) == 1),),
     ),
     "tiered": TransportSpec(
-        schedules={"cpu": f"{_MPI}.persistent:Tiered"},
+        schedules={"cpu": f"{_MPI}.persistent:TieredTransport"},
         needs=(Requirement("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
     ),
     "staged": TransportSpec(
-        schedules={"cuda": f"{_MPI}.gpu_memory:Staged"},
-        native={"cuda": f"{_MPI}.gpu_memory:VendorStaged"},
+        schedules={"cuda": f"{_MPI}.gpu_memory:StagedMpiTransport"},
+        native={"cuda": f"{_MPI}.gpu_memory:StagedVendorTransport"},
         hardware=("cuda",),
     ),
     "nccl": TransportSpec(
-        schedules={"cuda": f"{_NCCL}.grouped:Nccl"},
-        native={"cuda": f"{_NCCL}.vendor:NcclVendor"},
+        schedules={"cuda": f"{_NCCL}.transport:NcclTransport"},
+        native={"cuda": f"{_NCCL}.vendor:NcclVendorTransport"},
         hardware=("cuda", "nccl"),
         dtypes=(*DTYPES, BFLOAT16),
         gpu_sharing_variable=NCCL_GPU_SHARING_VARIABLE,

@@ -15,7 +15,7 @@ from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.operation import Array, address
 
 if TYPE_CHECKING:
-    from hpccoll.transports.mpi.step import Call  # at run time it would start MPI, before whom a GPU is taken
+    from hpccoll.transports.mpi.step import DeferredCall  # at run time it would start MPI, before whom a GPU is taken
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
 
@@ -47,10 +47,10 @@ def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
         return f"cupy is not installed ({INSTALL})"
     if dtype == BFLOAT16 and find_spec("ml_dtypes") is None:
         return f"ml_dtypes is not installed ({INSTALL})"
-    return _nvrtc() or (_nccl() if transport == "nccl" else None)
+    return _missing_nvrtc() or (_missing_nccl() if transport == "nccl" else None)
 
 
-def _nvrtc() -> str | None:
+def _missing_nvrtc() -> str | None:
     from cupy_backends.cuda.libs import nvrtc
 
     try:
@@ -60,7 +60,7 @@ def _nvrtc() -> str | None:
     return None
 
 
-def _nccl() -> str | None:
+def _missing_nccl() -> str | None:
     import warnings
 
     with warnings.catch_warnings(record=True) as said:  # CuPy warns of a library that it does not find
@@ -72,7 +72,7 @@ def _nccl() -> str | None:
     return f"NCCL not found: {words}"
 
 
-def take(number: int) -> Any:
+def select_gpu(number: int) -> Any:
     """Have this process use the GPU ``number`` of those that it sees, and return CuPy's device."""
     import cupy
 
@@ -93,26 +93,26 @@ class Gpu:
 
         self._cupy = cupy
         self.number = number
-        self.device = take(number)
+        self.device = select_gpu(number)
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> GpuArray:
         """Return an uninitialised array of ``count`` elements, which begins at a multiple of 512 bytes."""
-        return self._cupy.empty(count, stored(dtype))
+        return self._cupy.empty(count, gpu_dtype(dtype))
 
     def at(self, place: int, count: int, dtype: np.dtype[np.generic], owner: object) -> GpuArray:
         """Return what lies at an address that somebody else has allocated, as an array that holds ``owner``."""
-        of = stored(dtype)
+        of = gpu_dtype(dtype)
         memory = self._cupy.cuda.UnownedMemory(place, count * of.itemsize, owner, self.number)
         return self._cupy.ndarray(count, of, self._cupy.cuda.MemoryPointer(memory, 0))
 
     def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return an uninitialised array of host memory that copies from and to the GPU without a detour."""
         if not count:
-            return np.empty(0, stored(dtype))
+            return np.empty(0, gpu_dtype(dtype))
         memory = self._cupy.cuda.PinnedMemory(count * dtype.itemsize)  # CuPy's pool would round it up to a power of two
-        return np.frombuffer(self._cupy.cuda.PinnedMemoryPointer(memory, 0), stored(dtype), count)
+        return np.frombuffer(self._cupy.cuda.PinnedMemoryPointer(memory, 0), gpu_dtype(dtype), count)
 
     def upload(self, values: NDArray[Any]) -> GpuArray:
         """Return a copy of ``values`` on the GPU; what is queued after it finds it there."""
@@ -142,7 +142,7 @@ class Gpu:
 
         return launch
 
-    def copy(self, target: GpuArray, source: GpuArray) -> "Call":
+    def copy(self, target: GpuArray, source: GpuArray) -> "DeferredCall":
         """Return the call that queues a copy between arrays of one length, of which one is pinned."""
         runtime = self._cupy.cuda.runtime
         return runtime.memcpyAsync, (
@@ -158,7 +158,7 @@ class Gpu:
         self.stream.synchronize()
 
     @property
-    def fences(self) -> "Sequence[Call]":
+    def fences(self) -> "Sequence[DeferredCall]":
         """Calls that stand before MPI is handed memory: it does not know of streams."""
         return [(self.synchronize, ())]
 
@@ -198,6 +198,6 @@ def _function(number: int, source: Path, name: str, itemsize: int) -> Callable[.
     return function
 
 
-def stored(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+def gpu_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """Return the dtype of arrays on a GPU, which CuPy must know: that of the bits for one that NumPy lacks."""
     return dtype if dtype.kind in "fiu" else np.dtype(f"u{dtype.itemsize}")

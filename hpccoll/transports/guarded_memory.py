@@ -8,10 +8,10 @@ import numpy as np
 Allocate: TypeAlias = Callable[[int, np.dtype[np.generic]], Any]
 """Returns an uninitialised array of so many elements, of NumPy or of CuPy."""
 
-MARGIN = 4096
+MARGIN_BYTES = 4096
 """Bytes left free on each side of a buffer: one page, so that a buffer is aligned as the memory it is cut from."""
 
-WATCHED = 512
+GUARD_BYTES = 512
 """The bytes of a margin that are guards, those next to the buffer; more of them would displace what is timed from the
 caches."""
 
@@ -35,13 +35,13 @@ class GuardedBuffer(NamedTuple):
     def buffer(self) -> Any:
         return self.memory[self.start : self.stop]
 
-    def narrowed(self, span: slice) -> "GuardedBuffer":
+    def narrow(self, span: slice) -> "GuardedBuffer":
         """Return the same memory, of whose buffer only the elements of ``span`` may be written."""
         return self._replace(start=self.start + span.start, stop=self.start + span.stop)
 
     def guards(self) -> tuple[range, range]:
         """Return the elements of ``memory`` that are guards, before and after what may be written."""
-        length = WATCHED // self.memory.itemsize
+        length = GUARD_BYTES // self.memory.itemsize
         before = range(max(0, self.start - length), self.start)
         return before, range(self.stop, min(self.stop + length, len(self.memory)))
 
@@ -58,7 +58,7 @@ def allocate_guarded(
         front: whether there is a margin before it; else the buffer begins where the memory does.
         on_host: whether it is the copy on the host of a buffer of a GPU.
     """
-    margin = MARGIN // dtype.itemsize if count else 0
+    margin = MARGIN_BYTES // dtype.itemsize if count else 0
     start = margin if front else 0
     return GuardedBuffer(allocate(start + count + margin, dtype), start, start + count, on_host)
 

@@ -9,7 +9,7 @@ from hpccoll.schedule.step import Range
 from hpccoll.transports.operation import Array, Operation
 
 
-def lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -> None:
+def run_lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -> None:
     """Do ``operation`` once on the buffers of all ranks.
 
     Args:
@@ -17,7 +17,7 @@ def lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -
         src: of each rank, ``operation.elements("src", rank)`` long; not read in place.
         dst: of each rank, ``operation.elements("dst", rank)`` long.
     """
-    slices = [list(match(operation.lane(number))) for number in range(len(operation.schedules))]
+    slices = [list(match(operation.lane_schedule(number))) for number in range(len(operation.schedules))]
     for lane in range(operation.lanes):
         staged: dict[Messages, list[Array]] = {}
         memory = _Memory(operation, lane, src, dst)

@@ -60,32 +60,32 @@ class Operation:
         return Cut(self.call, self.count, self.schedules[0].units, self.lanes, self.dtype.itemsize)
 
     @cached_property
-    def whole(self) -> Cut:
+    def api_cut(self) -> Cut:
         """The cut that callers know: one unit, or the block of each rank."""
         units = 1 if self.collective.units == "divisible" else self.layout.workers
         return Cut(self.call, self.count, units, 1, self.dtype.itemsize)
 
-    def lane(self, number: int) -> Schedule:
+    def lane_schedule(self, number: int) -> Schedule:
         """Return the schedule of a lane, for the placement that is asked."""
         schedule = self.schedules[number % len(self.schedules)]
         return schedule if self.in_place else out_of_place(self.call, schedule)
 
     def elements(self, buffer: str, me: int) -> int:
         """Return the elements of src or dst at rank ``me``; dst has room for all units, its workspace among them."""
-        return self.whole.elements(buffer, me)
+        return self.api_cut.elements(buffer, me)
 
     def result(self, dst: Array, me: int) -> Array:
         """Return the part of dst that is defined at rank ``me`` in the end."""
-        return dst[self.span("dst", self.call.target(me, self.whole.units), me)]
+        return dst[self.span("dst", self.call.target(me, self.api_cut.units), me)]
 
     def contribution(self, src: Array, dst: Array, me: int) -> Array:
         """Return the part of src, or of dst in place, that rank ``me`` contributes."""
         buffer, name = (dst, "dst") if self.in_place else (src, "src")
-        return buffer[self.span(name, self.call.source(me, self.whole.units), me)]
+        return buffer[self.span(name, self.call.source(me, self.api_cut.units), me)]
 
     def span(self, buffer: str, units: range, me: int) -> slice:
-        """Return where neighbouring units of ``whole`` lie in a buffer of rank ``me``."""
-        spans = self.whole.spans(0, me, Part(buffer, (Range(units.start, units.stop),))) if units else []
+        """Return where neighbouring units of ``api_cut`` lie in a buffer of rank ``me``."""
+        spans = self.api_cut.spans(0, me, Part(buffer, (Range(units.start, units.stop),))) if units else []
         return slice(*spans[0]) if spans else slice(0, 0)
 
 
@@ -102,7 +102,7 @@ class CompiledPlan(Protocol):
     def run(self) -> None:
         """Do the operation once; when it returns, this rank's part of it is complete."""
 
-    def where(self) -> str:
+    def progress(self) -> str:
         """Return how far a run has come, for a person who wonders why it does not end."""
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from schedule_examples import ALGORITHMS, buffers, cases, places, promised, result
 
 from hpccoll.schedule import DTYPES, REDUCTIONS
-from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.lockstep import run_lockstep
 
 each_algorithm = pytest.mark.parametrize(("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS)
 
@@ -17,7 +17,7 @@ ALL_WAYS = (2, 5, 8)
 def comes_to_what_numpy_says(asked) -> None:
     inputs, outputs = buffers(asked)
     kept = [values.copy() for values in inputs]
-    lockstep(asked, [np.empty(0, asked.dtype)] * len(inputs) if asked.in_place else inputs, outputs)
+    run_lockstep(asked, [np.empty(0, asked.dtype)] * len(inputs) if asked.in_place else inputs, outputs)
     for me in range(asked.call.p):
         found, right = promised(asked, outputs[me], me), result(asked, inputs, me)
         assert found.dtype == asked.dtype

@@ -75,13 +75,13 @@ def dispatch(here: Here) -> Iterator[Verdict]:
     from hpccoll.measure.prepared_case import EventTimed
     from hpccoll.transports.nccl import communicator_config, communicators
     from hpccoll.transports.nccl.fault_tolerance import wait
-    from hpccoll.transports.nccl.vendor import NcclVendor
+    from hpccoll.transports.nccl.vendor import NcclVendorTransport
 
     gpu = here.gpu
     call, dtype = COLLECTIVES["all_reduce"].call(1), np.dtype("float32")
     asked = Operation(call, Layout.of(1), (), 2, dtype, REDUCTIONS["sum"], in_place=True)
     buffer = gpu.empty(2, dtype)
-    communicator = communicators.world(MPI.COMM_SELF).communicator
+    communicator = communicators.nccl_world(MPI.COMM_SELF).communicator
     address, stream = gpu.address(buffer), gpu.stream
 
     def bare() -> None:
@@ -89,7 +89,7 @@ def dispatch(here: Here) -> Iterator[Verdict]:
         stream.synchronize()
 
     for graph in (False, True):
-        plan = NcclVendor(MPI.COMM_SELF, gpu, graph=graph).plan(asked, buffer[:0], buffer)
+        plan = NcclVendorTransport(MPI.COMM_SELF, gpu, graph=graph).plan(asked, buffer[:0], buffer)
         sync = EventTimed(plan, gpu)
         sync.wait_by(partial(wait, timeout=60))
         ways = {"": plan.run, ", as one rank is timed": EventTimed(plan, gpu).run, ", as several are": sync.run}
@@ -100,12 +100,12 @@ def dispatch(here: Here) -> Iterator[Verdict]:
             yield Verdict(what, ratio, "at most 1.10" if bound else "no bound", not bound or ratio <= 1.1)
         plan.close()
     if not communicator_config.missing_for_config(COMMUNICATOR_SETTINGS["max_ctas"].since):
-        made = communicator_config.Configured({"max_ctas": 32})
-        plan = NcclVendor(MPI.COMM_SELF.Dup(), gpu, library=made).plan(asked, buffer[:0], buffer)
+        made = communicator_config.ConfiguredNccl({"max_ctas": 32})
+        plan = NcclVendorTransport(MPI.COMM_SELF.Dup(), gpu, library=made).plan(asked, buffer[:0], buffer)
         ratio = in_turn(lambda: host_seconds(plan.run, 2000), lambda: host_seconds(bare, 2000))
         yield Verdict("8 B all-reduce on one rank, communicator by nccl4py / bare CuPy call", ratio, "no bound", True)
         plan.close()
-    communicators.close_all()
+    communicators.close_all_worlds()
 
 
 def copy_of(gpu: Gpu, nbytes: int) -> Callable[[], None]:
@@ -117,8 +117,8 @@ def copy_of(gpu: Gpu, nbytes: int) -> Callable[[], None]:
 def fold(here: Here) -> Iterator[Verdict]:
     """The fold kernel on 256 MiB, 3 bytes moved for each byte folded, beside a copy, 2 for each byte copied."""
     from hpccoll.transports.buffer_pieces import Span
-    from hpccoll.transports.nccl.fold import Move
-    from hpccoll.transports.nccl.fold_kernel import Folds
+    from hpccoll.transports.nccl.fold import Fold
+    from hpccoll.transports.nccl.fold_kernel import FoldLauncher
 
     gpu = here.gpu
     copy = copy_of(gpu, LARGE)
@@ -129,7 +129,7 @@ def fold(here: Here) -> Iterator[Verdict]:
         for buffer in buffers.values():
             buffer.fill(0)
         own, arrival = (Span(name, 0, count) for name in buffers)
-        (launch,) = Folds(gpu).launches(element, "sum", buffers, [[Move(own, (own, arrival))]])
+        (launch,) = FoldLauncher(gpu).launches(element, "sum", buffers, [[Fold(own, (own, arrival))]])
         times = in_turn(
             lambda launch=launch: device_seconds(gpu, launch, 20) / 3, lambda: device_seconds(gpu, copy, 20) / 2
         )

@@ -53,6 +53,6 @@ if __name__ == "__main__":
         ):
             check(case, layout, gpu, flip)
             ran.append(case.transport)
-    communicators.close_all()
+    communicators.close_all_worlds()
     if world.rank == 0:
         print(len(ran), *sorted({*ran}))

@@ -23,13 +23,13 @@ from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTING
 from hpccoll.measure.ranks import abort_job
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.nccl import communicator_config, communicators
-from hpccoll.transports.nccl.communicator_config import Buffers, Configured
+from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.cupy_device import CupyDevice
-from hpccoll.transports.nccl.fault_tolerance import StalledError, among, roll_call, wait
-from hpccoll.transports.nccl.grouped import Nccl
-from hpccoll.transports.nccl.vendor import NcclVendor
+from hpccoll.transports.nccl.fault_tolerance import StalledError, agree_on_survivors, shrink_communicator, wait
+from hpccoll.transports.nccl.transport import NcclTransport
+from hpccoll.transports.nccl.vendor import NcclVendorTransport
 from hpccoll.transports.operation import Operation
 
 COMM = MPI.COMM_WORLD
@@ -65,14 +65,14 @@ def bits(values):
     return values if values.dtype.kind in "fiu" else values.view(np.uint16)
 
 
-def agrees(asked: Operation, way=Nccl, *, graph: bool = False, right=None, comm=COMM) -> None:
+def agrees(asked: Operation, way=NcclTransport, *, graph: bool = False, right=None, comm=COMM) -> None:
     """Do the operation twice on one plan, and compare with lockstep, or with ``right``."""
     transport = way(comm, GPU, graph=graph)
     inputs, outputs = buffers(asked)
     before = bits(outputs[ME].copy())
     given = bits(inputs[ME][:0] if asked.in_place else inputs[ME])
     if right is None:
-        lockstep(asked, [values[:0] if asked.in_place else values for values in inputs], outputs)
+        run_lockstep(asked, [values[:0] if asked.in_place else values for values in inputs], outputs)
         right = promised(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
     src, dst = transport.empty(len(given), asked.dtype), transport.empty(len(before), asked.dtype)
     plan = transport.plan(asked, src, dst)
@@ -114,7 +114,7 @@ def graphs_replay_what_runs_directly() -> None:
         if case := case_of(name, RANKS):
             agrees(case.operation(5000, "float32", in_place=False, channels=2, window=2), graph=True)
     asked = operation(COLLECTIVES["all_reduce"].call(RANKS), "float32", "sum")
-    agrees(asked, NcclVendor, graph=True, right=what_is_promised(asked))
+    agrees(asked, NcclVendorTransport, graph=True, right=what_is_promised(asked))
 
 
 def large_messages_arrive_whole() -> None:
@@ -137,30 +137,32 @@ def nccls_own_calls_do_what_is_promised() -> None:
             fits = collective.in_place if in_place else collective.out_of_place
             if fits and not collective.token and not (in_place and collective.name == "all_to_all"):
                 asked = operation(call, "float32", "sum", in_place=in_place)
-                agrees(asked, NcclVendor, right=what_is_promised(asked))
+                agrees(asked, NcclVendorTransport, right=what_is_promised(asked))
 
 
 def nccls_own_calls_take_every_dtype_and_op() -> None:
     for dtype, op in product(ELEMENTS, REDUCTIONS):
         asked = operation(COLLECTIVES["all_reduce"].call(RANKS), dtype, op)
-        agrees(asked, NcclVendor, right=what_is_promised(asked))
+        agrees(asked, NcclVendorTransport, right=what_is_promised(asked))
 
 
 def communicators_with_settings_and_buffers_that_nccl_knows_do_what_is_promised() -> None:
     """Where there is nccl4py. Windows are left out where NCCL makes none, as between ranks that share a GPU it may."""
     if reason := next(
-        filter(None, COMM.allgather(communicator_config.lack(COMMUNICATOR_SETTINGS[BUFFERS].since))), None
+        filter(None, COMM.allgather(communicator_config.missing_for_config(COMMUNICATOR_SETTINGS[BUFFERS].since))), None
     ):
         say(f"left out: {reason}")
         return
-    library = Configured(nccl_config({"max_ctas": 2, "traffic_class": 0, "cta_policy": "efficiency"}))
+    library = ConfiguredNccl(nccl_config({"max_ctas": 2, "traffic_class": 0, "cta_policy": "efficiency"}))
     cupys, own = COMM.Dup(), COMM.Dup()
-    agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"), partial(Nccl, library=library), comm=own)
+    agrees(
+        case_of("all_reduce-ring", RANKS).operation(1000, "float32"), partial(NcclTransport, library=library), comm=own
+    )
     for name, how in product(("all_reduce", "reduce_scatter", "all_gather"), (None, "allocated", *KNOWN)):
         asked = operation(COLLECTIVES[name].call(RANKS), "float32", "sum", in_place=False)
         for comm, made_by in ((cupys, None), (own, library)):
-            buffers_of = Buffers(comm, GPU, how) if how else None
-            way = partial(NcclVendor, library=made_by, buffers=buffers_of)
+            buffers_of = NcclBuffers(comm, GPU, how) if how else None
+            way = partial(NcclVendorTransport, library=made_by, buffers=buffers_of)
             try:
                 agrees(asked, way, right=what_is_promised(asked), comm=comm)
                 agrees(asked, way, right=what_is_promised(asked), comm=comm, graph=True)
@@ -187,7 +189,7 @@ def drill() -> None:
     """The last rank stalls in front of an all-reduce; the others notice it, and go on without it."""
     last, patience = RANKS - 1, 5.0
     agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"))
-    one = communicators.world(COMM)
+    one = communicators.nccl_world(COMM)
     array = GPU.empty(1 << 20, np.dtype("float32"))
     address = GPU.address(array)
 
@@ -199,7 +201,7 @@ def drill() -> None:
     COMM.Barrier()
     if last == ME:
         time.sleep(6 * patience)
-        communicators.abort_all()
+        communicators.abort_all_worlds()
         print(f"rank {ME} woke up", flush=True)
         return
     all_reduce(one.communicator)
@@ -209,11 +211,11 @@ def drill() -> None:
         print(f"rank {ME}: {error}", flush=True)
     else:
         raise AssertionError("an all-reduce without one of its ranks came to an end")
-    communicators.abort_all()
+    communicators.abort_all_worlds()
     GPU.synchronize()  # the aborted stream has come to its end
-    there = roll_call(COMM, patience)
+    there = agree_on_survivors(COMM, patience)
     assert there == [*range(last)], there
-    made = communicators.world(among(COMM, there))
+    made = communicators.nccl_world(shrink_communicator(COMM, there))
     array[:] = made.comm.rank + 1
     all_reduce(made.communicator)
     GPU.synchronize()
@@ -234,7 +236,7 @@ def main() -> None:
         COMM.Barrier()
         if ME == 0:
             print(f"{check.__name__} {time.monotonic() - started:.1f} s", flush=True)
-    communicators.close_all()
+    communicators.close_all_worlds()
 
 
 if __name__ == "__main__":

@@ -36,4 +36,4 @@ def test_pause_frames_have_a_name_in_every_driver(driver, statistics, frames):
 
 
 def test_a_device_without_statistics_or_that_is_none_has_none():
-    assert ethtool.statistics("lo") == ethtool.statistics("nosuchdevice0") == {}
+    assert ethtool.driver_statistics("lo") == ethtool.driver_statistics("nosuchdevice0") == {}

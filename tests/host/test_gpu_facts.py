@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpccoll.host.gpu_facts import FACTS, gpu_description, gpu_facts, gpu_provenance, gpus_are_shared
+from hpccoll.host.gpu_facts import FACT_QUERIES, gpu_description, gpu_facts, gpu_provenance, gpus_are_shared
 
 
 class Unsupported(Exception):  # noqa: N818 - NVML's NVMLError
@@ -57,7 +57,7 @@ def test_what_nvml_tells_is_recorded_and_the_rest_is_null():
     }  # fmt: skip
 
 
-NOTHING = {"bus": "0000:2a:00.0", **dict.fromkeys(FACTS)}
+NOTHING = {"bus": "0000:2a:00.0", **dict.fromkeys(FACT_QUERIES)}
 
 
 def test_of_a_gpu_that_nvml_does_not_know_all_is_null():

@@ -83,5 +83,5 @@ def test_ports_are_described_for_the_provenance(host):
 
 def test_pause_frames_are_read_with_the_counters_of_their_device(host, monkeypatch):
     host.netdev("eth0")
-    monkeypatch.setattr(network_ports, "statistics", lambda device: {"rx_pause": 4} if device == "eth0" else {})
+    monkeypatch.setattr(network_ports, "driver_statistics", lambda device: {"rx_pause": 4} if device == "eth0" else {})
     assert host.read()["eth0", "rx_pause_frames"] == 4

@@ -34,7 +34,7 @@ from hpccoll.measure.check import Check
 from hpccoll.measure.payload import GENERATIONS
 from hpccoll.measure.payload_values import bits
 from hpccoll.schedule.cut import GRAIN
-from hpccoll.transports.guarded_memory import WATCHED
+from hpccoll.transports.guarded_memory import GUARD_BYTES
 
 SIZE = f"{PARTS * GRAIN // 1024} KiB"
 
@@ -192,7 +192,7 @@ def page() -> str:
     others = BESIDE.format(
         folding=", ".join(FOLDING), moving=", ".join(MOVING), dtypes=" | ".join(EVERY), rules=" --: |" * len(EVERY)
     )
-    foot = FOOT.format(turns=GENERATIONS, twice=2 * GENERATIONS, watched=WATCHED)
+    foot = FOOT.format(turns=GENERATIONS, twice=2 * GENERATIONS, watched=GUARD_BYTES)
     tables = head + "\n".join(matrix()), between + "\n".join(moved()), others + "\n".join(beside())
     return "\n".join([*tables, foot])
 

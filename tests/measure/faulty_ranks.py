@@ -11,13 +11,13 @@ from hpccoll.measure import case_factory
 from hpccoll.run import main
 from hpccoll.schedule import all_reduce
 from hpccoll.transports.mpi.persistent import MpiPlan
-from hpccoll.transports.mpi.vendor import VendorPlan
+from hpccoll.transports.mpi.vendor import MpiVendorPlan
 
 FAULT, *ARGUMENTS = sys.argv[1:]
 CALLS = 12
 """Operations that go well."""
 
-run_one = MpiPlan._run_one
+run_sequence = MpiPlan._run_sequence
 calls = count(1)
 
 
@@ -29,7 +29,7 @@ def run_wrong(self):
             time.sleep(1000)
         elif FAULT == "raises":
             raise RuntimeError("the moon is in the wrong house")
-    run_one(self)
+    run_sequence(self)
 
 
 @all_reduce("short")
@@ -82,8 +82,8 @@ def spoil(plan):
     plan.__init__, plan.run = faulty_init, faulty_run
 
 
-MpiPlan._run_one = run_wrong
-for kind in (MpiPlan, VendorPlan):
+MpiPlan._run_sequence = run_wrong
+for kind in (MpiPlan, MpiVendorPlan):
     spoil(kind)
 if FAULT == "no-memory":
     case_factory.available_memory = lambda: 10_000

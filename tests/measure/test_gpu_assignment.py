@@ -21,7 +21,7 @@ def taken(mpiexec, monkeypatch):  # noqa: ARG001  skips without an MPI
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(gpu_assignment.gpu, "missing_for_gpu", lambda _: lack)
         monkeypatch.setattr(gpu_assignment.gpu, "device_count", lambda: 4)
-        monkeypatch.setattr(gpu_assignment, "take", found.append)
+        monkeypatch.setattr(gpu_assignment, "select_gpu", found.append)
         gpu_assignment.take_early()
         return found
 

@@ -48,13 +48,13 @@ def making(error=None, closed=None):
 
 def test_what_nccl_refuses_is_said_and_its_communicator_is_not_used_again():
     library, comm = Library(), MPI.COMM_SELF
-    first = communicators.world(comm, library)
+    first = communicators.nccl_world(comm, library)
     assert not isinstance(make_unless_refused(making(), comm), str)
-    assert communicators.world(comm, library) is first
+    assert communicators.nccl_world(comm, library) is first
     assert make_unless_refused(making(NcclError(WORDS)), comm) == f"NCCL refuses it: {WORDS}"
     assert library.aborted == 1
-    assert communicators.world(comm, library) is not first
-    communicators.drop(comm)
+    assert communicators.nccl_world(comm, library) is not first
+    communicators.abort_world(comm)
 
 
 def test_who_is_not_refused_while_others_are_closes_what_it_made_before_the_communicator():

@@ -40,15 +40,15 @@ def test_schedules_get_communicator_settings_and_native_collectives_also_get_buf
 ):
     from mpi4py import MPI
 
-    from hpccoll.transports.nccl.grouped import Nccl
-    from hpccoll.transports.nccl.vendor import NcclVendor
+    from hpccoll.transports.nccl.transport import NcclTransport
+    from hpccoll.transports.nccl.vendor import NcclVendorTransport
 
     gpu = SimpleNamespace(release=lambda: None)
     case = raw_examples.case(transport="nccl", device="cuda")
     native, schedules = (
         factory.make_transport(case, MPI.COMM_SELF, gpu, communicator, native=native) for native in (True, False)
     )
-    assert (type(native), type(schedules)) == (NcclVendor, Nccl)
+    assert (type(native), type(schedules)) == (NcclVendorTransport, NcclTransport)
     for transport in (native, schedules):
         assert (transport.library and transport.library._settings) == settings
     assert (native.buffers and native.buffers.how) == buffers

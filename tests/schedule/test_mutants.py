@@ -30,7 +30,7 @@ from hpccoll.schedule import (
     prove,
 )
 from hpccoll.schedule.step import Range, drop_null_peers
-from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.lockstep import run_lockstep
 
 Programs = list[list[Step]]
 
@@ -172,7 +172,7 @@ def accepted(case: Case, schedule: Schedule, programs: Programs) -> Case | None:
 def is_right(case: Case) -> None:
     asked = case.operation(2 * case.slices[0].units + 1)
     inputs, outputs = buffers(asked)
-    lockstep(asked, inputs, outputs)
+    run_lockstep(asked, inputs, outputs)
     for me in range(asked.call.p):
         assert np.array_equal(promised(asked, outputs[me], me), result(asked, inputs, me))
 

@@ -147,8 +147,8 @@ def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
 
 def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flow):
     read = (
-        "from hpccoll.host.network_ports import SENT, find, read; "
-        "print({p: v for (p, n), v in read(find()).items() if n == SENT})"
+        "from hpccoll.host.network_ports import SENT, find_ports, read_counters; "
+        "print({p: v for (p, n), v in read_counters(find_ports()).items() if n == SENT})"
     )
 
     def sent():

@@ -50,7 +50,7 @@ def settings(**changed):
 @pytest.fixture
 def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there is an MPI library
     """Have a cluster of Slurm, without a database; its settings can be changed."""
-    monkeypatch.setattr(machine, "TESTBED", tmp_path / "marker")
+    monkeypatch.setattr(machine, "TESTBED_FILE", tmp_path / "marker")
 
     def cluster(*, partition=WORK, **changed):
         programs("scontrol", {"show config": settings(**changed), "show partition": partition})
@@ -142,7 +142,7 @@ def test_a_squeue_that_forgets_too_soon_is_wrong(cluster, age, bad):
 
 @pytest.mark.usefixtures("cluster")
 def test_the_marker_of_a_testbed_makes_its_profile():
-    machine.TESTBED.write_text("{}")
+    machine.TESTBED_FILE.write_text("{}")
     assert findings()["profile"].state == "testbed, for this is a host of slurm/testbed"
 
 

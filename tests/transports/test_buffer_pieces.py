@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpccoll.transports.buffer_pieces import Span, align
+from hpccoll.transports.buffer_pieces import Span, align_pieces
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ def test_views_are_cut_into_pieces_that_are_one_in_each(lengths, pieces):
         whole = np.arange(start, start + sum(lengths))
         return np.split(whole, np.cumsum(lengths)[:-1])
 
-    cut = list(align(views(lengths[0], 0), views(lengths[1], 100)))
+    cut = list(align_pieces(views(lengths[0], 0), views(lengths[1], 100)))
     assert [tuple(map(len, pair)) for pair in cut] == pieces
     for side, start in enumerate((0, 100)):
         joined = np.concatenate([pair[side] for pair in cut])
@@ -23,11 +23,11 @@ def test_views_are_cut_into_pieces_that_are_one_in_each(lengths, pieces):
 
 
 def test_spans_are_cut_as_arrays_are():
-    cut = list(align([Span("dst", 10, 11), Span("dst", 20, 23)], [Span("tmp", 0, 4)]))
+    cut = list(align_pieces([Span("dst", 10, 11), Span("dst", 20, 23)], [Span("tmp", 0, 4)]))
     assert cut == [(Span("dst", 10, 11), Span("tmp", 0, 1)), (Span("dst", 20, 23), Span("tmp", 1, 4))]
 
 
 def test_spans_meet_where_they_have_an_element_in_common():
     one = Span("dst", 4, 8)
-    assert [one.meets(Span("dst", *ends)) for ends in ((0, 4), (0, 5), (7, 9), (8, 9))] == [False, True, True, False]
-    assert not one.meets(Span("tmp", 4, 8))
+    assert [one.overlaps(Span("dst", *ends)) for ends in ((0, 4), (0, 5), (7, 9), (8, 9))] == [False, True, True, False]
+    assert not one.overlaps(Span("tmp", 4, 8))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpccoll.measure.guard_check import guards_of
 from hpccoll.schedule import BFLOAT16, DTYPES, dtype_of
-from hpccoll.transports.guarded_memory import MARGIN, WATCHED, allocate_guarded
+from hpccoll.transports.guarded_memory import GUARD_BYTES, MARGIN_BYTES, allocate_guarded
 from hpccoll.transports.operation import aligned_empty
 
 
@@ -17,10 +17,10 @@ from hpccoll.transports.operation import aligned_empty
 def test_a_buffer_lies_as_its_memory_would_and_guards_next_to_it_inside_that_memory(dtype, count, front):
     made = allocate_guarded(aligned_empty, count, dtype_of(dtype), front=front)
     before, after = made.guards()
-    assert (len(made.buffer), made.buffer.ctypes.data % MARGIN) == (count, 0)
+    assert (len(made.buffer), made.buffer.ctypes.data % MARGIN_BYTES) == (count, 0)
     assert (before.stop, after.start) == (made.start, made.stop)
     assert after.stop <= len(made.memory)
-    assert [len(side) * made.memory.itemsize for side in (before, after)] == [WATCHED * front, WATCHED]
+    assert [len(side) * made.memory.itemsize for side in (before, after)] == [GUARD_BYTES * front, GUARD_BYTES]
 
 
 def test_an_empty_buffer_takes_no_memory_and_has_no_guards():
@@ -30,7 +30,7 @@ def test_an_empty_buffer_takes_no_memory_and_has_no_guards():
 
 def test_where_a_part_of_a_buffer_may_be_written_its_guards_lie_around_that_part():
     made = allocate_guarded(aligned_empty, 1000, np.dtype("float32"))
-    part = made.narrowed(slice(300, 500))
+    part = made.narrow(slice(300, 500))
     part.memory[:], made.buffer[300:500] = 0, 1
     assert (part.buffer == 1).all()
     assert part.memory.sum() == len(part.buffer) == 200

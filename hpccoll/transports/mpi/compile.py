@@ -18,25 +18,34 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
 from hpccoll.schedule.step import Range, drop_null_peers
-from hpccoll.transports.buffer_pieces import Piece, align, ends, landings, meetings, parts, touched, workspace
-from hpccoll.transports.mpi.shared_windows import Neighbour, Offers, SharedMemory
-from hpccoll.transports.mpi.step import Call, CompiledStep, Memory, MpiMessage, merged_steps
+from hpccoll.transports.buffer_pieces import (
+    Piece,
+    accessed_parts,
+    align_pieces,
+    count_overlaps,
+    overlapping_actions,
+    sorted_bounds,
+    workspace_elements,
+    written_parts,
+)
+from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
+from hpccoll.transports.mpi.step import CompiledStep, DeferredCall, MpiMessage, QueuedMemory, merge_steps
 from hpccoll.transports.operation import Array, Operation, address, aligned_empty
 
-MESSAGES = 32
+MAX_MESSAGES = 32
 """The most messages from one rank to another in a step."""
 
-TAGS_PER_LANE = 2 * MESSAGES
+TAGS_PER_LANE = 2 * MAX_MESSAGES
 """One for each message, and one for the word that it has been taken where it lies."""
 
-LANES = 32768 // TAGS_PER_LANE
+MAX_LANES = 32768 // TAGS_PER_LANE
 """The most lanes of a plan: MPI promises tags up to 32767."""
 
-NOTHING = np.empty(1, np.uint8), 0, MPI.BYTE
+NO_DATA = np.empty(1, np.uint8), 0, MPI.BYTE
 """The data of a message that is only a word: ready, or done."""
 
 
-class Compiler:
+class MpiCompiler:
     """Turns the steps of this rank into calls and messages on its buffers; made on all ranks together where they share.
 
     Args:
@@ -55,11 +64,11 @@ class Compiler:
         src: Array,
         dst: Array,
         shared: SharedMemory | None = None,
-        memory: Memory | None = None,
+        memory: QueuedMemory | None = None,
     ) -> None:
         self.me, self.operation, self.shared, self.memory = me, operation, shared, memory
         self.empty = memory.empty if memory else aligned_empty
-        slices = map(operation.lane, range(len(operation.schedules)))
+        slices = map(operation.lane_schedule, range(len(operation.schedules)))
         self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
         self.steps = [self.slices[lane % len(self.slices)] for lane in range(operation.lanes)]
         self.spans = cache(operation.cut.spans)
@@ -81,8 +90,8 @@ class Compiler:
                 compiled += self._step(lane, step, scratch)
             compiled += self._scaling(lane)
         if self.memory:
-            return _queued(compiled, self.memory.fences)
-        return self._fenced(merged_steps(compiled)) if self.near else compiled
+            return _synchronized(compiled, self.memory.fences)
+        return self._fenced(merge_steps(compiled)) if self.near else compiled
 
     def _fenced(self, steps: list[CompiledStep]) -> list[CompiledStep]:
         """Order memory before what is told to neighbours, and after what they tell."""
@@ -94,26 +103,26 @@ class Compiler:
 
     def _tmp(self, empty: Callable[[int, np.dtype[np.generic]], Array]) -> Array:
         """Return the algorithm's own buffer."""
-        room = workspace(chain.from_iterable(self.slices), self.operation.cut, self.operation.count)
+        room = workspace_elements(chain.from_iterable(self.slices), self.operation.cut, self.operation.count)
         return empty(room, self.operation.dtype)
 
-    def _neighbours(self, shared: SharedMemory) -> dict[int, Neighbour]:
+    def _neighbours(self, shared: SharedMemory) -> dict[int, NodePeer]:
         """Return the ranks whose memory this one sees, with where the parts lie that each sends it."""
         node = self.operation.layout.node
         near = [rank for rank in shared.ranks if rank != self.me and node[rank] == node[self.me]]
         views = {name: shared.views(buffer) for name, buffer in self.buffers.items()}
         theirs = shared.exchange(self._offers(near))
         return {
-            peer: Neighbour(
+            peer: NodePeer(
                 buffers={name: of[peer] for name, of in views.items()},
                 offers={lane: iter(parts) for lane, parts in theirs[peer].items()},
             )
             for peer in near
         }
 
-    def _offers(self, near: Iterable[int]) -> dict[int, Offers]:
+    def _offers(self, near: Iterable[int]) -> dict[int, SendSpans]:
         """Return where the parts lie that neighbours are sent, in the order in which they meet them."""
-        offers: dict[int, Offers] = {peer: defaultdict(list) for peer in near}
+        offers: dict[int, SendSpans] = {peer: defaultdict(list) for peer in near}
         for lane, steps in enumerate(self.steps):
             for action in (action for step in steps for action in step.actions):
                 if isinstance(action, Send) and (peer := int(action.peer)) in offers:
@@ -123,7 +132,7 @@ class Compiler:
 
     def _landing(self, lane: int, step: Step) -> int:
         """Return the elements that the arrivals and copies of a step could need of scratch."""
-        return sum(b - a for part in landings(step) for a, b in self.spans(lane, self.me, part))
+        return sum(b - a for part in written_parts(step) for a, b in self.spans(lane, self.me, part))
 
     def _step(self, lane: int, step: Step, scratch: Array) -> list[CompiledStep]:
         """Compile a step; where parts are taken in place of being sent, its end is another."""
@@ -141,14 +150,14 @@ class Compiler:
             sends, peer = isinstance(action, Send), int(action.peer)
             tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
             ordinal[sends, peer] += 1
-            if ordinal[sends, peer] > MESSAGES:
-                raise ScheduleError(f"rank {self.me} has over {MESSAGES} messages with rank {peer} in one step")
+            if ordinal[sends, peer] > MAX_MESSAGES:
+                raise ScheduleError(f"rank {self.me} has over {MAX_MESSAGES} messages with rank {peer} in one step")
             if not length:
                 continue
             near, nbytes = self.near.get(peer), length * self.operation.dtype.itemsize
             if near:
-                start.messages.append(MpiMessage(sends, NOTHING, peer, tag, nbytes))
-                end.messages.append(MpiMessage(not sends, NOTHING, peer, tag + MESSAGES, 0))
+                start.messages.append(MpiMessage(sends, NO_DATA, peer, tag, nbytes))
+                end.messages.append(MpiMessage(not sends, NO_DATA, peer, tag + MAX_MESSAGES, 0))
             if sends:
                 start.messages += [] if near else [MpiMessage(sends, self._data(target), peer, tag, nbytes)]
                 continue
@@ -157,21 +166,23 @@ class Compiler:
             used += length * staged
             if near:
                 theirs = near.part(lane, room)
-                start.after += [(np.copyto, views) for views in align(arrival, theirs)] if staged else []
+                start.after += [(np.copyto, views) for views in align_pieces(arrival, theirs)] if staged else []
                 arrival = arrival if staged else theirs
             else:
                 start.messages.append(MpiMessage(sends, self._data(arrival), peer, tag, nbytes))
             if isinstance(action, RecvReduce):
                 own, fold = self._spans(lane, action.operand), self.operation.reduction.fold
-                land.after += [(partial(fold, out=out), (a, b)) for a, b, out in align(own, arrival, target)]
+                land.after += [(partial(fold, out=out), (a, b)) for a, b, out in align_pieces(own, arrival, target)]
             elif arrival is not target:
-                land.after += [(np.copyto, views) for views in align(target, arrival)]
+                land.after += [(np.copyto, views) for views in align_pieces(target, arrival)]
         return [start, end] if end.messages else [start]
 
     def _overwrites_what_is_taken(self, lane: int, step: Step) -> bool:
         """Return whether arrivals or copies of a step land on what neighbours take in the same step."""
         taken = (a.part for a in step.actions if isinstance(a, Send) and a.peer in self.near)
-        return bool(meetings(self._pieces(lane, *landings(step)), *ends(self._pieces(lane, *taken))))
+        return bool(
+            count_overlaps(self._pieces(lane, *written_parts(step)), *sorted_bounds(self._pieces(lane, *taken)))
+        )
 
     def _copy(
         self, start: CompiledStep, land: CompiledStep, lane: int, action: Copy, room: Array, *, touched: bool
@@ -179,16 +190,16 @@ class Compiler:
         """Compile a copy, through scratch where the step writes what it reads; return the scratch it takes."""
         source, target = self._spans(lane, action.source), self._spans(lane, action.target)
         pieces = self._pieces(lane, action.source)
-        if not (touched or meetings(pieces, *ends(self._pieces(lane, action.target)))):
-            land.after += [(np.copyto, views) for views in align(target, source)]
+        if not (touched or count_overlaps(pieces, *sorted_bounds(self._pieces(lane, action.target)))):
+            land.after += [(np.copyto, views) for views in align_pieces(target, source)]
             return 0
-        start.before += [(np.copyto, views) for views in align([room], source)]
-        land.after += [(np.copyto, views) for views in align(target, [room])]
+        start.before += [(np.copyto, views) for views in align_pieces([room], source)]
+        land.after += [(np.copyto, views) for views in align_pieces(target, [room])]
         return len(room)
 
     def _touched(self, lane: int, step: Step) -> set[int]:
         """Return the places of actions whose buffers another action of the step touches, so that they are staged."""
-        return touched([self._pieces(lane, *parts(Step(action))) for action in step.actions])
+        return overlapping_actions([self._pieces(lane, *accessed_parts(Step(action))) for action in step.actions])
 
     def _pieces(self, lane: int, *parts: Part) -> list[Piece]:
         """Return where parts lie in their buffers."""
@@ -217,7 +228,7 @@ class Compiler:
         return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]
 
 
-def _queued(steps: list[CompiledStep], fences: Sequence[Call]) -> list[CompiledStep]:
+def _synchronized(steps: list[CompiledStep], fences: Sequence[DeferredCall]) -> list[CompiledStep]:
     """Let what has been queued be done before messages start, and at the end: MPI does not know of streams."""
     for step in steps:
         step.before += fences if step.messages else []

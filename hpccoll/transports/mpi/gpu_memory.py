@@ -7,25 +7,25 @@ from mpi4py import MPI
 
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.mpi.persistent import MpiPlan
-from hpccoll.transports.mpi.step import Call, Memory
-from hpccoll.transports.mpi.vendor import VendorPlan
+from hpccoll.transports.mpi.step import DeferredCall, QueuedMemory
+from hpccoll.transports.mpi.vendor import MpiVendorPlan
 from hpccoll.transports.operation import Array, CompiledPlan, Operation, address
 
 
-class GpuMemory(Memory, Protocol):
+class GpuMemory(QueuedMemory, Protocol):
     """What these transports need of a GPU."""
 
     def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return an uninitialised array of the host, for copies from and to the GPU."""
 
-    def copy(self, target: Array, source: Array) -> Call:
+    def copy(self, target: Array, source: Array) -> DeferredCall:
         """Return the call that queues a copy from or to the GPU."""
 
     def synchronize(self) -> None:
         """Return when all that was queued is done."""
 
 
-class _OnGpu(GuardedBuffers):
+class _GpuTransport(GuardedBuffers):
     """Buffers on a GPU.
 
     Args:
@@ -47,32 +47,32 @@ class _OnGpu(GuardedBuffers):
         return buffer
 
 
-def _warm(plan: CompiledPlan) -> CompiledPlan:
+def _warmed_up(plan: CompiledPlan) -> CompiledPlan:
     """Run it once, on whatever lies in dst: kernels are compiled, and MPI learns of the memory, at the first time."""
     plan.run()
     return plan
 
 
-class MpiOnGpu(_OnGpu):
+class GpuMpiTransport(_GpuTransport):
     """Schedules over messages of GPU memory, which the library must take: it is CUDA-aware."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        return _warm(MpiPlan(self.comm, operation, src, dst, memory=self.gpu))
+        return _warmed_up(MpiPlan(self.comm, operation, src, dst, memory=self.gpu))
 
 
-class VendorOnGpu(_OnGpu):
+class GpuVendorTransport(_GpuTransport):
     """The library's own collectives on GPU memory."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        plan = VendorPlan(self.comm, operation, src, dst)
-        return _warm(_Between(plan, self.gpu, scales=operation.reduction.averages))
+        plan = MpiVendorPlan(self.comm, operation, src, dst)
+        return _warmed_up(_StreamOrderedPlan(plan, self.gpu, scales=operation.reduction.averages))
 
 
-class _Between:
+class _StreamOrderedPlan:
     """A plan that knows of no stream: it starts when all that was queued is done, and ends when what it queues is."""
 
     def __init__(self, plan: CompiledPlan, gpu: GpuMemory, *, scales: bool) -> None:
-        self.result, self.where, self.close = plan.result, plan.where, plan.close
+        self.result, self.progress, self.close = plan.result, plan.progress, plan.close
         self._run, self._synchronize, self._scales = plan.run, gpu.synchronize, scales
 
     def run(self) -> None:
@@ -82,23 +82,23 @@ class _Between:
             self._synchronize()
 
 
-class Staged(_OnGpu):
+class StagedMpiTransport(_GpuTransport):
     """Schedules over messages of the host, which the contribution is copied to first, and the result from last."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         host = self.pinned(src), self.pinned(dst)
-        lanes = map(operation.lane, range(len(operation.schedules)))
+        lanes = map(operation.lane_schedule, range(len(operation.schedules)))
         moves = any(step.actions for lane in lanes for step in lane.steps(self.comm.rank))
         return StagedPlan(MpiPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
 
 
-class VendorStaged(_OnGpu):
+class StagedVendorTransport(_GpuTransport):
     """The library's own collectives, staged likewise."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         host = self.pinned(src), self.pinned(dst)
         moves = not operation.collective.token  # a barrier has no buffers
-        return StagedPlan(VendorPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
+        return StagedPlan(MpiVendorPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
 
 
 class StagedPlan:
@@ -116,7 +116,7 @@ class StagedPlan:
     def __init__(
         self,
         plan: CompiledPlan,
-        way: _OnGpu,
+        way: _GpuTransport,
         operation: Operation,
         device: tuple[Array, Array],
         host: tuple[Array, Array],
@@ -145,8 +145,8 @@ class StagedPlan:
         self._synchronize()
         self._stage = ""
 
-    def where(self) -> str:
-        return self._stage or self._plan.where()
+    def progress(self) -> str:
+        return self._stage or self._plan.progress()
 
     def close(self) -> None:
         self._plan.close()

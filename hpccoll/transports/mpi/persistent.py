@@ -20,19 +20,19 @@ from mpi4py import MPI
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout
 from hpccoll.transports.guarded_memory import GuardedBuffers
-from hpccoll.transports.mpi.compile import LANES, Compiler
+from hpccoll.transports.mpi.compile import MAX_LANES, MpiCompiler
 from hpccoll.transports.mpi.shared_windows import SharedMemory
-from hpccoll.transports.mpi.step import CompiledStep, Memory
+from hpccoll.transports.mpi.step import CompiledStep, QueuedMemory
 from hpccoll.transports.operation import Array, CompiledPlan, HostBuffers, Operation, check_agreement
 
-PERSISTENT_REQUESTS = 65536
+MAX_PERSISTENT_REQUESTS = 65536
 """Above this many, a plan starts new requests each time: MPICH keeps about 900 bytes for a persistent one."""
 
-CHANNELS = "parameter channels"
+CHANNELS_KEY = "parameter channels"
 """What is complained of where there are more lanes than tags."""
 
 
-class Mpi(HostBuffers):
+class MpiTransport(HostBuffers):
     """Schedules over the point-to-point messages of an MPI library."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -43,7 +43,7 @@ class Mpi(HostBuffers):
         return MpiPlan(self.comm, operation, src, dst)
 
 
-class Tiered(GuardedBuffers):
+class TieredTransport(GuardedBuffers):
     """The same schedules, but inside a node a part is taken from the memory of its sender, where it lies.
 
     What a flat algorithm does inside nodes, and all of what ``hierarchical`` does there, then needs no copy but that
@@ -82,32 +82,34 @@ class MpiPlan:
         src: Array,
         dst: Array,
         shared: SharedMemory | None = None,
-        memory: Memory | None = None,
+        memory: QueuedMemory | None = None,
     ) -> None:
         if comm.size != operation.layout.ranks:
             raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
-        if operation.lanes > LANES:
-            raise BadInputError(CHANNELS, operation.channels, f"at most {LANES} lanes, it makes {operation.lanes}")
+        if operation.lanes > MAX_LANES:
+            raise BadInputError(
+                CHANNELS_KEY, operation.channels, f"at most {MAX_LANES} lanes, it makes {operation.lanes}"
+            )
         self.result = operation.result(dst, comm.rank)
-        compiler = Compiler(comm.rank, operation, src, dst, shared, memory)
+        compiler = MpiCompiler(comm.rank, operation, src, dst, shared, memory)
         self._sequences, self._datatypes = compiler.sequences(), compiler.datatypes
-        _compare(comm, operation, self._sequences)
+        _check_plans_agree(comm, operation, self._sequences)
         steps = [step for sequence in self._sequences for step in sequence]
-        persistent = sum(len(step.messages) for step in steps) <= PERSISTENT_REQUESTS
+        persistent = sum(len(step.messages) for step in steps) <= MAX_PERSISTENT_REQUESTS
         for step in steps:
             step.prepare(comm, persistent=persistent)
         self._width = max((len(step.messages) for step in steps), default=0)
         self._at, self._begun = [0] * len(self._sequences), len(self._sequences)
-        waits = comm.allreduce(_begins_inside(self._sequences, operation.layout, comm.rank), MPI.LAND)
+        waits = comm.allreduce(_starts_inside_node(self._sequences, operation.layout, comm.rank), MPI.LAND)
         self._together = len(operation.schedules) if waits else len(self._sequences)
 
     def run(self) -> None:
         if len(self._at) == 1:
-            self._run_one()
+            self._run_sequence()
         else:
-            self._run_several()
+            self._run_sequences()
 
-    def _run_one(self) -> None:
+    def _run_sequence(self) -> None:
         # MPICH's Waitall takes longer than to test until all have ended, 1 KiB on 2 ranks 4.1 us against 3.3, and like
         # its Waitsome it does not give way to ranks that share a core.
         ended = MPI.Request.Testall
@@ -119,7 +121,7 @@ class MpiPlan:
             step.finish()
             self._at[0] += 1
 
-    def _run_several(self) -> None:
+    def _run_sequences(self) -> None:
         number_of = len(self._sequences)
         self._at[:] = [0] * number_of
         width = self._width
@@ -166,7 +168,7 @@ class MpiPlan:
             self._at[number] += 1
         return 0
 
-    def where(self) -> str:
+    def progress(self) -> str:
         """Return, for each sequence that has begun, the step it is in and the peers of that step."""
         places = []
         for number, (at, sequence) in enumerate(zip(self._at, self._sequences[: self._begun], strict=False)):
@@ -185,7 +187,7 @@ class MpiPlan:
         self._sequences, self._datatypes = [], []
 
 
-def _begins_inside(sequences: Sequence[Sequence[CompiledStep]], layout: Layout, me: int) -> bool:
+def _starts_inside_node(sequences: Sequence[Sequence[CompiledStep]], layout: Layout, me: int) -> bool:
     """Return whether the first steps of a rank, of which others follow, are with ranks of its node alone."""
     if layout.nodes == 1:
         return False
@@ -193,7 +195,7 @@ def _begins_inside(sequences: Sequence[Sequence[CompiledStep]], layout: Layout, 
     return all(layout.node[peer] == layout.node[me] for peer in peers)
 
 
-def _compare(comm: MPI.Intracomm, operation: Operation, sequences: list[list[CompiledStep]]) -> None:
+def _check_plans_agree(comm: MPI.Intracomm, operation: Operation, sequences: list[list[CompiledStep]]) -> None:
     """See that what each rank sends to each other is what that one expects.
 
     Raises:

@@ -12,21 +12,21 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.errors import BadInputError
-from hpccoll.transports.guarded_memory import MARGIN, GuardedBuffer, allocate_guarded
-from hpccoll.transports.mpi.step import Call
+from hpccoll.transports.guarded_memory import MARGIN_BYTES, GuardedBuffer, allocate_guarded
+from hpccoll.transports.mpi.step import DeferredCall
 from hpccoll.transports.operation import Array
 
-PAGE = 4096
+PAGE_BYTES = 4096
 
-WHERE = Path("/dev/shm")  # noqa: S108  where Linux keeps shared memory: MPICH and Open MPI both use it
+SHM_DIRECTORY = Path("/dev/shm")  # noqa: S108  where Linux keeps shared memory: MPICH and Open MPI both use it
 """The file system whose room bounds a window."""
 
-Offers: TypeAlias = dict[int, list[list[tuple[str, int, int]]]]
+SendSpans: TypeAlias = dict[int, list[list[tuple[str, int, int]]]]
 """By lane, the parts that a rank sends another, in order: elements [start, stop) of buffers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class NodePeer:
     """Another rank of the node, as a plan sees it.
 
     Args:
@@ -46,7 +46,7 @@ class Neighbour:
 
 def _aligned(memory: NDArray[np.uint8], count: int, dtype: np.dtype[np.generic]) -> Array:
     """Return ``count`` elements of ``memory`` from its first page on."""
-    start = -memory.ctypes.data % PAGE
+    start = -memory.ctypes.data % PAGE_BYTES
     return memory[start : start + count * dtype.itemsize].view(dtype)
 
 
@@ -74,7 +74,7 @@ class SharedMemory:
             BadInputError: on all ranks, where a node lacks the room.
         """
         counts: list[int] = self.node.allgather(count)
-        around = PAGE + 2 * MARGIN  # each rank has a segment of its own, which may begin anywhere in a page
+        around = PAGE_BYTES + 2 * MARGIN_BYTES  # each rank has a segment of its own, which may begin anywhere in a page
         self._check_room(sum(counts) * dtype.itemsize + len(counts) * around if any(counts) else 0)
         made = {rank: GuardedBuffer(np.empty(0, dtype), 0, 0) for rank in self.ranks}
         if any(counts):  # a window without memory would only cost fences
@@ -82,7 +82,7 @@ class SharedMemory:
             for place, (rank, length) in enumerate(zip(self.ranks, counts, strict=True)):
                 memory = np.asarray(window.Shared_query(place)[0])
                 made[rank] = allocate_guarded(partial(_aligned, memory), length, dtype)
-            made[self.comm.rank].memory.view(np.uint8)[::PAGE] = 0  # touched, so that its room is not given again
+            made[self.comm.rank].memory.view(np.uint8)[::PAGE_BYTES] = 0  # touched, so that its room is not given again
         views: dict[int, Array] = {rank: each.buffer for rank, each in made.items()}
         self._buffers.append((made[self.comm.rank], views))
         return views[self.comm.rank]
@@ -97,11 +97,11 @@ class SharedMemory:
 
     def _check_room(self, nbytes: int) -> None:
         self.node.Barrier()  # what was given before has been touched by all
-        room = os.statvfs(WHERE) if WHERE.exists() else None
+        room = os.statvfs(SHM_DIRECTORY) if SHM_DIRECTORY.exists() else None
         free = room.f_bavail * room.f_frsize if room else 0
         _, needed, least = self.comm.allreduce((nbytes - free, nbytes, free), max)
         if needed > least:
-            there = f"at most {least / 2**30:.3g} GiB on a node, what {WHERE} has free"
+            there = f"at most {least / 2**30:.3g} GiB on a node, what {SHM_DIRECTORY} has free"
             raise BadInputError("shared memory", f"{needed / 2**30:.3g} GiB", there)
 
     def views(self, own: Array) -> Mapping[int, Array]:
@@ -112,12 +112,12 @@ class SharedMemory:
         """Return what ``empty`` gave this rank, with the memory around it."""
         return next(made for made, views in self._buffers if views[self.comm.rank] is own)
 
-    def exchange(self, offers: Mapping[int, Offers]) -> dict[int, Offers]:
+    def exchange(self, offers: Mapping[int, SendSpans]) -> dict[int, SendSpans]:
         """Give ranks of the node what is for them, and return what each has for this one; all of them together."""
         return dict(zip(self.ranks, self.node.alltoall([offers.get(rank, {}) for rank in self.ranks]), strict=True))
 
     @property
-    def fences(self) -> list[Call]:
+    def fences(self) -> list[DeferredCall]:
         """Calls that order what this rank has done in the memory of the node before them and what it does after."""
         return [(window.Sync, ()) for window in self._windows]
 

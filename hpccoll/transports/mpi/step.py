@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from hpccoll.transports.operation import Array
 
-Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
+DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 
 
-class Memory(Protocol):
+class QueuedMemory(Protocol):
     """Memory that is not the host's, and what is done in it queued."""
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return an uninitialised array there."""
 
     @property
-    def fences(self) -> Sequence[Call]:
+    def fences(self) -> Sequence[DeferredCall]:
         """Calls that return when all that was queued is done."""
 
 
@@ -59,9 +59,9 @@ class MpiMessage:
 class CompiledStep:
     """What this rank does in a step: calls, then messages, then calls."""
 
-    before: list[Call] = field(default_factory=list)
+    before: list[DeferredCall] = field(default_factory=list)
     messages: list[MpiMessage] = field(default_factory=list)
-    after: list[Call] = field(default_factory=list)
+    after: list[DeferredCall] = field(default_factory=list)
     requests: list[MPI.Prequest] = field(default_factory=list)
     starts: list[Callable[[], MPI.Request]] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ class CompiledStep:
             call(*arguments)
 
 
-def merged_steps(steps: Iterable[CompiledStep]) -> list[CompiledStep]:
+def merge_steps(steps: Iterable[CompiledStep]) -> list[CompiledStep]:
     """Return the same with fewer steps: words follow words at once where nothing is to be done between them."""
     fewer: list[CompiledStep] = []
     for step in steps:

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from hpccoll.transports.operation import Array, CompiledPlan, HostBuffers, Operation, address
 
-Call: TypeAlias = Callable[[], object]
+LibraryCall: TypeAlias = Callable[[], object]
 
-Described: TypeAlias = tuple[Array | MPI.buffer, MPI.Datatype]
+TypedBuffer: TypeAlias = tuple[Array | MPI.buffer, MPI.Datatype]
 """Memory, and what lies in it."""
 
-_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
+MPI_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
 
 
-class VendorMpi(HostBuffers):
+class MpiVendorTransport(HostBuffers):
     """The collectives of an MPI library, at its default settings."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -26,7 +26,7 @@ class VendorMpi(HostBuffers):
         self.comm = comm
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        return VendorPlan(self.comm, operation, src, dst)
+        return MpiVendorPlan(self.comm, operation, src, dst)
 
 
 def result_span(operation: Operation, me: int) -> slice:
@@ -35,7 +35,7 @@ def result_span(operation: Operation, me: int) -> slice:
     It is where a schedule leaves it, but for an in-place reduce-scatter: MPI puts that at the beginning of the buffer,
     at every rank (MPI 5.0, section 6.10.1).
     """
-    span = operation.span("dst", operation.call.target(me, operation.whole.units), me)
+    span = operation.span("dst", operation.call.target(me, operation.api_cut.units), me)
     if operation.in_place and operation.collective.name == "reduce_scatter":
         return slice(0, span.stop - span.start)
     return span
@@ -46,7 +46,7 @@ def memory_of(array: Array) -> Array | MPI.buffer:
     return array if type(array) is np.ndarray else MPI.buffer.fromaddress(address(array), array.nbytes)
 
 
-class _Arguments:
+class _CallArguments:
     """What a call is made of, at this worker.
 
     Args:
@@ -61,24 +61,24 @@ class _Arguments:
         self.root, self.peer = operation.call.root, operation.call.peer or 0
         self.at_root = comm.rank == self.root
         self.datatype = MPI.Datatype.fromcode(operation.dtype.char)  # given, or mpi4py would look it up in each call
-        self.op = _OPS[operation.reduction.name]
+        self.op = MPI_OPS[operation.reduction.name]
         self.dst = dst
         self.contribution = operation.contribution(src, dst, comm.rank)
         self.result = dst[result_span(operation, comm.rank)]
 
-    def described(self, buffer: Array) -> Described:
+    def described(self, buffer: Array) -> TypedBuffer:
         return memory_of(buffer), self.datatype
 
     @property
-    def source(self) -> Described:
+    def source(self) -> TypedBuffer:
         return self.described(self.contribution)
 
     @property
-    def target(self) -> Described:
+    def target(self) -> TypedBuffer:
         return self.described(self.result)
 
     @property
-    def source_or_in_place(self) -> Described | MPI.InPlaceType:
+    def source_or_in_place(self) -> TypedBuffer | MPI.InPlaceType:
         return MPI.IN_PLACE if self.operation.in_place else self.source
 
     def blocks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -89,57 +89,57 @@ class _Arguments:
         return unequal[self.comm.rank], unequal[:, self.comm.rank]
 
 
-def _all_reduce(a: _Arguments) -> Call:
+def _all_reduce(a: _CallArguments) -> LibraryCall:
     return partial(a.comm.Allreduce, a.source_or_in_place, a.target, a.op)
 
 
-def _reduce_scatter(a: _Arguments) -> Call:
+def _reduce_scatter(a: _CallArguments) -> LibraryCall:
     if a.operation.in_place:
         return partial(a.comm.Reduce_scatter_block, MPI.IN_PLACE, a.described(a.dst), a.op)
     return partial(a.comm.Reduce_scatter_block, a.source, a.target, a.op)
 
 
-def _all_gather(a: _Arguments) -> Call:
+def _all_gather(a: _CallArguments) -> LibraryCall:
     return partial(a.comm.Allgather, a.source_or_in_place, a.target)
 
 
-def _broadcast(a: _Arguments) -> Call:
+def _broadcast(a: _CallArguments) -> LibraryCall:
     return partial(a.comm.Bcast, a.target, a.root)
 
 
-def _reduce(a: _Arguments) -> Call:
+def _reduce(a: _CallArguments) -> LibraryCall:
     if a.at_root:
         return partial(a.comm.Reduce, a.source_or_in_place, a.target, a.op, a.root)
     return partial(a.comm.Reduce, a.source, None, a.op, a.root)
 
 
-def _gather(a: _Arguments) -> Call:
+def _gather(a: _CallArguments) -> LibraryCall:
     if a.at_root:
         return partial(a.comm.Gather, a.source_or_in_place, a.target, a.root)
     return partial(a.comm.Gather, a.source, None, a.root)
 
 
-def _scatter(a: _Arguments) -> Call:
+def _scatter(a: _CallArguments) -> LibraryCall:
     if a.at_root:
         return partial(a.comm.Scatter, a.source, MPI.IN_PLACE if a.operation.in_place else a.target, a.root)
     return partial(a.comm.Scatter, None, a.target, a.root)
 
 
-def _all_to_all(a: _Arguments) -> Call:
+def _all_to_all(a: _CallArguments) -> LibraryCall:
     return partial(a.comm.Alltoall, a.source_or_in_place, a.target)
 
 
-def _all_to_all_v(a: _Arguments) -> Call:
+def _all_to_all_v(a: _CallArguments) -> LibraryCall:
     there, here = ((counts, counts.cumsum() - counts) for counts in a.blocks())
     own, dst = memory_of(a.contribution), memory_of(a.dst)
     return partial(a.comm.Alltoallv, (own, there, a.datatype), (dst, here, a.datatype))
 
 
-def _barrier(a: _Arguments) -> Call:
+def _barrier(a: _CallArguments) -> LibraryCall:
     return a.comm.Barrier
 
 
-def _send_recv(a: _Arguments) -> Call:
+def _send_recv(a: _CallArguments) -> LibraryCall:
     send, receive = partial(a.comm.Send, a.source), partial(a.comm.Recv, a.target)
 
     def ping() -> None:
@@ -150,17 +150,17 @@ def _send_recv(a: _Arguments) -> Call:
         receive(a.root)
         send(a.root)
 
-    return {a.root: ping, a.peer: pong}.get(a.comm.rank, _nothing)
+    return {a.root: ping, a.peer: pong}.get(a.comm.rank, _no_op)
 
 
-def _bidirectional(a: _Arguments) -> Call:
+def _bidirectional(a: _CallArguments) -> LibraryCall:
     other = {a.root: a.peer, a.peer: a.root}.get(a.comm.rank)
     if other is None:
-        return _nothing
+        return _no_op
     return partial(a.comm.Sendrecv, a.source, other, recvbuf=a.target, source=other)
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """What a rank does that has no part in a call."""
 
 
@@ -181,18 +181,18 @@ CALLS = {
 """The call of each collective; between two ranks, what a program of MPI would write."""
 
 
-class VendorPlan:
+class MpiVendorPlan:
     """One call of the library among the workers; an average is its sum and our one scale."""
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
         workers = operation.layout.workers
         self._operation, self.result = operation, dst[:0]
-        self._call: Call = _nothing
+        self._call: LibraryCall = _no_op
         self._workers: MPI.Intracomm | None = None  # a communicator of ours, where others aggregate
         if operation.layout.aggregators:
             self._workers = cast("MPI.Intracomm", comm.Split(0 if comm.rank < workers else MPI.UNDEFINED, comm.rank))
         if comm.rank < workers:
-            arguments = _Arguments(self._workers or comm, operation, src, dst)
+            arguments = _CallArguments(self._workers or comm, operation, src, dst)
             self._call = CALLS[operation.collective.name](arguments)
             self.result = arguments.result
 
@@ -201,7 +201,7 @@ class VendorPlan:
         if self._operation.reduction.averages:
             self._operation.reduction.scale(self.result, self._operation.layout.workers)
 
-    def where(self) -> str:
+    def progress(self) -> str:
         return f"inside the library's {self._operation.collective.name}"
 
     def close(self) -> None:

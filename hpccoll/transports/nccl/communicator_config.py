@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'hpccoll[nccl4py]'"
 
-CALLS = {
+CUPY_TO_NCCL4PY = {
     "allReduce": "all_reduce", "reduceScatter": "reduce_scatter", "allGather": "all_gather", "broadcast": "broadcast",
     "reduce": "reduce", "send": "send", "recv": "recv",
 }  # fmt: skip
@@ -59,23 +59,27 @@ def missing_for_config(least: int) -> str | None:
     except (ImportError, OSError, RuntimeError) as error:
         return f"nccl4py finds no NCCL: {' '.join(str(error).split())}"
     if there < least:
-        return f"NCCL {_words(there)} is too old: from {_words(least)} on it has these settings"
-    cupys = _of_cupy()
-    return f"nccl4py has NCCL {_words(there)}, and CuPy {_words(cupys)}: they need one" if cupys != there else None
+        return f"NCCL {_version_text(there)} is too old: from {_version_text(least)} on it has these settings"
+    cupys = _cupy_nccl_version()
+    return (
+        f"nccl4py has NCCL {_version_text(there)}, and CuPy {_version_text(cupys)}: they need one"
+        if cupys != there
+        else None
+    )
 
 
-def _of_cupy() -> int:
+def _cupy_nccl_version() -> int:
     from cupy.cuda import nccl
 
     version: int = nccl.get_version()
     return version
 
 
-def _words(version: int) -> str:
+def _version_text(version: int) -> str:
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
-def _said(call: Callable[..., Any], *arguments: object) -> Any:
+def _call_nccl(call: Callable[..., Any], *arguments: object) -> Any:
     """Return what NCCL returns.
 
     Raises:
@@ -89,7 +93,7 @@ def _said(call: Callable[..., Any], *arguments: object) -> Any:
         raise NcclError(str(error)) from error
 
 
-class Communicator:
+class ConfiguredCommunicator:
     """A communicator of nccl4py, with the names of CuPy's.
 
     Args:
@@ -106,18 +110,18 @@ class Communicator:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        for name, call in CALLS.items():
-            setattr(self, name, _queueing(getattr(_nccl(), call), handle))
+        for name, call in CUPY_TO_NCCL4PY.items():
+            setattr(self, name, _bind_communicator(getattr(_nccl(), call), handle))
 
     @property
     def comm(self) -> int:
         """The address of the ncclComm_t, 0 when it is destroyed."""
         return int(self._handle.handle) if self._handle else 0
 
-    def commSplit(self, color: int, key: int) -> "Communicator | None":  # noqa: N802
+    def commSplit(self, color: int, key: int) -> "ConfiguredCommunicator | None":  # noqa: N802
         """Return that of the ranks of a color, with the settings of this one; None for color -1."""
-        handle = _said(_nccl().comm_split, self._handle, color, key, 0)
-        return None if color == NO_COLOR else Communicator(handle)
+        handle = _call_nccl(_nccl().comm_split, self._handle, color, key, 0)
+        return None if color == NO_COLOR else ConfiguredCommunicator(handle)
 
     def check_async_error(self) -> None:
         """See that nothing has gone wrong.
@@ -125,7 +129,7 @@ class Communicator:
         Raises:
             NcclError: where it has.
         """
-        if result := int(_said(_nccl().comm_get_async_error, self._handle)):
+        if result := int(_call_nccl(_nccl().comm_get_async_error, self._handle)):
             raise NcclError(_nccl().get_error_string(result))
 
     def destroy(self) -> None:
@@ -138,17 +142,17 @@ class Communicator:
         handle, self._handle = self._handle, None
         if handle:
             with suppress(NcclError):  # as CuPy does: there is nothing left to be done about it
-                _said(how, handle)
+                _call_nccl(how, handle)
 
 
-def _queueing(call: Callable[..., Any], handle: Any) -> Callable[..., None]:
+def _bind_communicator(call: Callable[..., Any], handle: Any) -> Callable[..., None]:
     def queue(*arguments: int) -> None:
-        _said(call, *arguments[:-1], handle, arguments[-1])
+        _call_nccl(call, *arguments[:-1], handle, arguments[-1])
 
     return queue
 
 
-class Configured:
+class ConfiguredNccl:
     """NCCL whose communicators are made with settings: takes the place of CuPy's module for ``nccl_world.World``.
 
     Args:
@@ -159,18 +163,18 @@ class Configured:
         self._settings = settings
 
     def get_unique_id(self) -> bytes:
-        return bytes(_said(_nccl().get_unique_id))
+        return bytes(_call_nccl(_nccl().get_unique_id))
 
-    def NcclCommunicator(self, ndev: int, commId: bytes, rank: int) -> Communicator:  # noqa: N802, N803  CuPy's names
+    def NcclCommunicator(self, ndev: int, commId: bytes, rank: int) -> ConfiguredCommunicator:  # noqa: N802, N803  CuPy's names
         nccl = _nccl()
         config = nccl.Config()
         for name, value in self._settings.items():
             setattr(config, name, value)
         unique = nccl.UniqueId.from_buffer(commId)
-        return Communicator(_said(nccl.comm_init_rank_config, ndev, unique.ptr, rank, config.ptr))
+        return ConfiguredCommunicator(_call_nccl(nccl.comm_init_rank_config, ndev, unique.ptr, rank, config.ptr))
 
 
-class Buffers:
+class NcclBuffers:
     """Memory of a GPU that NCCL allocates, and may know as registered buffers or symmetric windows.
 
     Args:
@@ -194,7 +198,7 @@ class Buffers:
             return none
         nccl = _nccl()
         try:
-            place = _said(nccl.mem_alloc, count * dtype.itemsize)
+            place = _call_nccl(nccl.mem_alloc, count * dtype.itemsize)
         except NcclError as error:
             raise MemoryError(f"NCCL allocates no {count * dtype.itemsize} bytes: {error}") from None
         owner = _Owner()
@@ -202,7 +206,7 @@ class Buffers:
         array: Array = self.gpu.at(place, count, dtype, owner)
         return array
 
-    def make_known(self, communicator: Any, workers: int, arrays: Iterable[Array]) -> None:
+    def register(self, communicator: Any, workers: int, arrays: Iterable[Array]) -> None:
         """Register ``arrays`` with a communicator, on all ranks together.
 
         NCCL wants windows of one size at all ranks, and calls whose buffers are known at all of them: others stay
@@ -237,10 +241,10 @@ class Buffers:
         nccl = _nccl()
         comm, place = nccl.Comm(communicator.comm), address(array)
         if self.how == "symmetric":
-            window = _said(nccl.comm_window_register, comm, place, array.nbytes, SYMMETRIC)
+            window = _call_nccl(nccl.comm_window_register, comm, place, array.nbytes, SYMMETRIC)
             known, forget, there = window, nccl.comm_window_deregister, bool(window)
         else:
-            known, forget, there = _said(nccl.comm_register, comm, place, array.nbytes), nccl.comm_deregister, True
+            known, forget, there = _call_nccl(nccl.comm_register, comm, place, array.nbytes), nccl.comm_deregister, True
         if there:
             self._known.append((communicator, known, forget, array))
         return there
@@ -251,7 +255,7 @@ class Buffers:
         while self._known:
             communicator, known, forget, _array = self._known.pop()
             if communicator.comm:
-                _said(forget, nccl.Comm(communicator.comm), known)
+                _call_nccl(forget, nccl.Comm(communicator.comm), known)
 
 
 class _Owner:

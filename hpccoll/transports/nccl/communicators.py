@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-class Library(Protocol):
+class NcclLibrary(Protocol):
     """What is asked of CuPy's binding of NCCL, or of ``nccl_config.Configured`` in its place."""
 
     def get_unique_id(self) -> Any: ...
@@ -28,11 +28,11 @@ class NcclRefusedError(NcclFailedError):
     """NCCL refuses what it is asked, and will do so another time."""
 
 
-REFUSAL = re.compile(r"invalid[_ ]?(usage|argument)", re.IGNORECASE)
+REFUSAL_PATTERN = re.compile(r"invalid[_ ]?(usage|argument)", re.IGNORECASE)
 """What NCCL says of what it has no way for: an algorithm that a call does not know, two ranks on one GPU."""
 
 
-def complain(said: Sequence[str | None], what: str) -> None:
+def raise_nccl_failure(said: Sequence[str | None], what: str) -> None:
     """See that nobody has heard a complaint of NCCL; on all ranks alike.
 
     Args:
@@ -44,14 +44,14 @@ def complain(said: Sequence[str | None], what: str) -> None:
         NcclFailedError: where there are only others.
     """
     ranks = {rank: words for rank, words in enumerate(said) if words}
-    refused = [rank for rank, words in ranks.items() if REFUSAL.search(words)]
+    refused = [rank for rank, words in ranks.items() if REFUSAL_PATTERN.search(words)]
     for rank in refused or ranks:
         others = f", and at {len(ranks) - 1} more of {len(said)}" if len(ranks) > 1 else ""
         kind = NcclRefusedError if refused else NcclFailedError
         raise kind(f"NCCL {what} at rank {rank}: {ranks[rank]}{others}")
 
 
-class World:
+class NcclWorld:
     """The ranks of an MPI communicator as NCCL sees them; made and closed on all of them together.
 
     Args:
@@ -63,7 +63,7 @@ class World:
             it is the watchdog that ends the job.
     """
 
-    def __init__(self, comm: "MPI.Intracomm", library: Library) -> None:
+    def __init__(self, comm: "MPI.Intracomm", library: NcclLibrary) -> None:
         self.comm = comm
         unique = comm.bcast(self._together(lambda: library.get_unique_id() if comm.rank == 0 else None))
         self.communicator = self._together(lambda: library.NcclCommunicator(comm.size, unique, comm.rank))
@@ -80,7 +80,7 @@ class World:
         said = self.comm.allgather(complaint)
         if any(said) and hasattr(made, "abort"):
             made.abort()
-        complain(said, "makes no communicator")
+        raise_nccl_failure(said, "makes no communicator")
         return made
 
     def workers(self, count: int) -> Any:
@@ -107,50 +107,50 @@ class World:
         self.communicator.abort()
 
 
-_WORLDS: dict[int, World] = {}
+_WORLDS: dict[int, NcclWorld] = {}
 """Of this process, by the handle of their MPI communicator."""
 
 
-_NONE: dict[int, NcclFailedError] = {}
+_FAILED_WORLDS: dict[int, NcclFailedError] = {}
 """Why there is none, likewise: the next case fails at once, and not after a time that NCCL may take for it."""
 
 
-def world(comm: "MPI.Intracomm", library: Library | None = None) -> World:
+def nccl_world(comm: "MPI.Intracomm", library: NcclLibrary | None = None) -> NcclWorld:
     """Return NCCL's view of ``comm``, made on all its ranks together when it is first asked for.
 
     Raises:
         NcclFailedError: on all ranks, where it cannot be made.
     """
     key = comm.handle
-    if key in _NONE:
-        raise _NONE[key]
+    if key in _FAILED_WORLDS:
+        raise _FAILED_WORLDS[key]
     if key not in _WORLDS:
         if library is None:
             from cupy.cuda import nccl
 
             library = nccl
         try:
-            _WORLDS[key] = World(comm, library)
+            _WORLDS[key] = NcclWorld(comm, library)
         except NcclFailedError as error:
-            _NONE[key] = error
+            _FAILED_WORLDS[key] = error
             raise
     return _WORLDS[key]
 
 
-def drop(comm: "MPI.Intracomm") -> None:
+def abort_world(comm: "MPI.Intracomm") -> None:
     """Abort NCCL's view of ``comm`` on all its ranks, where there is one: whoever asks next gets another."""
     if made := _WORLDS.pop(comm.handle, None):
         made.abort()
 
 
-def abort_all() -> None:
+def abort_all_worlds() -> None:
     """Abort all of them, at this rank alone, after the graphs that name them: whoever asks next gets another."""
     while _WORLDS:
         _WORLDS.popitem()[1].abort()
 
 
-def close_all() -> None:
+def close_all_worlds() -> None:
     """Destroy all of them, the last one first, on all ranks together, after the graphs that name them."""
-    _NONE.clear()  # MPI gives handles anew
+    _FAILED_WORLDS.clear()  # MPI gives handles anew
     for key in reversed([*_WORLDS]):
         _WORLDS.pop(key).close()

@@ -17,12 +17,21 @@ from typing import NamedTuple, TypeAlias
 
 from hpccoll.schedule import Copy, Part, Recv, RecvReduce, Send, Step
 from hpccoll.schedule.step import Range, drop_null_peers
-from hpccoll.transports.buffer_pieces import Piece, Span, align, ends, meetings, parts, touched, workspace
-from hpccoll.transports.nccl.fold import Move, waves
-from hpccoll.transports.nccl.message_times import timetable
+from hpccoll.transports.buffer_pieces import (
+    Piece,
+    Span,
+    accessed_parts,
+    align_pieces,
+    count_overlaps,
+    overlapping_actions,
+    sorted_bounds,
+    workspace_elements,
+)
+from hpccoll.transports.nccl.fold import Fold, fold_waves
+from hpccoll.transports.nccl.message_times import message_times
 from hpccoll.transports.operation import Operation
 
-Cuts: TypeAlias = list[tuple[int, tuple[int, ...]]]
+PieceLengths: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """Of messages between two ranks, the group of each and the elements of its pieces."""
 
 
@@ -30,8 +39,8 @@ class Proposal(NamedTuple):
     """What a rank tells another: what the operation is, what it sends it and what it expects of it."""
 
     what: str
-    sends: Cuts
-    expects: Cuts
+    sends: PieceLengths
+    expects: PieceLengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +57,11 @@ class Stage:
     """A group of messages, and then the waves of moves that follow it."""
 
     messages: list[NcclMessage] = field(default_factory=list)
-    waves: list[list[Move]] = field(default_factory=list)
+    waves: list[list[Fold]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _PendingMessage:
     """A message as this rank sees it."""
 
     time: int
@@ -75,10 +84,10 @@ class NcclCompiler:
 
     def __init__(self, me: int, operation: Operation) -> None:
         self.me, self.operation = me, operation
-        slices = map(operation.lane, range(len(operation.schedules)))
+        slices = map(operation.lane_schedule, range(len(operation.schedules)))
         self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
         self.spans = cache(operation.cut.spans)
-        self.room = {"tmp": workspace(chain.from_iterable(self.slices), operation.cut, operation.count)}
+        self.room = {"tmp": workspace_elements(chain.from_iterable(self.slices), operation.cut, operation.count)}
         window = max(1, min(operation.window * len(self.slices), operation.lanes))
         self.sequences = [_Sequence(self, first, window) for first in range(window)]
         self.room |= {sequence.scratch: sequence.room for sequence in self.sequences}
@@ -97,13 +106,13 @@ class NcclCompiler:
             (said[draft.peer].sends if draft.sends else said[draft.peer].expects).append(draft.proposal)
         return said
 
-    def strange(self, theirs: Sequence[Proposal]) -> list[int]:
+    def mismatched_peers(self, theirs: Sequence[Proposal]) -> list[int]:
         """Return the ranks that say they send what this one does not expect, by what they told it."""
         mine = self.proposals()
         return [
             peer
             for peer, told in enumerate(theirs)
-            if (told.what, _sums(told.sends)) != (self.what, _sums(mine[peer].expects))
+            if (told.what, _total_lengths(told.sends)) != (self.what, _total_lengths(mine[peer].expects))
         ]
 
     def stages(self, theirs: Sequence[Proposal]) -> list[Stage]:
@@ -115,10 +124,10 @@ class NcclCompiler:
             _, lengths = next(told[draft.sends, draft.peer])
             cuts = [Span("", 0, length) for length in lengths]
             stages[draft.time].messages += [
-                NcclMessage(draft.sends, draft.peer, span) for span, _ in align(draft.spans, cuts)
+                NcclMessage(draft.sends, draft.peer, span) for span, _ in align_pieces(draft.spans, cuts)
             ]
         for time in sorted({time for sequence in self.sequences for time in sequence.moves}):
-            found = [waves(sequence.moves[time]) for sequence in self.sequences if time in sequence.moves]
+            found = [fold_waves(sequence.moves[time]) for sequence in self.sequences if time in sequence.moves]
             stages[time].waves = [[*chain.from_iterable(level)] for level in zip_longest(*found, fillvalue=[])]
         return [stages[time] for time in sorted(stages)]
 
@@ -129,11 +138,11 @@ class _Sequence:
     def __init__(self, compiler: NcclCompiler, first: int, window: int) -> None:
         self.compiler, self.operation, self.me = compiler, compiler.operation, compiler.me
         self.scratch, self.room = f"scratch {first}", 0
-        self.drafts: list[_Draft] = []
-        self.moves: dict[int, list[Move]] = defaultdict(list)
+        self.drafts: list[_PendingMessage] = []
+        self.moves: dict[int, list[Fold]] = defaultdict(list)
         lanes, slices = range(first, self.operation.lanes, window), compiler.slices
         which = first % len(slices)
-        self.times = timetable(self.operation.schedules[which], len(lanes), self.me)
+        self.times = message_times(self.operation.schedules[which], len(lanes), self.me)
         delay = first // len(slices) if self.operation.lanes > window else 0
         now = delay - 1
         for lane in lanes:
@@ -146,14 +155,17 @@ class _Sequence:
         """Compile a step that follows what is there after group ``now``, and return the group that it ends with."""
         times = [delay + self.times[isinstance(a, Send), int(a.peer)].popleft() for a in _messages(step)]
         end, of = max(times, default=now), iter(times)
-        used, common = 0, touched([self._pieces(lane, *parts(Step(action))) for action in step.actions])
+        used, common = (
+            0,
+            overlapping_actions([self._pieces(lane, *accessed_parts(Step(action))) for action in step.actions]),
+        )
         for place, action in enumerate(step.actions):
             target = self._spans(lane, action.target if isinstance(action, Copy) else action.part)
             time = now if isinstance(action, Copy) else next(of)
             if not target:
                 continue
             if isinstance(action, Send):
-                self.drafts.append(_Draft(time, True, int(action.peer), target))
+                self.drafts.append(_PendingMessage(time, True, int(action.peer), target))
                 continue
             source = self._spans(lane, action.source) if isinstance(action, Copy) else []
             staged = place in common or (self._meets(source, target) if source else isinstance(action, RecvReduce))
@@ -162,15 +174,19 @@ class _Sequence:
                 room, used = self._stage(target, used)
                 arrival = [room]
             if isinstance(action, Copy):
-                self.moves[now] += [Move(room, (span,)) for room, span in align(arrival, source)] if staged else []
+                self.moves[now] += (
+                    [Fold(room, (span,)) for room, span in align_pieces(arrival, source)] if staged else []
+                )
                 arrival = arrival if staged else source
             else:
-                self.drafts.append(_Draft(time, False, int(action.peer), arrival))
+                self.drafts.append(_PendingMessage(time, False, int(action.peer), arrival))
             if isinstance(action, RecvReduce):
                 own = self._spans(lane, action.operand)
-                self.moves[end] += [Move(out, (mine, theirs)) for out, mine, theirs in align(target, own, arrival)]
+                self.moves[end] += [
+                    Fold(out, (mine, theirs)) for out, mine, theirs in align_pieces(target, own, arrival)
+                ]
             elif arrival is not target:
-                self.moves[end] += [Move(out, (theirs,)) for out, theirs in align(target, arrival)]
+                self.moves[end] += [Fold(out, (theirs,)) for out, theirs in align_pieces(target, arrival)]
         self.room = max(self.room, used)
         return end
 
@@ -181,14 +197,14 @@ class _Sequence:
         stop = start + sum(map(len, target))
         return Span(self.scratch, start, stop), stop
 
-    def _scaling(self, lane: int) -> list[Move]:
+    def _scaling(self, lane: int) -> list[Fold]:
         """Return the last moves of an average: the lane's sum over p."""
         workers = self.operation.layout.workers
         if not self.operation.reduction.averages or self.me >= workers:
             return []
         units = self.operation.call.target(self.me, self.operation.cut.units)
         spans = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
-        return [Move(span, (span,), workers) for span in spans]
+        return [Fold(span, (span,), workers) for span in spans]
 
     def _spans(self, lane: int, part: Part) -> list[Span]:
         return [Span(part.buffer, a, b) for a, b in self.compiler.spans(lane, self.me, part)]
@@ -198,7 +214,7 @@ class _Sequence:
 
     @staticmethod
     def _meets(source: list[Span], target: list[Span]) -> bool:
-        return bool(meetings([*map(_piece, source)], *ends(map(_piece, target))))
+        return bool(count_overlaps([*map(_piece, source)], *sorted_bounds(map(_piece, target))))
 
 
 def _piece(span: Span) -> Piece:
@@ -209,5 +225,5 @@ def _messages(step: Step) -> Iterator[Send | Recv | RecvReduce]:
     return (action for action in step.actions if not isinstance(action, Copy))
 
 
-def _sums(said: Cuts) -> list[tuple[int, int]]:
+def _total_lengths(said: PieceLengths) -> list[tuple[int, int]]:
     return [(time, sum(lengths)) for time, lengths in said]

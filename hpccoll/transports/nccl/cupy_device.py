@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpccoll.transports.nccl.compile import NcclMessage
-from hpccoll.transports.nccl.fold import Move
-from hpccoll.transports.nccl.fold_kernel import Folds
-from hpccoll.transports.nccl.stream import Buffers, Call
+from hpccoll.transports.nccl.fold import Fold
+from hpccoll.transports.nccl.fold_kernel import FoldLauncher
+from hpccoll.transports.nccl.stream_plan import NamedBuffers, StreamCall
 from hpccoll.transports.operation import Array, Operation
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
 
-BYTES = 1
+NCCL_UINT8 = 1
 """NCCL's word for unsigned bytes: what is sent is not computed with."""
 
 
@@ -46,27 +46,29 @@ class CupyDevice:
         buffer: Array = self.gpu.empty(count, dtype)
         return buffer
 
-    def group(self, buffers: Buffers, messages: Sequence[NcclMessage]) -> Call:
+    def group_call(self, buffers: NamedBuffers, messages: Sequence[NcclMessage]) -> StreamCall:
         stream = self.gpu.stream.ptr
-        return grouped(
+        return group_calls(
             [
                 (
                     self.communicator.send if message.sends else self.communicator.recv,
-                    (*self._bytes(buffers, message), BYTES, message.peer, stream),
+                    (*self._bytes(buffers, message), NCCL_UINT8, message.peer, stream),
                 )
                 for message in messages
             ]
         )
 
-    def _bytes(self, buffers: Buffers, message: NcclMessage) -> tuple[int, int]:
+    def _bytes(self, buffers: NamedBuffers, message: NcclMessage) -> tuple[int, int]:
         """Return where the bytes of a message begin, and how many they are."""
         buffer, itemsize = buffers[message.span.buffer], buffers[message.span.buffer].dtype.itemsize
         return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize
 
-    def folds(self, operation: Operation, buffers: Buffers, waves: Sequence[Sequence[Move]]) -> list[Call]:
-        return Folds(self.gpu).launches(operation.dtype.name, operation.reduction.name, buffers, waves)
+    def fold_calls(
+        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]]
+    ) -> list[StreamCall]:
+        return FoldLauncher(self.gpu).launches(operation.dtype.name, operation.reduction.name, buffers, waves)
 
-    def capture(self, queue: Call) -> "CudaGraph":
+    def capture(self, queue: StreamCall) -> "CudaGraph":
         stream = self.gpu.stream
         stream.begin_capture()  # and no `with`, which would leave the process with another current stream
         try:
@@ -92,7 +94,7 @@ class CudaGraph:
         self._graph = None
 
 
-def grouped(calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]]) -> Call:
+def group_calls(calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]]) -> StreamCall:
     """Return the call that makes all ``calls`` of NCCL in one group; one alone needs none."""
     if len(calls) == 1:
         ((call, arguments),) = calls

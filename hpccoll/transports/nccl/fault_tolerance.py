@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable
 
 from mpi4py import MPI
 
-CALLED, PRESENT, DECIDED, AGREED, SETTLED = 32000, 32001, 32002, 32003, 32004
+STALL_TAG, PRESENT_TAG, PROPOSE_TAG, ACCEPT_TAG, COMMIT_TAG = 32000, 32001, 32002, 32003, 32004
 """Tags: only a plan over MPI of 500 lanes uses them too."""
 
-SOON, PAUSE = 0.5, 1e-3
+SPIN_S, POLL_INTERVAL_S = 0.5, 1e-3
 """Seconds for which nothing is done but to look whether all has ended, for somebody may be timing it, and then between
 two looks."""
 
-LOOKS = 10
+PROBES = 10
 """Of MPI for a message, which it may only fetch when it is first asked."""
 
-_UNDER_WAY: list[MPI.Request] = []
+_PENDING_SENDS: list[MPI.Request] = []
 """What was sent to ranks that may never ask for it: its bytes have to stay."""
 
 
@@ -35,7 +35,7 @@ class StalledError(RuntimeError):
     """Ranks do not come to an end: says for how long, or what NCCL said."""
 
 
-class CalledError(StalledError):
+class PeerStallError(StalledError):
     """Another rank has seen it first; names that one."""
 
 
@@ -56,7 +56,7 @@ def wait(done: Callable[[], bool], complaint: Callable[[], str | None], timeout:
         StalledError: where time is over, or there is a complaint.
     """
     now = time.monotonic()
-    soon, until = now + min(SOON, timeout / 2), now + timeout
+    soon, until = now + min(SPIN_S, timeout / 2), now + timeout
     while not done():
         if time.monotonic() < soon:
             os.sched_yield()  # NCCL and MPI have threads of their own
@@ -65,31 +65,31 @@ def wait(done: Callable[[], bool], complaint: Callable[[], str | None], timeout:
             raise StalledError(said)
         if time.monotonic() > until:
             raise StalledError(f"{what} has not come to an end in {timeout:.3g} s")
-        time.sleep(PAUSE)
+        time.sleep(POLL_INTERVAL_S)
 
 
-def give_up(comm: MPI.Intracomm) -> None:
+def announce_stall(comm: MPI.Intracomm) -> None:
     """Tell the others at once that this rank waits no longer: to abort NCCL may take it seconds."""
-    _tell(comm, _peers(comm), CALLED)
+    _send_to(comm, _peers(comm), STALL_TAG)
 
 
-def listen(comm: MPI.Intracomm) -> None:
+def check_peers(comm: MPI.Intracomm) -> None:
     """Hear whether another rank has given up.
 
     Raises:
         CalledError: where one does.
     """
     status = MPI.Status()
-    if any(comm.iprobe(MPI.ANY_SOURCE, CALLED, status) for _ in range(LOOKS)):
-        raise CalledError(f"rank {status.source} has given up")
+    if any(comm.iprobe(MPI.ANY_SOURCE, STALL_TAG, status) for _ in range(PROBES)):
+        raise PeerStallError(f"rank {status.source} has given up")
 
 
-def left_behind(comm: MPI.Intracomm) -> bool:
+def is_excluded(comm: MPI.Intracomm) -> bool:
     """Return whether the others have decided who goes on while this rank was not there; from any thread."""
-    return any(comm.iprobe(MPI.ANY_SOURCE, DECIDED) for _ in range(LOOKS))
+    return any(comm.iprobe(MPI.ANY_SOURCE, PROPOSE_TAG) for _ in range(PROBES))
 
 
-def roll_call(comm: MPI.Intracomm, patience: float) -> list[int]:
+def agree_on_survivors(comm: MPI.Intracomm, patience: float) -> list[int]:
     """Return the ranks of ``comm`` that are there: each of them calls, and within ``patience`` hears of the others.
 
     The lowest of them decides, and tells everyone, those too that come later. A rank agrees to one decision alone, and
@@ -104,47 +104,49 @@ def roll_call(comm: MPI.Intracomm, patience: float) -> list[int]:
         StalledError: where who is to decide does not, or not all agree.
     """
     peers = _peers(comm)
-    _tell(comm, peers, PRESENT)
-    present = {comm.rank, *_hear(comm, peers, PRESENT, patience, unless=DECIDED)}
-    if comm.rank == min(present) and not comm.iprobe(MPI.ANY_SOURCE, DECIDED):
+    _send_to(comm, peers, PRESENT_TAG)
+    present = {comm.rank, *_receive_from(comm, peers, PRESENT_TAG, patience, unless=PROPOSE_TAG)}
+    if comm.rank == min(present) and not comm.iprobe(MPI.ANY_SOURCE, PROPOSE_TAG):
         decided = sorted(present)
-        _tell(comm, peers, DECIDED, decided)
+        _send_to(comm, peers, PROPOSE_TAG, decided)
         others = [peer for peer in decided if peer != comm.rank]
-        if missing := {*others} - _hear(comm, others, AGREED, patience):
+        if missing := {*others} - _receive_from(comm, others, ACCEPT_TAG, patience):
             raise StalledError(f"rank {min(missing)} was there, but has not agreed in {patience:g} s to who goes on")
-        _tell(comm, others, SETTLED)
+        _send_to(comm, others, COMMIT_TAG)
         return decided
     status = MPI.Status()
-    if not _hear(comm, [MPI.ANY_SOURCE], DECIDED, 2 * patience, take=False):  # who decides may have come later
+    if not _receive_from(
+        comm, [MPI.ANY_SOURCE], PROPOSE_TAG, 2 * patience, take=False
+    ):  # who decides may have come later
         raise StalledError(f"rank {min(present)} was there, but has not said in {2 * patience:g} s who goes on")
-    named: list[int] = comm.recv(source=MPI.ANY_SOURCE, tag=DECIDED, status=status)
+    named: list[int] = comm.recv(source=MPI.ANY_SOURCE, tag=PROPOSE_TAG, status=status)
     by = status.source
     if comm.rank not in named:
         raise ExcludedError(f"ranks {', '.join(map(str, named))} have gone on without rank {comm.rank}")
-    _tell(comm, [by], AGREED)
-    if not _hear(comm, [by], SETTLED, 2 * patience):
+    _send_to(comm, [by], ACCEPT_TAG)
+    if not _receive_from(comm, [by], COMMIT_TAG, 2 * patience):
         raise StalledError(f"rank {by} has decided who goes on, but not all have agreed in {2 * patience:g} s")
     return named
 
 
-def hear_out(comm: MPI.Intracomm) -> None:
+def drain_messages(comm: MPI.Intracomm) -> None:
     """Take what roll calls have left: MPICH ends badly where a message is never taken. On all ranks together."""
     comm.alltoall([None] * comm.size)  # what a rank has said before is there when this is
-    for tag in (CALLED, PRESENT, DECIDED, AGREED, SETTLED):
+    for tag in (STALL_TAG, PRESENT_TAG, PROPOSE_TAG, ACCEPT_TAG, COMMIT_TAG):
         while comm.iprobe(MPI.ANY_SOURCE, tag):
             comm.recv(source=MPI.ANY_SOURCE, tag=tag)
-    _UNDER_WAY[:] = [request for request in _UNDER_WAY if not request.Test()]
+    _PENDING_SENDS[:] = [request for request in _PENDING_SENDS if not request.Test()]
 
 
 def _peers(comm: MPI.Intracomm) -> list[int]:
     return [peer for peer in range(comm.size) if peer != comm.rank]
 
 
-def _tell(comm: MPI.Intracomm, peers: Iterable[int], tag: int, word: object = None) -> None:
-    _UNDER_WAY.extend(comm.isend(word, peer, tag) for peer in peers)
+def _send_to(comm: MPI.Intracomm, peers: Iterable[int], tag: int, word: object = None) -> None:
+    _PENDING_SENDS.extend(comm.isend(word, peer, tag) for peer in peers)
 
 
-def _hear(
+def _receive_from(
     comm: MPI.Intracomm,
     peers: Iterable[int],
     tag: int,
@@ -164,11 +166,11 @@ def _hear(
             left.remove(peer)
         if time.monotonic() > until:
             break
-        time.sleep(PAUSE)
+        time.sleep(POLL_INTERVAL_S)
     return heard
 
 
-def among(comm: MPI.Intracomm, there: list[int]) -> MPI.Intracomm:
+def shrink_communicator(comm: MPI.Intracomm, there: list[int]) -> MPI.Intracomm:
     """Return a communicator of the ranks ``there``, made by them alone."""
     group = comm.Get_group()
     some = group.Incl(there)

@@ -7,7 +7,7 @@ from hpccoll.transports.buffer_pieces import Span
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Fold:
     """Fold the ``inputs``, in their order, into ``out``; one input alone is copied.
 
     Every element of ``out`` depends on those of the same place alone, so that an input may be ``out`` itself. What is
@@ -23,36 +23,36 @@ class Move:
     inputs: tuple[Span, ...]
     divisor: int = 0
 
-    def clashes(self, other: "Move") -> bool:
+    def conflicts_with(self, other: "Fold") -> bool:
         """Return whether the order of the two matters."""
         return (
-            self.out.meets(other.out)
-            or any(self.out.meets(span) for span in other.inputs)
-            or any(other.out.meets(span) for span in self.inputs)
+            self.out.overlaps(other.out)
+            or any(self.out.overlaps(span) for span in other.inputs)
+            or any(other.out.overlaps(span) for span in self.inputs)
         )
 
-    def joined(self, then: "Move") -> "Move | None":
+    def fused_with(self, then: "Fold") -> "Fold | None":
         """Return what both do as one move, where ``then`` goes on with all of what this one makes, and nothing else."""
-        if self.divisor or not then.inputs[0] == then.out == self.out or any(map(self.out.meets, then.inputs[1:])):
+        if self.divisor or not then.inputs[0] == then.out == self.out or any(map(self.out.overlaps, then.inputs[1:])):
             return None
         return replace(self, inputs=self.inputs + then.inputs[1:], divisor=then.divisor)
 
 
-def waves(moves: Iterable[Move]) -> list[list[Move]]:
+def fold_waves(moves: Iterable[Fold]) -> list[list[Fold]]:
     """Return moves that follow one another as waves: moves of one do not touch each other, and need none of a later.
 
     Folds one after the other into one place are one move, in which each element is read and written once.
     """
-    kept: list[Move] = []
+    kept: list[Fold] = []
     for move in moves:
-        last = next((at for at in reversed(range(len(kept))) if kept[at].clashes(move)), None)
-        chained = None if last is None else kept[last].joined(move)
+        last = next((at for at in reversed(range(len(kept))) if kept[at].conflicts_with(move)), None)
+        chained = None if last is None else kept[last].fused_with(move)
         if last is not None and chained:
             kept[last] = chained  # nothing behind it touches what the move does
         else:
             kept.append(move)
     depth: list[int] = []
     for at, move in enumerate(kept):
-        depth.append(1 + max((depth[n] for n in range(at) if kept[n].clashes(move)), default=-1))
+        depth.append(1 + max((depth[n] for n in range(at) if kept[n].conflicts_with(move)), default=-1))
     levels = range(max(depth, default=-1) + 1)
     return [[move for move, of in zip(kept, depth, strict=True) if of == level] for level in levels]

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import Index, Messages, Schedule, Step, match
 
-Times: TypeAlias = Mapping[tuple[bool, int], deque[int]]
+MessageTimes: TypeAlias = Mapping[tuple[bool, int], deque[int]]
 """Of the messages of a rank with another, in the order of its steps and as listed in each; by (sends, peer)."""
 
 
-def timetable(schedule: Schedule, times: int, me: int) -> Times:
+def message_times(schedule: Schedule, times: int, me: int) -> MessageTimes:
     """Return when the messages of rank ``me`` are, where it runs through ``schedule`` so many times in a row."""
-    table = _table(schedule, times)
+    table = _schedule_times(schedule, times)
     found: dict[tuple[bool, int], deque[int]] = defaultdict(deque)
     for sends, log, mine, peers in ((True, table.sent, 0, 1), (False, table.landed, 1, 0)):
         at = log[table.ends[mine][log] == me]
@@ -35,7 +35,7 @@ def timetable(schedule: Schedule, times: int, me: int) -> Times:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _ScheduleTimes:
     """All messages between two ranks.
 
     Args:
@@ -52,7 +52,7 @@ class _Table:
 
 
 @lru_cache(maxsize=16)  # of a sweep's sizes each asks for the same: 64 ranks have 8064 messages in a ring
-def _table(schedule: Schedule, times: int) -> _Table:
+def _schedule_times(schedule: Schedule, times: int) -> _ScheduleTimes:
     def steps(me: Index) -> Iterator[Step]:
         return chain.from_iterable(schedule.steps(me) for _ in range(times))
 
@@ -75,4 +75,4 @@ def _table(schedule: Schedule, times: int) -> _Table:
         when[number] = np.maximum(when[number], receiver)
     apart = both[0] != both[1]  # what a rank copies is no message
     order = np.concatenate(landed)
-    return _Table(both, when, np.flatnonzero(apart).astype(np.int32), order[apart[order]])
+    return _ScheduleTimes(both, when, np.flatnonzero(apart).astype(np.int32), order[apart[order]])

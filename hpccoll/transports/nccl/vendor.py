@@ -13,30 +13,30 @@ import numpy as np
 from hpccoll.errors import BadInputError
 from hpccoll.transports.buffer_pieces import Span
 from hpccoll.transports.guarded_memory import allocate_guarded
-from hpccoll.transports.nccl.fold import Move
-from hpccoll.transports.nccl.grouped import OverNccl, StreamPlan
-from hpccoll.transports.nccl.stream import Call
+from hpccoll.transports.nccl.fold import Fold
+from hpccoll.transports.nccl.stream_plan import StreamCall, StreamPlan
+from hpccoll.transports.nccl.transport import NcclTransportBase
 from hpccoll.transports.operation import Array, Operation, address
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpccoll.transports.gpu import Gpu
-    from hpccoll.transports.nccl.communicator_config import Buffers
-    from hpccoll.transports.nccl.communicators import Library
+    from hpccoll.transports.nccl.communicator_config import NcclBuffers
+    from hpccoll.transports.nccl.communicators import NcclLibrary
 
-TYPES = {
+NCCL_TYPES = {
     "uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
 }  # fmt: skip
 """ncclDataType_t of each element (nccl.h)."""
 
-OPS = {"sum": 0, "avg": 0, "prod": 1, "max": 2, "min": 3}
+NCCL_OPS = {"sum": 0, "avg": 0, "prod": 1, "max": 2, "min": 3}
 """ncclRedOp_t of each reduction (nccl.h)."""
 
-Group: TypeAlias = Callable[[list[tuple[Callable[..., object], tuple[object, ...]]]], Call]
+GroupCalls: TypeAlias = Callable[[list[tuple[Callable[..., object], tuple[object, ...]]]], StreamCall]
 
 
-class Arguments:
+class NcclCallArguments:
     """What a call is made of, at this worker.
 
     Args:
@@ -52,12 +52,12 @@ class Arguments:
 
     def __init__(
         self, communicator: Any, me: int, operation: Operation, src: Array, dst: Array, word: Array, stream: int,
-        group: Group,
+        group: GroupCalls,
     ) -> None:  # fmt: skip
         self.nccl, self.me, self.operation, self.dst = communicator, me, operation, dst
         self.word, self.stream, self.group = word, stream, group
         self.root, self.peer = operation.call.root, operation.call.peer or 0
-        self.type, self.op = TYPES[operation.dtype.name], OPS[operation.reduction.name]
+        self.type, self.op = NCCL_TYPES[operation.dtype.name], NCCL_OPS[operation.reduction.name]
         self.contribution, self.result = operation.contribution(src, dst, me), operation.result(dst, me)
         self.source, self.target = address(self.contribution), address(self.result)
         self.workers = range(operation.layout.workers)
@@ -77,50 +77,50 @@ class Arguments:
         return [peer for peer in self.workers if not (self.operation.in_place and peer == self.me)]
 
 
-def _all_reduce(a: Arguments) -> Call:
+def _all_reduce(a: NcclCallArguments) -> StreamCall:
     return partial(a.nccl.allReduce, a.source, a.target, len(a.result), a.type, a.op, a.stream)
 
 
-def _reduce_scatter(a: Arguments) -> Call:
+def _reduce_scatter(a: NcclCallArguments) -> StreamCall:
     return partial(a.nccl.reduceScatter, a.source, a.target, a.operation.count, a.type, a.op, a.stream)
 
 
-def _all_gather(a: Arguments) -> Call:
+def _all_gather(a: NcclCallArguments) -> StreamCall:
     return partial(a.nccl.allGather, a.source, a.target, a.operation.count, a.type, a.stream)
 
 
-def _broadcast(a: Arguments) -> Call:
+def _broadcast(a: NcclCallArguments) -> StreamCall:
     source = a.source if a.me == a.root else a.target  # of others it is not read
     return partial(a.nccl.broadcast, source, a.target, a.operation.count, a.type, a.root, a.stream)
 
 
-def _reduce(a: Arguments) -> Call:
+def _reduce(a: NcclCallArguments) -> StreamCall:
     target = a.target if a.me == a.root else a.source  # of others it is not written
     return partial(a.nccl.reduce, a.source, target, a.operation.count, a.type, a.op, a.root, a.stream)
 
 
-def _gather(a: Arguments) -> Call:
+def _gather(a: NcclCallArguments) -> StreamCall:
     calls = [] if a.operation.in_place and a.me == a.root else [a.send(a.contribution, a.root)]
     if a.me == a.root:
         calls += [a.receive(a.block(a.dst, peer), peer) for peer in a.others()]
     return a.group(calls)
 
 
-def _scatter(a: Arguments) -> Call:
+def _scatter(a: NcclCallArguments) -> StreamCall:
     calls = [] if a.operation.in_place and a.me == a.root else [a.receive(a.result, a.root)]
     if a.me == a.root:
         calls += [a.send(a.block(a.contribution, peer), peer) for peer in a.others()]
     return a.group(calls)
 
 
-def _all_to_all(a: Arguments) -> Call:
+def _all_to_all(a: NcclCallArguments) -> StreamCall:
     return a.group(
         [a.send(a.block(a.contribution, peer), peer) for peer in a.workers]
         + [a.receive(a.block(a.dst, peer), peer) for peer in a.workers]
     )
 
 
-def _all_to_all_v(a: Arguments) -> Call:
+def _all_to_all_v(a: NcclCallArguments) -> StreamCall:
     unequal = a.operation.call.blocks(a.operation.count)
     if unequal is None:
         raise ValueError(f"{a.operation.collective.name} has equal blocks")
@@ -136,12 +136,12 @@ def _all_to_all_v(a: Arguments) -> Call:
     )
 
 
-def _barrier(a: Arguments) -> Call:
+def _barrier(a: NcclCallArguments) -> StreamCall:
     word = address(a.word)
-    return partial(a.nccl.allReduce, word, word, 1, TYPES["int32"], OPS["max"], a.stream)
+    return partial(a.nccl.allReduce, word, word, 1, NCCL_TYPES["int32"], NCCL_OPS["max"], a.stream)
 
 
-def _send_recv(a: Arguments) -> Call:
+def _send_recv(a: NcclCallArguments) -> StreamCall:
     there, back = {a.root: a.peer, a.peer: a.root}.get(a.me), a.me == a.root
     if there is None:
         return a.group([])
@@ -158,7 +158,7 @@ def _send_recv(a: Arguments) -> Call:
     return ping if back else pong
 
 
-def _bidirectional(a: Arguments) -> Call:
+def _bidirectional(a: NcclCallArguments) -> StreamCall:
     other = {a.root: a.peer, a.peer: a.root}.get(a.me)
     return a.group([] if other is None else [a.send(a.contribution, other), a.receive(a.result, other)])
 
@@ -191,7 +191,7 @@ def check_placement(operation: Operation) -> None:
         raise BadInputError("in_place of all_to_all of native over nccl", True, there)
 
 
-class NcclVendor(OverNccl):
+class NcclVendorTransport(NcclTransportBase):
     """The collectives of NCCL, at its default settings or at what its environment says.
 
     Args:
@@ -200,8 +200,8 @@ class NcclVendor(OverNccl):
     """
 
     def __init__(
-        self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "Library | None" = None,
-        buffers: "Buffers | None" = None,
+        self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "NcclLibrary | None" = None,
+        buffers: "NcclBuffers | None" = None,
     ) -> None:  # fmt: skip
         super().__init__(comm, gpu, graph=graph, library=library)
         self.buffers = buffers
@@ -219,25 +219,25 @@ class NcclVendor(OverNccl):
         Raises:
             BadInputError: for a placement that the call has not, or where NCCL makes no windows of these GPUs.
         """
-        from hpccoll.transports.nccl.communicators import world
-        from hpccoll.transports.nccl.cupy_device import CupyDevice, grouped
+        from hpccoll.transports.nccl.communicators import nccl_world
+        from hpccoll.transports.nccl.cupy_device import CupyDevice, group_calls
 
         check_placement(operation)
         me, workers = self.comm.rank, operation.layout.workers
-        everyone = world(self.comm, self.library)
+        everyone = nccl_world(self.comm, self.library)
         device = CupyDevice(self.gpu, everyone.communicator)
         communicator = everyone.workers(workers)
         if self.buffers:
-            self.buffers.make_known(communicator, workers, (src, dst))
+            self.buffers.register(communicator, workers, (src, dst))
         what = f"inside NCCL's {operation.collective.name}"
         if communicator is None:
             return StreamPlan(device, dst[:0], [], what)
         word = device.empty(1, np.dtype("int32"))  # a barrier's buffer is the payload's, whose check it must not change
-        arguments = Arguments(communicator, me, operation, src, dst, word, self.gpu.stream.ptr, grouped)
+        arguments = NcclCallArguments(communicator, me, operation, src, dst, word, self.gpu.stream.ptr, group_calls)
         calls = [CALLS[operation.collective.name](arguments)]
         if operation.reduction.averages and len(arguments.result):
             whole = Span("result", 0, len(arguments.result))
-            calls += device.folds(operation, {"result": arguments.result}, [[Move(whole, (whole,), workers)]])
+            calls += device.fold_calls(operation, {"result": arguments.result}, [[Fold(whole, (whole,), workers)]])
         plan = StreamPlan(device, arguments.result, calls, what, (src, dst, word))
         try:
             return plan.prepared(graph=self.graph)

@@ -12,8 +12,8 @@ from mpi4py import MPI
 from schedule_examples import Case, of
 
 from hpccoll.schedule import Copy, Layout, Recv, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
-from hpccoll.transports.mpi.persistent import Mpi, Tiered
-from hpccoll.transports.mpi.vendor import VendorMpi
+from hpccoll.transports.mpi.persistent import MpiTransport, TieredTransport
+from hpccoll.transports.mpi.vendor import MpiVendorTransport
 from hpccoll.transports.operation import PlanMismatchError
 
 
@@ -35,7 +35,7 @@ def a_copy_onto_its_own_source_is_staged() -> None:
             yield Step(Send((me + 1) % RANKS, me), Recv((me - 1) % RANKS, (me - 1) % RANKS))
             yield Step(Copy(everything, rotated))
 
-    for way in (Mpi, Tiered):
+    for way in (MpiTransport, TieredTransport):
         agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50), way)
 
 
@@ -46,7 +46,7 @@ def a_copy_reads_what_was_there_before_the_step() -> None:
         yield Step(Recv(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
         yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
 
-    for way in (Mpi, Tiered) if RANKS > 1 else ():
+    for way in (MpiTransport, TieredTransport) if RANKS > 1 else ():
         agrees_with_lockstep(operation(of(steps)(Layout.of(RANKS)), 50, channels=3, window=2), way)
 
 
@@ -56,7 +56,7 @@ def a_copy_reads_what_was_there_before_the_step() -> None:
 def what_a_plan_holds_is_freed_on_close() -> None:
     for name in (RING, BRUCK):
         asked = operation(name, 99, channels=3, window=3)
-        plan = Mpi(COMM).plan(asked, np.empty(0, np.float32), np.zeros(asked.elements("dst", ME), np.float32))
+        plan = MpiTransport(COMM).plan(asked, np.empty(0, np.float32), np.zeros(asked.elements("dst", ME), np.float32))
         plan.run()
         requests = [request for sequence in plan._sequences for step in sequence for request in step.requests]
         assert bool(requests) == (RANKS > 1)
@@ -80,8 +80,8 @@ def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
     ):
         asked = wrong if odd == ME else right
         with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
-            Mpi(COMM).plan(asked, np.empty(0, asked.dtype), np.zeros(asked.count, asked.dtype))
-        transport = Tiered(COMM)
+            MpiTransport(COMM).plan(asked, np.empty(0, asked.dtype), np.zeros(asked.count, asked.dtype))
+        transport = TieredTransport(COMM)
         target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
         with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
             transport.plan(asked, nothing, target)
@@ -91,23 +91,23 @@ def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
 
 def a_plan_says_where_it_is() -> None:
     right, left = (ME + 1) % RANKS, (ME - 1) % RANKS
-    plan = Mpi(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
+    plan = MpiTransport(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
     if RANKS == 1:
-        assert plan.where() == "done"
+        assert plan.progress() == "done"
     else:
         last = 2 * (RANKS - 1)
-        assert plan.where() == f"sequence 0, step 1 of {last} (to rank {right}, from rank {left})"
+        assert plan.progress() == f"sequence 0, step 1 of {last} (to rank {right}, from rank {left})"
         plan._at[0] = last - 1
-        assert plan.where() == f"sequence 0, step {last} of {last} (to rank {right}, from rank {left})"
+        assert plan.progress() == f"sequence 0, step {last} of {last} (to rank {right}, from rank {left})"
     plan.run()
-    assert plan.where() == "done"
+    assert plan.progress() == "done"
     plan.close()
     if RANKS > 1:
-        plan = Mpi(COMM).plan(
+        plan = MpiTransport(COMM).plan(
             operation(RING, 300, channels=3, window=2, op="avg"), np.empty(0, np.float32), np.zeros(300, np.float32)
         )
         plan._at[:] = [2 * (RANKS - 1), 1]
-        told = plan.where()
+        told = plan.progress()
         assert told.startswith(
             f"sequence 0, step {2 * RANKS - 1} of {4 * RANKS - 2} (no messages); sequence 1, step 2 of"
         )
@@ -120,7 +120,7 @@ def channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes() -> None:
         return  # no pairs
     pairs = Layout(tuple(me // 2 for me in range(RANKS)))
     call = all_reduce.call(RANKS)
-    for name, way in product(("hierarchical", "ring"), (Mpi, Tiered)):
+    for name, way in product(("hierarchical", "ring"), (MpiTransport, TieredTransport)):
         case, transport = Case(call, call.slices(all_reduce.algorithm(name), pairs)), way(COMM)
         asked = case.operation(64 * RANKS, channels=3, window=3)
         plan = transport.plan(asked, transport.empty(0, asked.dtype), transport.empty(asked.count, asked.dtype))
@@ -148,14 +148,17 @@ def too_many_messages_between_two_ranks_are_refused() -> None:
         asked = operation(of(steps)(Layout.of(RANKS)), 4)
         if ME < 2:
             with pytest.raises(ScheduleError, match=f"rank {ME} has over 32 messages with rank {1 - ME} in one step"):
-                Mpi(COMM).plan(asked, np.empty(0, np.float32), np.zeros(4 * RANKS, np.float32))
+                MpiTransport(COMM).plan(asked, np.empty(0, np.float32), np.zeros(4 * RANKS, np.float32))
 
 
 def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
     token, nothing = np.zeros((2, RANKS), np.uint8), np.zeros(0, np.uint8)
     plans = [
-        *(Mpi(COMM).plan(operation(f"barrier-{name}", RANKS), nothing, token[0].copy()) for name in barrier.algorithms),
-        VendorMpi(COMM).plan(vendor(barrier.call(RANKS), RANKS, "uint8", "max", in_place=True), *token),
+        *(
+            MpiTransport(COMM).plan(operation(f"barrier-{name}", RANKS), nothing, token[0].copy())
+            for name in barrier.algorithms
+        ),
+        MpiVendorTransport(COMM).plan(vendor(barrier.call(RANKS), RANKS, "uint8", "max", in_place=True), *token),
     ]
     for plan in plans:
         for late in range(RANKS):

@@ -10,9 +10,10 @@ from queued_memory import QueuedMemory
 from schedule_examples import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, promised, result
 
 from hpccoll.schedule import DTYPES, REDUCTIONS, Layout, Schedule, all_gather
-from hpccoll.transports.lockstep import lockstep
-from hpccoll.transports.mpi.gpu_memory import MpiOnGpu, Staged
-from hpccoll.transports.mpi.persistent import Mpi, Tiered, persistent
+from hpccoll.transports.lockstep import run_lockstep
+from hpccoll.transports.mpi import persistent
+from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, StagedMpiTransport
+from hpccoll.transports.mpi.persistent import MpiTransport, TieredTransport
 from hpccoll.transports.operation import Operation, Transport
 
 COMM = MPI.COMM_WORLD
@@ -34,7 +35,7 @@ def shared(*arrays) -> bool:
     return np.shares_memory(*map(np.asarray, arrays))
 
 
-def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = Mpi) -> None:
+def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = MpiTransport) -> None:
     """Do the operation three times on one plan."""
     transport = way(COMM)
     inputs, outputs = buffers(asked, exact=False)
@@ -42,7 +43,7 @@ def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transp
     target = transport.empty(asked.elements("dst", ME), asked.dtype)
     src[:] = [] if asked.in_place else inputs[ME]
     before = outputs[ME].copy()
-    lockstep(asked, inputs, outputs)
+    run_lockstep(asked, inputs, outputs)
     plan = transport.plan(asked, src, target)
     for _ in range(3):
         target[:] = before
@@ -51,7 +52,7 @@ def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transp
         assert plan.result.tobytes() == right.tobytes(), f"not what lockstep has: {asked}"
         assert shared(plan.result, target) or not len(right), f"a result of its own: {asked}"
         assert asked.in_place or src.tobytes() == inputs[ME].tobytes(), f"src was written: {asked}"
-    assert plan.where() == "done", plan.where()
+    assert plan.progress() == "done", plan.progress()
     plan.close()
     transport.close()
 
@@ -75,7 +76,7 @@ def every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent() -> None
         for turn, in_place in enumerate(case.placements):
             channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
             asked = operation(name, 1000, in_place=in_place, channels=channels, window=window)
-            agrees_with_lockstep(replace(asked, layout=pairs) if (at + turn) % 3 == 0 else asked, Tiered)
+            agrees_with_lockstep(replace(asked, layout=pairs) if (at + turn) % 3 == 0 else asked, TieredTransport)
 
 
 def every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued() -> None:
@@ -83,15 +84,15 @@ def every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued() -> None:
         for turn, in_place in enumerate(case_of(name, RANKS).placements):
             channels, window = IN_TURN[(at + turn) % len(IN_TURN)]
             asked = operation(name, 1000, in_place=in_place, channels=channels, window=window)
-            for way in (MpiOnGpu, Staged):
+            for way in (GpuMpiTransport, StagedMpiTransport):
                 agrees_with_lockstep(asked, lambda comm, way=way: way(comm, QueuedMemory()))
-    for op, way in product(REDUCTIONS, (MpiOnGpu, Staged)):
+    for op, way in product(REDUCTIONS, (GpuMpiTransport, StagedMpiTransport)):
         agrees_with_lockstep(operation(RING, 1000, op=op), lambda comm, way=way: way(comm, QueuedMemory()))
 
 
 def parts_are_taken_inside_nodes_and_sent_between_them() -> None:
     pairs = Layout(tuple(me // 2 for me in range(RANKS)))
-    asked, transport = replace(operation(RING, 1000), layout=pairs), Tiered(COMM)
+    asked, transport = replace(operation(RING, 1000), layout=pairs), TieredTransport(COMM)
     target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
     plan = transport.plan(asked, nothing, target)
     messages = [message for sequence in plan._sequences for step in sequence for message in step.messages]
@@ -133,21 +134,21 @@ def large_messages_arrive_whole() -> None:
 
 
 def above_the_cap_requests_are_made_anew() -> None:
-    kept, persistent.PERSISTENT_REQUESTS = persistent.PERSISTENT_REQUESTS, 0
+    kept, persistent.MAX_PERSISTENT_REQUESTS = persistent.MAX_PERSISTENT_REQUESTS, 0
     try:
         for name, window in product((RING, "two_way_ring", BRUCK, "shift_by_one"), (1, 3)):
             agrees_with_lockstep(operation(name, 1000, channels=3, window=window))
-        plan = Mpi(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
+        plan = MpiTransport(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
         steps = [step for sequence in plan._sequences for step in sequence]
         assert not any(step.requests for step in steps)
         assert sum(len(step.starts) for step in steps) == 4 * (RANKS - 1)
         plan.close()
     finally:
-        persistent.PERSISTENT_REQUESTS = kept
+        persistent.MAX_PERSISTENT_REQUESTS = kept
 
 
 def parts_of_several_ranges_are_derived_datatypes() -> None:
-    plan = Mpi(COMM).plan(operation(BRUCK, 10), np.empty(0, np.float32), np.zeros(10 * RANKS, np.float32))
+    plan = MpiTransport(COMM).plan(operation(BRUCK, 10), np.empty(0, np.float32), np.zeros(10 * RANKS, np.float32))
     used = COMM.allreduce(len(plan._datatypes))
     assert (used > 0) == (RANKS > 3), used
     plan.close()
@@ -158,7 +159,7 @@ def several_plans_live_side_by_side() -> None:
     made = []
     for one in asked:
         _, outputs = buffers(one, exact=True)
-        made.append((Mpi(COMM).plan(one, outputs[ME][:0], outputs[ME]), outputs[ME], outputs[ME].copy()))
+        made.append((MpiTransport(COMM).plan(one, outputs[ME][:0], outputs[ME]), outputs[ME], outputs[ME].copy()))
     expected = result(asked[0], buffers(asked[0], exact=True)[0], ME)
     for plan, buffer, before in (*made, *made[::-1], *made):
         buffer[:] = before

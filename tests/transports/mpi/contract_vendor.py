@@ -11,8 +11,8 @@ from schedule_examples import buffers, calls_of, result
 
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, CollectiveCall, Layout
 from hpccoll.spec.catalogue import NATIVE, distinct_placements
-from hpccoll.transports.mpi.gpu_memory import VendorOnGpu, VendorStaged
-from hpccoll.transports.mpi.vendor import VendorMpi
+from hpccoll.transports.mpi.gpu_memory import GpuVendorTransport, StagedVendorTransport
+from hpccoll.transports.mpi.vendor import MpiVendorTransport
 from hpccoll.transports.operation import Operation, Transport
 
 
@@ -21,7 +21,7 @@ def vendor(call: CollectiveCall, count: int, dtype: str, op: str, *, in_place: b
     return Operation(call, layout, (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
 
 
-def does_what_is_promised(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = VendorMpi) -> None:
+def does_what_is_promised(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = MpiVendorTransport) -> None:
     """Make the library's own call twice on one plan."""
     transport = way(COMM)
     inputs, outputs = buffers(asked, exact=True)
@@ -37,7 +37,7 @@ def does_what_is_promised(asked: Operation, way: Callable[[MPI.Intracomm], Trans
             assert plan.result.tobytes() == right.tobytes(), asked
             assert shared(plan.result, target) or not len(right), asked
         assert asked.in_place or np.array_equal(np.asarray(src), inputs[ME]), f"src was written: {asked}"
-    assert plan.where() == f"inside the library's {asked.collective.name}"
+    assert plan.progress() == f"inside the library's {asked.collective.name}"
     plan.close()
 
 
@@ -54,7 +54,7 @@ def the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer() -> None:
 
 
 def the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue() -> None:
-    for collective, way in product(COLLECTIVES.values(), (VendorOnGpu, VendorStaged)):
+    for collective, way in product(COLLECTIVES.values(), (GpuVendorTransport, StagedVendorTransport)):
         if collective.token or (RANKS == 1 and "peer" in collective.arguments):
             continue
         for call in calls_of(collective, RANKS):

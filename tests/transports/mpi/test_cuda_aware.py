@@ -9,7 +9,14 @@ import pytest
 
 from hpccoll.host.mpi_library import cuda_support
 from hpccoll.transports.mpi import cuda_aware
-from hpccoll.transports.mpi.cuda_aware import ONE, TWO, cuda_aware_verdict, launcher, transferred, tried
+from hpccoll.transports.mpi.cuda_aware import (
+    PAIR_TRANSFER,
+    SELF_TRANSFER,
+    cuda_aware_verdict,
+    find_mpiexec,
+    probe_transfer,
+    run_transfer,
+)
 
 
 def python(program):
@@ -24,49 +31,52 @@ def test_a_child_can_take_its_gpu_before_mpi_is_up():
 
 def test_a_child_that_dies_by_a_signal_costs_itself_alone():
     crashing = python("import ctypes; print('right', flush=True); ctypes.string_at(16)")  # as a device pointer is read
-    assert transferred(crashing) == (False, f"{ONE} ended it by SIGSEGV")
+    assert run_transfer(crashing) == (False, f"{SELF_TRANSFER} ended it by SIGSEGV")
 
 
 def test_a_child_that_answers_wrongly_is_no_proof():
-    assert transferred(python("print('wrong')")) == (False, f"{ONE} came out wrong")
+    assert run_transfer(python("print('wrong')")) == (False, f"{SELF_TRANSFER} came out wrong")
 
 
 def test_a_child_that_hangs_is_ended():
-    right, words = transferred(python("import time; print('right', flush=True); time.sleep(60)"), timeout=0.5)
-    assert (right, words) == (False, f"{ONE} did not end in 0.5 s")
+    right, words = run_transfer(python("import time; print('right', flush=True); time.sleep(60)"), timeout=0.5)
+    assert (right, words) == (False, f"{SELF_TRANSFER} did not end in 0.5 s")
 
 
 @pytest.mark.parametrize("program", ["print('right'); raise SystemExit('no device')", "raise SystemExit('no device')"])
 def test_a_child_that_cannot_try_says_why(program):
-    right, words = transferred(python(program))
+    right, words = run_transfer(python(program))
     assert not right
-    assert words == f"{ONE} could not be tried: the child ended with exit code 1: no device"
+    assert words == f"{SELF_TRANSFER} could not be tried: the child ended with exit code 1: no device"
 
 
 def test_a_gpu_that_admits_one_process_alone_is_told_from_an_mpi_that_does_not_take_its_memory():
     busy = "raise RuntimeError('cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable')"
-    right, words = transferred(python(busy))
+    right, words = run_transfer(python(busy))
     assert (right, words) == (
         False,
-        f"{ONE} could not be tried: the GPU admits one process alone (its compute mode)",
+        f"{SELF_TRANSFER} could not be tried: the GPU admits one process alone (its compute mode)",
     )
 
 
 def test_a_child_that_says_nothing_of_the_transfer_is_no_proof():
-    assert not transferred(python("print('all is right')\nprint('done')"))[0]
+    assert not run_transfer(python("print('all is right')\nprint('done')"))[0]
 
 
 def test_a_program_that_there_is_not_is_no_proof():
-    assert transferred(("/nowhere/python",)) == (False, f"{ONE} could not be tried: No such file or directory")
+    assert run_transfer(("/nowhere/python",)) == (
+        False,
+        f"{SELF_TRANSFER} could not be tried: No such file or directory",
+    )
 
 
 def test_a_child_whose_transfer_is_right_says_so_and_is_not_told_of_the_launcher():
     told = {**os.environ, "PMI_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_PROCID": "3", "UCX_TLS": "all"}
     program = "import os; print('right' if not {'PMI_RANK', 'OMPI_COMM_WORLD_SIZE', 'SLURM_PROCID'} & {*os.environ}"
     kept = " and os.environ['UCX_TLS'] == 'all' else 'wrong')"
-    assert transferred(python(program + kept), environment=told) == (
+    assert run_transfer(python(program + kept), environment=told) == (
         True,
-        f"{ONE} was right",
+        f"{SELF_TRANSFER} was right",
     )
 
 
@@ -103,7 +113,7 @@ def test_a_library_is_asked_by_the_query_that_it_has(library, says):
 
 def test_where_the_library_denies_it_nothing_is_tried(monkeypatch):
     monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (False, "it says no"))
-    monkeypatch.setattr(cuda_aware, "tried", pytest.fail)
+    monkeypatch.setattr(cuda_aware, "probe_transfer", pytest.fail)
     found = cuda_aware_verdict(0)
     assert (found.aware, found.words) == (False, "it says no; no transfer was tried")
 
@@ -112,7 +122,7 @@ def test_where_the_library_denies_it_nothing_is_tried(monkeypatch):
 def test_where_it_does_not_the_transfer_decides(monkeypatch, says):
     monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (says, "so it says"))
     for right in (True, False):
-        monkeypatch.setattr(cuda_aware, "tried", lambda *_, right=right: (right, "tried"))
+        monkeypatch.setattr(cuda_aware, "probe_transfer", lambda *_, right=right: (right, "tried"))
         found = cuda_aware_verdict(3)
         assert (found.aware, found.assumed) == (right, False)
         assert ("HPCCOLL_CUDA_AWARE=yes is for who knows better" in found.words) == (not right)
@@ -120,7 +130,11 @@ def test_where_it_does_not_the_transfer_decides(monkeypatch, says):
 
 @pytest.mark.mpi
 def test_the_mpi_that_is_here_is_asked_by_its_path_and_denies_it(mpiexec):
-    program = "from mpi4py import MPI; from hpccoll.transports.mpi.cuda_aware import verdict; print(verdict(0).words)"
+    program = """
+from mpi4py import MPI
+from hpccoll.transports.mpi.cuda_aware import cuda_aware_verdict
+print(cuda_aware_verdict(0).words)
+"""
     ran = mpiexec(1, "-c", program)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip() in {
@@ -141,7 +155,7 @@ def test_the_word_of_a_user_stands_above_what_the_library_says_and_nothing_is_tr
 ):
     monkeypatch.setenv("HPCCOLL_CUDA_AWARE", told)
     monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (not aware_of_it, "so it says"))
-    monkeypatch.setattr(cuda_aware, "tried", pytest.fail)
+    monkeypatch.setattr(cuda_aware, "probe_transfer", pytest.fail)
     found = cuda_aware_verdict(0)
     assert (found.aware, found.assumed, found.words) == (aware_of_it, True, f"so it says; {words}")
 
@@ -152,18 +166,21 @@ def test_two_are_started_by_what_stands_beside_the_library_or_else_by_the_first_
         place.mkdir(parents=True)
         (place / "mpiexec").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    assert launcher(library) == str(tmp_path / "opt" / "mpi" / "bin" / "mpiexec")
+    assert find_mpiexec(library) == str(tmp_path / "opt" / "mpi" / "bin" / "mpiexec")
     (tmp_path / "opt" / "mpi" / "bin" / "mpiexec").chmod(0o644)
-    assert launcher(library) == launcher(None) == str(tmp_path / "path" / "mpiexec")
+    assert find_mpiexec(library) == find_mpiexec(None) == str(tmp_path / "path" / "mpiexec")
 
 
 def test_two_that_are_not_started_together_prove_nothing(tmp_path):
     apart = tmp_path / "mpiexec"  # of another MPI: each is alone
     apart.write_text("#!/bin/sh\necho right\necho right\n")
     apart.chmod(0o755)
-    assert transferred((str(apart),), what=TWO)[0] is None
-    assert transferred(("/nowhere/mpiexec",), what=TWO)[0] is None
-    assert transferred(python("print('paired'); print('right')"), what=TWO) == (True, f"{TWO} was right")
+    assert run_transfer((str(apart),), what=PAIR_TRANSFER)[0] is None
+    assert run_transfer(("/nowhere/mpiexec",), what=PAIR_TRANSFER)[0] is None
+    assert run_transfer(python("print('paired'); print('right')"), what=PAIR_TRANSFER) == (
+        True,
+        f"{PAIR_TRANSFER} was right",
+    )
 
 
 class Slow:
@@ -182,34 +199,37 @@ class Slow:
 @pytest.mark.parametrize(("said", "waits"), [(b"paired\n", [1, 2]), (b"noise\n", [1]), (None, [1])])
 def test_two_that_have_not_started_have_less_time_than_those_that_transfer(said, waits):
     child = Slow(said)
-    assert (cuda_aware._heard(child, (1, 2)) is None) == (said != b"paired\n")
+    assert (cuda_aware._communicate(child, (1, 2)) is None) == (said != b"paired\n")
     assert child.waits == waits
 
 
 def test_what_never_starts_two_is_ended_and_proves_nothing(monkeypatch):
-    monkeypatch.setattr(cuda_aware, "START_S", 0.2)
-    assert transferred(python("import time; time.sleep(60)"), what=TWO)[0] is None
+    monkeypatch.setattr(cuda_aware, "START_TIMEOUT_S", 0.2)
+    assert run_transfer(python("import time; time.sleep(60)"), what=PAIR_TRANSFER)[0] is None
 
 
 def test_two_that_met_and_of_which_one_died_are_the_answer():
-    died = transferred(
-        python("import sys; print('paired'); print('n1: it died', file=sys.stderr); sys.exit(9)"), what=TWO
+    died = run_transfer(
+        python("import sys; print('paired'); print('n1: it died', file=sys.stderr); sys.exit(9)"), what=PAIR_TRANSFER
     )
-    assert died == (False, f"{TWO} ended them with exit code 9: n1: it died")
+    assert died == (False, f"{PAIR_TRANSFER} ended them with exit code 9: n1: it died")
 
 
 def test_an_mpiexec_tells_of_a_signal_as_a_shell_does():
     dies = "import sys; print('paired'); sys.exit(139)"
-    assert transferred(python(dies), what=TWO) == (False, f"{TWO} ended them by SIGSEGV")
+    assert run_transfer(python(dies), what=PAIR_TRANSFER) == (False, f"{PAIR_TRANSFER} ended them by SIGSEGV")
 
 
 def test_one_tries_with_itself_where_two_cannot(monkeypatch):
-    answers = {ONE: (True, f"{ONE} was right"), TWO: (None, "")}
-    monkeypatch.setattr(cuda_aware, "transferred", lambda _, what=ONE: answers[what])
-    assert tried((0, 0), "/opt/mpi/bin/mpiexec") == (True, f"{ONE} was right (/opt/mpi/bin/mpiexec starts no two)")
-    assert tried((0, 0), None) == (True, f"{ONE} was right (there is no mpiexec to start two)")
-    answers[TWO] = (False, f"{TWO} came out wrong")
-    assert tried((0, 0), "mpiexec") == (False, f"{TWO} came out wrong")
+    answers = {SELF_TRANSFER: (True, f"{SELF_TRANSFER} was right"), PAIR_TRANSFER: (None, "")}
+    monkeypatch.setattr(cuda_aware, "run_transfer", lambda _, what=SELF_TRANSFER: answers[what])
+    assert probe_transfer((0, 0), "/opt/mpi/bin/mpiexec") == (
+        True,
+        f"{SELF_TRANSFER} was right (/opt/mpi/bin/mpiexec starts no two)",
+    )
+    assert probe_transfer((0, 0), None) == (True, f"{SELF_TRANSFER} was right (there is no mpiexec to start two)")
+    answers[PAIR_TRANSFER] = (False, f"{PAIR_TRANSFER} came out wrong")
+    assert probe_transfer((0, 0), "mpiexec") == (False, f"{PAIR_TRANSFER} came out wrong")
 
 
 HOST = """
@@ -227,7 +247,7 @@ from mpi4py import MPI
 from hpccoll.host.mpi_library import library_path
 from hpccoll.transports.mpi import cuda_aware as aware
 sys.executable = {child!r}
-found = MPI.COMM_WORLD.gather(aware.tried((0, 1), aware.launcher(library_path()) if {pairs} else None))
+found = MPI.COMM_WORLD.gather(aware.probe_transfer((0, 1), aware.find_mpiexec(library_path()) if {pairs} else None))
 if found: print(found)
 """
 
@@ -243,7 +263,7 @@ def test_children_of_a_rank_have_an_mpi_of_their_own(mpiexec, tmp_path, pairs, d
     ran = mpiexec(2, "-c", RANK.format(child=str(child), pairs=pairs))
     assert ran.returncode == 0, ran.stderr
     found = ast.literal_eval(ran.stdout.strip())
-    what = TWO if pairs else ONE
+    what = PAIR_TRANSFER if pairs else SELF_TRANSFER
     assert [right for right, _ in found] == [not dies] * 2
     became = f"{what} ended {'them' if pairs else 'it'} by SIGSEGV" if dies else f"{what} was right"
     assert all(words.startswith(became) for _, words in found), found

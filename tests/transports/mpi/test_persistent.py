@@ -10,7 +10,7 @@ from schedule_examples import Case
 
 from hpccoll.schedule import Copy, Layout, Part, Recv, RecvReduce, Schedule, Send, Step, all_reduce
 from hpccoll.schedule.step import Range
-from hpccoll.transports.buffer_pieces import parts
+from hpccoll.transports.buffer_pieces import accessed_parts
 
 CONTRACT = Path(__file__).parent / "contract.py"
 
@@ -31,7 +31,7 @@ import sys
 sys.path.append({str(CONTRACT.parent)!r})
 import contract, contract_schedules
 contract.CHECKS[1:] = []
-contract_schedules.lockstep = lambda *_: None
+contract_schedules.run_lockstep = lambda *_: None
 contract.main()
 """)
     ran = mpiexec(2, broken)
@@ -42,20 +42,20 @@ contract.main()
 
 def compiler(steps, channels=1):
     """Return the compiler of rank 0 of four for a schedule of these steps, an all-reduce in place in 16 units."""
-    from hpccoll.transports.mpi.compile import Compiler  # where there is an MPI
+    from hpccoll.transports.mpi.compile import MpiCompiler  # where there is an MPI
 
     schedule = Schedule(Layout.of(4), 16, lambda _me: iter(steps()))
     asked = Case(all_reduce.call(4), (schedule,)).operation(64, channels=channels, window=2)
-    return Compiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype), None)
+    return MpiCompiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype), None)
 
 
 def test_the_slices_of_a_channel_are_in_flight_together_and_as_many_channels_as_the_window_says():
-    from hpccoll.transports.mpi.compile import Compiler  # where there is an MPI
+    from hpccoll.transports.mpi.compile import MpiCompiler  # where there is an MPI
 
     for slices, channels, window, sequences in ((1, 4, 2, 2), (2, 4, 2, 4), (2, 1, 1, 2), (2, 3, 9, 6)):
         case = Case(all_reduce.call(4), (Schedule(Layout.of(4), 4, lambda _me: iter(())),) * slices)
         asked = case.operation(64, channels=channels, window=window)
-        made = Compiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype)).sequences()
+        made = MpiCompiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype)).sequences()
         assert len(made) == sequences
 
 
@@ -76,7 +76,9 @@ ACTIONS = st.one_of(
 @pytest.mark.usefixtures("mpiexec")
 def test_an_action_is_touched_where_another_of_its_step_has_an_element_in_common_with_it(actions):
     one = compiler(list)
-    elements = [{(at, e) for (at, a), (_, b) in one._pieces(0, *parts(Step(x))) for e in range(a, b)} for x in actions]
+    elements = [
+        {(at, e) for (at, a), (_, b) in one._pieces(0, *accessed_parts(Step(x))) for e in range(a, b)} for x in actions
+    ]
     touched = {
         place
         for place, mine in enumerate(elements)

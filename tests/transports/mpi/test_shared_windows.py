@@ -15,10 +15,10 @@ from hpccoll.transports.mpi import shared_windows
 
 LARGE = 256 << 20
 comm = MPI.COMM_WORLD
-me, memory = comm.rank, shared.SharedMemory(comm)
+me, memory = comm.rank, shared_windows.SharedMemory(comm)
 counts = [1000 * rank for rank in range(comm.size)]  # rank 0 has nothing
 own, nothing = memory.empty(counts[me], np.dtype("int32")), memory.empty(0, np.dtype("int32"))
-assert own.ctypes.data % shared.PAGE == 0 or not len(own)
+assert own.ctypes.data % shared_windows.PAGE_BYTES == 0 or not len(own)
 own[:] = me
 for call, arguments in memory.fences:
     call(*arguments)
@@ -30,15 +30,16 @@ assert {rank: len(view) for rank, view in memory.views(own).items()} == dict(enu
 assert all((view == rank).all() for rank, view in memory.views(own).items())
 assert not any(map(len, memory.views(nothing).values()))
 comm.Barrier()
-room = os.statvfs(shared.WHERE)
+room = os.statvfs(shared_windows.SHM_DIRECTORY)
 memory.empty(LARGE * (me == 0), np.dtype("int8"))
 comm.Barrier()
-taken = (room.f_bavail - os.statvfs(shared.WHERE).f_bavail) * room.f_frsize
+taken = (room.f_bavail - os.statvfs(shared_windows.SHM_DIRECTORY).f_bavail) * room.f_frsize
 assert taken > LARGE / 2, "what was given is not there yet: others would be given it too"
 try:
     memory.empty((1 << 50) * (me == 0), np.dtype("int8"))  # one rank asks for more than there is
 except BadInputError as error:
-    assert "'1.05e+06 GiB' is not valid: at most" in str(error) and str(shared.WHERE) in str(error), error
+    assert "'1.05e+06 GiB' is not valid: at most" in str(error), error
+    assert str(shared_windows.SHM_DIRECTORY) in str(error), error
 else:
     raise AssertionError("1 PiB was given")
 memory.close()

@@ -7,8 +7,8 @@ import numpy as np
 from mpi4py import MPI
 from schedule_examples import SUBJECTS, buffers, case_of, promised
 
-from hpccoll.transports.lockstep import lockstep
-from hpccoll.transports.nccl.grouped import Nccl
+from hpccoll.transports.lockstep import run_lockstep
+from hpccoll.transports.nccl.transport import NcclTransport
 from hpccoll.transports.operation import PlanMismatchError, aligned_empty
 
 COMM = MPI.COMM_WORLD
@@ -27,16 +27,16 @@ nccl_over_mpi.install(COMM)
 
 def agrees_with_lockstep(asked):
     inputs, outputs = buffers(asked, exact=False)
-    before, transport = outputs[ME].copy(), Nccl(COMM, HostGpu())
+    before, transport = outputs[ME].copy(), NcclTransport(COMM, HostGpu())
     src, dst = inputs[ME][: 0 if asked.in_place else None], transport.empty(len(before), asked.dtype)
-    lockstep(asked, inputs, outputs)
+    run_lockstep(asked, inputs, outputs)
     plan = transport.plan(asked, src, dst)
     for _ in range(2):
         dst[:] = before
         plan.run()
         right = promised(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
         assert plan.result.tobytes() == right.tobytes(), asked
-    assert plan.where() == "done"
+    assert plan.progress() == "done"
     plan.close()
     transport.close()
 
@@ -55,7 +55,7 @@ def ranks_that_disagree() -> None:
     asked = case_of("all_reduce-ring", RANKS).operation(300 if ME else 3000)
     room = np.zeros(asked.count, asked.dtype)
     try:
-        Nccl(COMM, HostGpu()).plan(asked, room[:0], room)
+        NcclTransport(COMM, HostGpu()).plan(asked, room[:0], room)
     except PlanMismatchError as error:
         assert "rank 0 is about to send what rank 1 does not expect" in str(error)  # noqa: PT017  each rank by itself
     else:

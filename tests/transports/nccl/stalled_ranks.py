@@ -12,7 +12,14 @@ import pytest
 from mpi4py import MPI
 
 from hpccoll.transports.nccl import communicators
-from hpccoll.transports.nccl.fault_tolerance import ExcludedError, StalledError, among, hear_out, roll_call, wait
+from hpccoll.transports.nccl.fault_tolerance import (
+    ExcludedError,
+    StalledError,
+    agree_on_survivors,
+    drain_messages,
+    shrink_communicator,
+    wait,
+)
 
 COMM = MPI.COMM_WORLD
 PATIENCE, GONE_ON = 5, 77
@@ -44,8 +51,8 @@ class Library:
 
 
 def unique_ids_are_exchanged():
-    one = communicators.world(COMM, Library)
-    assert communicators.world(COMM, Library) is one
+    one = communicators.nccl_world(COMM, Library)
+    assert communicators.nccl_world(COMM, Library) is one
     assert len(set(COMM.allgather(one.communicator.unique))) == 1
     assert len(one.communicator.unique) == 128
     assert (one.communicator.size, one.communicator.rank) == (COMM.size, COMM.rank)
@@ -55,13 +62,13 @@ def unique_ids_are_exchanged():
     assert one.workers(COMM.size) is one.communicator
     assert one.workers(COMM.size - 1) is part
     other = COMM.Dup()
-    another = communicators.world(other, Library)
+    another = communicators.nccl_world(other, Library)
     assert another.communicator.unique != one.communicator.unique
-    communicators.close_all()
+    communicators.close_all_worlds()
     assert one.communicator.said == another.communicator.said == ["destroyed"]
     assert part is None or part.said == ["destroyed"]
-    assert communicators.world(COMM, Library) is not one
-    communicators.close_all()
+    assert communicators.nccl_world(COMM, Library) is not one
+    communicators.close_all_worlds()
     other.Free()
 
 
@@ -92,17 +99,17 @@ def fails():
         library, said = Failing(where, who), []
         for _ in range(2):
             with pytest.raises(communicators.NcclFailedError) as error:
-                communicators.world(COMM, library).workers(COMM.size - 1)
+                communicators.nccl_world(COMM, library).workers(COMM.size - 1)
             said.append(str(error.value))
         words = f"NCCL makes no communicator at rank {who}: NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
         assert said == [words, words]
         assert where == "split" or library.calls <= 2  # once
-        communicators.close_all()
+        communicators.close_all_worlds()
 
 
 def stalls(who):
     """Have rank ``who`` come when the others have gone on."""
-    one = communicators.world(COMM, Library)
+    one = communicators.nccl_world(COMM, Library)
     old = one.communicator
     COMM.Barrier()
     if COMM.rank == who:
@@ -110,30 +117,30 @@ def stalls(who):
             COMM.recv(tag=GONE_ON)
     with pytest.raises(StalledError, match=r"0\.2 s"):
         wait(lambda: False, lambda: None, 0.2)
-    communicators.abort_all()
+    communicators.abort_all_worlds()
     try:
-        there = roll_call(COMM, PATIENCE)
+        there = agree_on_survivors(COMM, PATIENCE)
     except ExcludedError as error:
         print(f"rank {COMM.rank}: {error}", flush=True)
         assert COMM.rank == who
     else:
         assert there == [rank for rank in range(COMM.size) if rank != who]
-        made = communicators.world(among(COMM, there), Library)
+        made = communicators.nccl_world(shrink_communicator(COMM, there), Library)
         assert made.comm.allreduce(1) == COMM.size - 1
         assert made.communicator.size == COMM.size - 1
         assert made.communicator.unique != old.unique
-        assert communicators.world(made.comm, Library) is made
+        assert communicators.nccl_world(made.comm, Library) is made
         COMM.send(None, who, GONE_ON)
     assert old.said == ["aborted"]
-    communicators.close_all()
-    hear_out(COMM)
+    communicators.close_all_worlds()
+    drain_messages(COMM)
 
 
 def nobody_stalls():
     time.sleep(0.1 * COMM.rank)
-    there = roll_call(COMM, 20)
+    there = agree_on_survivors(COMM, 20)
     assert there == [*range(COMM.size)]
-    assert among(COMM, there).size == COMM.size
+    assert shrink_communicator(COMM, there).size == COMM.size
 
 
 def ends(who):

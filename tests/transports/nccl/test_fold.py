@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hpccoll.schedule import REDUCTIONS
 from hpccoll.transports.buffer_pieces import Span
-from hpccoll.transports.nccl.fold import Move, waves
-from hpccoll.transports.nccl.fold_kernel import SOURCE, THREADS, TYPES, definitions, launch_of
+from hpccoll.transports.nccl.fold import Fold, fold_waves
+from hpccoll.transports.nccl.fold_kernel import KERNEL_TYPES, SOURCE, THREADS, kernel_macros, launch_tables
 
 SPANS = st.builds(lambda at, length: (at, at + length), st.integers(0, 12), st.just(4))
 
@@ -22,8 +22,8 @@ SPANS = st.builds(lambda at, length: (at, at + length), st.integers(0, 12), st.j
 def moves(draw):
     out, *inputs = (Span(draw(st.sampled_from("ab")), *draw(SPANS)) for _ in range(draw(st.integers(2, 4))))
     own = out if draw(st.booleans()) else inputs[0]
-    apart = [span for span in inputs[1:] if not span.meets(out)]
-    return Move(out, (own, *apart), draw(st.sampled_from([0, 0, 2])))
+    apart = [span for span in inputs[1:] if not span.overlaps(out)]
+    return Fold(out, (own, *apart), draw(st.sampled_from([0, 0, 2])))
 
 
 def run(ordered, room):
@@ -36,7 +36,7 @@ def run(ordered, room):
 def test_waves_do_what_the_moves_do_one_after_the_other_in_whatever_order_those_of_a_wave_come(asked):
     before = {"a": np.arange(100, 116), "b": np.arange(16) ** 2}
     found = []
-    for ordered in (asked, *([m for wave in waves(asked) for m in wave[::by]] for by in (1, -1))):
+    for ordered in (asked, *([m for wave in fold_waves(asked) for m in wave[::by]] for by in (1, -1))):
         room = {name: values.copy() for name, values in before.items()}
         run(ordered, room)
         found.append({name: values.tolist() for name, values in room.items()})
@@ -45,15 +45,15 @@ def test_waves_do_what_the_moves_do_one_after_the_other_in_whatever_order_those_
 
 def test_folds_into_one_place_are_one_move_and_what_needs_their_result_is_a_wave_behind():
     place, other, a, b, c = Span("dst", 0, 4), Span("dst", 4, 8), *(Span("in", at, at + 4) for at in (0, 4, 8))
-    first, then, last = Move(place, (a,)), Move(place, (place, b)), Move(place, (place, c))
-    assert waves([first, then, Move(other, (place,)), last, Move(c, (c,), 2)]) == [
-        [Move(place, (a, b))],
-        [Move(other, (place,))],
-        [Move(place, (place, c))],
-        [Move(c, (c,), 2)],
+    first, then, last = Fold(place, (a,)), Fold(place, (place, b)), Fold(place, (place, c))
+    assert fold_waves([first, then, Fold(other, (place,)), last, Fold(c, (c,), 2)]) == [
+        [Fold(place, (a, b))],
+        [Fold(other, (place,))],
+        [Fold(place, (place, c))],
+        [Fold(c, (c,), 2)],
     ]
-    apart = [Move(place, (place, a)), Move(other, (other, b))]
-    assert waves(apart) == [apart]
+    apart = [Fold(place, (place, a)), Fold(other, (other, b))]
+    assert fold_waves(apart) == [apart]
 
 
 # ---- the kernel, compiled for the host ------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def on_host(tmp_path_factory, require):
                 assert assembly in source
                 source = source.replace(assembly, plain)
             (where / "fold.cpp").write_text(HOST + source + LAUNCH)
-            defines = [f"-D{name}={words}" for name, words in definitions(element, op).items()]
+            defines = [f"-D{name}={words}" for name, words in kernel_macros(element, op).items()]
             flags = ["-O1", "-w", "-fwrapv", "-ffp-contract=off", "-shared", "-fPIC", *defines]
             subprocess.run([compiler, *flags, "-o", where / "fold.so", where / "fold.cpp"], check=True)
             kept[element, op] = ctypes.CDLL(str(where / "fold.so")).launch
@@ -117,7 +117,7 @@ def on_host(tmp_path_factory, require):
 
 def launched(kernel, moves, buffers):
     addresses = {name: buffer.ctypes.data for name, buffer in buffers.items()}
-    rows, inputs, tiles = launch_of(moves, addresses, next(iter(buffers.values())).itemsize)
+    rows, inputs, tiles = launch_tables(moves, addresses, next(iter(buffers.values())).itemsize)
     kernel(tiles, *(ctypes.c_void_p(table.ctypes.data) for table in (rows, inputs)), len(rows))
 
 
@@ -136,7 +136,7 @@ def numbers(dtype, count, seed):
     return chance.integers(-1000 if np.dtype(dtype).kind == "i" else 0, 200, count).astype(dtype)
 
 
-@pytest.mark.parametrize("element", [element for element in TYPES if element != "bfloat16"])
+@pytest.mark.parametrize("element", [element for element in KERNEL_TYPES if element != "bfloat16"])
 def test_the_kernel_folds_as_numpy_does_bit_for_bit_wherever_buffers_begin_and_however_long_they_are(element, on_host):
     tile = THREADS * 4 * 16 // np.dtype(element).itemsize
     for op, (turn, length) in product(REDUCTIONS, enumerate((1, 7, 100, tile - 3, 2 * tile + 5))):
@@ -150,7 +150,7 @@ def test_the_kernel_folds_as_numpy_does_bit_for_bit_wherever_buffers_begin_and_h
             REDUCTIONS[op].scale(right, divisor)
         before = room["out"].copy()
         places = [Span(name, 2, 2 + length) for name in ("out", "a", "b")]
-        launched(kernel, [Move(places[0], tuple(places), divisor)], room)
+        launched(kernel, [Fold(places[0], tuple(places), divisor)], room)
         assert room["out"][2 : 2 + length].tobytes() == right.tobytes(), (op, length)
         assert room["out"][:2].tobytes() == before[:2].tobytes()
         assert room["out"][2 + length :].tobytes() == before[2 + length :].tobytes()
@@ -160,7 +160,7 @@ def test_a_launch_does_all_moves_of_its_wave(on_host):
     room = {"out": aligned(np.zeros(50000, np.float32)), "in": aligned(numbers("float32", 50000, 1))}
     cuts = [0, 1, 2, 130, 4000, 30000, 30001, 50000]
     parts = [(Span("out", a, b), Span("in", a, b)) for a, b in pairwise(cuts)]
-    launched(on_host("float32", "sum"), [Move(out, (of,)) for out, of in parts], room)
+    launched(on_host("float32", "sum"), [Fold(out, (of,)) for out, of in parts], room)
     assert room["out"].tobytes() == room["in"].tobytes()
 
 
@@ -184,7 +184,7 @@ def test_bfloat16_is_computed_in_float32_and_rounded_at_each_fold(on_host):
         if op == "avg":
             right = as_bfloat16(widened(right) / np.float32(3))
         places = [Span(name, 0, 3000) for name in "abc"]
-        launched(on_host("bfloat16", op), [Move(places[0], tuple(places), 3 * (op == "avg"))], {"a": a, "b": b, "c": c})
+        launched(on_host("bfloat16", op), [Fold(places[0], tuple(places), 3 * (op == "avg"))], {"a": a, "b": b, "c": c})
         assert a.tobytes() == right.tobytes(), op
 
 
@@ -196,7 +196,7 @@ def test_what_is_not_a_number_comes_through_every_fold(element, op, on_host):
 
     numbers = np.array([1, np.nan, 2, np.nan], np.float32), np.array([np.nan, 1, 3, np.nan], np.float32)
     a, b = (aligned(stored(values)) for values in numbers)
-    launched(on_host(element, op), [Move(Span("a", 0, 4), (Span("a", 0, 4), Span("b", 0, 4)))], {"a": a, "b": b})
+    launched(on_host(element, op), [Fold(Span("a", 0, 4), (Span("a", 0, 4), Span("b", 0, 4)))], {"a": a, "b": b})
     found = widened(a) if element == "bfloat16" else a
     assert np.isnan(found).tolist() == [True, True, False, True]
 
@@ -204,5 +204,5 @@ def test_what_is_not_a_number_comes_through_every_fold(element, op, on_host):
 def test_integers_wrap_and_averages_of_them_round_down(on_host):
     a, b = aligned(np.array([2**31 - 1, -7], np.int32)), aligned(np.array([1, 0], np.int32))
     places = Span("a", 0, 2), Span("b", 0, 2)
-    launched(on_host("int32", "avg"), [Move(places[0], places, 2)], {"a": a, "b": b})
+    launched(on_host("int32", "avg"), [Fold(places[0], places, 2)], {"a": a, "b": b})
     assert a.tolist() == [-(2**30), -4]

@@ -5,7 +5,7 @@ from schedule_examples import SUBJECTS, case_of
 
 from hpccoll.schedule import Layout, Recv, Schedule, Send, Step
 from hpccoll.schedule.step import drop_null_peers
-from hpccoll.transports.nccl.message_times import timetable
+from hpccoll.transports.nccl.message_times import message_times
 
 
 def of_three(steps):
@@ -13,7 +13,7 @@ def of_three(steps):
 
 
 def told(schedule, times, me):
-    return {key: [*values] for key, values in timetable(schedule, times, me).items()}
+    return {key: [*values] for key, values in message_times(schedule, times, me).items()}
 
 
 def test_a_message_is_at_the_time_when_the_later_of_its_ends_comes_to_it():
@@ -32,7 +32,7 @@ def test_one_who_goes_round_again_waits_for_those_that_it_meets_and_for_nobody_e
 def test_both_ends_have_a_message_at_one_time_and_steps_follow_one_another(name):
     case = case_of(name, 6)
     for schedule in case.slices if case else ():
-        tables = [timetable(schedule, 2, me) for me in range(6)]
+        tables = [message_times(schedule, 2, me) for me in range(6)]
         for me, table in enumerate(tables):
             for (sends, peer), times in table.items():
                 assert times == tables[peer][not sends, me], (me, peer)

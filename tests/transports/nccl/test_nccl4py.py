@@ -11,7 +11,7 @@ from nccl4py_recorder import ARGUMENTS
 
 from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.transports.nccl import communicator_config
-from hpccoll.transports.nccl.communicator_config import Buffers, Configured
+from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_nccl4py_has_every_function_that_is_asked_with_these_arguments(bindings)
         return [one.split()[-1] for one in listed.split(",") if one]
 
     assert {name: " ".join(arguments(name)) for name in ARGUMENTS} == ARGUMENTS
-    assert {*communicator_config.CALLS.values()} <= {*ARGUMENTS}
+    assert {*communicator_config.CUPY_TO_NCCL4PY.values()} <= {*ARGUMENTS}
 
 
 def test_nccl4pys_configuration_takes_every_setting_as_we_have_it(bindings):
@@ -63,10 +63,10 @@ def test_an_nccl_without_a_gpu_refuses_in_its_own_words(bindings):
         pytest.skip(f"nccl4py finds no NCCL: {str(error).splitlines()[0]}")
     if device_count():
         pytest.skip("here is a GPU: tests/gpu has this one's place")
-    library = Configured({"traffic_class": 106, "cta_policy": 1})
+    library = ConfiguredNccl({"traffic_class": 106, "cta_policy": 1})
     unique = library.get_unique_id()
     assert len(unique) == 128
     with pytest.raises(communicator_config.NcclError, match=r"UnhandledCudaError"):
         library.NcclCommunicator(1, unique, 0)
     with pytest.raises(MemoryError, match=r"UnhandledCudaError"):
-        Buffers(MPI.COMM_SELF, None, "symmetric").empty(4, np.dtype("float32"))
+        NcclBuffers(MPI.COMM_SELF, None, "symmetric").empty(4, np.dtype("float32"))

@@ -11,10 +11,17 @@ from schedule_examples import buffers, calls_of, contributions, result
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.transports.nccl import communicator_config, communicators, cupy_device
-from hpccoll.transports.nccl.vendor import CALLS, OPS, TYPES, Arguments, NcclVendor, check_placement
+from hpccoll.transports.nccl.vendor import (
+    CALLS,
+    NCCL_OPS,
+    NCCL_TYPES,
+    NcclCallArguments,
+    NcclVendorTransport,
+    check_placement,
+)
 from hpccoll.transports.operation import Operation
 
-NUMPY = {TYPES[name]: np.dtype(name) for name in (*DTYPES, "uint8")}
+NUMPY = {NCCL_TYPES[name]: np.dtype(name) for name in (*DTYPES, "uint8")}
 FOLDS = {0: np.add, 1: np.multiply, 2: np.maximum, 3: np.minimum}
 STREAM = 4711
 
@@ -115,7 +122,7 @@ class Bindings:
     """nccl4py's calls, whose handles are the communicators of CuPy."""
 
     def __getattr__(self, name):
-        (cupys,) = (cupys for cupys, own in communicator_config.CALLS.items() if own == name)
+        (cupys,) = (cupys for cupys, own in communicator_config.CUPY_TO_NCCL4PY.items() if own == name)
         return lambda *arguments: getattr(arguments[-2], cupys)(*arguments[:-2], arguments[-1])
 
 
@@ -123,7 +130,7 @@ def of_cupy(handle):
     return handle
 
 
-@pytest.fixture(params=[of_cupy, communicator_config.Communicator])
+@pytest.fixture(params=[of_cupy, communicator_config.ConfiguredCommunicator])
 def binding(request, monkeypatch):
     """Return what a binding makes of a communicator."""
     monkeypatch.setattr(communicator_config, "_nccl", Bindings)
@@ -167,7 +174,7 @@ def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_pr
         library = Library(3)
         word = [np.array([me], np.int32).view(Room) for me in range(3)]
         arguments = [
-            Arguments(binding(library.ranks[me]), me, asked, inputs[me], outputs[me], word[me], STREAM, grouped)
+            NcclCallArguments(binding(library.ranks[me]), me, asked, inputs[me], outputs[me], word[me], STREAM, grouped)
             for me in range(3)
         ]
         before = [values.tobytes() for values in outputs]
@@ -184,9 +191,9 @@ def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_pr
 
 
 def test_the_words_of_nccl_are_those_of_its_header():
-    assert TYPES == {"uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
-    assert {op: OPS[op] for op in ("sum", "prod", "max", "min")} == {"sum": 0, "prod": 1, "max": 2, "min": 3}
-    assert OPS["avg"] == OPS["sum"]
+    assert NCCL_TYPES == {"uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
+    assert {op: NCCL_OPS[op] for op in ("sum", "prod", "max", "min")} == {"sum": 0, "prod": 1, "max": 2, "min": 3}
+    assert NCCL_OPS["avg"] == NCCL_OPS["sum"]
     assert set(CALLS) == set(COLLECTIVES)
 
 
@@ -204,11 +211,11 @@ def vendor(monkeypatch):
     def make(asked, me, library, cluster, dst):
         communicator = library.ranks[me] if me < asked.layout.workers else None
         made = SimpleNamespace(communicator=communicator, workers=lambda _count: communicator)
-        monkeypatch.setattr(communicators, "world", lambda _comm, _library: made)
+        monkeypatch.setattr(communicators, "nccl_world", lambda _comm, _library: made)
         monkeypatch.setattr(cupy_device, "CupyDevice", lambda _gpu, _communicator: cluster.devices[me])
-        monkeypatch.setattr(cupy_device, "grouped", grouped)
+        monkeypatch.setattr(cupy_device, "group_calls", grouped)
         gpu = SimpleNamespace(stream=SimpleNamespace(ptr=STREAM))
-        return NcclVendor(SimpleNamespace(rank=me), gpu).plan(asked, dst[:0], dst)
+        return NcclVendorTransport(SimpleNamespace(rank=me), gpu).plan(asked, dst[:0], dst)
 
     return make
 
@@ -220,7 +227,7 @@ def test_an_average_is_a_sum_and_one_scale_among_the_workers_and_aggregators_hav
     rooms = [np.full(37, me, np.float32).view(Room) for me in range(3)]
     made = [vendor(asked, me, library, cluster, rooms[me]) for me in range(3)]
     assert [len(plan.result) for plan in made] == [37, 37, 0]
-    assert [plan.where() for plan in made] == ["on the stream: inside NCCL's all_reduce"] * 2 + ["done"]
+    assert [plan.progress() for plan in made] == ["on the stream: inside NCCL's all_reduce"] * 2 + ["done"]
     library.finish()  # what was queued to warm up
     cluster.run()
     assert [room.tolist() for room in rooms] == [[0.5] * 37, [0.5] * 37, [2] * 37]

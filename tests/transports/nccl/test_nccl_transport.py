@@ -28,10 +28,10 @@ from hpccoll.schedule import (
     tmp,
 )
 from hpccoll.transports.buffer_pieces import Span
-from hpccoll.transports.lockstep import lockstep
+from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.nccl.compile import NcclCompiler, NcclMessage
 from hpccoll.transports.nccl.cupy_device import CupyDevice
-from hpccoll.transports.nccl.grouped import StreamPlan
+from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 RANKS = range(1, 9)
 WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
@@ -44,7 +44,7 @@ def comes_to_what_lockstep_has(asked, *, graph=False):
     before = [values.copy() for values in outputs]
     kept = [values.copy() for values in inputs]
     given = [values[:0] if asked.in_place else values for values in inputs]
-    lockstep(asked, given, outputs)
+    run_lockstep(asked, given, outputs)
     cluster = Cluster(asked.layout.ranks)
     room = [values.copy() for values in before]
     made = plans(cluster, asked, given, room)
@@ -189,7 +189,7 @@ def run_misaligned():
     for me, compiler in enumerate(compilers):
         room = {"src": np.zeros(0), "dst": np.zeros(60), "tmp": np.zeros(0)}
         for stage in compiler.stages([proposals[me] for proposals in said]):
-            cluster.devices[me].group(room, stage.messages)()
+            cluster.devices[me].group_call(room, stage.messages)()
     cluster.run()
 
 
@@ -198,7 +198,7 @@ def test_lanes_whose_steps_are_not_aligned_share_groups_that_do_not_wait_for_eac
 
 
 def test_groups_by_the_number_of_the_step_wait_for_each_other_for_ever_and_the_fake_says_so(monkeypatch):
-    monkeypatch.setattr("hpccoll.transports.nccl.compile.timetable", naive)
+    monkeypatch.setattr("hpccoll.transports.nccl.compile.message_times", naive)
     with pytest.raises(DeadlockError, match="rank 0 waits to send to rank 1"):
         run_misaligned()
 
@@ -206,7 +206,7 @@ def test_groups_by_the_number_of_the_step_wait_for_each_other_for_ever_and_the_f
 def test_a_group_whose_messages_touch_each_other_is_refused_by_the_fake():
     device = Cluster(2).devices[0]
     with pytest.raises(AssertionError, match="touch the same elements"):
-        device.group({}, [NcclMessage(True, 1, Span("dst", 0, 5)), NcclMessage(False, 1, Span("dst", 4, 8))])
+        device.group_call({}, [NcclMessage(True, 1, Span("dst", 0, 5)), NcclMessage(False, 1, Span("dst", 4, 8))])
 
 
 def stages_of(case, me, **how):
@@ -262,7 +262,7 @@ def test_what_is_folded_is_staged_where_vectors_of_it_lie_as_those_of_its_place_
 def test_ranks_that_disagree_find_who_is_strange_to_them():
     one, other = (case_of("all_reduce-ring", 3).operation(count) for count in (300, 3000))
     said = [NcclCompiler(me, one if me else other).proposals() for me in range(3)]
-    strange = [NcclCompiler(me, one if me else other).strange([of[me] for of in said]) for me in range(3)]
+    strange = [NcclCompiler(me, one if me else other).mismatched_peers([of[me] for of in said]) for me in range(3)]
     assert strange[0] == [1, 2]
     assert strange[1] == strange[2] == [0]
 
@@ -271,11 +271,11 @@ def test_a_plan_says_what_its_stream_is_at_and_what_nccl_says():
     asked = case_of("all_reduce-ring", 2).operation(100)
     inputs, outputs = buffers(asked)
     plan, _ = plans(Cluster(2), asked, inputs, outputs)
-    assert plan.where() == "done"
+    assert plan.progress() == "done"
     plan.enqueue()
-    assert plan.where() == "on the stream: 2 groups of messages with rank 1, 1 launches of folds"
+    assert plan.progress() == "on the stream: 2 groups of messages with rank 1, 1 launches of folds"
     plan._device.said = "NCCL_ERROR_REMOTE_ERROR"
-    assert plan.where().endswith("launches of folds; NCCL says: NCCL_ERROR_REMOTE_ERROR")
+    assert plan.progress().endswith("launches of folds; NCCL says: NCCL_ERROR_REMOTE_ERROR")
 
 
 def test_a_device_asks_nccl_what_went_wrong():
@@ -310,10 +310,10 @@ class Forgetful(FakeDevice):
         self.given = [*getattr(self, "given", []), weakref.ref(array)]
         return array
 
-    def group(self, _buffers, _messages):
+    def group_call(self, _buffers, _messages):
         return lambda: None
 
-    def folds(self, _operation, _buffers, waves):
+    def fold_calls(self, _operation, _buffers, waves):
         return [lambda: None for _ in waves]
 
 

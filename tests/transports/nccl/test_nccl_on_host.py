@@ -30,9 +30,9 @@ def test_nccl_gives_unique_ids_without_a_gpu(nccl):
 
 
 def test_the_words_for_elements_and_folds_are_those_of_cupy(nccl):
-    from hpccoll.transports.nccl.vendor import OPS, TYPES
+    from hpccoll.transports.nccl.vendor import NCCL_OPS, NCCL_TYPES
 
-    assert {name: getattr(nccl, f"NCCL_{name.upper()}") for name in TYPES} == TYPES
-    assert {op: getattr(nccl, f"NCCL_{op.upper()}") for op in OPS if op != "avg"} == {
-        op: number for op, number in OPS.items() if op != "avg"
+    assert {name: getattr(nccl, f"NCCL_{name.upper()}") for name in NCCL_TYPES} == NCCL_TYPES
+    assert {op: getattr(nccl, f"NCCL_{op.upper()}") for op in NCCL_OPS if op != "avg"} == {
+        op: number for op, number in NCCL_OPS.items() if op != "avg"
     }
