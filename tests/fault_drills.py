@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from sweep_sandbox import LONG, SLOW, SweepSandbox, wait
 
-from hpccoll.sweep.paths import workflows
+from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.slurm.squeue import job_prefix
 
 AT_ONCE = 6
@@ -227,8 +227,8 @@ def success(sandbox):
         len(queue),
     )
     plain = sandbox.run(
-        sys.executable, "-m", "snakemake", "-s", workflows() / "Snakefile",
-        "--workflow-profile", workflows() / "profiles" / "testbed", "--configfile", "s.yaml",
+        sys.executable, "-m", "snakemake", "-s", workflow_directory() / "Snakefile",
+        "--workflow-profile", workflow_directory() / "profiles" / "testbed", "--configfile", "s.yaml",
         "--config", "profile=testbed", "out=plain",
     )  # fmt: skip
     return sandbox, first, second, again, plain
@@ -339,7 +339,7 @@ from pathlib import Path
 from hpccoll.sweep.slurm.monitor import Follower
 follower, until = Follower(Path(sys.argv[1]), every_s=0.2, patience_s=1.0), time.monotonic() + 120
 while not any(job.state == "CANCELLED" for job in follower._known.values()) and time.monotonic() < until:
-    follower.look()
+    follower.poll()
     time.sleep(0.2)
 """
 

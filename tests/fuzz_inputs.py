@@ -30,7 +30,7 @@ from planning_inputs import last_of_each_key
 from synthetic_timings import table
 
 from hpccoll.spec.case import Case, Job
-from hpccoll.sweep.paths import site_files, workflows
+from hpccoll.sweep.paths import site_files, workflow_directory
 from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.sweep_file import Sweep
 
@@ -89,7 +89,7 @@ def bad_sweep(draw: random.Random) -> str:
         return draw.choice(bad_inputs.FILES)
     if way < 4:
         return last_of_each_key(bad_inputs.LEAST + draw.choice(bad_inputs.SWEEPS) + "\n")
-    good = draw.choice(_shipped(tuple(sorted((workflows() / "config").glob("*.yaml")))))
+    good = draw.choice(_shipped(tuple(sorted((workflow_directory() / "config").glob("*.yaml")))))
     key, values = draw.choice([*Sweep.model_fields]), bad_inputs.VALUES
     if key in ("seed", "rounds", "aggregators", "roots"):
         values = (*bad_inputs.VALUES, *bad_inputs.NO_NUMBERS)

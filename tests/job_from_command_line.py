@@ -1,9 +1,9 @@
 """Jobs, as command lines of ``hpccoll run`` ask for them."""
 
-from hpccoll.run.job_from_args import job_of
-from hpccoll.run.options import parser
+from hpccoll.run.job_from_args import job_from_args
+from hpccoll.run.options import build_parser
 from hpccoll.schedule import Layout
 
 
 def job(*arguments, ranks=2, nodes=1):
-    return job_of(parser().parse_args(arguments), Layout.of(ranks, ranks // nodes))
+    return job_from_args(build_parser().parse_args(arguments), Layout.of(ranks, ranks // nodes))

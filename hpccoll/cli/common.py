@@ -20,7 +20,7 @@ INCOMPLETE = 3
 """The exit code of what ran, where something planned is missing or wrong, or nothing could be measured."""
 
 
-class Read(Protocol):
+class FilesRead(Protocol):
     """What was read of several files."""
 
     @property
@@ -32,7 +32,7 @@ class Read(Protocol):
         """What else is to be known of the files, in a sentence each."""
 
 
-def say_damaged(read: Read) -> int:
+def report_damaged(read: FilesRead) -> int:
     """Print on stderr what could not be read and what else is to be known, and return the exit code that follows."""
     damaged = list(read.damaged)
     for line in (*damaged, *(f"note: {note}" for note in read.notes)):

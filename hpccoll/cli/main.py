@@ -36,10 +36,10 @@ def main() -> int:
         check_arguments(sys.argv)
         return int(app(standalone_mode=False) or 0)
     except BadInputError as error:
-        return _refused(error)
+        return _print_refusal(error)
     except (OSError, RuntimeError) as error:
         if refused := of_a_name(error):
-            return _refused(refused)
+            return _print_refusal(refused)
         raise
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
@@ -53,7 +53,7 @@ def main() -> int:
         return 1
 
 
-def _refused(error: BadInputError) -> int:
+def _print_refusal(error: BadInputError) -> int:
     for each in (error, *error.others):
         typer.echo(f"hpccoll: {each}", err=True)
     return 2

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, PATHS, say_damaged
+from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged
 from hpccoll.errors import BadInputError, no_file
 
 family = typer.Typer()
@@ -44,7 +44,7 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
         page = build_report(results, out, title=results_name(paths[0]), paths=paths)
     except OSError as error:
         raise no_file("--out", out, error, "written") from None
-    code = say_damaged(results)
+    code = report_damaged(results)
     for line in outcome_lines(results):
         typer.echo(line)
     typer.echo(f"report: {page}{note}")
@@ -65,7 +65,7 @@ def export(
         raise BadInputError("--timing", timing, ("max", "span"))
     results = read_results(paths, timing)
     typer.echo(write(results, format_))
-    return say_damaged(results)
+    return report_damaged(results)
 
 
 @family.command(epilog="Example: hpccoll validate results/default")
@@ -87,7 +87,7 @@ def validate(paths: PATHS) -> int:
     absent = sorted(absent_files(found))
     for path in absent:
         typer.echo(f"{path}: planned, and not there")
-    return say_damaged(found) or (INCOMPLETE if partial or absent else 0)
+    return report_damaged(found) or (INCOMPLETE if partial or absent else 0)
 
 
 @family.command(epilog="Example: hpccoll status results/default")
@@ -96,16 +96,16 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
     from hpccoll.report.terminal_summary import measurement_progress, status_lines
     from hpccoll.store.load import read_results
     from hpccoll.store.scheduler_log import read_scheduled
-    from hpccoll.sweep.slurm.monitor import Follower
-    from hpccoll.sweep.slurm.squeue import ALIVE
-    from hpccoll.sweep.workflow import at_work
+    from hpccoll.sweep.slurm.monitor import SlurmMonitor
+    from hpccoll.sweep.slurm.squeue import LIVE_STATES
+    from hpccoll.sweep.workflow import is_running
 
-    busy = at_work(directory)
-    if not busy and any(job.state in ALIVE for job in read_scheduled(directory)):
-        Follower(directory).look_now()  # the sweep that looked last is gone
+    busy = is_running(directory)
+    if not busy and any(job.state in LIVE_STATES for job in read_scheduled(directory)):
+        SlurmMonitor(directory).poll_now()  # the sweep that looked last is gone
     results = read_results([directory])
     typer.echo(f"{'a' if busy else 'no'} sweep is at work: {measurement_progress(results.progress)}")
     for line in status_lines(results, directory):
         typer.echo(line)
-    code = say_damaged(results)
+    code = report_damaged(results)
     return code if results.measured and not results.missing else INCOMPLETE

@@ -35,9 +35,9 @@ def sweep(
     from hpccoll.sweep import workflow
     from hpccoll.sweep.paths import default_sweep
     from hpccoll.sweep.plan_text import head
-    from hpccoll.sweep.planner import check_out, make_plan, write_plan
-    from hpccoll.sweep.progress import Tally, shown
-    from hpccoll.sweep.slurm.monitor import Follower
+    from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
+    from hpccoll.sweep.progress import MeasurementCounter, progress_display
+    from hpccoll.sweep.slurm.monitor import SlurmMonitor
 
     if context.args and "--" not in sys.argv:
         raise BadInputError("sweep", shlex.join(context.args), "one sweep file; arguments of Snakemake come after --")
@@ -47,18 +47,18 @@ def sweep(
     command = workflow.snakemake_command(config, profile, site, out, context.args)
     if {"-n", "--dry-run", "--dryrun"} & set(context.args):
         return subprocess.run(command, check=False).returncode
-    with workflow.alone(out):
-        check_out(plan, out)
+    with workflow.exclusive(out):
+        check_output_directory(plan, out)
         every_s = 5.0 if profile == "testbed" else 30.0  # a controller of thousands of nodes has other things to do
-        follower = Follower(out, every_s) if plan.launcher.slurm else None
-        left = workflow.end_leftovers(out) + (follower.end_all("the next sweep ended it") if follower else [])
+        follower = SlurmMonitor(out, every_s) if plan.launcher.slurm else None
+        left = workflow.kill_orphans(out) + (follower.cancel_and_wait("the next sweep ended it") if follower else [])
         for what in left:
             typer.echo(f"ended what an earlier sweep left running: {what}", err=True)
         write_plan(plan, out)
         typer.echo("\n".join((*head(plan), f"$ {shlex.join(command)}")))
-        tally = Tally(plan, out)
-        with shown(tally.total) as show:
-            code = workflow.drive(command, out, lambda: show(tally.count()), follower)
+        tally = MeasurementCounter(plan, out)
+        with progress_display(tally.total) as show:
+            code = workflow.run_workflow(command, out, lambda: show(tally.count()), follower)
             show(tally.count())
         if code:
             typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)
@@ -88,11 +88,11 @@ def plan(
     cluster is asked what it can give.
     """
     from hpccoll.sweep import plan_text
-    from hpccoll.sweep.planner import check_out, make_plan, write_plan
+    from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
 
     made = make_plan(config, profile, site, out)
     if out:
-        check_out(made, out)
+        check_output_directory(made, out)
         write_plan(made, out)
     typer.echo(plan_text.as_json(made) if as_json else "\n".join(plan_text.lines(made)))
 

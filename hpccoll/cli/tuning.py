@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import PATHS, say_damaged
+from hpccoll.cli.common import PATHS, report_damaged
 from hpccoll.errors import BadInputError, UnusableError
 
 family = typer.Typer()
@@ -41,8 +41,8 @@ def tune(
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
         typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement.lines()))
     elif out:
-        typer.echo("\n".join((*write_table(build_table(results), out), *table_warnings(results))))
-    return say_damaged(results)
+        typer.echo("\n".join((*write(make(results), out), *cautions(results))))
+    return report_damaged(results)
 
 
 @family.command(epilog="Example: hpccoll model results/model")
@@ -64,4 +64,4 @@ def model(
         typer.echo(json.dumps([report.as_json(each) for each in models], indent=1))
     else:
         typer.echo("\n".join(line for each in models for line in report.lines(each)))
-    return say_damaged(found)
+    return report_damaged(found)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hpccoll.schedule import Layout
 
 
-def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
+def job_from_args(arguments: argparse.Namespace, there: "Layout") -> Job:
     """Return the job that the command line describes, for ranks that are there already.
 
     Raises:
@@ -25,8 +25,8 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     """
     from hpccoll.tuning.table import check_job_table
 
-    job = Job.load(arguments.job) if arguments.job else _described(arguments, there)
-    check_job_table(job.table)
+    job = Job.load(arguments.job) if arguments.job else _job_from_options(arguments, there)
+    check_table_of_job(job.table)
     if job.communicator:
         from hpccoll.evidence.communicator_settings import overridden_settings
 
@@ -36,7 +36,7 @@ def job_of(arguments: argparse.Namespace, there: "Layout") -> Job:
     return job
 
 
-def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
+def _job_from_options(arguments: argparse.Namespace, there: "Layout") -> Job:
     """Return the job that the options describe."""
     from hpccoll.schedule import collective
     from hpccoll.spec.catalogue import (
@@ -71,7 +71,7 @@ def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
         Case(
             collective=arguments.collective, algorithm=algorithm, transport=transport, device=arguments.device,
             dtype=arguments.dtype, op=op, bytes=size, in_place=in_place, root=root,
-            params=_numbered(params, layout.workers), mapping=mapping,
+            params=_resolve_peer(params, layout.workers), mapping=mapping,
         )
         for algorithm, params in parameters_by_algorithm(family.name, algorithms, parameters)
         for transport in distinct_transports(family.name, algorithm, arguments.transport.split(","), arguments.device)
@@ -82,18 +82,18 @@ def _described(arguments: argparse.Namespace, there: "Layout") -> Job:
     once = {case.id: case for case in cases}
     return Job(
         name="run", ranks=layout.workers, nodes=layout.nodes, aggregators=aggregators,
-        **sets(arguments),
+        **variant_settings(arguments),
         seed=SEED.read("--seed", arguments.seed), effort=_effort(arguments), table=table, cases=tuple(once.values()),
     )  # fmt: skip
 
 
-def _numbered(params: dict[str, int | str], workers: int) -> dict[str, int | str]:
+def _resolve_peer(params: dict[str, int | str], workers: int) -> dict[str, int | str]:
     """Return parameters with the peer by its number: -1 is the last rank."""
     peer = params.get("peer")
     return {**params, "peer": peer % workers} if isinstance(peer, int) and -workers <= peer < 0 else params
 
 
-def sets(arguments: argparse.Namespace) -> dict[str, Any]:
+def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the variant of a command line, its variables, and what it has NCCL's communicators made with.
 
     Settings without a variant are one by the name of what they say: no row goes as NCCL at its defaults.
@@ -120,7 +120,7 @@ def sets(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def shape_of(text: str) -> Shape:
+def parse_shape(text: str) -> Shape:
     found = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?:\+([0-9]{1,6}))?", text)
     nodes, each, aggregators = (int(number or 0) for number in found.groups()) if found else (0, 0, 0)
     if not 0 < nodes * each <= RANKS.most:

@@ -29,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
         raise UnusableError("hpccoll run", f"{message}: {near}see 'hpccoll run --help'")
 
 
-MOST_OF_A_PATH, MOST_OF_A_FILE_NAME = 4000, 200
+MAX_PATH_BYTES, MAX_NAME_BYTES = 4000, 200
 """Bytes, with room for what is put behind the name of a raw file: 4096 and 255 are the system's."""
 
 
@@ -37,12 +37,12 @@ def _path(text: str) -> Path:
     path = Path(text)
     if not text:
         raise argparse.ArgumentTypeError("an empty name is that of no file")
-    if len(os.fsencode(text)) > MOST_OF_A_PATH or any(len(os.fsencode(p)) > MOST_OF_A_FILE_NAME for p in path.parts):
+    if len(os.fsencode(text)) > MAX_PATH_BYTES or any(len(os.fsencode(p)) > MAX_NAME_BYTES for p in path.parts):
         raise argparse.ArgumentTypeError(f"{abbreviated(text)} is too long for the name of a file")
     return path
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """Return the parser."""
     parse = _Parser(
         "hpccoll run", description="Measure collectives on the ranks of an MPI job.", epilog=EXAMPLES,

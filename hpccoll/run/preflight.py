@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hpccoll.schedule import Layout
 
 
-def check_room(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
+def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     """See that something can run, and every node has room for the largest case.
 
     Who has just typed a size or a root is told, where a sweep goes on.

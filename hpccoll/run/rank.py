@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import BadInputError, check_arguments
-from hpccoll.evidence.log_settings import (
-    INTERRUPTED_FILE,
-    copy_nccl_settings,
-    enable_logging,
-    quiet_nccl,
-    remove_old_logs,
+from hpccoll.evidence.log_settings import TOLD_TO_END, forget, keep_quiet, leave_settings, log_into
+from hpccoll.run.job_from_args import job_from_args, parse_shape, variant_settings
+from hpccoll.run.mpi_startup import (
+    cancel_deadline,
+    deadline,
+    finalize_mpi,
+    is_connected,
+    launcher_rank,
+    start_deadline,
+    start_mpi,
+    without_deadline,
 )
-from hpccoll.run.job_from_args import job_of, sets, shape_of
-from hpccoll.run.options import parser
-from hpccoll.run.preflight import check_room
-from hpccoll.run.start import connected, end_in_turn, limit, limited, no_limit, rank_here, watched_by_others, world
+from hpccoll.run.options import build_parser
+from hpccoll.run.preflight import preflight
 from hpccoll.spec.case import Job
 from hpccoll.units import format_size
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from hpccoll.measure.ranks import Ranks
 
 
-FIRST_WORD_S = 10.0
+ROOT_FIRST_S = 10.0
 """How long other ranks leave rank 0 to complain before they end: a launcher may end all the rest at the first end."""
 
 
@@ -42,28 +45,28 @@ def main(argv: Sequence[str]) -> int:
     A complaint about the input is printed by rank 0 alone; any other exception ends all ranks with its traceback.
     """
     try:
-        code = _ran(argv)
-        return end_in_turn(code) if code and connected() else code
+        code = _run(argv)
+        return finalize_mpi(code) if code and is_connected() else code
     finally:
-        no_limit()
+        cancel_deadline()
 
 
-def _ran(argv: Sequence[str]) -> int:
+def _run(argv: Sequence[str]) -> int:
     try:
         check_arguments(argv)
-        arguments = parser().parse_args(argv)
+        arguments = build_parser().parse_args(argv)
         if arguments.probe:
             enable_logging(arguments.probe)  # before any library reads its variables
         return _measure(arguments)
     except BadInputError as error:
-        if rank_here() == 0:
+        if launcher_rank() == 0:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
-        elif not connected():
-            time.sleep(FIRST_WORD_S)
+        elif not is_connected():
+            time.sleep(ROOT_FIRST_S)
         return 2
 
 
-class _Told:
+class StopSignal:
     """Remembers the first signal that asks for an end; the round of the case under way is finished before it.
 
     Slurm sends SIGUSR1 some time before a job's limit, if asked with ``sbatch --signal=USR1@60``, and who presses
@@ -81,7 +84,7 @@ class _Told:
         if before is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, self._note)
         try:
-            with watched_by_others():
+            with without_deadline():
                 yield
         finally:
             signal.signal(signal.SIGINT, before)
@@ -91,16 +94,18 @@ class _Told:
 
 
 def _measure(arguments: argparse.Namespace) -> int:
-    told = _Told()
-    shape = shape_of(arguments.shape) if arguments.shape else None
+    told = StopSignal()
+    shape = parse_shape(arguments.shape) if arguments.shape else None
     if arguments.hosts and not shape:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
-    os.environ.update(sets(arguments)["environment"])  # libraries read them when they start, and MPI starts some
-    limit()
-    comm = world(arguments.device)  # --help and a misspelt option need no MPI
-    from hpccoll.measure.job_runner import JobRunner
-    from hpccoll.measure.printed_table import PrintedTable
-    from hpccoll.measure.ranks import Ranks, abort_job, check_launch, check_shape
+    os.environ.update(
+        variant_settings(arguments)["environment"]
+    )  # libraries read them when they start, and MPI starts some
+    start_deadline()
+    comm = start_mpi(arguments.device)  # --help and a misspelt option need no MPI
+    from hpccoll.measure.job_runner import Program
+    from hpccoll.measure.printed_table import Table
+    from hpccoll.measure.ranks import Ranks, abort, check_launch, check_shape
 
     table = PrintedTable()
     program: JobRunner | None = None
@@ -111,15 +116,15 @@ def _measure(arguments: argparse.Namespace) -> int:
         if shape:
             check_shape(ranks, shape, arguments.hosts.split(",") if arguments.hosts else ())
         if arguments.check:
-            return _checked(ranks)
+            return _print_ranks(ranks)
         # Rank 0 alone reads the job: a complaint is then every rank's, and the file may lie on its node alone.
-        job = ranks.run_at_root(lambda: job_of(arguments, ranks.layout(0)))
+        job = ranks.at_root(lambda: job_from_args(arguments, ranks.layout(0)))
         if not arguments.job:
-            check_room(comm, job, ranks.layout(job.aggregators))
+            preflight(comm, job, ranks.layout(job.aggregators))
         if arguments.probe:
-            return _probed(ranks, job, told, arguments.probe)
-        about = _known(arguments, ranks, job)
-        program = JobRunner(ranks, job, arguments.out, table.show, lambda: told.signal, *about, exit_limit=limited)
+            return _probe(ranks, job, told, arguments.probe)
+        about = _load_evidence(arguments, ranks, job)
+        program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about, limited=deadline)
         with told.measuring():
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
@@ -133,11 +138,11 @@ def _measure(arguments: argparse.Namespace) -> int:
         traceback.print_exc()
         abort_job(comm)
     if comm.rank == 0 and program:
-        _say_what_is_left(program, nothing=table.empty)
+        _print_remaining(program, nothing=table.empty)
     return code
 
 
-def _say_what_is_left(program: "JobRunner", *, nothing: bool) -> None:
+def _print_remaining(program: "Program", *, nothing: bool) -> None:
     """Say at rank 0 why something is left, or that nothing was."""
     from hpccoll.store.journal import journal_path
 
@@ -156,7 +161,7 @@ def _say_what_is_left(program: "JobRunner", *, nothing: bool) -> None:
         print(f"# {out} is complete, {ends}: there is nothing left to measure")
 
 
-def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
+def _probe(ranks: "Ranks", job: Job, told: StopSignal, place: Path) -> int:
     from hpccoll.measure.log_probe import probe
 
     ranks.run_at_root(lambda: remove_old_logs(place))  # before NCCL opens its files
@@ -169,7 +174,7 @@ def _probed(ranks: "Ranks", job: Job, told: _Told, place: Path) -> int:
     return 3
 
 
-def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[ProbeResult | None, str | None]":
+def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Found | None, str | None]":
     """Return what is known of the library and the network before anything is timed, and keep the library quiet.
 
     Raises:
@@ -183,7 +188,7 @@ def _known(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Pr
     return found, arguments.network
 
 
-def _checked(ranks: "Ranks") -> int:
+def _print_ranks(ranks: "Ranks") -> int:
     if ranks.comm.rank == 0:
         crowds = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.ranks_by_node.items())
         if ranks.comm.size > 1:

@@ -1,4 +1,4 @@
-"""The cases of a sweep: every combination of what its file names, as far as it makes sense."""
+"""The cases of a sweep: the product of the lists in its file, without meaningless combinations."""
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, combinations, product
@@ -19,31 +19,31 @@ from hpccoll.spec.catalogue import (
 )
 from hpccoll.spec.transport_table import transports_by_device
 from hpccoll.sweep.sweep_file import Sweep
-from hpccoll.sweep.validators import ALL, collectives_of
+from hpccoll.sweep.validators import ALL, expand_collectives
 
 
-def cases(sweep: Sweep, p: int) -> Iterator[Case]:
+def expand_cases(sweep: Sweep, p: int) -> Iterator[Case]:
     """Yield the cases on ``p`` ranks.
 
     Raises:
-        BadInputError: for a word that is not known.
+        BadInputError: if a name is unknown.
     """
-    carriers = transports_by_device(sweep.devices, sweep.transports)
-    for name, algorithms in _asked(sweep).items():
+    transports_by_device = by_device(sweep.devices, sweep.transports)
+    for name, algorithms in _algorithms_by_collective(sweep).items():
         family = collective(name)
         ops = sweep.ops if family.has_op else [None]
-        one = 1 if family.token else None  # a barrier has a size of its own, of whatever
-        calls = product(sweep.devices, algorithms, sweep.dtypes[:one], ops, sweep.sizes()[:one])
+        limit = 1 if family.token else None  # a barrier has one size and no elements
+        calls = product(sweep.devices, algorithms, sweep.dtypes[:limit], ops, sweep.sizes()[:limit])
         for device, algorithm, dtype, op, size in calls:
-            ways = product(
-                distinct_transports(name, algorithm, carriers[device], device),
-                distinct_placements(name, algorithm, sweep.in_place),
-                _calls(sweep, family, p), _params(sweep, algorithm),
-                distinct_mappings(name, algorithm, sweep.mapping or [None]),
+            variations = product(
+                transports(name, algorithm, transports_by_device[device], device),
+                placements(name, algorithm, sweep.in_place),
+                _call_arguments(sweep, family, p), _parameter_sets(sweep, algorithm),
+                mappings(name, algorithm, sweep.mapping or [None]),
             )  # fmt: skip
-            for transport, in_place, (root, arguments), params, mapping in ways:
+            for transport, in_place, (root, arguments), params, mapping in variations:
                 if params.get(GRAPH) and transport != "nccl":
-                    continue  # NCCL's alone, in a sweep over others too
+                    continue  # only NCCL plans are captured as CUDA graphs
                 case = Case(
                     collective=name, algorithm=algorithm, transport=transport, device=device, dtype=dtype, op=op,
                     bytes=size, in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping,
@@ -52,18 +52,18 @@ def cases(sweep: Sweep, p: int) -> Iterator[Case]:
                 yield case
 
 
-def count(sweep: Sweep, p: int) -> int:
-    """Return how many cases there are on ``p`` ranks at most, without making any.
+def count_cases(sweep: Sweep, p: int) -> int:
+    """Return an upper bound of the number of cases on ``p`` ranks, without constructing any.
 
     Raises:
-        BadInputError: where ``cases`` does, for a word of the lists.
+        BadInputError: if a collective has none of the algorithms.
     """
     return sum(
         len(sweep.devices) * len(sweep.transports) * len(sweep.dtypes) * len(sweep.ops if family.has_op else [None])
         * len(sweep.sizes()[: 1 if family.token else None]) * len(sweep.in_place) * len(sweep.mapping or [None])
         * _count_calls(sweep, family, p)
         * sum(prod(map(len, sweep.params.get(algorithm, {}).values())) for algorithm in algorithms)
-        for name, algorithms in _asked(sweep).items() for family in [collective(name)]
+        for name, algorithms in _algorithms_by_collective(sweep).items() for family in [collective(name)]
     )  # fmt: skip
 
 
@@ -73,33 +73,35 @@ def _count_calls(sweep: Sweep, family: Collective, p: int) -> int:
     return len(sweep.traffic if "traffic" in family.arguments else sweep.roots if family.rooted else [None])
 
 
-def _asked(sweep: Sweep) -> dict[str, list[str]]:
-    """Return the collectives, and for each those of the algorithms that it has.
+def _algorithms_by_collective(sweep: Sweep) -> dict[str, list[str]]:
+    """Return the algorithms of the sweep that each of its collectives has.
 
     Raises:
-        BadInputError: for a collective that has none of them.
+        BadInputError: if a collective has none of them.
     """
-    there = {name: measurable_names(name) for name in collectives_of(sweep.collectives)}
-    asked = {
-        name: list(dict.fromkeys(chain.from_iterable(_meant(name, word, there[name]) for word in sweep.algorithms)))
-        for name in there
+    available = {name: measurable(name) for name in expand_collectives(sweep.collectives)}
+    selected = {
+        name: list(
+            dict.fromkeys(chain.from_iterable(_matching_algorithms(name, word, known) for word in sweep.algorithms))
+        )
+        for name, known in available.items()
     }
-    for name, algorithms in asked.items():
+    for name, algorithms in selected.items():
         if not algorithms:
-            raise BadInputError("algorithms", sweep.algorithms, f"one of {name}: {', '.join(sorted(there[name]))}")
-    return asked
+            raise BadInputError("algorithms", sweep.algorithms, f"one of {name}: {', '.join(sorted(available[name]))}")
+    return selected
 
 
-def _meant(name: str, word: str, there: Collection[str]) -> Sequence[str]:
-    """Return the algorithms of a collective that a word of the sweep file means; ``there`` are those that it has."""
-    return algorithms_of(name) if word == ALL else [word] if word in there else []
+def _matching_algorithms(name: str, word: str, available: Collection[str]) -> Sequence[str]:
+    """Return the algorithms of a collective that an entry of ``algorithms`` selects from the ``available`` ones."""
+    return algorithms_of(name) if word == ALL else [word] if word in available else []
 
 
-def _calls(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[int | None, dict[str, Parameter]]]:
-    """Yield the roots of a collective's calls, each with the collective's other arguments."""
+def _call_arguments(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[int | None, dict[str, Parameter]]]:
+    """Yield the root of each call of a collective, with the collective's other arguments."""
     if "peer" in family.arguments:
-        ways = {"ends": [(0, p - 1)], "all": combinations(range(p), 2)}
-        for root, peer in ways[sweep.pairs] if isinstance(sweep.pairs, str) else sweep.pairs:
+        pair_sets = {"ends": [(0, p - 1)], "all": combinations(range(p), 2)}
+        for root, peer in pair_sets[sweep.pairs] if isinstance(sweep.pairs, str) else sweep.pairs:
             yield root, {"peer": peer}
     elif "traffic" in family.arguments:
         for pattern in sweep.traffic:
@@ -109,8 +111,8 @@ def _calls(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[int | Non
         yield from ((root, {}) for root in roots)
 
 
-def _params(sweep: Sweep, algorithm: str) -> Iterator[dict[str, Parameter]]:
+def _parameter_sets(sweep: Sweep, algorithm: str) -> Iterator[dict[str, Parameter]]:
     choices = sweep.params.get(algorithm, {})
-    asked = (exact_parameters(dict(zip(choices, values, strict=True))) for values in product(*choices.values()))
-    once = {tuple(params.items()): params for params in asked}  # 64K and 65536 are one segment
-    yield from once.values()
+    combined = (exact(dict(zip(choices, values, strict=True))) for values in product(*choices.values()))
+    unique = {tuple(params.items()): params for params in combined}  # 64K and 65536 are the same value
+    yield from unique.values()

@@ -1,4 +1,4 @@
-"""A launch as a child process: started, listened to, ended where it takes too long, and how it failed in few words."""
+"""Run a launcher as a child process: relay its stderr, end it at a time limit, and find the root cause of a failure."""
 
 import re
 import subprocess
@@ -13,113 +13,116 @@ from pathlib import Path
 from typing import IO
 
 GRACE_S = 10.0
-"""How long a launcher has for ending its ranks before it is killed."""
+"""Seconds between SIGTERM and SIGKILL, in which a launcher ends its ranks."""
 
-LAST_WORDS_S = 2.0
-"""How long what a launch still has to say is listened to when it has ended."""
+DRAIN_S = 2.0
+"""Seconds to read the rest of stderr after the launcher has exited."""
 
-LOOK_S = 1.0
-"""How often a launch that has to begin is looked at."""
+POLL_S = 1.0
+"""Seconds between two checks whether the launch has started."""
 
-KEPT = 200
-"""Lines of a launch that are remembered of its beginning, and of its end: thousands of ranks have many."""
+KEPT_LINES = 200
+"""Number of the first and of the last stderr lines that are kept: thousands of ranks print many."""
 
 
-def run(
-    command: Sequence[str], seconds: float, into: Path | None = None, begun: Callable[[], bool] | None = None
+def run_child(
+    command: Sequence[str],
+    timeout_s: float,
+    log_file: Path | None = None,
+    has_started: Callable[[], bool] | None = None,
 ) -> str | None:
-    """Run a launch and return how it failed, in the words that tell most; None for a success.
+    """Run a launch and return how it failed, with the root cause; None if it succeeded.
 
     Args:
-        command: of the launcher.
-        seconds: that it has until its end, or until it has begun, where that can be seen.
-        into: a file for all that it says; None lets it pass to our own output.
-        begun: whether it has begun; from then on others watch over it.
+        command: the launcher's command line.
+        timeout_s: the time limit of the launch, or of its start if ``has_started`` is given.
+        log_file: a file for stdout and stderr; None relays them to this process.
+        has_started: returns whether the launch has started; from then on the ranks' own watchdogs supervise it.
     """
-    first, last = list[str](), deque[str](maxlen=KEPT)
+    first, last = list[str](), deque[str](maxlen=KEPT_LINES)
     with ExitStack() as stack:
-        log = stack.enter_context(into.open("w")) if into else None
-        # Not a context: that would close the pipe, which waits for whoever reads from it, and he for its last writer.
+        log = stack.enter_context(log_file.open("w")) if log_file else None
+        # Not a context manager: it would close the pipe, which blocks until the reader thread ends, and that ends only
+        # when the last writer has closed it.
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE, text=True, errors="replace"
         )
-        listener = threading.Thread(target=_pass_on, args=(child, log or sys.stderr, first, last), daemon=True)
+        listener = threading.Thread(target=_relay_stderr, args=(child, log or sys.stderr, first, last), daemon=True)
         listener.start()
-        late = not _in_time(child, seconds, begun)
-        if late:
+        timed_out = not _wait(child, timeout_s, has_started)
+        if timed_out:
             child.terminate()
             with suppress(subprocess.TimeoutExpired):
                 child.wait(GRACE_S)
             child.kill()
             child.wait()
-        listener.join(LAST_WORDS_S)  # whom a killed launcher leaves behind may hold the pipe for ever
+        listener.join(DRAIN_S)  # orphans of a killed launcher may keep the pipe open
     if child.returncode == 0:
         return None
-    how = f"did not {'begin' if begun else 'end'} within {seconds:g} s" if late else _ended(child.returncode)
-    told = telling([*first, *last])
-    return f"{how}: {told}" if told else how
+    what = "start" if has_started else "end"
+    how = f"did not {what} within {timeout_s:g} s" if timed_out else _exit_text(child.returncode)
+    cause = root_cause([*first, *last])
+    return f"{how}: {cause}" if cause else how
 
 
-def _in_time(child: subprocess.Popen[str], seconds: float, begun: Callable[[], bool] | None) -> bool:
-    """Wait for the end of a launch; return whether it has ended, or only begun, within ``seconds``."""
-    until = time.monotonic() + seconds
+def _wait(child: subprocess.Popen[str], timeout_s: float, has_started: Callable[[], bool] | None) -> bool:
+    """Wait for the end of a launch; return False if it neither ended nor started within ``timeout_s``."""
+    until = time.monotonic() + timeout_s
     while True:
         left = until - time.monotonic()
         with suppress(subprocess.TimeoutExpired):
-            child.wait(max(0.0, min(left, LOOK_S) if begun else left))
+            child.wait(max(0.0, min(left, POLL_S) if has_started else left))
         if child.returncode is not None:
             return True
-        if begun and begun():
+        if has_started and has_started():
             child.wait()
             return True
-        if left <= 0:  # and it was looked at after that: this process may have stood still meanwhile
+        if left <= 0:  # checked last: this process may have been stopped meanwhile, and the launch may have ended
             return False
 
 
-def _pass_on(child: subprocess.Popen[str], out: IO[str], first: list[str], last: deque[str]) -> None:
-    """Let what a launch says on its stderr pass to ``out``, and remember the first lines and the last ones."""
-    with child.stderr or nullcontext(()) as lines, suppress(ValueError):  # the file has been closed: it is too late
-        for words in lines:
-            out.write(words)
+def _relay_stderr(child: subprocess.Popen[str], out: IO[str], first: list[str], last: deque[str]) -> None:
+    """Copy the stderr of a launch to ``out``, and keep its first and its last lines."""
+    with child.stderr or nullcontext(()) as lines, suppress(ValueError):  # the log file is closed after DRAIN_S
+        for line in lines:
+            out.write(line)
             out.flush()
-            (first if len(first) < KEPT else last).append(words.strip())
+            (first if len(first) < KEPT_LINES else last).append(line.strip())
 
 
-def _ended(code: int) -> str:
+def _exit_text(code: int) -> str:
     return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)
-"""What Slurm says of a rank that used more memory than its job was given."""
+OUT_OF_MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)
+"""Slurm's message about a rank that used more memory than its job was granted."""
 
-
-WAITED = re.compile(r"Timeout \(.*\)!")
-"""What a rank says that has waited too long as MPI started, or as rank 0 wrote the results."""
+RANK_TIMEOUT = re.compile(r"Timeout \(.*\)!")
+"""The faulthandler message of a rank whose deadline passed in MPI_Init, MPI_Finalize, or while rank 0 wrote results."""
 
 ERROR = re.compile(r"error\b", re.IGNORECASE)
-"""What programs call it; who comes first may be the cause of the rest, as Slurm's PMI is of what MPI says after it."""
+"""An error line of any program; the first one often causes the others: an error of Slurm's PMI precedes MPI's."""
 
 
-def telling(said: Sequence[str]) -> str | None:
-    """Return what tells most: no memory, our line, a rank's last words, or how MPI failed.
+def root_cause(lines: Sequence[str]) -> str | None:
+    """Return the most informative of the stderr lines; None without any.
 
-    That is the first error, where ranks wait or the last line but Slurm's, and which task Slurm saw end first.
+    In this order: out of memory, an error of hpccoll, a rank's traceback, how MPI failed, the last line.
     """
-    memory = (line for line in said if MEMORY.search(line))
-    ours = (line.removeprefix("hpccoll: ") for line in said if line.startswith("hpccoll: "))
-    ranks = (line for line in said if line.startswith("r") and " | " in line)
-    return next(chain(memory, ours, ranks, filter(None, [_of_mpi(said)]), filter(None, reversed(said))), None)
+    memory = (line for line in lines if OUT_OF_MEMORY.search(line))
+    ours = (line.removeprefix("hpccoll: ") for line in lines if line.startswith("hpccoll: "))
+    ranks = (line for line in lines if line.startswith("r") and " | " in line)
+    return next(chain(memory, ours, ranks, filter(None, [_mpi_failure(lines)]), filter(None, reversed(lines))), None)
 
 
-def _of_mpi(said: Sequence[str]) -> str:
-    """Return how MPI failed: the first error, and what it came to."""
-    waited = next((line for line in said if WAITED.match(line)), None)
-    before = said[: said.index(waited)] if waited else said
+def _mpi_failure(lines: Sequence[str]) -> str:
+    """Return how MPI failed: the first error, the timeout or the last line, and the first task that srun lost."""
+    timeout = next((line for line in lines if RANK_TIMEOUT.match(line)), None)
+    before = lines[: lines.index(timeout)] if timeout else lines
     error = next((line for line in before if ERROR.search(line) and not line.startswith("srun: ")), None)
-    if waited:
-        return "; ".join(
-            filter(None, (error, f"a rank waited for the others, as MPI started or rank 0 wrote the results: {waited}"))
-        )
-    others = (line for line in reversed(said) if line and not line.startswith(("srun: ", "slurmstepd")))
-    ended = next((line for line in said if line.startswith("srun: error: ")), None)
-    return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), ended))))
+    if timeout:
+        waited = f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {timeout}"
+        return "; ".join(filter(None, (error, waited)))
+    others = (line for line in reversed(lines) if line and not line.startswith(("srun: ", "slurmstepd")))
+    lost_task = next((line for line in lines if line.startswith("srun: error: ")), None)
+    return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), lost_task))))

@@ -1,4 +1,4 @@
-"""Places: where jobs run, how their ranks are started there, and what they can have."""
+"""Where jobs run: this machine or a cluster, the launcher of ranks there, and the resources that a job can get."""
 
 import math
 import os
@@ -16,83 +16,97 @@ from hpccoll.spec.memory import check_memory
 from hpccoll.spec.plan import Launcher
 from hpccoll.spec.requirements import missing_requirements
 from hpccoll.spec.transport_table import TRANSPORTS
-from hpccoll.sweep.inherited_env import Surroundings
-from hpccoll.sweep.paths import mpiexec
+from hpccoll.sweep.inherited_env import InheritedEnv
+from hpccoll.sweep.paths import mpiexec_command
 from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.slurm import partitions, query
 from hpccoll.sweep.sweep_file import Sweep
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where jobs run: how their ranks are started, and what they can have."""
+class ExecutionSite:
+    """Where jobs run.
+
+    Args:
+        launcher: starts the ranks.
+        site: the site file; None for the local machine.
+        partition: the partition of the jobs; None if Slurm was not queried.
+        aggregator_partitions: the nodes for workers and the hosts for aggregators, if aggregators have hosts of their
+            own.
+        has_no_topology: Slurm reports that it knows no switches, so nodes are in no racks.
+    """
 
     launcher: Launcher
-    site: Site | None = None  # none where that is this machine
-    partition: partitions.Partition | None = None  # none where nobody has been asked
-    beside: tuple[partitions.Partition, partitions.Partition] | None = (
-        None  # where aggregators are apart: of workers, and theirs
-    )
-    flat: bool = False  # whether it is known that nodes are in no racks
+    site: Site | None = None
+    partition: partitions.Partition | None = None
+    aggregator_partitions: tuple[partitions.Partition, partitions.Partition] | None = None
+    has_no_topology: bool = False
 
     @classmethod
-    def local(cls) -> "Place":
-        return cls(Launcher(command=f"{shlex.join(mpiexec())} -n {{ranks}}"))
+    def local(cls) -> "ExecutionSite":
+        return cls(Launcher(command=f"{shlex.join(mpiexec_command())} -n {{ranks}}"))
 
     @classmethod
-    def cluster(cls, site: Site, sweep: Sweep) -> "Place":
-        partition = partitions.partition(site.partition)
+    def cluster(cls, site: Site, sweep: Sweep) -> "ExecutionSite":
+        """Return a cluster with what Slurm reports about its partition.
+
+        Raises:
+            BadInputError: if Slurm does not answer, or does not know the partition or the account.
+        """
+        partition = partitions.load_partition(site.partition)
         partitions.check_account(site.account, partition)
-        beside = None
-        if sweep.dedicated_aggregators and (asked := site.aggregators):
-            beside = (
-                partitions.partition(asked.partition, asked.worker),
-                partitions.partition(asked.partition, asked.aggregator),
+        aggregator_partitions = None
+        if sweep.dedicated_aggregators and (section := site.aggregators):
+            aggregator_partitions = (
+                partitions.load_partition(section.partition, section.worker),
+                partitions.load_partition(section.partition, section.aggregator),
             )
-        flat = sweep.mapping is not None and query.flat()
-        return cls(site.launcher_of_ranks(_variables(sweep)), site, partition, beside, flat)
+        launcher = site.rank_launcher(_variant_variables(sweep))
+        has_no_topology = sweep.mapping is not None and query.has_no_topology()
+        return cls(launcher, site, partition, aggregator_partitions, has_no_topology)
 
     @classmethod
-    def planned(cls, site: Site, sweep: Sweep) -> "Place":
-        """Return a cluster of which nobody is asked anything."""
-        return cls(site.launcher_of_ranks(_variables(sweep)), site)
+    def offline(cls, site: Site, sweep: Sweep) -> "ExecutionSite":
+        """Return a cluster without querying Slurm."""
+        return cls(site.rank_launcher(_variant_variables(sweep)), site)
 
     @property
-    def offline(self) -> bool:
-        """Whether it is such a cluster."""
+    def is_offline(self) -> bool:
+        """Whether this is a cluster that was not queried."""
         return self.site is not None and self.partition is None
 
     @property
-    def surroundings(self) -> Surroundings:
-        """What is set around jobs; a plan on paper is for another shell than this one."""
+    def inherited_env(self) -> InheritedEnv:
+        """The variables that jobs inherit; an offline plan is meant for another shell, so this shell's are left out."""
         of_site = self.site.environment if self.site else {}
-        return Surroundings(of_site, {} if self.offline else os.environ)
+        return InheritedEnv(of_site, {} if self.is_offline else os.environ)
 
-    def lack(self, shape: Shape) -> str | None:
-        """Return why ``shape`` cannot be had here, None where it can."""
+    def why_unavailable(self, shape: Shape) -> str | None:
+        """Return why ``shape`` cannot be allocated here; None if it can."""
         if self.site is None or self.partition is None:
             return None
-        each = self.site.cpus_per_task or 1
-        cpus = shape.ranks_per_node * each
-        if not shape.dedicated_aggregators:
-            reason = self.partition.lack(shape.nodes, cpus)
-        elif self.beside is None:
-            reason = "the site file does not say where aggregators go: key aggregators"
+        cpus_per_task = self.site.cpus_per_task or 1
+        cpus = shape.ranks_per_node * cpus_per_task
+        if not shape.apart:
+            reason = self.partition.why_unavailable(shape.nodes, cpus)
+        elif self.aggregator_partitions is None:
+            reason = "the site file names no hosts for aggregators: key aggregators"
         else:
-            workers, helpers = self.beside
-            reason = workers.lack(shape.nodes, cpus, shape.aggregators) or helpers.lack(shape.aggregators, each)
+            workers, aggregators = self.aggregator_partitions
+            reason = workers.why_unavailable(shape.nodes, cpus, shape.aggregators)
+            reason = reason or aggregators.why_unavailable(shape.aggregators, cpus_per_task)
         return f"{shape.words}: {reason}" if reason else None
 
-    def lack_of_gpus(self, shape: Shape, transport: str, environment: Mapping[str, str]) -> str | None:
-        """Return that a node has too few GPUs, where the site file says how many it has; None where it has enough.
+    def why_too_few_gpus(self, shape: Shape, transport: str, environment: Mapping[str, str]) -> str | None:
+        """Return why a node has too few GPUs for ``shape``; None if it has enough or the site file gives no number.
 
-        NCCL wants one for each rank, unless a variable tells it that they share some. Over MPI they may: what they
-        measure says of itself that it was on a shared GPU.
+        NCCL needs one GPU per rank, unless a variable of the transport allows ranks to share GPUs. Over MPI ranks may
+        share GPUs; such results have the kind "measured on a shared GPU".
 
         Args:
-            shape: of a launch.
-            transport: over which ranks exchange what lies on GPUs.
-            environment: of its variant.
+            shape: the launch.
+            transport: the transport between GPU buffers.
+            environment: the variables of the variant.
         """
         variable = TRANSPORTS[transport].gpu_sharing_variable
         if self.site is None or self.site.gpus is None or shape.ranks_per_node <= self.site.gpus or not variable:
@@ -100,57 +114,57 @@ class Place:
         if {**self.site.environment, **environment}.get(variable) == "1":
             return None
         gpus = f"{self.site.gpus} GPU{'s' * (self.site.gpus > 1)} (gpus_per_node of the site file)"
-        fit = f"with at most {self.site.gpus} (ranks_per_node) each has its own, and by {variable}=1 they share them"
-        return f"{shape.words}: more ranks on a node than its {gpus}; {fit} over {transport}"
+        remedy = f"at most {self.site.gpus} ranks_per_node, or {variable}=1 to share GPUs"
+        return f"{shape.words}: more ranks on a node than its {gpus}; valid over {transport}: {remedy}"
 
     def notes(self, jobs: Sequence[Job], root: Path = ROOT) -> Iterator[str]:
-        """Yield what this machine lacks for cases on GPUs; on a cluster that is found in the job.
+        """Yield a note if this machine lacks hardware for cases on GPUs; on a cluster the job detects it.
 
         Args:
-            jobs: that are to run here.
-            root: the directory below which dev, etc, proc and sys of the machine are.
+            jobs: the jobs of the plan.
+            root: the directory that holds dev, etc, proc and sys of the machine.
         """
         count = sum(case.device == "cuda" for job in jobs for case in job.cases)
         if self.site is None and count and (lacks := missing_requirements(["cuda"], root)):
             yield f"{count} case{'s' * (count > 1)} on GPUs will be skipped on this machine: {lacks[0]}"
 
-    def request(self, job: Job, seconds: float) -> dict[str, int | str]:
-        """Return what ``job`` asks of Slurm, by the names of Snakemake's plugin; nothing on this machine.
+    def resource_request(self, job: Job, seconds: float) -> dict[str, int | str]:
+        """Return the Slurm resources of ``job`` by the names of Snakemake's plugin; empty on the local machine.
 
         Args:
-            job: to be asked for.
-            seconds: that it takes, about.
+            job: the job to submit.
+            seconds: its estimated duration.
         """
         if self.site is None:
             return {}
-        return self.site.request(job.largest, math.ceil(2 * seconds / 60) + 5)
+        return self.site.resource_request(job.largest, math.ceil(2 * seconds / 60) + 5)
 
     def check_request(self, request: Mapping[str, int | str]) -> None:
-        """Have Slurm look at what a job asks for, where there is one.
+        """Let Slurm validate a resource request, if this is a cluster.
 
         Raises:
-            BadInputError: where it would refuse.
+            BadInputError: if Slurm would refuse it.
         """
         if self.partition is not None:
             partitions.check_request(request)
 
-    def check(self, job: Job) -> None:
-        """See that this machine has room for the largest case; on a cluster that is found in the job.
+    def check_memory(self, job: Job) -> None:
+        """Check that this machine has memory for the largest case; on a cluster the job checks it.
 
         Raises:
-            BadInputError: where it has not.
+            BadInputError: if it has not.
         """
         if self.site is None:
-            everyone = job.ranks + job.aggregators
-            check_memory(job.cases, job.ranks, everyone, available_memory(), aggregators=job.aggregators)
+            processes = job.ranks + job.aggregators
+            check_memory(job.cases, job.ranks, processes, available_memory(), aggregators=job.aggregators)
 
 
 @contextmanager
-def named(site: str | None) -> Iterator[None]:
-    """Have complaints of what a site file says, where it is held against the cluster or the sweep, name the file.
+def naming_site_file(site: str | None) -> Iterator[None]:
+    """Prefix errors about keys of the site file with ``--site``.
 
     Args:
-        site: what is given by --site, None where nothing is.
+        site: the value of --site; None without one.
     """
     try:
         yield
@@ -160,6 +174,6 @@ def named(site: str | None) -> Iterator[None]:
         raise error.at(f"--site {site}: {error.key}") from None
 
 
-def _variables(sweep: Sweep) -> Iterator[str]:
-    """Yield the variables that a job may set."""
+def _variant_variables(sweep: Sweep) -> Iterator[str]:
+    """Yield the names of the variables that the variants set."""
     return (name for variant in sweep.environments.values() for name in variant)

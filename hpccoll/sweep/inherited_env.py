@@ -1,6 +1,6 @@
-"""Surroundings: variables that jobs have before a variant sets any, by the site file or the shell that submits them.
+"""Variables that jobs inherit from the site file or the submitting shell, before a variant sets its own.
 
-They hold in every job that does not set them itself, ``default`` too, and its name does not say so.
+They apply to every job whose variant does not set them, including ``default``; the job's name does not show them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,17 +20,16 @@ from hpccoll.evidence.variables import (
 Variants = Mapping[str, Mapping[str, str]]
 SITE = "the site file"
 SHELL = "this shell"
-MOST_NAMED = 4
+MAX_LISTED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What is set around jobs.
+class InheritedEnv:
+    """The variables that jobs inherit.
 
     Args:
-        site: by the site file.
-        shell: where a sweep is started: Slurm hands it on, and the site's have the last word. Empty where that is not
-            known.
+        site: the variables of the site file; they override those of the shell.
+        shell: the variables of the shell that starts the sweep, which Slurm exports to jobs; empty if unknown.
     """
 
     site: Mapping[str, str]
@@ -39,30 +38,30 @@ class Surroundings:
     def notes(
         self, variants: Variants, communicators: Mapping[str, CommunicatorSettings], transports: Sequence[str]
     ) -> Iterator[str]:
-        """Yield a sentence for everything that they do to the jobs of a sweep, and for what looks misspelt.
+        """Yield a note for each inherited variable that affects the jobs of a sweep or looks misspelt.
 
         Args:
-            variants: of the sweep, each with its variables.
-            communicators: what those of NCCL are made with in each of the variants.
-            transports: that it measures; what a library that it does not use reads is no matter.
+            variants: the variables of each variant of the sweep.
+            communicators: the settings of NCCL's communicators in each variant.
+            transports: the transports of the sweep; variables of unused libraries are ignored.
 
         Raises:
-            BadInputError: where they decide what a variant of the sweep is there to compare.
+            BadInputError: if an inherited variable overrides a setting that the variants compare.
         """
-        around = {name: (SHELL, value) for name, value in self.shell.items()}
-        around |= {name: (SITE, value) for name, value in self.site.items()}
+        inherited = {name: (SHELL, value) for name, value in self.shell.items()}
+        inherited |= {name: (SITE, value) for name, value in self.site.items()}
         for variant, settings in communicators.items():
-            for setting, name in overridden_settings(around.keys() - variants[variant].keys(), settings):
-                where, value = around[name]
-                raise _decides(where, name, value, f"it would win over {setting} of variant {variant}")
-        for name, (where, value) in around.items():
-            if _read_over(transports, name) and (note := _leak(where, name, value, variants)):
+            for setting, name in overruled(inherited.keys() - variants[variant].keys(), settings):
+                where, value = inherited[name]
+                raise _override_error(where, name, value, f"it would win over {setting} of variant {variant}")
+        for name, (where, value) in inherited.items():
+            if _is_relevant(transports, name) and (note := _leak_note(where, name, value, variants)):
                 yield note
         for where, variables in {SITE: self.site, **variants}.items():
-            yield from (f"{said} ({where})" for said in unknown_nccl_variables(variables))
+            yield from (f"{doubt} ({where})" for doubt in doubts(variables))
 
-    def unread(self, variables: Mapping[str, str]) -> str | None:
-        """Return that nothing reads ``variables`` of a variant over the network that NCCL is told to use, or None."""
+    def why_unread(self, variables: Mapping[str, str]) -> str | None:
+        """Return why the network that NCCL_NET selects ignores ``variables`` of a variant; None if it reads them."""
         network = {**self.shell, **self.site, **variables}.get("NCCL_NET", "")
         if (
             not variables
@@ -70,34 +69,39 @@ class Surroundings:
             or not all(name.startswith(IB_PREFIX) for name in variables)
         ):
             return None
-        return f"NCCL reads {' and '.join(variables)} over InfiniBand and RoCE alone, and NCCL_NET={network} is neither"
+        return f"NCCL reads {' and '.join(variables)} over InfiniBand and RoCE only, and NCCL_NET={network} is neither"
 
 
-def _read_over(transports: Sequence[str], name: str) -> bool:
-    """Return whether a variable can matter: NCCL's own where something goes over it, and others where not all does."""
+def _is_relevant(transports: Sequence[str], name: str) -> bool:
+    """Return whether a library of ``transports`` can read a variable: NCCL_* needs nccl, MPI's need another one."""
     return "nccl" in transports if name.startswith("NCCL_") else {*transports} != {"nccl"} or name not in VARIABLES
 
 
-def _leak(where: str, name: str, value: str, variants: Variants) -> str | None:
-    """Return which variants have a variable from outside that others of the sweep, or of the table, are about."""
+def _leak_note(where: str, name: str, value: str, variants: Variants) -> str | None:
+    """Return a note if some variants inherit a variable that others set or that a known variant sets.
+
+    Raises:
+        BadInputError: if the inherited value changes what the variants compare.
+    """
     setting = [variant for variant, variables in variants.items() if name in variables]
     others = [variant for variant in variants if variant not in setting]
     if (variants and not others) or not (setting or name in VARIABLES):
         return None
-    if setting and name in VARIABLES and name not in FABRIC_VARIABLES:
-        raise _decides(where, name, value, f"variant {setting[0]} sets it, and {others[0]} would have this one")
-    return f"{assignment(name, value)} of {where} holds in {_named(others, setting)}, whose names do not say so"
+    if setting and name in VARIABLES and name not in OF_A_FABRIC:
+        raise _override_error(where, name, value, f"variant {setting[0]} sets it, and {others[0]} would inherit it")
+    listed = _list_variants(others, setting)
+    return f"{assignment(name, value)} of {where} also applies to {listed}; their names do not show it"
 
 
-def _named(others: Sequence[str], setting: Sequence[str]) -> str:
-    """Return those variants that do not set a variable, of many only how many and the ``setting`` ones, which do."""
-    if len(others) <= MOST_NAMED:
+def _list_variants(others: Sequence[str], setting: Sequence[str]) -> str:
+    """Return the names of ``others``, which inherit a variable; of many, the number or the ``setting`` exceptions."""
+    if len(others) <= MAX_LISTED:
         return ", ".join(others) or "every job"
     return f"all other variants than {', '.join(setting)}" if setting else f"all {len(others)} variants"
 
 
-def _decides(where: str, name: str, value: str, why: str) -> BadInputError:
-    """Return the complaint that a variable from outside decides what a variant is there to compare."""
+def _override_error(where: str, name: str, value: str, why: str) -> BadInputError:
+    """Return the error that an inherited variable overrides a setting of a variant."""
     if where == SITE:
         return BadInputError(f"environment.{name}", value, f"left to variants: {why}")
     return BadInputError(f"{name} of {where}", value, f"unset: {why}")

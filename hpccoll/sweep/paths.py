@@ -1,4 +1,4 @@
-"""Where things are: the workflow, which ships with the package, and the programs that start ranks."""
+"""Locations of the workflow, the site files and mpiexec."""
 
 import os
 import shutil
@@ -10,41 +10,41 @@ import hpccoll
 from hpccoll.errors import UnusableError
 
 
-def _shipped(name: str, *checkout: str) -> Path:
-    """Return a directory that ships inside an installed package, or lies beside that of a checkout."""
+def _data_directory(name: str, *checkout: str) -> Path:
+    """Return a data directory: inside an installed package, or next to the package in a checkout."""
     package = Path(hpccoll.__file__).parent
-    shipped = package / name
-    return shipped if shipped.is_dir() else package.parent.joinpath(*checkout)
+    installed = package / name
+    return installed if installed.is_dir() else package.parent.joinpath(*checkout)
 
 
-def workflows() -> Path:
+def workflow_directory() -> Path:
     """Return the directory of the Snakefile."""
-    return _shipped("_workflows", "workflows")
+    return _data_directory("_workflows", "workflows")
 
 
 def site_files() -> list[Path]:
     """Return the site files that come with hpccoll."""
-    return sorted(_shipped("_sites", "slurm", "sites").glob("*.yaml"))
+    return sorted(_data_directory("_sites", "slurm", "sites").glob("*.yaml"))
 
 
 def default_sweep() -> Path:
-    return workflows() / "config" / "default.yaml"
+    return workflow_directory() / "config" / "default.yaml"
 
 
-def mpiexec() -> list[str]:
-    """Return the launcher that ranks are started with, and the options that it needs here.
+def mpiexec_command() -> list[str]:
+    """Return mpiexec with the options that it needs here.
 
-    It is named as it is found with the directory of this Python first on PATH, which is how the rules look for it: a
-    plan does not depend on where the environment lies.
+    mpiexec is searched with the directory of this Python first on PATH, as the workflow's rules do, and is returned
+    without its directory, so that a plan does not depend on where the environment is installed.
 
     Raises:
-        UnusableError: where there is none.
+        UnusableError: if no mpiexec is found.
     """
-    beside = Path(sys.executable).parent
-    found = shutil.which("mpiexec", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+    programs = Path(sys.executable).parent
+    found = shutil.which("mpiexec", path=f"{programs}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
         remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
-        raise UnusableError("launcher", f"no mpiexec in {beside} or on PATH: {remedy}")
+        raise UnusableError("launcher", f"no mpiexec in {programs} or on PATH; do: {remedy}")
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
     if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:
         return ["mpiexec", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]

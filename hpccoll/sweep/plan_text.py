@@ -12,7 +12,7 @@ from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Plan, Skip
 from hpccoll.spec.probe_cases import has_library_logs, requested_algorithm
 from hpccoll.sweep import probe_launch
-from hpccoll.sweep.slurm.partitions import options
+from hpccoll.sweep.slurm.partitions import sbatch_options
 from hpccoll.units import format_wait
 
 BY_NCCL = "NCCL's own lines: algorithm, protocol and channels for each size, and the network that it uses"
@@ -78,13 +78,13 @@ def _launches(plan: Plan) -> Iterator[str]:
     for shape in sorted({shape for shape, _ in devices}):
         on_gpus = " --device cuda" if (shape, "cuda") in devices else ""
         yield f"  {shape}: {plan.launcher.line(shape)} run --shape {shape}{on_gpus} --job JOB.json --out JOB.h5"
-    if any(probe_launch.wanted(job, shape) for job in plan.jobs for shape in job.shapes):
+    if any(probe_launch.needs_probe(job, shape) for job in plan.jobs for shape in job.shapes):
         yield f"  {PROBE}"
 
 
 def _places(job: Job) -> str:
     """Return the shapes that a job is launched in, and which of them after a probe."""
-    probed = [shape for shape in job.shapes if probe_launch.wanted(job, shape)]
+    probed = [shape for shape in job.shapes if probe_launch.needs_probe(job, shape)]
     if not probed:
         return _listed(job.shapes)
     if len(probed) == len(job.shapes):
@@ -102,8 +102,8 @@ def _asked(plan: Plan, job: Job) -> str:
 
 def _about(plan: Plan, job: Job) -> Iterator[str]:
     if asked := plan.resources.get(job.name):
-        yield f"sbatch {shlex.join(options(asked))}"
-    known = known_variant(job.variant, job.sets)
+        yield f"sbatch {shlex.join(sbatch_options(asked))}"
+    known = as_known(job.variant, job.sets)
     if known:
         yield f"variant: {known.purpose}"
     if job.variant:

@@ -1,6 +1,7 @@
-"""The probe of a launch: the same ranks, untimed, with logs; what these say is in a file that the timed launch reads.
+"""The probe of a launch: the same ranks, untimed, with library logs; the evidence goes to a file.
 
-It costs a launch and no measurement: where it fails, takes too long or leaves no logs, the file says so.
+The timed launch reads that file. A probe that fails, times out or leaves no logs costs no measurement: the file holds
+the reason.
 """
 
 import json
@@ -17,67 +18,67 @@ from hpccoll.spec.probe_cases import probe_cases
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.sweep import child_process
 
-OUTPUT = "launch.log"
-"""The log of what the ranks and their launcher print: MPI libraries have no other."""
+OUTPUT_LOG = "launch.log"
+"""The log of stdout and stderr of ranks and launcher: MPI libraries write no other log."""
 
 
-def wanted(job: Job, shape: Shape) -> bool:
-    """Return whether logs have something to say of the cases of ``shape``."""
-    return bool(probe_cases(job, shape))
+def needs_probe(job: Job, shape: Shape) -> bool:
+    """Return whether logs can give evidence for cases of ``shape``."""
+    return bool(once(job, shape))
 
 
-def place_of(out: Path, job: Job, shape: Shape) -> Path:
-    """Return the directory of the logs, beside the raw file ``out``."""
+def log_directory(out: Path, job: Job, shape: Shape) -> Path:
+    """Return the directory of the logs, next to the raw file ``out``."""
     return out.with_name(f"{job.name}.{shape}.logs")
 
 
-def file_of(out: Path, job: Job, shape: Shape) -> Path:
-    """Return the file of what they say."""
+def evidence_file(out: Path, job: Job, shape: Shape) -> Path:
+    """Return the evidence file."""
     return out.with_name(f"{job.name}.{shape}.evidence.json")
 
 
-def told_to_end(out: Path, job: Job, shape: Shape) -> bool:
-    """Return whether the ranks of the last probe were told to end: there is no time for anything after it."""
-    return (place_of(out, job, shape) / INTERRUPTED_FILE).exists()
+def was_interrupted(out: Path, job: Job, shape: Shape) -> bool:
+    """Return whether a signal interrupted the last probe: the job's time limit is near."""
+    return (log_directory(out, job, shape) / TOLD_TO_END).exists()
 
 
-def allocation(hosts: Sequence[str]) -> str:
-    """Return what tells this allocation from others: Slurm's job, and its hosts where they are known."""
+def allocation_id(hosts: Sequence[str]) -> str:
+    """Return an identifier of this allocation: Slurm's job id, and its hosts if known."""
     return " ".join((os.environ.get("SLURM_JOB_ID", "local"), *hosts))
 
 
-def known(file: Path, job: Job, where: str) -> bool:
-    """Return whether an earlier launch of this job in this allocation has read its logs, and all of them."""
+def has_evidence(file: Path, job: Job, where: str) -> bool:
+    """Return whether ``file`` holds the complete evidence of an earlier probe of this job in this allocation."""
     try:
-        found = ProbeResult.load(file)
-    except BadInputError:  # there is none, or somebody has cut it short
+        found = Found.load(file)
+    except BadInputError:  # it is absent or truncated
         return False
-    whole = found.record is not None and found.failure is None
-    return whole and (found.job_sha256, found.allocation) == (job.sha256, where)
+    complete = found.record is not None and found.why is None
+    return complete and (found.job_sha256, found.allocation) == (job.sha256, where)
 
 
-def ask(command: list[str], start_timeout_s: float, out: Path, job: Job, shape: Shape, where: str) -> ProbeResult:
-    """Run a probe, and return what it found; that is also in the file.
+def run_probe(command: list[str], start_timeout_s: float, out: Path, job: Job, shape: Shape, where: str) -> Found:
+    """Run a probe, write its evidence file, and return the evidence.
 
-    Its time is limited: for the start, for every case, and for one that is stuck and has to say where.
+    The time limit is the sum of the start timeout, the time budgets of the cases, and one watchdog timeout.
 
     Args:
-        command: that starts it; its ranks log into ``place_of``.
-        start_timeout_s: how long the start may take.
+        command: the launcher's command line; its ranks log into ``log_directory``.
+        start_timeout_s: the time limit for the start of the ranks.
         out: the raw file.
-        job: that is probed.
-        shape: of the launch.
-        where: the allocation.
+        job: the job.
+        shape: the shape of the launch.
+        where: the ``allocation_id``.
 
     Raises:
-        OSError: where there is no room for logs.
+        OSError: if logs cannot be written.
     """
-    place = place_of(out, job, shape)
-    rmtree(place, ignore_errors=True)  # logs of an earlier one are not ours
-    place.mkdir(parents=True)
-    limit_s = start_timeout_s + job.effort.timeout + len(probe_cases(job, shape)) * job.effort.seconds
-    failed = child_process.run(command, limit_s, place / OUTPUT)
-    found = ProbeResult.from_logs(place, failed, job_sha256=job.sha256, allocation=where)
-    with replacing_file(file_of(out, job, shape)) as unfinished:
+    logs = log_directory(out, job, shape)
+    rmtree(logs, ignore_errors=True)  # from an earlier probe
+    logs.mkdir(parents=True)
+    timeout_s = start_timeout_s + job.effort.timeout + len(once(job, shape)) * job.effort.seconds
+    failure = child_process.run_child(command, timeout_s, logs / OUTPUT_LOG)
+    found = Found.in_logs(logs, failure, job_sha256=job.sha256, allocation=where)
+    with replaced(evidence_file(out, job, shape)) as unfinished:
         unfinished.write_text(json.dumps(found.to_json(), indent=1))
     return found

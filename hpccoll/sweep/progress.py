@@ -1,6 +1,6 @@
-"""Progress: how many measurements of a sweep are done, each a round of a case, and how long the others will take.
+"""Progress of a sweep on stderr: how many measurements the journals hold, and the estimated time left.
 
-It is read in the journals, and told on stderr.
+A measurement is one round of one case.
 """
 
 import sys
@@ -20,63 +20,72 @@ from hpccoll.store.json_lines import starts_with_key
 from hpccoll.units import format_wait
 
 SKIPPED = b'"status": "skipped"'
-"""What the record of an outcome has where the case has no other rounds."""
+"""Marks the journal record of a skipped case, which has no further rounds."""
 
 
-class Count(NamedTuple):
-    """How many measurements are done: rounds of cases, all of them where a case is skipped; and which took time."""
+class MeasurementCount(NamedTuple):
+    """Numbers of measurements.
+
+    Args:
+        done: rounds with an outcome; all rounds of a skipped case count.
+        timed: rounds that were timed.
+    """
 
     done: int
     timed: int
 
 
-Show = Callable[[Count], None]
+ShowProgress = Callable[[MeasurementCount], None]
 
 
-class Tally:
-    """Counts the rounds of cases that have an outcome; reads of journals what is new: the disk is the ranks' too."""
+class MeasurementCounter:
+    """Counts the measurements in the journals of a sweep; it reads only what was appended since the last count."""
 
     def __init__(self, plan: Plan, out: Path) -> None:
         self._raw = {out / "raw" / f"{job.name}.h5": job for job in plan.jobs}
-        self._read = dict.fromkeys(self._raw, (0, 0, 0))  # bytes of the journal, outcomes in them, and skips of those
+        self._read = dict.fromkeys(self._raw, (0, 0, 0))  # bytes read, outcomes in them, skipped cases among those
 
     @property
     def total(self) -> int:
         return sum(job.measurements for job in self._raw.values())
 
-    def count(self) -> Count:
+    def count(self) -> MeasurementCount:
         counts = [self._count(raw, job) for raw, job in self._raw.items()]
-        return Count(sum(count.done for count in counts), sum(count.timed for count in counts))
+        return MeasurementCount(sum(count.done for count in counts), sum(count.timed for count in counts))
 
-    def _count(self, raw: Path, job: Job) -> Count:
-        place, outcomes, skips = self._read[raw]
+    def _count(self, raw: Path, job: Job) -> MeasurementCount:
+        offset, outcomes, skips = self._read[raw]
         rounds = job.effort.rounds
         try:
             with journal_path(raw).open("rb") as journal:
-                journal.seek(place)
+                journal.seek(offset)
                 text = journal.read()
         except FileNotFoundError:
-            return Count(job.measurements, job.measurements - skips * rounds) if raw.exists() else Count(0, 0)
-        *whole, last = text.split(b"\n")  # the last event may not be whole yet
-        outcomes, skips = _with(whole, outcomes, skips)
-        self._read[raw] = place + len(text) - len(last), outcomes, skips
-        outcomes, skips = _with([last], outcomes, skips)
-        # What fewer ranks measured after one had stalled, and what failed and was measured since, is no more than all.
-        return Count(min(outcomes + skips * (rounds - 1), job.measurements), outcomes - skips)
+            return (
+                MeasurementCount(job.measurements, job.measurements - skips * rounds)
+                if raw.exists()
+                else MeasurementCount(0, 0)
+            )
+        *complete, last = text.split(b"\n")  # the last line may be incomplete
+        outcomes, skips = _add_events(complete, outcomes, skips)
+        self._read[raw] = offset + len(text) - len(last), outcomes, skips
+        outcomes, skips = _add_events([last], outcomes, skips)
+        # Rounds measured again after a stall or a failure must not count twice.
+        return MeasurementCount(min(outcomes + skips * (rounds - 1), job.measurements), outcomes - skips)
 
 
-def _with(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int, int]:
-    """Return how many outcomes, and skips of them, there are with those of more events."""
-    found = [SKIPPED in event for event in events if starts_with_key(event, "outcome")]
+def _add_events(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int, int]:
+    """Return the numbers of outcomes and of skipped cases, increased by those of ``events``."""
+    found = [SKIPPED in event for event in events if names(event, "outcome")]
     return outcomes + len(found), skips + sum(found)
 
 
 @contextmanager
-def shown(total: int) -> Iterator[Show]:
-    """Yield what shows how many of ``total`` measurements are done: a bar on a terminal, a line a tenth in a log."""
+def progress_display(total: int) -> Iterator[ShowProgress]:
+    """Yield a function that displays the progress: a bar on a terminal, one line per 10 % in a log."""
     console = Console(stderr=True)
     if not sys.stderr.isatty():
-        yield _lines(total, console)
+        yield _progress_lines(total, console)
         return
     columns = (
         TextColumn("measuring"),
@@ -85,32 +94,32 @@ def shown(total: int) -> Iterator[Show]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    pace = Pace(total)
+    pace = TimeLeft(total)
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("measuring", total=total, left="")
-        yield lambda count: progress.update(bar, completed=count.done, left=pace.words(count, time.monotonic()))
+        yield lambda count: progress.update(bar, completed=count.done, left=pace.text(count, time.monotonic()))
 
 
-def _lines(total: int, console: Console) -> Show:
-    begun, last, pace = time.monotonic(), 0, Pace(total)
+def _progress_lines(total: int, console: Console) -> ShowProgress:
+    begun, last, pace = time.monotonic(), 0, TimeLeft(total)
 
-    def show(count: Count) -> None:
+    def show(count: MeasurementCount) -> None:
         nonlocal last
         now = time.monotonic()
-        tenths, left = 10 * count.done // max(total, 1), pace.words(count, now)
+        tenths, left = 10 * count.done // max(total, 1), pace.text(count, now)
         if tenths > last:
             last = tenths
-            told = f"{count.done} of {total} measurements", format_wait(now - begun), left
-            console.out(", ".join(filter(None, told)), highlight=False)
+            parts = f"{count.done} of {total} measurements", format_wait(now - begun), left
+            console.out(", ".join(filter(None, parts)), highlight=False)
 
     return show
 
 
-class Pace:
-    """How long the rest takes, at the pace of what was measured so far.
+class TimeLeft:
+    """Estimates the time left from the pace of the measurements so far.
 
-    The clock starts with the first measurement of this sweep: what earlier ones left counts for nothing, nor does the
-    time that jobs wait before it. The calls of a job come in random order, so that the first are like the others.
+    The clock starts with the first measurement of this sweep, so results of earlier sweeps and the time that jobs are
+    pending do not count. Cases run in random order, so the first ones are representative.
 
     Args:
         total: the number of measurements.
@@ -118,19 +127,19 @@ class Pace:
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._there: int | None = None  # what was timed before
-        self._first: tuple[int, float] | None = None  # what was timed, and when, as the clock started
+        self._earlier: int | None = None  # measurements that were timed before this sweep
+        self._first: tuple[int, float] | None = None  # timed measurements and the time when the clock started
 
-    def words(self, count: Count, now: float) -> str:
-        """Return the time that is left; nothing where that is not known, or none is left.
+    def text(self, count: MeasurementCount, now: float) -> str:
+        """Return the time left as text; empty if it is unknown or zero.
 
         Args:
-            count: what is done.
-            now: in seconds by a clock that does not go back.
+            count: the measurements so far.
+            now: the time of a monotonic clock in seconds.
         """
-        if self._there is None:
-            self._there = count.timed
-        if self._first is None and count.timed > self._there:
+        if self._earlier is None:
+            self._earlier = count.timed
+        if self._first is None and count.timed > self._earlier:
             self._first = count.timed, now
         if self._first is None or count.timed <= self._first[0] or count.done == self._total:
             return ""

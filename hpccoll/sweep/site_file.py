@@ -19,39 +19,39 @@ from hpccoll.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, SIG
 from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher
 from hpccoll.sweep.paths import site_files
-from hpccoll.sweep.yaml_model import OneOrMore, Section, Setting, Text, Variables, Within, load
+from hpccoll.sweep.yaml_model import Bounded, OneOrMore, Text, Variables, VariableValue, YamlSection, load_yaml
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
 """Repeated on every srun: Snakemake's job step removes Slurm's variables; a bare srun would start a rank per node."""
 
-NEAR = ":block"
+FILL_SOCKETS = ":block"
 """On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's own way is round robin, by
 which half of the ranks are on the socket that their GPU is not on (man srun, --distribution)."""
 
-_GEOMETRY = "nodes and ranks_per_node of the sweep file"
-_FOUND = "nothing: it is how jobs are found"
+_SWEEP_FILE_KEYS = "nodes and ranks_per_node of the sweep file"
+_JOB_SEARCH = "nothing: it is how jobs are found"
 _LOGS = "nothing: logs are kept"
-_HERE = "nothing: jobs run where they are submitted"
+_SUBMIT_DIRECTORY = "nothing: jobs run where they are submitted"
 _ONCE = "nothing: a job runs once, and at once"
 
-MANAGED = {
+RESERVED_OPTIONS = {
     "--account": "account", "--partition": "partition", "--qos": "qos", "--constraint": "constraint",
     "--time": "minutes", "--mem": "memory_mb", "--mem-per-cpu": "memory_mb", "--mem-per-gpu": "memory_mb",
     "--cpus-per-task": "cpus_per_task", "--cpus-per-gpu": "cpus_per_task", "--signal": "signal_s",
     "--exclusive": "exclusive", "--export": "environment",
     "--gres": "gpus_per_node", "--gpus": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
     "--ntasks-per-gpu": "gpus_per_node",
-    "--nodes": _GEOMETRY, "--ntasks": _GEOMETRY, "--ntasks-per-node": _GEOMETRY,
-    "--job-name": _FOUND, "--comment": _FOUND, "--parsable": _FOUND,
+    "--nodes": _SWEEP_FILE_KEYS, "--ntasks": _SWEEP_FILE_KEYS, "--ntasks-per-node": _SWEEP_FILE_KEYS,
+    "--job-name": _JOB_SEARCH, "--comment": _JOB_SEARCH, "--parsable": _JOB_SEARCH,
     "--output": _LOGS, "--error": _LOGS,
-    "--chdir": _HERE, "--workdir": _HERE, "--clusters": _HERE,
+    "--chdir": _SUBMIT_DIRECTORY, "--workdir": _SUBMIT_DIRECTORY, "--clusters": _SUBMIT_DIRECTORY,
     "--array": _ONCE, "--requeue": _ONCE, "--no-requeue": _ONCE, "--hold": _ONCE, "--test-only": _ONCE,
     "--wait": _ONCE, "--wrap": _ONCE, "--dependency": _ONCE, "--begin": _ONCE,
 }  # fmt: skip
 """Options of sbatch that are written in another way, and the key to write instead."""
 
 
-class Container(Section):
+class ContainerSection(YamlSection):
     """An image that ranks run in, with hpccoll installed; Snakemake and srun stay outside."""
 
     runtime: Literal["pyxis", "apptainer"] = Field(description="pyxis (srun --container-image) or apptainer")
@@ -59,18 +59,18 @@ class Container(Section):
     mounts: list[Text] = Field([], max_length=MAX_LIST_ENTRIES, description="SOURCE:TARGET, also where results go")
 
 
-def _gpus(text: str) -> str:
+def _check_gpus(text: str) -> str:
     found = re.fullmatch(r"(?:[a-zA-Z][a-zA-Z0-9_.-]*:)?([1-9][0-9]{0,3})", text)
     if not found or int(found[1]) > GPUS.most:
         raise BadInputError("gpus_per_node", text, f"GPUs on each node, such as 8 or h100:8, at most {GPUS.most}")
     return text
 
 
-Gpus = Annotated[Setting, AfterValidator(_gpus)]
+Gpus = Annotated[VariableValue, AfterValidator(_check_gpus)]
 Feature = Annotated[Text, Field(pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$")]
 
 
-class Aggregators(Section):
+class AggregatorSection(YamlSection):
     """How hosts for aggregators are asked for, beside the nodes that work; each kind has a feature of its own."""
 
     partition: Text = Field(description="one that has both the nodes that work and the hosts for aggregators")
@@ -82,30 +82,32 @@ class Aggregators(Section):
         return f"[{self.worker}*{shape.nodes}&{self.aggregator}*{shape.aggregators}]"
 
 
-class Site(Section):
+class Site(YamlSection):
     """How Slurm jobs are asked for and ranks are started."""
 
     partition: Text | None = Field(None, description="the partition [the cluster's default]")
     account: Text | None = Field(None, description="whom the time is charged to [your default]")
     qos: Text | None = Field(None, description="the quality of service")
     constraint: Text | None = Field(None, description="features that nodes must have")
-    minutes: Annotated[int, Within(MINUTES)] | None = Field(
+    minutes: Annotated[int, Bounded(MINUTES)] | None = Field(
         None, description="the time limit of a job [from the number of its cases]"
     )
     exclusive: bool = Field(True, description="whether nobody else may use the nodes of a job")
-    memory_mb: Annotated[int, Within(MEMORY_MB)] | None = Field(
+    memory_mb: Annotated[int, Bounded(MEMORY_MB)] | None = Field(
         None, description="memory on each node [the partition's default]"
     )
-    cpus_per_task: Annotated[int, Within(CPUS)] | None = Field(None, description="CPUs for each rank [Slurm's default]")
+    cpus_per_task: Annotated[int, Bounded(CPUS)] | None = Field(
+        None, description="CPUs for each rank [Slurm's default]"
+    )
     gpus_per_node: Gpus | None = Field(
         None,
         description="GPUs on each node, such as 8 or h100:8; every rank sees all of them, on the socket of its own",
     )
     sbatch: OneOrMore[Text] | None = Field(None, description="other options of sbatch, such as --switches=1")
-    signal_s: Annotated[int, Within(SIGNAL_S)] = Field(
+    signal_s: Annotated[int, Bounded(SIGNAL_S)] = Field(
         60, description="seconds before the time limit at which ranks are told to end"
     )
-    start_s: Annotated[int, Within(START_S)] | None = Field(
+    start_s: Annotated[int, Bounded(START_S)] | None = Field(
         None,
         description="seconds for two ranks to start, and five times that for all [60, or 900 in a container]",
     )
@@ -117,8 +119,8 @@ class Site(Section):
     network: Literal["rdma", "tcp"] | None = Field(
         None, description="by what nodes should talk; the report says so in red where NCCL used TCP instead of RDMA"
     )
-    container: Container | None = Field(None, description="an image that ranks run in")
-    aggregators: Aggregators | None = Field(
+    container: ContainerSection | None = Field(None, description="an image that ranks run in")
+    aggregators: AggregatorSection | None = Field(
         None, description="hosts for aggregators; a job with some takes partition and features from here"
     )
 
@@ -149,9 +151,13 @@ class Site(Section):
             if not re.fullmatch(r"--[a-z][a-z-]+(=\S*)?", option):
                 raise BadInputError("sbatch", option, "a long option of sbatch in one word, such as --switches=1")
             name = option.partition("=")[0]
-            meant = [managed for managed in MANAGED if managed.startswith(name)]  # sbatch completes what is cut short
-            if name in MANAGED or meant:
-                raise BadInputError("sbatch", option, f"another option: for this one there is {MANAGED[meant[0]]}")
+            meant = [
+                managed for managed in RESERVED_OPTIONS if managed.startswith(name)
+            ]  # sbatch completes what is cut short
+            if name in RESERVED_OPTIONS or meant:
+                raise BadInputError(
+                    "sbatch", option, f"another option: for this one there is {RESERVED_OPTIONS[meant[0]]}"
+                )
         return options
 
     @model_validator(mode="after")
@@ -171,7 +177,7 @@ class Site(Section):
         """How many GPUs a node has, None where nobody has said."""
         return int(self.gpus_per_node.rpartition(":")[2]) if self.gpus_per_node else None
 
-    def launcher_of_ranks(self, variables: Iterable[str] = ()) -> Launcher:
+    def rank_launcher(self, variables: Iterable[str] = ()) -> Launcher:
         """Return how the ranks are started inside a Slurm job.
 
         Args:
@@ -184,9 +190,9 @@ class Site(Section):
             words += ["--gpu-bind=none"] if self.gpus_per_node else []
         program = "hpccoll"
         if self.container and self.container.runtime == "pyxis":
-            words += [f"--container-image={_verbatim(self.container.image)}", '--container-workdir="$PWD"']
+            words += [f"--container-image={_quote_braces(self.container.image)}", '--container-workdir="$PWD"']
             mounts, names = ",".join(self.container.mounts), ",".join(dict.fromkeys([*self.environment, *variables]))
-            words += [f"--container-mounts={_verbatim(mounts)}"] if mounts else []
+            words += [f"--container-mounts={_quote_braces(mounts)}"] if mounts else []
             words += [f"--container-env={names}"] if names else []  # the image's own would win
         elif self.container:
             binds = "".join(f" --bind {shlex.quote(mount)}" for mount in self.container.mounts)
@@ -198,10 +204,10 @@ class Site(Section):
             command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
             start_timeout_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
             aggregator=self.aggregators.aggregator if self.aggregators else None, network=self.network,
-            socket_distribution=NEAR if self.gpus_per_node else "",
+            within=FILL_SOCKETS if self.gpus_per_node else "",
         )  # fmt: skip
 
-    def request(self, shape: Shape, minutes: int) -> dict[str, int | str]:
+    def resource_request(self, shape: Shape, minutes: int) -> dict[str, int | str]:
         """Return what a job of ``shape`` asks for, by the names of Snakemake's Slurm plugin.
 
         The plugin wants ``mpi`` for the rule to run once, outside of srun, and refuses it for one task; its own words
@@ -227,7 +233,7 @@ class Site(Section):
         return {name: value for name, value in asked.items() if value is not None}
 
 
-def _verbatim(text: str) -> str:
+def _quote_braces(text: str) -> str:
     """Return a word for the launcher's command line, in which braces mean nothing."""
     return shlex.quote(text).replace("{", "{{").replace("}", "}}")
 
@@ -240,9 +246,9 @@ def load_site(name: str | None, profile: str) -> Site:
     """
     known = {path.stem: path for path in site_files()}
     if name is None:
-        return load(known[profile], Site, "--site") if profile in known else Site.model_validate({})
+        return load_yaml(known[profile], Site, "--site") if profile in known else Site.model_validate({})
     if name in known:
-        return load(known[name], Site, "--site")
+        return load_yaml(known[name], Site, "--site")
     if not Path(name).is_file():
         raise BadInputError("--site", name, f"{did_you_mean(name, known)}a file, or one of {', '.join(sorted(known))}")
-    return load(Path(name), Site, "--site")
+    return load_yaml(Path(name), Site, "--site")

@@ -29,45 +29,45 @@ from hpccoll.limits import (
 from hpccoll.spec.case import Effort, Shape
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
-from hpccoll.sweep.yaml_model import OneOrMore, Section, Within, load
-from hpccoll.tuning.auto import check_table_given
+from hpccoll.sweep.yaml_model import Bounded, OneOrMore, YamlSection, load_yaml
+from hpccoll.tuning.auto import check_table
 from hpccoll.tuning.table import load_table
 from hpccoll.units import format_size, parse_size
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
-Count = Annotated[int, Within(RANKS)]
-OnANode = Annotated[int, Within(RANKS_PER_NODE)]
-Rank = Annotated[int, Within(RANK)]
+NodeCount = Annotated[int, Bounded(RANKS)]
+RanksOnNode = Annotated[int, Bounded(ON_A_NODE)]
+Rank = Annotated[int, Bounded(RANK)]
 
 
-def _pairs(value: object) -> object:
+def _check_pairs(value: object) -> object:
     """See that the value is a word for pairs of ranks, or a list of them."""
     pairs = value if isinstance(value, list) else [value]
     ranks = [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]]
-    if value in WAYS or (
+    if value in PAIR_SETS or (
         len(ranks) == len(pairs) and all(type(me) is int and me >= 0 for pair in ranks for me in pair)
     ):
         return value
-    raise ValueError(f"{', '.join(WAYS)}, or a list of pairs of different ranks, such as [[0, 1], [0, 2]]")
+    raise ValueError(f"{', '.join(PAIR_SETS)}, or a list of pairs of different ranks, such as [[0, 1], [0, 2]]")
 
 
-WAYS = ("ends", "all")
+PAIR_SETS = ("ends", "all")
 """Words for pairs of ranks: the first and the last one, or every two."""
 
-Pairs = Annotated[Literal["ends", "all"] | list[tuple[Rank, Rank]], BeforeValidator(_pairs)]
+Pairs = Annotated[Literal["ends", "all"] | list[tuple[Rank, Rank]], BeforeValidator(_check_pairs)]
 
 
-def _table(value: object) -> object:
+def _load_table(value: object) -> object:
     """Read the file now: a plan needs no other."""
     return load_table(Path(str(value)), "table") if value is not None else None
 
 
-class SizeRange(Section):
+class SizeRange(YamlSection):
     """Sizes from one to another, each ``factor`` times the last."""
 
     first: Size = Field(alias="from", gt=0, description="the smallest size, such as 8 or 64K (powers of 1024)")
     last: Size = Field(alias="to", description="the largest size; reached if the factor hits it")
-    factor: Annotated[int, Within(FACTOR)] = Field(2, description="from one size to the next")
+    factor: Annotated[int, Bounded(FACTOR)] = Field(2, description="from one size to the next")
 
     @model_validator(mode="after")
     def _rises(self) -> "SizeRange":
@@ -88,21 +88,21 @@ Sizes = Annotated[
 ]
 
 
-class EffortSection(Section):
+class EffortSection(YamlSection):
     """How long each case is measured, in all of its rounds together."""
 
-    warmup: Annotated[int, Within(WARMUP)] = Field(
+    warmup: Annotated[int, Bounded(WARMUP)] = Field(
         default=5, description="iterations thrown away, in each round of a case"
     )
-    min_iterations: Annotated[int, Within(ITERATIONS)] = Field(default=10, description="timed at least")
-    max_iterations: Annotated[int, Within(ITERATIONS)] = Field(default=1000, description="timed at most")
-    seconds: Annotated[float, Within(SECONDS)] = Field(
+    min_iterations: Annotated[int, Bounded(ITERATIONS)] = Field(default=10, description="timed at least")
+    max_iterations: Annotated[int, Bounded(ITERATIONS)] = Field(default=1000, description="timed at most")
+    seconds: Annotated[float, Bounded(SECONDS)] = Field(
         default=0.5, description="wall time for a case, once it has its least iterations"
     )
-    precision: Annotated[float, Within(PRECISION)] = Field(
+    precision: Annotated[float, Bounded(PRECISION)] = Field(
         default=0.02, description="95 % interval of the median, half of it over the median"
     )
-    timeout: Annotated[float, Within(SECONDS)] = Field(
+    timeout: Annotated[float, Bounded(SECONDS)] = Field(
         default=120.0, description="seconds without progress until a rank is said to be stuck"
     )
 
@@ -113,28 +113,30 @@ class EffortSection(Section):
         return self
 
 
-class Sweep(Section):
+class Sweep(YamlSection):
     """A sweep: every combination of what the lists name is a case."""
 
-    collectives: OneOrMore[validators.Collective] = Field(
+    collectives: OneOrMore[validators.CollectiveName] = Field(
         ["all_reduce"], description="see 'hpccoll list', or all of them: all"
     )
-    algorithms: OneOrMore[validators.Algorithm] = Field(
+    algorithms: OneOrMore[validators.AlgorithmName] = Field(
         description="see 'hpccoll list'; native is the library's own; each collective takes those that it has, or all"
     )
     devices: OneOrMore[Literal["cpu", "cuda"]] = Field(["cpu"], description="where buffers lie: on the host or a GPU")
-    transports: OneOrMore[validators.Transport] = Field(
+    transports: OneOrMore[validators.TransportName] = Field(
         ["mpi"], description="how bytes move: mpi, shm, tiered; on device cuda nccl, mpi (CUDA-aware), staged"
     )
-    dtypes: OneOrMore[validators.Dtype] = Field(
+    dtypes: OneOrMore[validators.DtypeName] = Field(
         ["float32"], description="int32, int64, float16, float32, float64; over nccl bfloat16, too"
     )
-    ops: OneOrMore[validators.Op] = Field(["sum"], description="sum, prod, min, max, avg")
+    ops: OneOrMore[validators.OpName] = Field(["sum"], description="sum, prod, min, max, avg")
     bytes: Sizes = Field(description="sizes: a list, or {from: 8, to: 4M, factor: 2}")
     in_place: OneOrMore[bool] = Field([False, True], description="whether contribution and result share a buffer")
-    ranks: OneOrMore[OnANode] | None = Field(None, description="numbers of ranks on one node; each is a job of its own")
-    nodes: OneOrMore[Count] | None = Field(None, description="numbers of nodes, instead of 'ranks'")
-    ranks_per_node: OneOrMore[OnANode] = Field([1], description="with 'nodes': how many ranks on each of them")
+    ranks: OneOrMore[RanksOnNode] | None = Field(
+        None, description="numbers of ranks on one node; each is a job of its own"
+    )
+    nodes: OneOrMore[NodeCount] | None = Field(None, description="numbers of nodes, instead of 'ranks'")
+    ranks_per_node: OneOrMore[RanksOnNode] = Field([1], description="with 'nodes': how many ranks on each of them")
     scaling: Literal["nested", "separate"] = Field(
         "nested",
         description="with 'nodes': all on the first nodes of one allocation, or separate ones",
@@ -147,16 +149,16 @@ class Sweep(Section):
     pairs: Pairs = Field(
         "ends", description="who exchanges messages point to point: the first and the last rank, all pairs, or [[0, 1]]"
     )
-    traffic: OneOrMore[validators.Traffic] = Field(
+    traffic: OneOrMore[validators.TrafficName] = Field(
         ["zipf"], description="unequal blocks of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights"
     )
-    aggregators: Annotated[int, Within(AGGREGATORS)] = Field(
+    aggregators: Annotated[int, Bounded(AGGREGATORS)] = Field(
         0, description="ranks beside the workers that only aggregate; with 'nodes', each on a host of its own"
     )
-    params: validators.Params = Field(
+    params: validators.ParameterLists = Field(
         {}, description="parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
     )
-    table: Annotated[dict[str, Any] | None, BeforeValidator(_table, json_schema_input_type=str | None)] = Field(
+    table: Annotated[dict[str, Any] | None, BeforeValidator(_load_table, json_schema_input_type=str | None)] = Field(
         None, description="what auto chooses by: a file that 'hpccoll tune' has made"
     )
     variants: Variants = Field(
@@ -165,10 +167,10 @@ class Sweep(Section):
         "list' knows brings its variables along, and needs none behind it",
     )
     effort: EffortSection = Field(EffortSection(), description="how long each case is measured")
-    rounds: Annotated[int, Within(ROUNDS)] = Field(
+    rounds: Annotated[int, Bounded(ROUNDS)] = Field(
         3, description="times that all cases are gone through, which share the effort"
     )
-    seed: Annotated[int, Within(SEED)] = Field(
+    seed: Annotated[int, Bounded(SEED)] = Field(
         1, description="of the order of the measurements, which is random, and another in each round"
     )
 
@@ -199,7 +201,7 @@ class Sweep(Section):
         """What NCCL's communicators are made with in them."""
         return {name: variant.communicator for name, variant in self.variants.items()}
 
-    def effort_of_a_case(self) -> Effort:
+    def case_effort(self) -> Effort:
         return Effort(**self.effort.model_dump(), rounds=self.rounds)
 
     def sizes(self) -> list[int]:
@@ -243,7 +245,7 @@ def load_sweep(path: Path) -> Sweep:
     Raises:
         BadInputError: names the file, the key, the value and what would be valid.
     """
-    return load(path, Sweep, "CONFIG")
+    return load_yaml(path, Sweep, "CONFIG")
 
 
 if __name__ == "__main__":

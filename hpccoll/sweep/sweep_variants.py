@@ -6,27 +6,27 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from hpccoll.errors import BadInputError, together
-from hpccoll.evidence.communicator_settings import overridden_settings
-from hpccoll.evidence.variants import variant_communicator, variant_environment
-from hpccoll.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
-from hpccoll.sweep.yaml_model import Section, Setting, Text, Within, are_variables
+from hpccoll.evidence.communicator import overruled
+from hpccoll.evidence.environments import communicator_of, environment_of
+from hpccoll.limits import MOST_OF_A_LIST, MOST_OF_A_NAME, NUMBER
+from hpccoll.sweep.yaml_model import Bounded, Text, VariableValue, YamlSection, check_variable_names
 
 COMMUNICATOR = "communicator"
 """The key of a variant that is no variable."""
 
 
-class VariantSection(Section):
+class VariantSection(YamlSection):
     """Variables, and what NCCL's communicators are made with."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Setting] = Field(init=False)
-    communicator: dict[Text, Annotated[int, Within(NUMBER)] | Text] = Field(
+    __pydantic_extra__: dict[str, VariableValue] = Field(init=False)
+    communicator: dict[Text, Annotated[int, Bounded(NUMBER)] | Text] = Field(
         {}, description="what NCCL's communicators are made with, by nccl4py: {traffic_class: 106, buffers: symmetric}"
     )
 
     @model_validator(mode="after")
     def _have_names(self) -> "VariantSection":
-        are_variables(self.environment)
+        check_variable_names(self.environment)
         return self
 
     @property
@@ -34,7 +34,7 @@ class VariantSection(Section):
         return self.__pydantic_extra__
 
 
-def _fill_in(value: object) -> object:
+def _complete_variants(value: object) -> object:
     """Fill in what the table knows of variants; with nothing behind it a name has to be one of those."""
     if not isinstance(value, dict):
         return value
@@ -44,7 +44,7 @@ def _fill_in(value: object) -> object:
     for name, own in value.items():
         if isinstance(own, dict | None) and isinstance(name, str):
             try:
-                filled[name] = _filled(name, own)
+                filled[name] = _complete(name, own)
             except BadInputError as error:
                 strange.append(error)
     if strange:
@@ -52,7 +52,7 @@ def _fill_in(value: object) -> object:
     return filled
 
 
-def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
+def _complete(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
     variables, settings = own, (own or {}).get(COMMUNICATOR, {})
     if own is not None:
         variables = {key: value for key, value in own.items() if key != COMMUNICATOR}
@@ -66,7 +66,7 @@ def _filled(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
     return {**filled, COMMUNICATOR: made}
 
 
-def _have_names(variants: dict[str, VariantSection]) -> dict[str, VariantSection]:
+def _check_names(variants: dict[str, VariantSection]) -> dict[str, VariantSection]:
     for name in variants:
         if len(name) > MAX_NAME_LETTERS or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
             expected = f"at most {MAX_NAME_LETTERS} letters (A to Z), digits, - and _: it becomes part of file names"
@@ -76,6 +76,6 @@ def _have_names(variants: dict[str, VariantSection]) -> dict[str, VariantSection
 
 Variants = Annotated[
     dict[str, VariantSection],
-    BeforeValidator(_fill_in, json_schema_input_type=dict[str, VariantSection | None]),
-    AfterValidator(_have_names),
+    BeforeValidator(_complete_variants, json_schema_input_type=dict[str, VariantSection | None]),
+    AfterValidator(_check_names),
 ]

@@ -11,18 +11,18 @@ from hpccoll.limits import NUMBER
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, traffic
 from hpccoll.spec.catalogue import check_algorithm, known_parameters, measurable_names
 from hpccoll.spec.transport_table import DEVICES, check_transport
-from hpccoll.sweep.yaml_model import OneOrMore, Text, Within
+from hpccoll.sweep.yaml_model import Bounded, OneOrMore, Text
 
 ALL = "all"
 """The word for all collectives, or all that a collective can be measured with."""
 
 
-def collectives_of(words: Sequence[str]) -> list[str]:
+def expand_collectives(words: Sequence[str]) -> list[str]:
     """Return the collectives that words of a sweep file mean, each once."""
     return list(dict.fromkeys(chain.from_iterable(COLLECTIVES if word == ALL else [word] for word in words)))
 
 
-def _known(*words: str) -> AfterValidator:
+def _one_of(*words: str) -> AfterValidator:
     def look_up(word: str) -> str:
         if word not in words:
             raise BadInputError("word", word, words)
@@ -31,39 +31,41 @@ def _known(*words: str) -> AfterValidator:
     return AfterValidator(look_up)
 
 
-def _null(value: object) -> object:
+def _null_to_name(value: object) -> object:
     """YAML reads the bare word null, an algorithm's name, as nothing."""
     return "null" if value is None else value
 
 
-def _algorithm(word: str, read: ValidationInfo) -> str:
+def _check_algorithm(word: str, read: ValidationInfo) -> str:
     if word != ALL:
-        check_algorithm(word, _collectives(read))
+        check_algorithm(word, _named_collectives(read))
     return word
 
 
-def _transport(word: str, read: ValidationInfo) -> str:
+def _check_transport(word: str, read: ValidationInfo) -> str:
     check_transport(word, read.data.get("devices", DEVICES))
     return word
 
 
-def _traffic(word: str) -> str:
+def _check_traffic(word: str) -> str:
     traffic.named(word)
     return word
 
 
-def _collectives(read: ValidationInfo) -> list[str]:
+def _named_collectives(read: ValidationInfo) -> list[str]:
     """Return the collectives of the file; all of them where one of its words is misspelt."""
-    return collectives_of(read.data.get("collectives", [ALL]))
+    return expand_collectives(read.data.get("collectives", [ALL]))
 
 
-def _params(params: "Params", read: ValidationInfo) -> "Params":
-    if strange := [*_strange(params, _collectives(read), read.data.get("algorithms", [ALL]))]:
+def _check_params(params: "ParameterLists", read: ValidationInfo) -> "ParameterLists":
+    if strange := [*_unknown_parameters(params, _named_collectives(read), read.data.get("algorithms", [ALL]))]:
         raise together(*strange)
     return params
 
 
-def _strange(params: "Params", collectives: Sequence[str], measured: Collection[str]) -> Iterator[BadInputError]:
+def _unknown_parameters(
+    params: "ParameterLists", collectives: Sequence[str], measured: Collection[str]
+) -> Iterator[BadInputError]:
     """Yield what is wrong with the names of algorithms and parameters."""
     for algorithm, names in params.items():
         having = [name for name in collectives if algorithm in measurable_names(name)]
@@ -75,11 +77,16 @@ def _strange(params: "Params", collectives: Sequence[str], measured: Collection[
         yield from (BadInputError(f"params.{algorithm}", name, known) for name in names if name not in known)
 
 
-Collective = Annotated[str, _known(*COLLECTIVES, ALL)]
-Algorithm = Annotated[Text, BeforeValidator(_null, json_schema_input_type=str | None), AfterValidator(_algorithm)]
-Transport = Annotated[str, AfterValidator(_transport)]
-Dtype = Annotated[str, _known(*DTYPES, BFLOAT16)]
-Op = Annotated[str, _known(*REDUCTIONS)]
-Traffic = Annotated[Text, AfterValidator(_traffic)]
-Value = Annotated[int, Within(NUMBER)] | Text
-Params = Annotated[dict[Annotated[str, BeforeValidator(_null)], dict[str, OneOrMore[Value]]], AfterValidator(_params)]
+CollectiveName = Annotated[str, _one_of(*COLLECTIVES, ALL)]
+AlgorithmName = Annotated[
+    Text, BeforeValidator(_null_to_name, json_schema_input_type=str | None), AfterValidator(_check_algorithm)
+]
+TransportName = Annotated[str, AfterValidator(_check_transport)]
+DtypeName = Annotated[str, _one_of(*DTYPES, BFLOAT16)]
+OpName = Annotated[str, _one_of(*REDUCTIONS)]
+TrafficName = Annotated[Text, AfterValidator(_check_traffic)]
+ParameterValue = Annotated[int, Bounded(NUMBER)] | Text
+ParameterLists = Annotated[
+    dict[Annotated[str, BeforeValidator(_null_to_name)], dict[str, OneOrMore[ParameterValue]]],
+    AfterValidator(_check_params),
+]

@@ -17,26 +17,26 @@ import yaml
 
 from hpccoll.errors import BadInputError, UnusableError, no_file
 from hpccoll.files import open_regular
-from hpccoll.store.durable_files import is_locked, lock_exclusively, open_without_links
-from hpccoll.sweep.paths import workflows
-from hpccoll.sweep.slurm.monitor import Follower
+from hpccoll.store.durable_files import lock_alone, locked, no_link
+from hpccoll.sweep.paths import workflow_directory
+from hpccoll.sweep.slurm.monitor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
 
-MARK = "HPCCOLL_SWEEP"
+SWEEP_VARIABLE = "HPCCOLL_SWEEP"
 """The variable by which processes of a sweep are found; its value is the directory of the results."""
-ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a sweep in good order; the last one comes where a connection is lost."""
 INTERRUPT_S = 60.0
 """How long an interrupted Snakemake has for ending its jobs."""
-SILENT_INTERRUPT_S = 5.0
+OUTAGE_INTERRUPT_S = 5.0
 """How long it has while Slurm's controller does not answer, so that it can cancel none."""
-SHOW_S = 0.5
+REFRESH_S = 0.5
 """Between two looks at what is measured, and at Slurm."""
-_PLAIN = re.compile(r"(?!(?:true|false|null|nan|inf|infinity)$)[a-z_.][a-z0-9_./+-]*", re.IGNORECASE | re.ASCII)
+_PLAIN_NAME = re.compile(r"(?!(?:true|false|null|nan|inf|infinity)$)[a-z_.][a-z0-9_./+-]*", re.IGNORECASE | re.ASCII)
 """Names that are text to every reader."""
-LOOK_S = 0.1
+POLL_S = 0.1
 """Between two looks at what a sweep has left running."""
-STARTS = 3
+MAX_STARTS = 3
 """How often Snakemake is started in all, where it does not see that its jobs have ended."""
 
 
@@ -49,22 +49,22 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
     Raises:
         BadInputError: for a name of a file or directory that does not reach the rules as it is.
     """
-    settings = [f"out={_carried('--out', out)}", f"profile={profile}"]
-    settings += [f"site={_carried('--site', Path(site)) if Path(site).exists() else site}"] if site else []
+    settings = [f"out={_snakemake_path('--out', out)}", f"profile={profile}"]
+    settings += [f"site={_snakemake_path('--site', Path(site)) if Path(site).exists() else site}"] if site else []
     if profile != "local" and re.search(r"[%\\]", str(out.resolve())):
         raise BadInputError("--out", str(out), "a directory without % and \\ in its path: Slurm takes logs elsewhere")
     slurm = [] if profile == "local" else [
         "--slurm-jobname-prefix", job_prefix(out), "--slurm-logdir", str((out / "logs" / "slurm").resolve()),
     ]  # fmt: skip
     return [
-        sys.executable, "-m", "snakemake", "-s", str(workflows() / "Snakefile"),
-        "--workflow-profile", str(workflows() / "profiles" / profile),
-        "--configfile", _carried("CONFIG", config),
+        sys.executable, "-m", "snakemake", "-s", str(workflow_directory() / "Snakefile"),
+        "--workflow-profile", str(workflow_directory() / "profiles" / profile),
+        "--configfile", _snakemake_path("CONFIG", config),
         "--config", *settings, "--nolock", *slurm, "raw", *extra,
     ]  # fmt: skip
 
 
-def _carried(key: str, path: Path) -> str:
+def _snakemake_path(key: str, path: Path) -> str:
     """Return the path by which the rules of Snakemake find a file: an absolute one, if the name is no plain word.
 
     Snakemake reads the values of its configuration as numbers and YAML, in a Slurm job once more, and takes braces in
@@ -73,7 +73,7 @@ def _carried(key: str, path: Path) -> str:
     Raises:
         BadInputError: if there is no such path.
     """
-    if _PLAIN.fullmatch(str(path)):
+    if _PLAIN_NAME.fullmatch(str(path)):
         return str(path)
     text = str(path.absolute())
     try:
@@ -87,7 +87,7 @@ def _carried(key: str, path: Path) -> str:
 
 
 @contextmanager
-def alone(out: Path) -> Iterator[None]:
+def exclusive(out: Path) -> Iterator[None]:
     """Hold ``out`` against other sweeps.
 
     Raises:
@@ -104,7 +104,7 @@ def alone(out: Path) -> Iterator[None]:
         yield
 
 
-def at_work(out: Path) -> bool:
+def is_running(out: Path) -> bool:
     """Return whether a sweep holds ``out`` now."""
     try:
         with open_regular(out / ".lock", str(out)) as lock:
@@ -113,7 +113,7 @@ def at_work(out: Path) -> bool:
         return False
 
 
-def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:
+def kill_orphans(out: Path, grace: float = 5.0) -> list[str]:
     """End the processes that an earlier sweep into ``out`` has left on this machine, and return what they were.
 
     They have ``grace`` seconds to end by themselves, and are killed then, which may take as long. One of them may start
@@ -123,7 +123,7 @@ def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:
     for number in (signal.SIGTERM, signal.SIGKILL):
         told: set[int] = set()
         until = time.monotonic() + grace
-        while left := _left(out):
+        while left := _find_orphans(out):
             for pid in left.keys() - told:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
@@ -131,24 +131,24 @@ def end_leftovers(out: Path, grace: float = 5.0) -> list[str]:
             ended |= left
             if time.monotonic() > until:
                 break
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         if not left:
             break
     return [f"{command} (process {pid})" for pid, command in ended.items()]
 
 
-def _left(out: Path) -> dict[int, str]:
+def _find_orphans(out: Path) -> dict[int, str]:
     """Return what ``_marked`` yields, looking twice: who is just becoming another program has no environment."""
-    left = dict(_marked(out))
+    left = dict(_scan_processes(out))
     if not left:
-        time.sleep(LOOK_S)
-        left = dict(_marked(out))
+        time.sleep(POLL_S)
+        left = dict(_scan_processes(out))
     return left
 
 
-def _marked(out: Path) -> Iterator[tuple[int, str]]:
+def _scan_processes(out: Path) -> Iterator[tuple[int, str]]:
     """Yield the processes, other than this one, that carry the mark of ``out``."""
-    mark = f"{MARK}={out.resolve()}".encode()
+    mark = f"{SWEEP_VARIABLE}={out.resolve()}".encode()
     for place in Path("/proc").glob("[0-9]*"):
         try:
             if int(place.name) != os.getpid() and mark in (place / "environ").read_bytes().split(b"\0"):
@@ -160,7 +160,9 @@ def _marked(out: Path) -> Iterator[tuple[int, str]]:
             continue
 
 
-def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower: Follower | None = None) -> int:
+def run_workflow(
+    command: Sequence[str], out: Path, show: Callable[[], None], follower: SlurmMonitor | None = None
+) -> int:
     """Run Snakemake to its end, calling ``show`` while it runs, and return its exit code.
 
     A ``follower`` looks after the jobs where they are Slurm's. Snakemake forgets those whose state it was not told when
@@ -176,12 +178,12 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
     with open(log, "ab", opener=open_without_links) as file:
         # A shell that starts us in the background has SIGINT ignored, and what ignores it cannot be interrupted:
         # neither we nor Snakemake, which would inherit it.
-        before = {number: signal.signal(number, signal.default_int_handler) for number in ENDS}
+        before = {number: signal.signal(number, signal.default_int_handler) for number in END_SIGNALS}
         child = _start(command, file, out)
         reason = "the sweep ended without it"
         try:
-            left = STARTS - 1
-            while (why := _lost(child, show, follower)) and follower:
+            left = MAX_STARTS - 1
+            while (why := _wait_for_snakemake(child, show, follower)) and follower:
                 left -= not follower.outage  # of these there are no more than outages of the controller
                 then = "started again" if left >= 0 else "ended"
                 print(f"hpccoll: {why}: it is {then}", file=sys.stderr)
@@ -190,7 +192,7 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
                 child.wait()
                 if left < 0:
                     break
-                follower.begin_again()
+                follower.restart()
                 child = _start(command, file, out)
         except BadInputError as error:  # of Slurm, which does not answer: who is next goes on
             print(f"hpccoll: {error}", file=sys.stderr)
@@ -201,7 +203,7 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
                 if follower:
                     follower.controller.ask()
                     follower.cancel_all(reason)  # before Snakemake does, which gives no reason
-                    seconds = SILENT_INTERRUPT_S if follower.controller.gone else INTERRUPT_S
+                    seconds = OUTAGE_INTERRUPT_S if follower.controller.unreachable else INTERRUPT_S
                 _interrupt(child, seconds)
             with suppress(OSError):  # nobody may be there to read it
                 print(f"hpccoll: {reason}: the same command measures what is left", file=sys.stderr, flush=True)
@@ -213,7 +215,7 @@ def drive(command: Sequence[str], out: Path, show: Callable[[], None], follower:
             finally:
                 for number, handler in before.items():
                     signal.signal(number, handler)
-                end_leftovers(out)
+                kill_orphans(out)
     return child.wait()
 
 
@@ -222,25 +224,25 @@ def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Pop
     file.flush()
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
-        env={**os.environ, MARK: str(out.resolve())}, preexec_fn=_die_with_the_sweep,  # noqa: PLW1509  it only calls
+        env={**os.environ, SWEEP_VARIABLE: str(out.resolve())}, preexec_fn=_interrupt_on_parent_death,  # noqa: PLW1509  it only calls
     )  # fmt: skip
 
 
-def _lost(child: subprocess.Popen[bytes], show: Callable[[], None], follower: Follower | None) -> str:
+def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None], follower: SlurmMonitor | None) -> str:
     """Wait for the end of Snakemake, and return why it has to be started again; nothing where it has not."""
-    while not _ended(child, SHOW_S):
+    while not _has_ended(child, REFRESH_S):
         show()
         if follower:
-            follower.look()
-            if follower.forgotten:
+            follower.poll()
+            if follower.missed_end:
                 return "Snakemake does not see that its jobs have ended"
     if follower is None or not child.returncode:
         return ""
     follower.controller.ask()
-    while follower.controller.gone:
-        time.sleep(SHOW_S)
+    while follower.controller.unreachable:
+        time.sleep(REFRESH_S)
         show()
-        follower.controller.look()
+        follower.controller.poll()
     return "Snakemake failed while Slurm's controller did not answer" if follower.outage else ""
 
 
@@ -248,7 +250,7 @@ def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
     """Interrupt Snakemake and what it has started, and wait for its end, for so many ``seconds`` at most."""
     with suppress(ProcessLookupError):  # it has ended, and was waited for
         os.killpg(child.pid, signal.SIGINT)
-    _ended(child, seconds)
+    _has_ended(child, seconds)
 
 
 _libc = ctypes.CDLL(None)  # looked up here: between fork and exec little is safe
@@ -256,12 +258,12 @@ PR_SET_PDEATHSIG = 1
 """Of prctl(2)."""
 
 
-def _die_with_the_sweep() -> None:
+def _interrupt_on_parent_death() -> None:
     """Have Snakemake interrupted, which cancels its jobs, where this process is killed: nobody else looks after it."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
-def _ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
+def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
     """Return whether a process has ended, after ``seconds`` at most."""
     with suppress(subprocess.TimeoutExpired):
         child.wait(seconds)

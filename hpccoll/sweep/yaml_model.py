@@ -32,17 +32,17 @@ from hpccoll.limits import MAX_LIST_ENTRIES, SWEEP_BYTES, IntegerRange, Positive
 Item = TypeVar("Item")
 
 
-def _list(value: object) -> object:
+def _as_list(value: object) -> object:
     """Take one thing for a list of one; nothing is none."""
     return value if isinstance(value, list | None) else [value]
 
 
-def _once(values: list[Item]) -> list[Item]:
+def _unique(values: list[Item]) -> list[Item]:
     """What is named twice is meant once."""
     return list(dict.fromkeys(values))
 
 
-class _OrOne:
+class _ItemOrListSchema:
     """Says in the JSON schema that one thing does for a list of one."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -50,28 +50,28 @@ class _OrOne:
         return {"anyOf": [schema["items"], schema]}
 
 
-def _setting(value: object) -> object:
+def _number_to_text(value: object) -> object:
     """YAML reads 1 as a number; the value of a variable is its text."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-MOST_OF_A_VARIABLE = 255
+MAX_NAME_LENGTH = 255
 """Characters of a variable's name."""
-MOST_OF_A_TEXT = 4096
+MAX_TEXT_LENGTH = 4096
 """Characters of a text: a launcher, an image, an option."""
 
 
-def _one_printed_line(text: str) -> str:
+def _check_text(text: str) -> str:
     """See that a text can be in the environment of a process, in a command line, and on a terminal.
 
     Raises:
         BadInputError: if it cannot.
     """
-    limits.PrintableText(MOST_OF_A_TEXT).check("text", text)
+    limits.Text(MAX_TEXT_LENGTH).check("text", text)
     return text
 
 
-def _of_a_variable(text: str) -> str:
+def _check_variable_value(text: str) -> str:
     """See that a text can be the value of a variable.
 
     Raises:
@@ -81,20 +81,20 @@ def _of_a_variable(text: str) -> str:
     return text
 
 
-def are_variables(values: dict[str, str]) -> dict[str, str]:
+def check_variable_names(values: dict[str, str]) -> dict[str, str]:
     """See that every key can be the name of a variable.
 
     Raises:
         BadInputError: for one that cannot.
     """
     for name in values:
-        if len(name) > MOST_OF_A_VARIABLE or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            expected = f"a name of at most {MOST_OF_A_VARIABLE} letters (A to Z), digits and _"
+        if len(name) > MAX_NAME_LENGTH or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            expected = f"a name of at most {MAX_NAME_LENGTH} letters (A to Z), digits and _"
             raise BadInputError("variable", name, expected)
     return values
 
 
-def _no_truth(value: object) -> object:
+def _reject_bool(value: object) -> object:
     """YAML reads yes as true, which Python takes for 1."""
     if isinstance(value, bool):
         raise ValueError(f"a number: YAML reads yes, no, on, off, true and false as {value!r}")  # noqa: TRY004  pydantic's way
@@ -102,7 +102,7 @@ def _no_truth(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class Bounded:
     """Bounds of a number, in its type: ``Annotated[int, Within(RANKS)]``."""
 
     bounds: IntegerRange | PositiveNumber
@@ -111,34 +111,36 @@ class Within:
         bounds = self.bounds
         limits = {"ge": bounds.least} if isinstance(bounds, IntegerRange) else {"gt": 0, "allow_inf_nan": False}
         bounded = cast("CoreSchema", {**handler(source), **limits, "le": bounds.most})
-        return no_info_before_validator_function(_no_truth, bounded)
+        return no_info_before_validator_function(_reject_bool, bounded)
 
 
 OneOrMore = Annotated[
     list[Item],
-    BeforeValidator(_list),
-    Field(min_length=1, max_length=MAX_LIST_ENTRIES),
-    AfterValidator(_once),
-    _OrOne(),
+    BeforeValidator(_as_list),
+    Field(min_length=1, max_length=MOST_OF_A_LIST),
+    AfterValidator(_unique),
+    _ItemOrListSchema(),
 ]
-Text = Annotated[str, AfterValidator(_one_printed_line)]
-Setting = Annotated[
-    str, BeforeValidator(_setting, json_schema_input_type=str | int | float), AfterValidator(_of_a_variable)
+Text = Annotated[str, AfterValidator(_check_text)]
+VariableValue = Annotated[
+    str,
+    BeforeValidator(_number_to_text, json_schema_input_type=str | int | float),
+    AfterValidator(_check_variable_value),
 ]
-Variables = Annotated[dict[str, Setting], AfterValidator(are_variables)]
+Variables = Annotated[dict[str, VariableValue], AfterValidator(check_variable_names)]
 
 
-class Section(BaseModel):
+class YamlSection(BaseModel):
     """A file, or what stands below one of its keys; no other keys than its fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """Values of a document, where each alias counts as what it stands for; a few lines can stand for billions."""
 
 
-class _Plain(yaml.SafeLoader):
+class _PlainLoader(yaml.SafeLoader):
     """Reads no number but a plain whole one, and leaves all else its text.
 
     To YAML 1.1 a time of 1:30 is 90, 010 is 8, and a version of 1.10 is 1.1; variables would get that. A key is there
@@ -147,8 +149,8 @@ class _Plain(yaml.SafeLoader):
 
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
-        if node is not None and self._values(node, {}) > MOST_VALUES:
-            raise yaml.composer.ComposerError(None, None, f"more than {MOST_VALUES} values", node.start_mark)
+        if node is not None and self._values(node, {}) > MAX_VALUES:
+            raise yaml.composer.ComposerError(None, None, f"more than {MAX_VALUES} values", node.start_mark)
         return node
 
     def _values(self, node: yaml.Node, known: dict[int, int]) -> int:
@@ -180,16 +182,18 @@ class _Plain(yaml.SafeLoader):
                 seen[word] = line
 
 
-_Plain.yaml_implicit_resolvers = {
+_PlainLoader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float", ":timestamp"))]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Plain.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9]{0,18})$"), [*"-+0123456789"])
+_PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9]{0,18})$"), [*"-+0123456789"]
+)
 
-Document = TypeVar("Document", bound=Section)
+Model = TypeVar("Model", bound=YamlSection)
 
 
-def load(path: Path, model: type[Document], key: str) -> Document:
+def load_yaml(path: Path, model: type[Model], key: str) -> Model:
     """Read a file into ``model``.
 
     Args:
@@ -202,20 +206,20 @@ def load(path: Path, model: type[Document], key: str) -> Document:
     """
     text = read_text(path, key, SWEEP_BYTES)
     try:
-        content: Any = yaml.load(text, _Plain)  # noqa: S506  it is a safe one
+        content: Any = yaml.load(text, _PlainLoader)  # noqa: S506  it is a safe one
     except RecursionError:
         raise UnusableError(str(path), "it is no YAML that can be read: it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:  # an integer with a tag, of thousands of digits
-        raise UnusableError(str(path), f"it is no YAML: {_syntax(error)}") from None
+        raise UnusableError(str(path), f"it is no YAML: {_syntax_error(error)}") from None
     if not isinstance(content, dict):
-        raise UnusableError(str(path), f"it is no YAML of keys and values: {', '.join(_names(model))}")
+        raise UnusableError(str(path), f"it is no YAML of keys and values: {', '.join(_descriptions(model))}")
     try:
         return model(**content)
     except ValidationError as error:
-        raise _complaints(path, model, error) from None
+        raise _to_bad_input(path, model, error) from None
 
 
-def _syntax(error: Exception) -> str:
+def _syntax_error(error: Exception) -> str:
     """Return where a text is no YAML, and why."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return str(error)
@@ -224,16 +228,16 @@ def _syntax(error: Exception) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {said}"
 
 
-MOST_COMPLAINTS = 20
+MAX_ERRORS = 20
 """Lines on one file; who has read so many starts anew."""
 
-_OF_A_KEY = ("extra_forbidden", "missing")
+_KEY_ERRORS = ("extra_forbidden", "missing")
 """Complaints whose place ends with a key of the section, and not with the section."""
 
-_TAGS = ("int", "str")
+_UNION_TAGS = ("int", "str")
 """What pydantic puts at the end of a place where a value may be of either type, and is of none."""
 
-_WORDS: Mapping[str, str] = {
+_EXPECTED: Mapping[str, str] = {
     "dict_type": "keys and values",
     "list_type": "one or several",
     "string_type": "one text or number; in quotes where YAML reads something else",
@@ -252,25 +256,25 @@ _WORDS: Mapping[str, str] = {
 """What would be valid, by pydantic's kinds of complaints and with the numbers that belong to them."""
 
 
-def _complaints(path: Path, model: type[Section], error: ValidationError) -> BadInputError:
+def _to_bad_input(path: Path, model: type[YamlSection], error: ValidationError) -> BadInputError:
     """Return the complaints of pydantic's as ours, one for each value; what may be missing as it is misspelt is not.
 
     The first one has the others with it.
     """
-    said = sorted(error.errors(include_url=False)[:MOST_COMPLAINTS], key=lambda one: one["type"] == "missing")
+    said = sorted(error.errors(include_url=False)[:MAX_ERRORS], key=lambda one: one["type"] == "missing")
     misspelt = {one["loc"][:-1] for one in said if one["type"] == "extra_forbidden"}
     told = [one for one in said if one["type"] != "missing" or one["loc"][:-1] not in misspelt]
-    ours = [made for one in told for made in _ours(path, model, one)]
+    ours = [made for one in told for made in _convert_error(path, model, one)]
     once = {(made.key, repr(made.value)): made for made in reversed(ours)}
     return together(*reversed(once.values()))
 
 
-def _ours(path: Path, model: type[Section], first: ErrorDetails) -> Iterator[BadInputError]:
+def _convert_error(path: Path, model: type[YamlSection], first: ErrorDetails) -> Iterator[BadInputError]:
     """Yield a complaint of pydantic's as ours."""
     place = [str(word) for word in first["loc"] if not (isinstance(word, str) and "[" in word)]
-    place = place[:-1] if place and place[-1] in _TAGS else place
+    place = place[:-1] if place and place[-1] in _UNION_TAGS else place
     key = f"{path}: {'.'.join(place)}" if place else str(path)
-    names = _names(_owner(model, place[: -1 if first["type"] in _OF_A_KEY else None]))
+    names = _descriptions(_section_at(model, place[: -1 if first["type"] in _KEY_ERRORS else None]))
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, BadInputError):
         for one in (inner, *inner.others):
@@ -280,10 +284,12 @@ def _ours(path: Path, model: type[Section], first: ErrorDetails) -> Iterator[Bad
     elif first["type"] == "missing":
         yield BadInputError(key, None, names[place[-1]])
     else:
-        yield BadInputError(key, first["input"], _expected(first, place, model, names))
+        yield BadInputError(key, first["input"], _valid_choices(first, place, model, names))
 
 
-def _expected(said: ErrorDetails, place: list[str], model: type[Section], names: Mapping[str, str]) -> str | list[str]:
+def _valid_choices(
+    said: ErrorDetails, place: list[str], model: type[YamlSection], names: Mapping[str, str]
+) -> str | list[str]:
     """Return what would be valid at a place, in words or as the choices."""
     kind, about = said["type"], said.get("ctx", {})
     about = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in about.items()}
@@ -293,35 +299,35 @@ def _expected(said: ErrorDetails, place: list[str], model: type[Section], names:
         return f"keys and values: {', '.join(names)}"
     if kind == "literal_error":
         return re.findall(r"'([^']*)'", about["expected"])
-    if kind not in _WORDS:
+    if kind not in _EXPECTED:
         return said["msg"].removeprefix("Value error, ")
-    return f"{_WORDS[kind].format(**about)}: {_meaning(model, place)}"
+    return f"{_EXPECTED[kind].format(**about)}: {_description(model, place)}"
 
 
-def _meaning(model: type[Section], place: list[str]) -> str:
+def _description(model: type[YamlSection], place: list[str]) -> str:
     """Return the description of what is found at ``place``, or of the last on the way that has one."""
     meaning = ""
     for depth, word in enumerate(place):
-        meaning = _names(_owner(model, place[:depth])).get(word, meaning)
+        meaning = _descriptions(_section_at(model, place[:depth])).get(word, meaning)
     return meaning
 
 
-def _names(model: type[Section]) -> dict[str, str]:
+def _descriptions(model: type[YamlSection]) -> dict[str, str]:
     """Return the keys of a section, each with its description."""
     return {field.alias or name: field.description or "" for name, field in model.model_fields.items()}
 
 
-def _owner(model: type[Section], place: list[str]) -> type[Section]:
+def _section_at(model: type[YamlSection], place: list[str]) -> type[YamlSection]:
     """Return the section that is found at ``place``, or the last one on the way."""
     for word in place:
         below = (field.annotation for name, field in model.model_fields.items() if word == (field.alias or name))
-        model = next((section for annotation in below for section in _sections(annotation)), model)
+        model = next((section for annotation in below for section in _sections_in(annotation)), model)
     return model
 
 
-def _sections(annotation: Any) -> Iterator[type[Section]]:
+def _sections_in(annotation: Any) -> Iterator[type[YamlSection]]:
     """Yield the sections that a type names, anywhere in it."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
+    if isinstance(annotation, type) and issubclass(annotation, YamlSection):
         yield annotation
     for part in get_args(annotation):
-        yield from _sections(part)
+        yield from _sections_in(part)

@@ -29,7 +29,7 @@ from kernels import ROUNDS, Here, Verdict, check, dispatch, fold
 
 from hpccoll.host.gpu_facts import gpu_facts
 from hpccoll.host.machine import cpu_model
-from hpccoll.sweep.paths import mpiexec
+from hpccoll.sweep.paths import mpiexec_command
 from hpccoll.transports.gpu import Gpu
 
 CASES: Sequence[str] = (
@@ -51,7 +51,7 @@ def run(here: Here) -> Iterator[Verdict]:
     own = ["env", "NCCL_MULTI_RANK_GPU_ENABLE=1"]
     if nccl.get_version() < SHARED_SINCE:
         own = ["sh", "-c", 'NCCL_HOSTID=rank-${PMI_RANK:-${PMIX_RANK:-$OMPI_COMM_WORLD_RANK}} exec "$@"', "sh"]
-    line = [*mpiexec(), "-n", "2", *own, sys.executable, "-m", "hpccoll", "run", *CASES]
+    line = [*mpiexec_command(), "-n", "2", *own, sys.executable, "-m", "hpccoll", "run", *CASES]
     # What MPI has set in this process since it started is none of theirs.
     few = {**os.environ, "NCCL_MAX_CTAS": "2", "NCCL_SOCKET_IFNAME": "lo"}
     raw = here.out / f"shared-{datetime.now(UTC):%Y%m%d-%H%M%S}.h5"

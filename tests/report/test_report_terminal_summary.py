@@ -11,8 +11,8 @@ from hpccoll.report.terminal_summary import MAX_JOBS_NAMED, MAX_REASONS, outcome
 from hpccoll.spec.case import Effort
 from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.store.journal import Journal
-from hpccoll.store.rows import Gap
-from hpccoll.sweep.workflow import alone
+from hpccoll.store.rows import Missing
+from hpccoll.sweep.workflow import exclusive
 
 CASES = [raw_examples.case(size) for size in (8, 16, 32, 64)]
 FIRST, SECOND = (raw_examples.job(*CASES, name=name, effort=Effort(rounds=3)) for name in ("mpi.p2", "mpi.p3"))
@@ -49,7 +49,7 @@ def ended(out):
 def at_work(out):
     """The same while it is measured."""
     out, _ = out
-    with alone(out):
+    with exclusive(out):
         yield out
 
 

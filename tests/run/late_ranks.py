@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from hpccoll.run import main, start
+from hpccoll.run import main, mpi_startup
 
 
 def stuck():
@@ -30,7 +30,7 @@ def _lives(pid):
 WHEN, *ARGUMENTS = sys.argv[1:]
 mine = os.environ["PMI_RANK"] == "1"
 if WHEN == "starts":
-    os.environ[start.START_S] = "4"
+    os.environ[mpi_startup.START_TIMEOUT_VARIABLE] = "4"
     if mine:
         stuck()
         sys.exit()
@@ -41,13 +41,13 @@ if WHEN == "writes":
 
     def measured_and_late(program, *about):
         fine = measured(program, *about)
-        os.environ[start.START_S] = "4"
+        os.environ[mpi_startup.START_TIMEOUT_VARIABLE] = "4"
         return fine
 
     JobRunner._run_attempts = measured_and_late
     JobRunner._finish = lambda _: stuck()
 code = main(ARGUMENTS)
-os.environ[start.START_S] = "4"
+os.environ[mpi_startup.START_TIMEOUT_VARIABLE] = "4"
 if mine:
     stuck()
 sys.exit(code)

@@ -4,7 +4,7 @@ import pytest
 from job_from_command_line import job
 
 from hpccoll.errors import BadInputError
-from hpccoll.run.job_from_args import shape_of
+from hpccoll.run.job_from_args import parse_shape
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.spec.case import Effort, Job, Shape
 from hpccoll.spec.catalogue import NATIVE, algorithms_of, check_case
@@ -123,7 +123,7 @@ def test_aggregators_are_the_last_of_the_ranks():
     ],
 )
 def test_a_shape_says_nodes_ranks_on_each_and_aggregators(text, shape, words):
-    assert shape_of(text) == shape
+    assert parse_shape(text) == shape
     assert (str(shape), shape.words) == (text, words)
     assert shape.processes == shape.ranks + shape.aggregators
     assert shape.ranks_per_node * shape.nodes == shape.processes
@@ -133,7 +133,7 @@ def test_aggregators_that_are_apart_have_hosts_of_their_own():
     apart = Shape(2, 6, 3, dedicated_aggregators=True)
     assert (apart.hosts, apart.processes, apart.ranks_per_node) == (5, 9, 3)
     assert apart.words == "6 ranks on 2 nodes and 3 aggregators apart"
-    assert apart == Shape(2, 6, 3) == shape_of("2x3+3")
+    assert apart == Shape(2, 6, 3) == parse_shape("2x3+3")
 
 
 def test_mappings_are_cases_and_without_them_ranks_are_as_launched():

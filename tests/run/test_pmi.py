@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from hpccoll.run import pmi
+from hpccoll.run import pmi_relay
 
 MAXES = b"cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=%d\n"
 
@@ -20,7 +20,7 @@ def between():
     far, server = socket.socketpair()
     rank.settimeout(60)
     server.settimeout(60)
-    passing = Thread(target=pmi.relay, args=(near, far))
+    passing = Thread(target=pmi_relay.relay, args=(near, far))
     passing.start()
     yield rank, server
     rank.close()
@@ -40,7 +40,7 @@ def test_values_are_as_long_as_the_server_says_and_no_longer_than_slurm_can_read
 
 def test_the_longest_line_of_a_rank_is_one_that_slurm_reads_at_once():
     step, key = f"{2**32 - 1}.{2**32 - 1}", "k" * 64
-    assert len(f"cmd=put kvsname={step} key={key} value={'v' * (pmi.VALUE - 1)}\n") <= 1024
+    assert len(f"cmd=put kvsname={step} key={key} value={'v' * (pmi_relay.MAX_VALUE_BYTES - 1)}\n") <= 1024
 
 
 def test_all_else_is_passed_on_as_it_is(between):
@@ -62,7 +62,7 @@ def test_who_has_gone_is_gone_at_the_other_end(between):
 
 PROGRAM = """
 import os, sys
-from hpccoll.run.pmi import shorten_values
+from hpccoll.run.pmi_relay import shorten_values
 shorten_values()
 os.write(int(os.environ["PMI_FD"]), b"cmd=get_maxes\\n")
 sys.stdout.buffer.write(os.read(int(os.environ["PMI_FD"]), 2000))
@@ -89,7 +89,7 @@ def test_only_a_rank_of_slurms_pmi2_is_told_otherwise(kind, heard):
 def test_a_child_of_a_rank_that_has_its_variables_and_not_its_socket_loses_nothing(tmp_path):
     log = tmp_path / "log"
     with log.open("w") as file:
-        pmi.shorten_values({"PMI_FD": str(file.fileno()), "SLURM_MPI_TYPE": "pmi2"})
+        pmi_relay.shorten_values({"PMI_FD": str(file.fileno()), "SLURM_MPI_TYPE": "pmi2"})
         file.write("kept")
-    pmi.shorten_values({"PMI_FD": "1000000", "SLURM_MPI_TYPE": "pmi2"})
+    pmi_relay.shorten_values({"PMI_FD": "1000000", "SLURM_MPI_TYPE": "pmi2"})
     assert log.read_text() == "kept"

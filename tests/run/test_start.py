@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpccoll.errors import BadInputError
-from hpccoll.run import start
-from hpccoll.sweep.child_process import telling
+from hpccoll.run import mpi_startup
+from hpccoll.sweep.child_process import root_cause
 
 LATE = Path(__file__).with_name("late_ranks.py")
 LITTLE = ("-a", "null", "-b", "8", "-e", "8", "-n", "1")
@@ -29,7 +29,7 @@ def test_a_rank_that_never_comes_ends_the_others_who_say_what_they_wait_in(late)
     ended = late["starts"]
     assert ended.returncode != 0
     told = "a rank waited for the others, as MPI started or rank 0 wrote the results: Timeout (0:00:04)!"
-    assert telling(ended.stderr.splitlines()) == told
+    assert root_cause(ended.stderr.splitlines()) == told
 
 
 @pytest.mark.mpi
@@ -49,16 +49,16 @@ def test_a_rank_that_never_ends_is_not_waited_for(late):
 
 
 def test_seconds_that_are_none_are_refused_by_the_name_of_their_variable(monkeypatch):
-    monkeypatch.setenv(start.START_S, "soon")
+    monkeypatch.setenv(mpi_startup.START_TIMEOUT_VARIABLE, "soon")
     with pytest.raises(BadInputError, match="HPCCOLL_START_S: 'soon' is not valid: a number of seconds above 0"):
-        start.limit()
+        mpi_startup.start_deadline()
 
 
 def test_what_a_watchdog_watches_has_no_limit_and_what_follows_has(monkeypatch):
     calls = []
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: calls.append("limit"))
-    monkeypatch.setattr(start, "no_limit", lambda: calls.append("none"))
-    with suppress(RuntimeError), start.watched_by_others():
+    monkeypatch.setattr(mpi_startup, "cancel_deadline", lambda: calls.append("none"))
+    with suppress(RuntimeError), mpi_startup.without_deadline():
         calls.append("watched")
         raise RuntimeError
     assert calls == ["none", "watched", "limit"]

@@ -2,7 +2,7 @@
 
 import ctypes
 
-from hpccoll.run.start import world
+from hpccoll.run.mpi_startup import start_mpi
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
@@ -21,5 +21,5 @@ for size in range(64, 1040, 16):
         filled(6000)
 for gap in gaps:
     libc.free(gap)
-comm = world("cpu")
+comm = start_mpi("cpu")
 print(f"{comm.rank} of {comm.allreduce(1)}")

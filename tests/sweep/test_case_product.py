@@ -7,13 +7,13 @@ from synthetic_timings import table
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES
-from hpccoll.spec.catalogue import algorithms_of, distinct_placements
-from hpccoll.sweep.case_product import cases
+from hpccoll.spec.catalogue import algorithms_of, placements
+from hpccoll.sweep.case_product import expand_cases
 from hpccoll.sweep.sweep_file import Sweep
 
 
 def swept(p=4, **keys):
-    return list(cases(Sweep.model_validate({"algorithms": "all", "bytes": 4096, "ranks": 4, **keys}), p))
+    return list(expand_cases(Sweep.model_validate({"algorithms": "all", "bytes": 4096, "ranks": 4, **keys}), p))
 
 
 def named(found):

@@ -17,7 +17,7 @@ from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_failure_notes, write_failure_note
 from hpccoll.store.raw import Failure, RawResults
 from hpccoll.sweep import child_process
-from hpccoll.sweep.launch import Start, launch, signs
+from hpccoll.sweep.launch import JobLaunch, launch, output_state
 
 CASES = tuple(raw_examples.case(8, ranks=n, nodes=n) for n in (1, 2, 4))
 JOB = raw_examples.job(*CASES, name="mpi.n4x1", ranks=4, nodes=4)
@@ -99,7 +99,7 @@ def test_the_words_of_an_earlier_launch_are_forgotten_and_those_of_ranks_are_not
 
 
 def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the_job(here, monkeypatch):
-    monkeypatch.setattr(child_process, "LAST_WORDS_S", 0.1)
+    monkeypatch.setattr(child_process, "DRAIN_S", 0.1)
     (here / "does.py").write_text(LEAVES.format(here=str(here)))
     try:
         start(here)
@@ -124,13 +124,13 @@ TOLD = """
 import sys
 sys.path.append({tests!r})
 from pathlib import Path
-import raws
+import raw_examples
 from hpccoll.spec.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
 job = Plan.load(Path({here!r}) / "plan.json").jobs[0]
 journal = Journal(Path({here!r}) / "raw" / "F.h5", job)
-journal.begin(raws.attempt(2))
+journal.begin(raw_examples.attempt(2))
 journal.end("SIGUSR1 told it to end")
 hdf5.write_raw_file(journal.raw, Path({here!r}) / "raw" / "F.h5")
 journal.close(remove=False)
@@ -202,8 +202,8 @@ def test_memory_that_ran_out_is_told_before_all_else():
         "srun: error: n2: task 1: Out Of Memory",
         "hpccoll: something",
     ]
-    assert child_process.telling(said) == said[0]
-    assert child_process.telling(said[2:]) == "something"
+    assert child_process.root_cause(said) == said[0]
+    assert child_process.root_cause(said[2:]) == "something"
 
 
 PMI = "slurmstepd-n2: error: mpi/pmi2: value not properly terminated in client request"
@@ -214,22 +214,24 @@ SRUN = "srun: error: n1: task 0: Exited with exit code 15"
 def test_the_first_error_of_a_launch_is_told_before_what_it_came_to():
     between = ["[n1:693:0] address.c:985 UCX ERROR failed to unpack address", "Abort(72500495) on node 0: Fatal error"]
     after = [SRUN, "slurmstepd-n1: error: *** STEP 13.1 ON n1 CANCELLED ***", "srun: Force Terminated StepId=13.1"]
-    assert child_process.telling(["a line", PMI, *between, UCX, *after]) == f"{PMI}; {UCX}; {SRUN}"
+    assert child_process.root_cause(["a line", PMI, *between, UCX, *after]) == f"{PMI}; {UCX}; {SRUN}"
     waited = "Timeout (0:02:30)!"
-    assert child_process.telling([PMI, waited, "Thread 0x1:"]).startswith(f"{PMI}; a rank waited for the others")
+    assert child_process.root_cause([PMI, waited, "Thread 0x1:"]).startswith(
+        f"{PMI}; a rank waited too long for the others"
+    )
     assert (
-        child_process.telling([waited, PMI])
+        child_process.root_cause([waited, PMI])
         == f"a rank waited for the others, as MPI started or rank 0 wrote the results: {waited}"
     )
-    assert child_process.telling(["cannot load", SRUN]) == f"cannot load; {SRUN}"
-    assert child_process.telling(["ImportError: no mpi4py", SRUN]) == f"ImportError: no mpi4py; {SRUN}"
-    assert child_process.telling([PMI, "r1 | stuck"]) == "r1 | stuck"
+    assert child_process.root_cause(["cannot load", SRUN]) == f"cannot load; {SRUN}"
+    assert child_process.root_cause(["ImportError: no mpi4py", SRUN]) == f"ImportError: no mpi4py; {SRUN}"
+    assert child_process.root_cause([PMI, "r1 | stuck"]) == "r1 | stuck"
 
 
 def test_of_a_launch_that_says_much_its_beginning_and_its_end_are_known():
-    much = f"print('first error', *range({3 * child_process.KEPT}), 'last', sep='\\n', file=sys.stderr)"
+    much = f"print('first error', *range({3 * child_process.KEPT_LINES}), 'last', sep='\\n', file=sys.stderr)"
     says = f"import sys; {much}; sys.exit(4)"
-    assert child_process.run([sys.executable, "-c", says], 60.0) == "ended with exit code 4: first error; last"
+    assert child_process.run_child([sys.executable, "-c", says], 60.0) == "ended with exit code 4: first error; last"
 
 
 def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(programs):
@@ -239,11 +241,11 @@ def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(progra
     programs("bash")
     (programs.place / "bash").unlink()
     (programs.place / "bash").symlink_to("/bin/bash")
-    starter = Start(Launcher(command="waits -N {nodes}", slurm=True, start_timeout_s=0.3), JOB, ("n1", "n2"))
+    starter = JobLaunch(Launcher(command="waits -N {nodes}", slurm=True, patience_s=0.3), JOB, ("n1", "n2"))
     with pytest.raises(
         BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi can be pmi2, none"
     ):
-        starter.check()
+        starter.check_connection()
 
 
 @pytest.mark.parametrize(("refused", "launched"), [(1, 2), (5, 3)])  # times
@@ -258,7 +260,7 @@ def test_what_srun_refuses_for_want_of_the_controller_is_launched_again_when_it_
         f"#!/bin/bash\necho x >> {calls}\n(( $(/bin/wc -l < {calls}) > {refused} )) || ! echo '{says}' >&2\n"
     )
     srun.chmod(0o755)
-    came = Start(Launcher(command="srun", slurm=True), JOB, ["n1"])._run("srun", 60.0)
+    came = JobLaunch(Launcher(command="srun", slurm=True), JOB, ["n1"])._run("srun", 60.0)
     assert calls.read_text().count("x") == launched
     assert (came is None) == (launched > refused)
 
@@ -271,40 +273,40 @@ def test_ranks_that_never_begin_are_ended_and_said_and_the_next_shape_is_tried(h
     assert not start(here)
     said = [failure.message for failure in read_failure_notes(here / "raw" / "F.h5")]
     for words, size in zip(said, ("1 rank on 1 node", "2 ranks on 2 nodes", "4 ranks on 4 nodes"), strict=True):
-        assert words.startswith(f"the launch of {size} did not begin within 0.55 s")
+        assert words.startswith(f"the launch of {size} did not start within 0.55 s")
 
 
 def test_ranks_that_have_begun_have_all_the_time_that_their_cases_take(monkeypatch):
-    monkeypatch.setattr(child_process, "LOOK_S", 0.01)
-    assert child_process.run(["sleep", "0.5"], 0.1, begun=lambda: True) is None
-    assert child_process.run(["sleep", "60"], 0.1, begun=lambda: False) == "did not begin within 0.1 s"
+    monkeypatch.setattr(child_process, "POLL_S", 0.01)
+    assert child_process.run_child(["sleep", "0.5"], 0.1, has_started=lambda: True) is None
+    assert child_process.run_child(["sleep", "60"], 0.1, has_started=lambda: False) == "did not start within 0.1 s"
 
 
 def test_a_journal_that_grows_is_a_sign_of_ranks_that_have_begun(here):
     out = here / "raw" / "F.h5"
-    nothing = signs(out)
+    nothing = output_state(out)
     journal = Journal(out, JOB)
-    begun = signs(out)
+    begun = output_state(out)
     journal.begin(raw_examples.attempt())
-    assert len({str(seen) for seen in (nothing, begun, signs(out))}) == 3
+    assert len({str(seen) for seen in (nothing, begun, output_state(out))}) == 3
     journal.close(remove=True)
 
 
 def test_a_launch_names_the_hosts_that_it_is_for():
     launcher = Launcher(command="srun -N {nodes} --nodelist={hosts}", slurm=True)
-    line = Start(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
+    line = JobLaunch(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
     assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1,n2 --check"
 
 
 def test_a_launch_says_that_buffers_are_on_gpus_where_a_case_of_its_shape_has_them_there():
     there, shape = replace(JOB.cases[0], device="cuda", transport="nccl"), JOB.shape(JOB.cases[0])
-    start = Start(Launcher(command="mpiexec -n {ranks}"), replace(JOB, cases=(*JOB.cases, there)), ())
+    start = JobLaunch(Launcher(command="mpiexec -n {ranks}"), replace(JOB, cases=(*JOB.cases, there)), ())
     assert start._line(shape).endswith("--device cuda")
     assert "--device" not in start._line(Shape(7, 7))
     assert "--device" not in replace(start, job=JOB)._line(shape)
 
 
 def test_smaller_shapes_have_the_first_nodes_and_all_aggregators():
-    start = Start(Launcher(command="srun --nodelist={hosts}", slurm=True), JOB, ("n1", "n2", "n3"), ("a1", "a2"))
-    line = start._line(Shape(2, 4, 2, dedicated_aggregators=True), "--check")
+    start = JobLaunch(Launcher(command="srun --nodelist={hosts}", slurm=True), JOB, ("n1", "n2", "n3"), ("a1", "a2"))
+    line = start._line(Shape(2, 4, 2, apart=True), "--check")
     assert line == "srun --nodelist=n1,n1,n2,n2,a1,a2 hpccoll run --shape 2x2+2 --hosts n1,n2,a1,a2 --check"

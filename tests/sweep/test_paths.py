@@ -25,7 +25,7 @@ def launcher(tmp_path, monkeypatch):
 
 
 def test_the_workflow_is_beside_the_package_or_in_it():
-    assert (paths.workflows() / "Snakefile").is_file()
+    assert (paths.workflow_directory() / "Snakefile").is_file()
     assert paths.default_sweep().is_file()
 
 
@@ -33,7 +33,7 @@ def test_the_workflow_is_beside_the_package_or_in_it():
 def test_no_launcher_takes_one_line_that_says_what_to_do(tmp_path):
     (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
     with pytest.raises(BadInputError, match="launcher: no mpiexec in "):
-        paths.mpiexec()
+        paths.mpiexec_command()
     for command in (["plan"], ["sweep", "--out", tmp_path / "out"]):
         said = invoke(*command, tmp_path / "a.yaml")
         assert said.is_bad_input("mpiexec", str(tmp_path), "pip install 'hpccoll[local]'", "MPI module")
@@ -42,13 +42,13 @@ def test_no_launcher_takes_one_line_that_says_what_to_do(tmp_path):
 
 def test_mpich_needs_no_options(launcher):
     launcher("HYDRA build details: Version: 5.0.2")
-    assert paths.mpiexec() == ["mpiexec"]
+    assert paths.mpiexec_command() == ["mpiexec"]
 
 
 @pytest.mark.parametrize("text", ["mpirun (Open MPI) 4.1.6", "mpirun (OpenRTE) 4.1", "prterun (PRRTE) 3.0"])
 def test_open_mpi_is_told_that_cores_are_shared(launcher, monkeypatch, text):
     launcher(text)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert paths.mpiexec() == ["mpiexec", "--oversubscribe", "--allow-run-as-root"]
+    assert paths.mpiexec_command() == ["mpiexec", "--oversubscribe", "--allow-run-as-root"]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert paths.mpiexec() == ["mpiexec", "--oversubscribe"]
+    assert paths.mpiexec_command() == ["mpiexec", "--oversubscribe"]

@@ -13,9 +13,9 @@ from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
 from hpccoll.spec.case import Job
 from hpccoll.spec.plan import Plan
-from hpccoll.spec.requirements import missing_requirements
-from hpccoll.sweep.execution_site import Place
-from hpccoll.sweep.planner import check_out, write_plan
+from hpccoll.spec.requirements import missing
+from hpccoll.sweep.execution_site import ExecutionSite
+from hpccoll.sweep.planner import check_output_directory, write_plan
 
 
 @pytest.fixture
@@ -111,9 +111,9 @@ def test_a_plan_is_read_as_it_was_written(planned, tmp_path):
 
 def test_a_directory_takes_more_jobs_and_no_other_ones(planned, tmp_path):
     write_plan(planned(), tmp_path / "out")
-    check_out(planned(TEXT + "ranks: [2, 3, 4]"), tmp_path / "out")
+    check_output_directory(planned(TEXT + "ranks: [2, 3, 4]"), tmp_path / "out")
     with pytest.raises(BadInputError, match=r"--out: .* another directory: mpi\.p2 was measured there"):
-        check_out(planned(TEXT + "bytes: 16"), tmp_path / "out")
+        check_output_directory(planned(TEXT + "bytes: 16"), tmp_path / "out")
 
 
 def test_a_plan_that_is_none_takes_one_line(tmp_path):
@@ -152,12 +152,12 @@ def test_a_plan_says_where_the_end_of_the_sizes_is_not_reached(planned):
 def test_a_plan_of_this_machine_says_that_it_has_no_gpu_for_cases_on_some(planned, tmp_path):
     jobs = planned(TEXT + "devices: [cpu, cuda]\n").jobs
     count = sum(case.device == "cuda" for job in jobs for case in job.cases)
-    (said,) = Place.local().notes(jobs, tmp_path)
+    (said,) = ExecutionSite.local().notes(jobs, tmp_path)
     assert said == f"{count} cases on GPUs will be skipped on this machine: no CUDA device"
-    assert not list(Place.local().notes(planned().jobs, tmp_path))
+    assert not list(ExecutionSite.local().notes(planned().jobs, tmp_path))
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "nvidia0").touch()
-    assert "no CUDA device" not in " ".join(Place.local().notes(jobs, tmp_path))
+    assert "no CUDA device" not in " ".join(ExecutionSite.local().notes(jobs, tmp_path))
 
 
 def test_a_plan_and_its_sweep_are_told_so_before_anything_runs(planned):
@@ -213,7 +213,7 @@ def test_a_plan_has_each_job_once(planned, tmp_path):
 
 def test_a_plan_that_could_not_be_read_again_is_not_written(planned, tmp_path, monkeypatch):
     monkeypatch.setattr("hpccoll.sweep.planner.JOB_BYTES", 1000)
-    with pytest.raises(BadInputError, match="ask for fewer cases"):
+    with pytest.raises(BadInputError, match="its plan has .* at most 1000 B"):
         write_plan(planned(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -12,7 +12,7 @@ from hpccoll.evidence.variants import named_variants
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Plan
 from hpccoll.sweep.launch import launch
-from hpccoll.sweep.paths import workflows
+from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import write_plan
 from hpccoll.sweep.sweep_file import load_sweep
 
@@ -65,7 +65,7 @@ def test_more_aggregators_than_there_are_hosts_for_are_refused_with_the_reason(w
 
 
 def test_a_site_that_does_not_say_where_aggregators_go_is_told_the_key(on_cluster):
-    with pytest.raises(BadInputError, match="the site file does not say where aggregators go: key aggregators"):
+    with pytest.raises(BadInputError, match="key aggregators"):
         on_cluster(CLUSTER + "aggregators: 1")
 
 
@@ -101,7 +101,7 @@ def test_slurm_itself_looks_at_each_job_before_it_is_submitted(on_cluster):
 def test_nodes_and_sites_are_not_of_this_machine(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "some.yaml").write_text(CLUSTER)
-    assert invoke(*command, "some.yaml").is_bad_input("some.yaml: nodes: they take --profile slurm or", "'ranks'")
+    assert invoke(*command, "some.yaml").is_bad_input("some.yaml: nodes", "--profile slurm or", "'ranks'")
     (tmp_path / "some.yaml").write_text(TEXT)
     assert invoke(*command, "some.yaml", "--site", "hgx").is_bad_input("--site", "'hgx'", "profile local")
     assert [path.name for path in tmp_path.iterdir()] == ["some.yaml"]
@@ -112,8 +112,8 @@ def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_tha
     said = invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
     plan = Plan.load(tmp_path / "out" / "plan.json")
-    assert (plan.offline, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
-    with pytest.raises(BadInputError, match="one for a cluster that was asked"):
+    assert (plan.on_paper, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
+    with pytest.raises(BadInputError, match="--profile"):
         launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 
 
@@ -169,7 +169,7 @@ def test_a_controller_that_does_not_say_whether_there_are_racks_is_no_word_on_th
 def test_the_profile_of_the_testbed_is_of_its_hosts(programs, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER)
     said = invoke("plan", tmp_path / "some.yaml", "--profile", "testbed")
-    assert said.is_bad_input("--profile testbed: this is no host of a testbed: slurm/testbed/testbed run hpccoll")
+    assert said.is_bad_input("--profile testbed: ", "slurm/testbed/testbed run hpccoll")
     assert programs.calls() == []
 
 
@@ -201,11 +201,11 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
 
 @pytest.mark.parametrize("name", ["gpu-nccl", "gpu-mpi", "sharp", "sharp-mpi"])
 def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_show(programs, name):
-    said = invoke("plan", workflows() / "config" / f"{name}.yaml")
+    said = invoke("plan", workflow_directory() / "config" / f"{name}.yaml")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
     jobs = [part for part in said.out.split("\n\n") if " cases on " in part]
     launches = re.findall(r"^  (\w+): srun .* run --shape (\w+) ", said.out, re.MULTILINE)
-    sweep = load_sweep(workflows() / "config" / f"{name}.yaml")
+    sweep = load_sweep(workflow_directory() / "config" / f"{name}.yaml")
     assert len(jobs) == len(sweep.variants) > 2
     assert {line for shape in launches for line in shape} >= set(re.findall(r"\d+x\d+", " ".join(jobs)))
     for variant, words in zip(sweep.variants, jobs, strict=True):
@@ -263,7 +263,7 @@ def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path
     first = on_cluster(out=out)
     write_plan(first, out)
     begin(first.jobs[0], out)
-    with pytest.raises(BadInputError, match=r"--out: .*: mpi\.n4x1 was measured there for a sweep file that"):
+    with pytest.raises(BadInputError, match=r"--out: .*: mpi\.n4x1 was measured there"):
         on_cluster(CLUSTER.replace("1K", "2K"), out=out)
 
 

@@ -51,7 +51,7 @@ def here(tmp_path, mpiexec):  # noqa: ARG001 - there is one
             *job.cases, name=job.name, variant=job.variant, environment=job.environment, effort=effort
         )
         Path(tmp_path / "does.py").write_text(does)
-        launcher = Launcher(command=f"{shlex.join(paths.mpiexec())} -n {{ranks}}", program=str(program), **how)
+        launcher = Launcher(command=f"{shlex.join(paths.mpiexec_command())} -n {{ranks}}", program=str(program), **how)
         plan = Plan(name="x", profile="local", jobs=(of,), skips=(), launcher=launcher, resources={}, estimated_s=1)
         (tmp_path / "plan.json").write_text(plan.to_json())
         (tmp_path / "jobs").mkdir(exist_ok=True)
@@ -100,7 +100,7 @@ def test_a_probe_of_another_allocation_is_none_of_this_one(here, monkeypatch):
     assert len(probed(here)) == 4
     assert rows["native"].executed.split()[0] != "ucp"
     assert run.evidence["allocation"] == "4711"
-    assert probe_launch.allocation(["n1", "n2"]) == "4711 n1 n2"
+    assert probe_launch.allocation_id(["n1", "n2"]) == "4711 n1 n2"
 
 
 def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probed_again(here):
@@ -165,20 +165,20 @@ def test_where_there_is_no_room_for_logs_it_is_measured_without(here):
 
 def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
     out, job, shape = tmp_path / "raw" / "F.h5", raw_examples.job(NATIVE), Shape(1, 2)
-    place = probe_launch.place_of(out, job, shape)
+    place = probe_launch.log_directory(out, job, shape)
     place.mkdir(parents=True)
     (place / "nccl.old.1.log").write_text(UCC % "TL_SHARP")
-    assert probe_launch.ask(["true"], 5, out, job, shape, "local").record is None
+    assert probe_launch.run_probe(["true"], 5, out, job, shape, "local").record is None
 
 
 def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did():
     shape = Shape(2, 2)
-    assert not probe_launch.wanted(raw_examples.job(NATIVE, RING, nodes=2), shape)
-    assert probe_launch.wanted(
+    assert not probe_launch.needs_probe(raw_examples.job(NATIVE, RING, nodes=2), shape)
+    assert probe_launch.needs_probe(
         raw_examples.job(raw_examples.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape
     )
     ours = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
-    assert probe_cases(raw_examples.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
-    assert probe_launch.wanted(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
-    assert not probe_launch.wanted(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
-    assert not probe_launch.wanted(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)
+    assert once(raw_examples.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
+    assert probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
+    assert not probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
+    assert not probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)

@@ -9,8 +9,8 @@ import raw_examples
 from hpccoll.spec.case import Case, Effort, Job
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store.journal import Journal
-from hpccoll.store.json_lines import encode_line
-from hpccoll.sweep.progress import Count, Pace, Tally, shown
+from hpccoll.store.json_lines import to_line
+from hpccoll.sweep.progress import MeasurementCount, MeasurementCounter, TimeLeft, progress_display
 
 
 @pytest.fixture
@@ -22,12 +22,12 @@ def tally(tmp_path):
     plan = Plan(
         name="x", profile="local", jobs=jobs, skips=(), launcher=launcher, resources={}, estimated_s=1
     )  # fmt: skip
-    return Tally(plan, tmp_path)
+    return MeasurementCounter(plan, tmp_path)
 
 
 def timed(done):
     """So many measurements that all took time."""
-    return Count(done, done)
+    return MeasurementCount(done, done)
 
 
 def write(journal, *lines):
@@ -93,13 +93,13 @@ def test_all_rounds_of_a_case_that_is_skipped_are_done_and_take_no_time(tally, t
 
 
 def test_what_was_skipped_has_no_part_in_the_pace():
-    pace = Pace(100)
-    said = [pace.words(Count(*count), now) for *count, now in ((0, 0, 0.0), (10, 10, 5.0), (60, 20, 25.0))]
+    pace = TimeLeft(100)
+    said = [pace.text(MeasurementCount(*count), now) for *count, now in ((0, 0, 0.0), (10, 10, 5.0), (60, 20, 25.0))]
     assert said == ["", "", "about 80 s left"]
 
 
 def test_a_log_has_a_line_for_each_tenth(capsys):
-    with shown(30) as show:
+    with progress_display(30) as show:
         for done in (0, 1, 2, 3, 3, 4, 10, 30, 30):
             show(timed(done))
     said = capsys.readouterr().err.splitlines()
@@ -111,16 +111,16 @@ def test_a_log_has_a_line_for_each_tenth(capsys):
 
 
 def test_the_time_that_is_left_is_told_at_the_pace_so_far():
-    pace = Pace(100)
-    said = [pace.words(timed(done), now) for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))]
+    pace = TimeLeft(100)
+    said = [pace.text(timed(done), now) for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))]
     assert said == ["", "", "", "", "about 70 s left"]  # the first 10 came after a wait in the queue
-    assert pace.words(timed(40), 1200.0) == "about 20 min left"
-    assert pace.words(timed(100), 1300.0) == ""
+    assert pace.text(timed(40), 1200.0) == "about 20 min left"
+    assert pace.text(timed(100), 1300.0) == ""
 
 
 def test_what_an_earlier_sweep_has_measured_is_no_part_of_the_pace():
-    pace = Pace(100)
-    assert [pace.words(timed(done), now) for done, now in ((80, 0.0), (81, 5.0), (91, 25.0))] == [
+    pace = TimeLeft(100)
+    assert [pace.text(timed(done), now) for done, now in ((80, 0.0), (81, 5.0), (91, 25.0))] == [
         "",
         "",
         "about 18 s left",
@@ -130,7 +130,7 @@ def test_what_an_earlier_sweep_has_measured_is_no_part_of_the_pace():
 def test_a_log_says_how_long_the_rest_will_take(capsys, monkeypatch):
     clock = count(0.0, 10.0)
     monkeypatch.setattr("hpccoll.sweep.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    with shown(30) as show:
+    with progress_display(30) as show:
         for done in (0, 3, 6, 30):
             show(timed(done))
     assert capsys.readouterr().err.splitlines() == [
@@ -141,7 +141,7 @@ def test_a_log_says_how_long_the_rest_will_take(capsys, monkeypatch):
 
 
 def test_nothing_to_do_is_no_division_by_zero(capsys):
-    with shown(0) as show:
+    with progress_display(0) as show:
         show(timed(0))
     assert capsys.readouterr().err == ""
 
@@ -149,7 +149,7 @@ def test_nothing_to_do_is_no_division_by_zero(capsys):
 def test_a_terminal_has_a_bar(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with shown(30) as show:
+    with progress_display(30) as show:
         for done in (0, 1, 20):
             show(timed(done))
     said = capsys.readouterr().err

@@ -15,8 +15,8 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.variables import VARIABLES
 from hpccoll.spec.case import Shape
 from hpccoll.sweep.paths import site_files
-from hpccoll.sweep.site_file import Aggregators, Container, Site, load_site
-from hpccoll.sweep.slurm.partitions import options
+from hpccoll.sweep.site_file import AggregatorSection, ContainerSection, Site, load_site
+from hpccoll.sweep.slurm.partitions import sbatch_options
 
 GUIDE = Path(__file__).parents[2] / "slurm" / "README.md"
 GEOMETRY = "-N 2 -n 8 --ntasks-per-node=4 --distribution=block --nodelist=n1,n2 --kill-on-bad-exit=1"
@@ -35,7 +35,7 @@ def site(tmp_path):
 
 
 def line(site):
-    return site.launcher_of_ranks().line(Shape(2, 8), ["n1", "n2"])
+    return site.rank_launcher().line(Shape(2, 8), ["n1", "n2"])
 
 
 def test_the_files_that_come_with_hpccoll_are_valid():
@@ -68,7 +68,7 @@ def test_the_guide_explains_every_key():
     table = GUIDE.read_text().partition("| key | meaning [if left out] |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*?) \|$", table, re.MULTILINE))
     keys = {name: field.description for name, field in Site.model_fields.items()}
-    for name, section in {"container": Container, "aggregators": Aggregators}.items():
+    for name, section in {"container": ContainerSection, "aggregators": AggregatorSection}.items():
         keys |= {f"{name}.{key}": field.description for key, field in section.model_fields.items()}
     assert rows == keys
 
@@ -162,7 +162,7 @@ def test_every_rank_sees_all_gpus_of_its_node_from_the_socket_of_its_own(site, g
     found = site(f"gpus_per_node: {gpus}")
     near = GEOMETRY.replace("--distribution=block", "--distribution=block:block")
     assert line(found) == f"srun {near} --gpu-bind=none hpccoll"
-    assert f"--gpus-per-node={gpus}" in found.request(Shape(2, 8), 9)["slurm_extra"].split()
+    assert f"--gpus-per-node={gpus}" in found.resource_request(Shape(2, 8), 9)["slurm_extra"].split()
 
 
 def test_a_launcher_with_places_is_taken_as_it_is(site):
@@ -183,7 +183,7 @@ def test_pyxis_is_part_of_srun_and_starts_where_results_go(site, tmp_path):
 
 def test_variables_of_site_and_variants_pass_into_a_container_and_braces_of_an_image_mean_nothing(site):
     found = site("container: {runtime: pyxis, image: 'a{0}.sqsh'}\nenvironment: {UCX_TLS: tcp}")
-    text = found.launcher_of_ranks(["UCX_TLS", "N"]).line(Shape(1, 2), ["n1"])
+    text = found.rank_launcher(["UCX_TLS", "N"]).line(Shape(1, 2), ["n1"])
     assert "--container-image='a{0}.sqsh'" in text
     assert "--container-env=UCX_TLS,N " in text
 
@@ -197,7 +197,7 @@ def test_apptainer_stands_between_the_launcher_and_the_program(site):
 
 
 def test_modules_come_before_variables_and_both_before_ranks(site):
-    found = site("modules: [gcc, 'openmpi/5.0']\nenvironment: {A: 'b c', N: 1}").launcher_of_ranks()
+    found = site("modules: [gcc, 'openmpi/5.0']\nenvironment: {A: 'b c', N: 1}").rank_launcher()
     assert found.setup == ("module load gcc openmpi/5.0", "export A='b c'", "export N=1")
     assert found.slurm
 
@@ -229,7 +229,7 @@ def submitted(request):
 
 
 def test_snakemake_submits_what_a_site_asks_for(site):
-    words = submitted(site(FULL).request(Shape(2, 8), 9))
+    words = submitted(site(FULL).resource_request(Shape(2, 8), 9))
     assert words[words.index("--comment") + 2 :] == [
         "-t", "30", "-C", "hdr&big", "--qos=high", "--mem", "1000", "--nodes=2", "--ntasks=8", "--cpus-per-task=4",
         "--ntasks-per-node=4", "--signal=USR1@90", "--exclusive", "--gpus-per-node=8", "--switches=1@10:00",
@@ -241,36 +241,36 @@ LONG = {"-t": "--time", "-C": "--constraint", "--mem": "--mem"}
 
 
 def test_the_options_that_a_plan_shows_are_those_that_snakemake_submits(site):
-    request = site(FULL).request(Shape(2, 8), 9)
+    request = site(FULL).resource_request(Shape(2, 8), 9)
     words = submitted(request)
     rest = iter(words[words.index("--comment") + 2 :])
     long = [f"{LONG[word]}={next(rest)}" if word in LONG else word for word in rest]
     of_the_run = ["--partition=work", "--account=me"]  # which Snakemake adds when it has looked at them
-    assert sorted(options(request)) == sorted([*long, *of_the_run])
+    assert sorted(sbatch_options(request)) == sorted([*long, *of_the_run])
 
 
 BESIDE = "partition: work\nconstraint: hdr\naggregators: {partition: all, aggregator: switch}\n"
 
 
 def test_a_job_with_aggregators_takes_partition_and_features_from_their_key(site):
-    words = submitted(site(BESIDE).request(Shape(2, 8, 3, dedicated_aggregators=True), 9))
+    words = submitted(site(BESIDE).resource_request(Shape(2, 8, 3, apart=True), 9))
     assert words[words.index("--comment") + 2 :] == [
         "-t", "9", "-C", "[worker*2&switch*3]", "--nodes=5", "--ntasks=11", "--ntasks-per-node=4",
         "--signal=USR1@60", "--exclusive",
     ]  # fmt: skip
-    assert site(BESIDE).request(Shape(2, 8, 3, dedicated_aggregators=True), 9)["slurm_partition"] == "all"
-    assert site(BESIDE).request(Shape(2, 8), 9)["constraint"] == "hdr"
+    assert site(BESIDE).resource_request(Shape(2, 8, 3, apart=True), 9)["slurm_partition"] == "all"
+    assert site(BESIDE).resource_request(Shape(2, 8), 9)["constraint"] == "hdr"
 
 
 def test_ranks_go_to_hosts_in_the_order_of_a_list_where_aggregators_are_apart(site):
     hosts = ["n1", "n2", "a1", "a2"]
-    text = site(BESIDE).launcher_of_ranks().line(Shape(2, 4, 2, dedicated_aggregators=True), hosts)
+    text = site(BESIDE).rank_launcher().line(Shape(2, 4, 2, apart=True), hosts)
     nodelist = "n1,n1,n2,n2,a1,a2"
     assert text == f"srun -N 4 -n 6 --distribution=arbitrary --nodelist={nodelist} --kill-on-bad-exit=1 hpccoll"
 
 
 def test_snakemake_submits_what_no_site_asks_for_as_slurm_has_it(site):
-    words = submitted(site("exclusive: false").request(Shape(2, 8), 9))
+    words = submitted(site("exclusive: false").resource_request(Shape(2, 8), 9))
     assert words[words.index("--comment") + 2 :] == [
         "-t", "9", "--nodes=2", "--ntasks=8", "--ntasks-per-node=4", "--signal=USR1@60",
     ]  # fmt: skip
@@ -278,13 +278,15 @@ def test_snakemake_submits_what_no_site_asks_for_as_slurm_has_it(site):
 
 @pytest.mark.parametrize(("nodes", "each", "tasks"), [(1, 1, 1), (4, 1, 4), (1, 4, 4)])
 def test_snakemake_takes_every_shape(site, nodes, each, tasks):
-    request = site("{}").request(Shape(nodes, tasks), 9)
+    request = site("{}").resource_request(Shape(nodes, tasks), 9)
     assert "mpi" in request, "without it the rule itself would run under srun"
     words = submitted(request)
     assert {f"--nodes={nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={each}"} <= set(words)
 
 
 def test_partition_and_account_go_by_the_names_of_the_plugin(site):
-    request = site("partition: work\naccount: me").request(Shape(2, 8), 9)
+    request = site("partition: work\naccount: me").resource_request(Shape(2, 8), 9)
     assert (request["slurm_partition"], request["slurm_account"]) == ("work", "me")
-    assert not {"slurm_partition", "slurm_account", "qos", "constraint"} & set(site("{}").request(Shape(2, 8), 9))
+    assert not {"slurm_partition", "slurm_account", "qos", "constraint"} & set(
+        site("{}").resource_request(Shape(2, 8), 9)
+    )

@@ -28,7 +28,7 @@ signal.signal(signal.SIGTERM, again); print(flush=True); signal.pause()
 
 
 def marked(out, *command):
-    environment = {**os.environ, workflow.MARK: str(out.resolve())}
+    environment = {**os.environ, workflow.SWEEP_VARIABLE: str(out.resolve())}
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
     if command[0] == sys.executable:
         child.stdout.readline()  # it has set its signals
@@ -51,44 +51,44 @@ def test_a_lock_that_is_a_pipe_or_a_link_is_neither_waited_for_nor_written(tmp_p
         out = tmp_path / f"out{number}"
         out.mkdir()
         plant(out / ".lock")
-        assert not workflow.at_work(out)
-        with pytest.raises(BadInputError, match="--out"), workflow.alone(out):
+        assert not workflow.is_running(out)
+        with pytest.raises(BadInputError, match="--out"), workflow.exclusive(out):
             pass
     assert (tmp_path / "aim").read_text() == "mine"
 
 
 def test_a_sweep_is_alone_in_its_directory(tmp_path):
     (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
-    with workflow.alone(tmp_path / "out"):
+    with workflow.exclusive(tmp_path / "out"):
         said = invoke("sweep", tmp_path / "a.yaml", "--out", tmp_path / "out")
         assert said.is_bad_input("out", "a sweep is at work in it")
-    with workflow.alone(tmp_path / "out"):
+    with workflow.exclusive(tmp_path / "out"):
         pass
 
 
 def test_a_directory_that_cannot_be_written_is_refused():
-    with pytest.raises(BadInputError, match="--out"), workflow.alone(Path("/proc/nowhere")):
+    with pytest.raises(BadInputError, match="--out"), workflow.exclusive(Path("/proc/nowhere")):
         pass
 
 
 def test_leftovers_end_and_others_do_not(tmp_path):
     with marked(tmp_path, "sleep", "60") as ours, marked(tmp_path / "else", "sleep", "61") as another:
-        assert workflow.end_leftovers(tmp_path) == [f"sleep 60  (process {ours.pid})"]
+        assert workflow.kill_orphans(tmp_path) == [f"sleep 60  (process {ours.pid})"]
         assert ours.wait(LONG_S) == -signal.SIGTERM
         assert another.poll() is None
         another.kill()
-    assert workflow.end_leftovers(tmp_path) == []
+    assert workflow.kill_orphans(tmp_path) == []
 
 
 def test_a_leftover_that_does_not_listen_is_killed(tmp_path):
     with marked(tmp_path, sys.executable, "-c", STUBBORN) as child:
-        workflow.end_leftovers(tmp_path, grace=0.3)
+        workflow.kill_orphans(tmp_path, grace=0.3)
         assert child.wait(LONG_S) == -signal.SIGKILL
 
 
 def test_what_a_leftover_starts_as_it_ends_is_ended_too(tmp_path):
     with marked(tmp_path, sys.executable, "-c", RESTLESS) as child:
-        assert len(workflow.end_leftovers(tmp_path, grace=LONG_S)) == 2
+        assert len(workflow.kill_orphans(tmp_path, grace=LONG_S)) == 2
         assert child.wait(LONG_S) == 1
 
 
@@ -101,31 +101,33 @@ def test_the_command_is_snakemakes_with_what_it_is_given():
 
 def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_path):
     script = f"echo hello; while [ ! -e {tmp_path}/shown ]; do sleep 0.02; done; exit 5"
-    code = workflow.drive(["sh", "-c", script], tmp_path, (tmp_path / "shown").touch)
+    code = workflow.run_workflow(["sh", "-c", script], tmp_path, (tmp_path / "shown").touch)
     assert code == 5
     assert (tmp_path / "logs" / "snakemake.log").read_text() == f"\n$ sh -c '{script}'\nhello\n"
 
 
 def test_what_is_driven_leaves_nothing_running(tmp_path):
-    workflow.drive(["sh", "-c", "sleep 62 & exit 0"], tmp_path, lambda: None)
-    assert not [pid for pid, _ in workflow._marked(tmp_path)]
+    workflow.run_workflow(["sh", "-c", "sleep 62 & exit 0"], tmp_path, lambda: None)
+    assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_is_passed_on_once_to_all_that_is_driven_and_what_to_do_is_said(tmp_path, capsys, number):
     count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
-    assert workflow.drive(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) != 0
+    assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) != 0
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
     assert capsys.readouterr().err == "hpccoll: the sweep was interrupted: the same command measures what is left\n"
-    assert not [pid for pid, _ in workflow._marked(tmp_path)]
+    assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_what_ignores_an_interrupt_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(workflow, "INTERRUPT_S", 0.2)
-    monkeypatch.setattr(workflow.end_leftovers, "__defaults__", (1.0,))  # seconds of grace
+    monkeypatch.setattr(workflow.kill_orphans, "__defaults__", (1.0,))  # seconds of grace
     ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
-    assert workflow.drive(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT)) == -signal.SIGKILL
+    assert (
+        workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT)) == -signal.SIGKILL
+    )
 
 
 def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_path):
@@ -155,17 +157,17 @@ class Forgets:
     def __init__(self, times, file):
         self.left, self.file = times, file
         self.ended = ""
-        self.controller = Mock(gone=False)
+        self.controller = Mock(unreachable=False)
         self.outage = False
 
-    def look(self):
+    def poll(self):
         pass
 
     @property
-    def forgotten(self):
+    def missed_end(self):
         return self.left > 0 and self.file.exists()
 
-    def begin_again(self):
+    def restart(self):
         self.left -= 1
 
     def end(self, reason):
@@ -175,7 +177,7 @@ class Forgets:
 def test_snakemake_that_has_forgotten_its_jobs_is_started_again_and_goes_on(tmp_path, capsys):
     forgets = Forgets(1, tmp_path / "once")
     waits = f"echo on; [ -e {tmp_path}/once ] && exit 5; touch {tmp_path}/once; exec sleep 1000"
-    assert workflow.drive(["sh", "-c", waits], tmp_path, lambda: None, forgets) == 5
+    assert workflow.run_workflow(["sh", "-c", waits], tmp_path, lambda: None, forgets) == 5
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("on\n") == 2
     assert "it is started again" in capsys.readouterr().err
     assert forgets.ended == "the sweep ended without it"
@@ -189,15 +191,15 @@ def test_snakemake_is_not_started_again_where_slurm_does_not_say_that_its_jobs_h
 
     monkeypatch.setattr(Forgets, "begin_again", refuse)
     waits = ["sh", "-c", "echo on; exec sleep 1000"]
-    assert workflow.drive(waits, tmp_path, lambda: None, Forgets(1, tmp_path)) == -signal.SIGINT
+    assert workflow.run_workflow(waits, tmp_path, lambda: None, Forgets(1, tmp_path)) == -signal.SIGINT
     assert starts(tmp_path) == 1
     assert "a controller that answers" in capsys.readouterr().err
 
 
 def test_snakemake_that_forgets_again_and_again_is_ended(tmp_path, capsys):
     waits = ["sh", "-c", "echo on; exec sleep 1000"]
-    assert workflow.drive(waits, tmp_path, lambda: None, Forgets(100, tmp_path)) == -signal.SIGINT
-    assert starts(tmp_path) == workflow.STARTS
+    assert workflow.run_workflow(waits, tmp_path, lambda: None, Forgets(100, tmp_path)) == -signal.SIGINT
+    assert starts(tmp_path) == workflow.MAX_STARTS
     assert capsys.readouterr().err.splitlines()[-1].endswith("it is ended")
 
 
@@ -207,39 +209,39 @@ class Outage(Forgets):
     def __init__(self):
         super().__init__(0, Path())
         self.outage = True
-        self.controller = Mock(gone=True)
-        self.controller.look.side_effect = lambda: setattr(self.controller, "gone", False)
+        self.controller = Mock(unreachable=True)
+        self.controller.poll.side_effect = lambda: setattr(self.controller, "gone", False)
 
-    def begin_again(self):
-        assert not self.controller.gone
+    def restart(self):
+        assert not self.controller.unreachable
         self.outage = False
 
 
 def test_what_failed_while_slurms_controller_was_gone_is_done_again_when_it_is_back(tmp_path, capsys):
     fails_once = f"[ -e {tmp_path}/once ] && exit 0; touch {tmp_path}/once; exit 1"
-    assert workflow.drive(["sh", "-c", fails_once], tmp_path, lambda: None, Outage()) == 0
+    assert workflow.run_workflow(["sh", "-c", fails_once], tmp_path, lambda: None, Outage()) == 0
     assert starts(tmp_path) == 2
     assert "it is started again" in capsys.readouterr().err
 
 
 def test_what_fails_without_an_outage_has_failed(tmp_path):
-    assert workflow.drive(["sh", "-c", "exit 1"], tmp_path, lambda: None, Forgets(0, tmp_path)) == 1
+    assert workflow.run_workflow(["sh", "-c", "exit 1"], tmp_path, lambda: None, Forgets(0, tmp_path)) == 1
     assert starts(tmp_path) == 1
 
 
 def test_snakemake_that_cannot_cancel_its_jobs_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(workflow, "SILENT_INTERRUPT_S", 0.2)
-    monkeypatch.setattr(workflow.end_leftovers, "__defaults__", (1.0,))  # seconds of grace
+    monkeypatch.setattr(workflow, "OUTAGE_INTERRUPT_S", 0.2)
+    monkeypatch.setattr(workflow.kill_orphans, "__defaults__", (1.0,))  # seconds of grace
     follower = Forgets(0, tmp_path)
-    follower.controller.gone, follower.cancel_all = True, lambda _reason: None
+    follower.controller.unreachable, follower.cancel_all = True, lambda _reason: None
     ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
-    assert workflow.drive(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT), follower) == -9
+    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT), follower) == -9
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_lost_connection_ends_a_sweep_in_good_order(tmp_path, number):
     waits = ["sh", "-c", "echo on; exec sleep 1000"]
-    assert workflow.drive(waits, tmp_path, interrupts(tmp_path, number)) == -signal.SIGINT
+    assert workflow.run_workflow(waits, tmp_path, interrupts(tmp_path, number)) == -signal.SIGINT
 
 
 def config_of(out, site=None, profile="local"):

@@ -15,7 +15,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.store.journal import read_journal
 from hpccoll.store.json_lines import starts_with_key
 from hpccoll.store.result_files import read_raw
-from hpccoll.sweep.workflow import end_leftovers
+from hpccoll.sweep.workflow import kill_orphans
 
 pytestmark = pytest.mark.sweep
 
@@ -101,7 +101,7 @@ class Drill:
 def drill(tmp_path, marked):
     drill = Drill(tmp_path, marked)
     yield drill
-    end_leftovers(drill.out)
+    kill_orphans(drill.out)
 
 
 @pytest.mark.usefixtures("swept")

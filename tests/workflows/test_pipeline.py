@@ -11,14 +11,14 @@ from cli_runner import ENVIRONMENT, invoke, spawn
 
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal
-from hpccoll.sweep.paths import workflows
+from hpccoll.sweep.paths import workflow_directory
 
 pytestmark = pytest.mark.sweep
 
 
 def snakemake(*arguments, cwd, profile=True):
-    where = ["--workflow-profile", workflows() / "profiles" / "local"] if profile else []
-    command = [sys.executable, "-m", "snakemake", "-s", workflows() / "Snakefile", *where, *arguments]
+    where = ["--workflow-profile", workflow_directory() / "profiles" / "local"] if profile else []
+    command = [sys.executable, "-m", "snakemake", "-s", workflow_directory() / "Snakefile", *where, *arguments]
     return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -34,7 +34,7 @@ def test_a_sweep_prints_the_command_and_last_the_report(swept):
     assert swept.said.code == 0, swept.said.err
     first, command, *_, last = swept.said.out.splitlines()
     assert first.startswith("tiny: 12 cases in 2 jobs, 3 rounds of each; about 9 s, longer where")
-    assert command.startswith(f"$ {sys.executable} -m snakemake -s {workflows()}/Snakefile ")
+    assert command.startswith(f"$ {sys.executable} -m snakemake -s {workflow_directory()}/Snakefile ")
     assert last == "report: results/tiny/report/index.html"
     assert "<html" in (swept.out / "report" / "index.html").read_text()
 
@@ -141,7 +141,7 @@ def test_another_workflow_imports_this_one_as_a_module(swept, tmp_path):
     (tmp_path / "tiny.yaml").write_text((swept.home / "tiny.yaml").read_text().replace("ranks: [1, 2]", "ranks: 1"))
     (tmp_path / "Snakefile").write_text(
         f'configfile: "theirs.yaml"\n'
-        f'module hpccoll:\n    snakefile: "{workflows()}/Snakefile"\n    config: config["hpccoll"]\n'
+        f'module hpccoll:\n    snakefile: "{workflow_directory()}/Snakefile"\n    config: config["hpccoll"]\n'
         f"use rule * from hpccoll as hpccoll_*\n"
     )
     (tmp_path / "theirs.yaml").write_text("hpccoll: {sweep: tiny.yaml, out: theirs}\nmore: 1\n")

@@ -8,7 +8,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.host.machine import available_memory, cpu_model, testbed_facts
 from hpccoll.sweep.doctor.machine import Finding, Machine
 from hpccoll.sweep.slurm import query
-from hpccoll.sweep.slurm.partitions import partition
+from hpccoll.sweep.slurm.partitions import load_partition
 
 LEAST_AGE_S = 300
 """The least MinJobAge with which squeue shows Snakemake the end of every job: it looks every 180 s at the latest."""
@@ -69,8 +69,8 @@ def partitions(machine: Machine) -> Iterator[Finding]:
     if not machine.settings:
         return
     try:
-        names = dict.fromkeys(query.ask("sinfo", "-h", "-o", "%P").split())
-        partitions = {name: partition(name.rstrip("*")) for name in names}
+        names = dict.fromkeys(query.slurm_output("sinfo", "-h", "-o", "%P").split())
+        partitions = {name: load_partition(name.rstrip("*")) for name in names}
     except BadInputError as error:
         yield Finding("partitions", str(error), mark="WRONG")
         return

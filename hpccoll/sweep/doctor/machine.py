@@ -74,7 +74,7 @@ class Machine:
         return self.python(LIBRARY)
 
     @cached_property
-    def speaks(self) -> tuple[str, ...]:
+    def pmi_types(self) -> tuple[str, ...]:
         """The types of ``srun --mpi`` that the MPI library speaks, the best first; none where that is not known."""
         if self.library.returncode:
             return ()
@@ -99,7 +99,7 @@ class Machine:
 
     @cached_property
     def accounting(self) -> bool:
-        return query.accounting()
+        return query.has_accounting()
 
     @cached_property
     def mpi_types(self) -> list[str]:
@@ -108,7 +108,7 @@ class Machine:
     @property
     def mpi_type(self) -> str | None:
         """The type of ``srun --mpi`` for the library here, None where none is known."""
-        return next((name for name in self.speaks if name in self.mpi_types), None)
+        return next((name for name in self.pmi_types if name in self.mpi_types), None)
 
     def wheel(self, name: str) -> str | None:
         """Return the version of a package of this environment, None where it is not installed."""

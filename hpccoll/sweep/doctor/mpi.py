@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
 from hpccoll.sweep.doctor.machine import Finding, Machine, Mark
-from hpccoll.sweep.paths import mpiexec
+from hpccoll.sweep.paths import mpiexec_command
 
 HELLO = r"import os; from mpi4py import MPI; os.write(1, b'ranks %d\n' % MPI.COMM_WORLD.size)"  # in one piece
 
@@ -31,7 +31,7 @@ def launcher(machine: Machine) -> Iterator[Finding]:
     remedy = "use the mpiexec of the library above: put its bin directory first on PATH"
     remedy = f"for profile local only: {remedy}" if machine.settings else remedy
     try:
-        child = machine.python(HELLO, *mpiexec(), "-n", "2")
+        child = machine.python(HELLO, *mpiexec_command(), "-n", "2")
     except BadInputError as error:
         yield Finding("launcher", str(error), "srun starts ranks here" if machine.settings else "", mark)
         return
@@ -50,15 +50,15 @@ def pmi(machine: Machine) -> Iterator[Finding]:
     if not machine.settings:
         return
     listed = f"srun --mpi can be {', '.join(machine.mpi_types) or 'nothing'}"
-    if not machine.speaks:
+    if not machine.pmi_types:
         yield Finding("PMI", listed, "in the site file, launcher: srun --mpi=TYPE, as the MPI library has it", "warn")
     elif machine.mpi_type is None:
-        missing = f"the MPI library speaks {' or '.join(machine.speaks)}"
+        missing = f"the MPI library speaks {' or '.join(machine.pmi_types)}"
         yield Finding("PMI", f"{listed}; {missing}", "the admin adds that plugin of Slurm's, or use another MPI",
                       "WRONG")  # fmt: skip
     else:
         default = machine.settings.get("MpiDefault")
-        known = f"the MPI library speaks {' and '.join(machine.speaks)}"
+        known = f"the MPI library speaks {' and '.join(machine.pmi_types)}"
         wanted = f"srun takes {default} by itself" if default == machine.mpi_type else (
             f"in the site file, launcher: srun --mpi={machine.mpi_type}; by itself srun takes {default}"
         )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.sweep.slurm.query import accounting, ask, records
+from hpccoll.sweep.slurm.query import has_accounting, parse_records, slurm_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Partition:
     def usable(self) -> int:
         return len(self.cpus)
 
-    def lack(self, nodes: int, cpus: int, beside: int = 0) -> str | None:
+    def why_unavailable(self, nodes: int, cpus: int, beside: int = 0) -> str | None:
         """Return why a job cannot have so many nodes with so many CPUs each, None where it can.
 
         Args:
@@ -53,25 +53,30 @@ class Partition:
         return None if nodes <= fit else f"{fit or 'no'} {kind} of partition {self.name} have {cpus} CPUs"
 
 
-UNUSABLE = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "POWERED_DOWN_BAD")
+UNUSABLE_STATES = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "POWERED_DOWN_BAD")
 """States, as sinfo prints them, of nodes on which no job can start."""
 
 
-def partition(name: str | None, feature: str | None = None) -> Partition:
+def load_partition(name: str | None, feature: str | None = None) -> Partition:
     """Return a partition, the cluster's default one where ``name`` is None, or its nodes that have a ``feature``.
 
     Raises:
         BadInputError: where there is none of that name, or Slurm does not answer.
     """
-    found = {record["PartitionName"]: record for record in records(ask("scontrol", "-a", "-o", "show", "partition"))}
+    found = {
+        record["PartitionName"]: record
+        for record in parse_records(slurm_output("scontrol", "-a", "-o", "show", "partition"))
+    }
     defaults = [known for known, record in found.items() if record.get("Default") == "YES"]
     chosen = name or (defaults[0] if defaults else None)
     if chosen is None or chosen not in found:
         raise BadInputError("partition", chosen, found)
     record = found[chosen]
-    nodes = {node for node in _nodes(chosen) if feature is None or feature in node.features}
+    nodes = {node for node in _list_nodes(chosen) if feature is None or feature in node.features}
     up = record.get("State", "UP") == "UP"
-    usable = tuple(node.cpus for node in sorted(nodes, key=lambda node: node.name) if up and not _unusable(node.state))
+    usable = tuple(
+        node.cpus for node in sorted(nodes, key=lambda node: node.name) if up and not _is_unusable(node.state)
+    )
     limit, allowed = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
     return Partition(
         name=chosen,
@@ -84,7 +89,7 @@ def partition(name: str | None, feature: str | None = None) -> Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SlurmNode:
     """A node, as sinfo tells of it."""
 
     name: str
@@ -93,16 +98,16 @@ class Node:
     features: frozenset[str]
 
 
-def _nodes(name: str) -> Iterator[Node]:
+def _list_nodes(name: str) -> Iterator[SlurmNode]:
     """Yield the nodes of a partition, which may be a hidden one."""
-    for line in ask("sinfo", "-h", "-N", "--noconvert", "-p", name, "-o", "%N|%T|%c|%b").splitlines():
+    for line in slurm_output("sinfo", "-h", "-N", "--noconvert", "-p", name, "-o", "%N|%T|%c|%b").splitlines():
         node, state, cpus, features = line.split("|")
-        yield Node(node, state, int(cpus), frozenset(features.split(",")))
+        yield SlurmNode(node, state, int(cpus), frozenset(features.split(",")))
 
 
-def _unusable(state: str) -> bool:
+def _is_unusable(state: str) -> bool:
     """Return whether no job can start on a node of this state; a trailing * says that it does not respond."""
-    return state.endswith("*") or state.rstrip("~#!%$@^-+").upper() in UNUSABLE
+    return state.endswith("*") or state.rstrip("~#!%$@^-+").upper() in UNUSABLE_STATES
 
 
 def check_account(account: str | None, where: Partition) -> None:
@@ -113,8 +118,10 @@ def check_account(account: str | None, where: Partition) -> None:
     """
     if account is None:
         return
-    if accounting():
-        said = ask("sacctmgr", "-n", "-P", "show", "associations", f"user={getpass.getuser()}", "format=account")
+    if has_accounting():
+        said = slurm_output(
+            "sacctmgr", "-n", "-P", "show", "associations", f"user={getpass.getuser()}", "format=account"
+        )
         known = sorted(set(said.split()))
         expected = "an account of yours: " + (", ".join(known) or "you have none")
     else:
@@ -125,10 +132,10 @@ def check_account(account: str | None, where: Partition) -> None:
         raise BadInputError("account", account, expected)
 
 
-NOTHING = (None, 0, -1)
+UNSET_VALUES = (None, 0, -1)
 """What leaves an option of sbatch out."""
 
-OPTIONS = {
+SBATCH_OPTIONS = {
     "nodes": "--nodes", "tasks": "--ntasks", "runtime": "--time", "slurm_partition": "--partition",
     "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint", "mem_mb": "--mem",
     "cpus_per_task": "--cpus-per-task",
@@ -136,9 +143,13 @@ OPTIONS = {
 """The options of sbatch, by the names of Snakemake's plugin for what a job asks."""
 
 
-def options(resources: Mapping[str, int | str]) -> list[str]:
+def sbatch_options(resources: Mapping[str, int | str]) -> list[str]:
     """Return the options of sbatch by which a job asks for ``resources``."""
-    asked = [f"{option}={resources[name]}" for name, option in OPTIONS.items() if resources.get(name) not in NOTHING]
+    asked = [
+        f"{option}={resources[name]}"
+        for name, option in SBATCH_OPTIONS.items()
+        if resources.get(name) not in UNSET_VALUES
+    ]
     return [*asked, *shlex.split(str(resources["slurm_extra"]))]
 
 
@@ -148,9 +159,9 @@ def check_request(resources: Mapping[str, int | str]) -> None:
     Raises:
         BadInputError: where it would refuse, with its reason, or does not answer.
     """
-    asked = options(resources)
+    asked = sbatch_options(resources)
     try:
-        ask("sbatch", "--test-only", *asked, "--wrap=true")
+        slurm_output("sbatch", "--test-only", *asked, "--wrap=true")
     except UnusableError:
         raise
     except BadInputError as error:
@@ -158,12 +169,14 @@ def check_request(resources: Mapping[str, int | str]) -> None:
         raise BadInputError("job", " ".join(asked), reason) from None
 
 
-def having(feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
+def hosts_with_feature(feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
     """Return those of ``hosts`` that have a feature, in their order.
 
     Raises:
         BadInputError: where Slurm does not answer.
     """
-    said = ask("sinfo", "-a", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b")  # also where partitions are hidden
+    said = slurm_output(
+        "sinfo", "-a", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b"
+    )  # also where partitions are hidden
     features = dict(line.split("|") for line in said.splitlines())  # a node of two partitions is there twice
     return tuple(host for host in hosts if feature in features.get(host, "").split(","))

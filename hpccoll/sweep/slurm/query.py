@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError, UnusableError
 
-ANSWER_S = 30.0
+ANSWER_TIMEOUT_S = 30.0
 """How long a controller has for an answer; a busy one takes seconds."""
 NO_ANSWER = "no controller answers"
 
 
-def call(*command: str) -> subprocess.CompletedProcess[str]:
+def run_slurm(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm's to its end, whatever that is.
 
     Raises:
@@ -23,37 +23,39 @@ def call(*command: str) -> subprocess.CompletedProcess[str]:
         raise UnusableError("Slurm", f"no {command[0]} on PATH: {remedy}")
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=ANSWER_S, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_S, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
-        raise UnusableError("Slurm", f"{NO_ANSWER} within {ANSWER_S:g} s: see 'scontrol ping'") from None
+        raise UnusableError("Slurm", f"{NO_ANSWER} within {ANSWER_TIMEOUT_S:g} s: see 'scontrol ping'") from None
 
 
-def ask(*command: str) -> str:
+def slurm_output(*command: str) -> str:
     """Run a command of Slurm's and return what it prints.
 
     Raises:
         UnusableError: where it is not on PATH, or the controller does not answer.
         BadInputError: where it refuses.
     """
-    ended = call(*command)
+    ended = run_slurm(*command)
     if ended.returncode:
         said = " ".join((ended.stderr.strip() or ended.stdout.strip()).split())
-        _check_answer(said)
+        _check_reachable(said)
         raise BadInputError("Slurm", " ".join(command), f"a request that Slurm grants: {said}")
     return ended.stdout
 
 
-def _check_answer(said: str) -> None:
-    if SILENT.search(said):
+def _check_reachable(said: str) -> None:
+    if UNREACHABLE.search(said):
         raise UnusableError("Slurm", f"{NO_ANSWER}: {said}")
 
 
-SILENT = re.compile("contact slurm controller|configuration source|Connection refused|timed out|DNS SRV", re.IGNORECASE)
+UNREACHABLE = re.compile(
+    "contact slurm controller|configuration source|Connection refused|timed out|DNS SRV", re.IGNORECASE
+)
 """What the commands say where there is no controller, or none that answers."""
 
 
-def records(text: str) -> Iterator[dict[str, str]]:
+def parse_records(text: str) -> Iterator[dict[str, str]]:
     """Yield the records that ``scontrol -o`` prints, a line each, of words ``Key=value``."""
     for line in text.splitlines():
         pairs = re.findall(r"(?:^| )(\w[\w:/]*)=(.*?)(?= \w[\w:/]*=|$)", line)
@@ -61,23 +63,23 @@ def records(text: str) -> Iterator[dict[str, str]]:
             yield dict(pairs)
 
 
-def accounting() -> bool:
+def has_accounting() -> bool:
     """Return whether the cluster keeps accounts and finished jobs in a database that answers."""
     try:
-        ask("sacct", "-X", "-n", "-S", "now")
+        slurm_output("sacct", "-X", "-n", "-S", "now")
     except BadInputError:
         return False
     return True
 
 
-def flat() -> bool:
+def has_no_topology() -> bool:
     """Return whether Slurm says that it knows of no switches: nodes are then in no racks.
 
     Raises:
         UnusableError: where it does not answer.
     """
-    ended = call("scontrol", "show", "topology")  # which says so as an error, and may end as with one
-    _check_answer(ended.stderr)
+    ended = run_slurm("scontrol", "show", "topology")  # which says so as an error, and may end as with one
+    _check_reachable(ended.stderr)
     return "No topology information" in ended.stdout + ended.stderr
 
 
@@ -87,7 +89,7 @@ def mpi_types() -> list[str]:
     Raises:
         BadInputError: where srun is not there or does not answer.
     """
-    listed = call("srun", "--mpi=list")
+    listed = run_slurm("srun", "--mpi=list")
     words = [line.removeprefix("srun:").strip() for line in (listed.stdout + listed.stderr).splitlines()]
     return [word for word in words if re.fullmatch(r"\w+", word)]
 
@@ -98,5 +100,5 @@ def configuration() -> dict[str, str]:
     Raises:
         BadInputError: where Slurm does not answer.
     """
-    pairs = (line.partition("=") for line in ask("scontrol", "show", "config").splitlines() if "=" in line)
+    pairs = (line.partition("=") for line in slurm_output("scontrol", "show", "config").splitlines() if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}

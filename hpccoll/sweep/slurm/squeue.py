@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
-from hpccoll.sweep.slurm.partitions import partition
-from hpccoll.sweep.slurm.query import ask, call, records
+from hpccoll.sweep.slurm.partitions import load_partition
+from hpccoll.sweep.slurm.query import parse_records, run_slurm, slurm_output
 
 
 def job_prefix(out: Path) -> str:
@@ -17,7 +17,7 @@ def job_prefix(out: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedJob:
     """A Slurm job, as squeue has it: pending, running, or ended not long ago."""
 
     id: str
@@ -27,29 +27,39 @@ class Queued:
 
     @property
     def alive(self) -> bool:
-        return self.state in ALIVE
+        return self.state in LIVE_STATES
 
 
-ENDING = "COMPLETING"
+COMPLETING = "COMPLETING"
 """The state of a job that has ended, and whose nodes are not clean yet."""
 
-ALIVE = ("PENDING", "RUNNING", "CONFIGURING", ENDING, "SUSPENDED", "STOPPED", "REQUEUED", "RESIZING", "SIGNALING")
+LIVE_STATES = (
+    "PENDING",
+    "RUNNING",
+    "CONFIGURING",
+    COMPLETING,
+    "SUSPENDED",
+    "STOPPED",
+    "REQUEUED",
+    "RESIZING",
+    "SIGNALING",
+)
 """States of a job of which processes may be left."""
 
 COMMENT = re.compile(r"rule_measure_wildcards_(.+)")
 """How Snakemake's Slurm plugin says in a job's comment which of ours it is."""
 
 
-def queued(prefix: str) -> list[Queued]:
+def list_jobs(prefix: str) -> list[QueuedJob]:
     """Return the Slurm jobs whose names begin with ``prefix``.
 
     Raises:
         BadInputError: where Slurm does not answer.
     """
-    said = ask("squeue", "--me", "--states=all", "-h", "-o", "%i|%j|%T|%r|%k")
+    said = slurm_output("squeue", "--me", "--states=all", "-h", "-o", "%i|%j|%T|%r|%k")
     rows = (line.split("|", 4) for line in said.splitlines() if line.count("|") >= 4)
     return [
-        Queued(number, job[1] if (job := COMMENT.search(comment)) else "", state, reason)
+        QueuedJob(number, job[1] if (job := COMMENT.search(comment)) else "", state, reason)
         for number, name, state, reason, comment in rows
         if name.startswith(prefix)
     ]
@@ -62,18 +72,18 @@ def cancel(ids: Sequence[str]) -> None:
         BadInputError: where scancel is not there, or the controller does not answer.
     """
     if ids:
-        call("scancel", *ids)
+        run_slurm("scancel", *ids)
 
 
 def show_job(number: str) -> dict[str, str]:
     """Return what Slurm knows of a job, by its own words; nothing where it knows it no more."""
     try:
-        return next(records(ask("scontrol", "-o", "show", "job", number)), {})
+        return next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)), {})
     except BadInputError:
         return {}
 
 
-def short_of_nodes(number: str) -> bool:
+def lacks_nodes(number: str) -> bool:
     """Return whether a job asks for more nodes than its partition has left.
 
     Raises:
@@ -81,7 +91,7 @@ def short_of_nodes(number: str) -> bool:
     """
     facts = show_job(number)
     asked = facts.get("NumNodes", "0").partition("-")[0]
-    return bool(facts) and int(asked) > partition(facts["Partition"]).usable
+    return bool(facts) and int(asked) > load_partition(facts["Partition"]).usable
 
 
 def allocated_hosts(number: str) -> tuple[str, ...]:
@@ -90,5 +100,5 @@ def allocated_hosts(number: str) -> tuple[str, ...]:
     Raises:
         BadInputError: where Slurm does not answer or knows no such job.
     """
-    nodes = next(records(ask("scontrol", "-o", "show", "job", number)))["NodeList"]
-    return tuple(ask("scontrol", "show", "hostnames", nodes).split())
+    nodes = next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"]
+    return tuple(slurm_output("scontrol", "show", "hostnames", nodes).split())

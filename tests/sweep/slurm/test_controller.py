@@ -36,16 +36,16 @@ def test_one_controller_that_is_up_is_enough(programs, said, answers):
 def test_a_controller_that_keeps_a_ping_waiting_does_not_answer(programs, monkeypatch):
     programs("scontrol")
     (programs.place / "scontrol").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
-    monkeypatch.setattr(controller, "PING_S", 0.1)
+    monkeypatch.setattr(controller, "PING_TIMEOUT_S", 0.1)
     assert not controller.ping()
 
 
 def test_silence_is_told_once_within_30_s_and_so_is_its_end(programs, clock, capsys):
-    watched, said = controller.Controller(), []
+    watched, said = controller.ControllerWatch(), []
     for second in range(100):
         programs("scontrol", UP if second in range(15) or second > 80 else DOWN)
         clock[0] += 1
-        watched.look()
+        watched.poll()
         said += [(second, line) for line in capsys.readouterr().err.splitlines()]
     (silent, first), (back, last) = said
     assert 15 < silent < 45
@@ -56,12 +56,12 @@ def test_silence_is_told_once_within_30_s_and_so_is_its_end(programs, clock, cap
 
 
 def test_a_ping_that_is_missed_is_no_silence(programs, clock, capsys):
-    watched = controller.Controller()
+    watched = controller.ControllerWatch()
     for answer in (UP, DOWN, UP):
         programs("scontrol", answer)
-        clock[0] += controller.ASK_S
-        watched.look()
-        assert watched.gone == (answer == DOWN)
+        clock[0] += controller.PING_INTERVAL_S
+        watched.poll()
+        assert watched.unreachable == (answer == DOWN)
     assert (capsys.readouterr().err, watched.outages) == ("", 0)
 
 
@@ -69,6 +69,6 @@ def test_a_ping_that_is_missed_is_no_silence(programs, clock, capsys):
 def test_a_controller_is_waited_for_as_long_as_is_asked(programs, clock, seconds):
     programs("scontrol", DOWN)
     assert not controller.wait_for_controller(seconds)
-    assert seconds <= clock[0] - 1000.0 <= seconds + controller.PING_S
+    assert seconds <= clock[0] - 1000.0 <= seconds + controller.PING_TIMEOUT_S
     programs("scontrol", UP)
     assert controller.wait_for_controller(seconds)

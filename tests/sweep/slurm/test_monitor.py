@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.scheduler_log import RECORD, ScheduledJob, read_scheduled
-from hpccoll.sweep.slurm.monitor import Follower
+from hpccoll.store.scheduler_log import RECORD, Scheduled, read_scheduled
+from hpccoll.sweep.slurm.monitor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
 
 FACTS = """\
@@ -35,14 +35,14 @@ def cancelled(slurm):
 
 
 def test_the_last_word_on_a_job_is_kept_with_its_log_and_its_limit(slurm, tmp_path):
-    follower = Follower(tmp_path)
+    follower = SlurmMonitor(tmp_path)
     slurm(("7", "RUNNING", "None"))
-    follower.look_now()
+    follower.poll_now()
     assert [(job.id, job.state) for job in read_scheduled(tmp_path)] == [("7", "RUNNING")]
     slurm(("7", "TIMEOUT", "TimeLimit"), facts="TIMEOUT", reason="TimeLimit")
-    follower.look_now()
+    follower.poll_now()
     slurm()  # squeue forgets it
-    follower.look_now()
+    follower.poll_now()
     (job,) = read_scheduled(tmp_path)
     assert job == ScheduledJob(
         job="mpi.n2x1", id="7", state="TIMEOUT", hosts="n[1-2]", limit="00:30:00", log="/logs/7.log"
@@ -52,47 +52,47 @@ def test_the_last_word_on_a_job_is_kept_with_its_log_and_its_limit(slurm, tmp_pa
 
 def test_the_jobs_of_an_earlier_sweep_stay_known(slurm, tmp_path):
     slurm(("7", "FAILED", "NonZeroExitCode"), facts="FAILED", reason="NonZeroExitCode")
-    Follower(tmp_path).look_now()
+    SlurmMonitor(tmp_path).poll_now()
     slurm(("8", "RUNNING", "None"))
-    Follower(tmp_path).look_now()
+    SlurmMonitor(tmp_path).poll_now()
     assert [job.id for job in read_scheduled(tmp_path)] == ["7", "8"]
 
 
 def test_looking_again_at_once_asks_nothing(slurm, tmp_path):
     slurm()
-    follower = Follower(tmp_path, every_s=60)
+    follower = SlurmMonitor(tmp_path, every_s=60)
     follower._asked = float("-inf")
-    follower.look()
-    follower.look()
+    follower.poll()
+    follower.poll()
     assert len([call for call in slurm.calls() if call.startswith("squeue")]) == 1
 
 
 def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_turn_is_not(slurm, tmp_path):
     waiting = ("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n3"), ("8", "PENDING", "Priority")
     slurm(*waiting, facts="PENDING", reason="ReqNodeNotAvail,_UnavailableNodes:n3")
-    patient, hasty = Follower(tmp_path), Follower(tmp_path, patience_s=0)
-    patient.look_now()
-    patient.look_now()
+    patient, hasty = SlurmMonitor(tmp_path), SlurmMonitor(tmp_path, patience_s=0)
+    patient.poll_now()
+    patient.poll_now()
     assert cancelled(slurm) == []
-    hasty.look_now()
+    hasty.poll_now()
     assert cancelled(slurm) == ["scancel 7"]
     words = {job.id: job.words for job in read_scheduled(tmp_path)}
     assert words["7"].startswith("CANCELLED: it was cancelled (it waited 0 s, and Slurm says: ReqNodeNotAvail")
     slurm(("7", "CANCELLED", "None"), ("8", "PENDING", "Priority"))
-    hasty.look_now()
+    hasty.poll_now()
     assert "it waited 0 s" in read_scheduled(tmp_path)[0].words  # Slurm knows no better
 
 
 def test_jobs_of_other_sweeps_are_left_alone(slurm, tmp_path):
     slurm()
-    assert Follower(tmp_path).end_all("it is over") == []
+    assert SlurmMonitor(tmp_path).cancel_and_wait("it is over") == []
     assert cancelled(slurm) == []
 
 
 def test_a_job_that_does_not_end_is_said(slurm, tmp_path):
     slurm(("7", "RUNNING", "None"))
     with pytest.raises(BadInputError, match="Slurm jobs: '7' is not valid: ended 0 s after"):
-        Follower(tmp_path).end_all("it is over", seconds=0)
+        SlurmMonitor(tmp_path).cancel_and_wait("it is over", seconds=0)
 
 
 def test_every_job_is_cancelled_once_and_waited_for(slurm, tmp_path, monkeypatch):
@@ -105,14 +105,14 @@ def test_every_job_is_cancelled_once_and_waited_for(slurm, tmp_path, monkeypatch
         slurm(("7", state, "None"))
 
     monkeypatch.setattr("time.sleep", pass_by)
-    assert Follower(tmp_path).end_all("the sweep was interrupted") == ["Slurm job 7 (mpi.n2x1, running)"]
+    assert SlurmMonitor(tmp_path).cancel_and_wait("the sweep was interrupted") == ["Slurm job 7 (mpi.n2x1, running)"]
     assert cancelled(slurm) == ["scancel 7"]
     assert "(the sweep was interrupted)" in read_scheduled(tmp_path)[0].words
 
 
 def test_a_controller_that_does_not_answer_is_asked_again_later(programs, tmp_path):
     programs("squeue", code=1, err="Unable to contact slurm controller\n")
-    Follower(tmp_path).look_now()
+    SlurmMonitor(tmp_path).poll_now()
     assert read_scheduled(tmp_path) == []
 
 
@@ -139,7 +139,7 @@ def test_a_record_that_is_cut_short_explains_nothing_and_stops_nothing(tmp_path)
 )
 def test_jobs_are_given_up_for_what_only_people_end(slurm, tmp_path, reason, given_up):
     slurm(("7", "PENDING", reason), facts="PENDING", reason=reason)
-    Follower(tmp_path, patience_s=0).look_now()
+    SlurmMonitor(tmp_path, patience_s=0).poll_now()
     assert bool(cancelled(slurm)) == given_up
 
 
@@ -148,7 +148,7 @@ def test_a_job_that_slurm_is_clearing_away_has_ended_and_is_not_cancelled(slurm,
     monkeypatch.setattr(
         "time.sleep", lambda _seconds: slurm(("7", "TIMEOUT", "TimeLimit"), facts="TIMEOUT", reason="TimeLimit")
     )
-    follower = Follower(tmp_path)
+    follower = SlurmMonitor(tmp_path)
     follower.end("the sweep ended without it")
     assert cancelled(slurm) == []
     assert [job.state for job in read_scheduled(tmp_path)] == ["TIMEOUT"]
@@ -156,21 +156,21 @@ def test_a_job_that_slurm_is_clearing_away_has_ended_and_is_not_cancelled(slurm,
 
 def test_one_that_slurm_clears_away_for_ever_holds_nobody_up(slurm, tmp_path):
     slurm(("7", "COMPLETING", "None"))
-    assert Follower(tmp_path).end_all("it is over", seconds=0) == []
+    assert SlurmMonitor(tmp_path).cancel_and_wait("it is over", seconds=0) == []
 
 
 def test_how_a_job_really_ended_is_more_than_that_we_cancelled_it(slurm, tmp_path, monkeypatch):
     slurm(("7", "RUNNING", "None"))
     monkeypatch.setattr("time.sleep", lambda _seconds: slurm(("7", "NODE_FAIL", "None"), facts="NODE_FAIL"))
-    Follower(tmp_path).end("the sweep was interrupted")
+    SlurmMonitor(tmp_path).end("the sweep was interrupted")
     assert [job.state for job in read_scheduled(tmp_path)] == ["NODE_FAIL"]
 
 
 def test_a_job_that_slurm_has_forgotten_is_gone(slurm, tmp_path):
     slurm(("7", "RUNNING", "None"))
-    Follower(tmp_path).look_now()
+    SlurmMonitor(tmp_path).poll_now()
     slurm()
-    Follower(tmp_path).look_now()
+    SlurmMonitor(tmp_path).poll_now()
     assert "GONE: Slurm knows it no more; Slurm job 7" in read_scheduled(tmp_path)[0].words
 
 
@@ -178,29 +178,29 @@ def test_a_job_that_slurm_has_forgotten_is_gone(slurm, tmp_path):
 def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tmp_path, monkeypatch, age, noticed):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    follower = Follower(tmp_path)
+    follower = SlurmMonitor(tmp_path)
     slurm()
-    follower.look_now()
+    follower.poll_now()
     now += 10_000
-    follower.look_now()
-    assert not follower.forgotten  # nothing has been submitted yet
+    follower.poll_now()
+    assert not follower.missed_end  # nothing has been submitted yet
     slurm(("7", "RUNNING", "None"))
-    follower.look_now()
+    follower.poll_now()
     slurm(("7", "PREEMPTED", "None"), facts="PREEMPTED")
     now += age
-    follower.look_now()
-    assert not follower.forgotten  # it has just ended
+    follower.poll_now()
+    assert not follower.missed_end  # it has just ended
     now += noticed - 1
-    follower.look_now()
-    assert not follower.forgotten
+    follower.poll_now()
+    assert not follower.missed_end
     now += 2
-    follower.look_now()
-    assert follower.forgotten
-    follower.begin_again()
-    follower.look_now()
+    follower.poll_now()
+    assert follower.missed_end
+    follower.restart()
+    follower.poll_now()
     now += 10_000
-    follower.look_now()
-    assert not follower.forgotten  # the next Snakemake has submitted nothing
+    follower.poll_now()
+    assert not follower.missed_end  # the next Snakemake has submitted nothing
 
 
 UP, DOWN = ("Slurmctld(primary) at head is " + state for state in ("UP", "DOWN"))
@@ -209,37 +209,37 @@ UP, DOWN = ("Slurmctld(primary) at head is " + state for state in ("UP", "DOWN")
 def test_after_an_outage_snakemake_has_little_time_to_notice_an_end(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    follower = Follower(tmp_path)
+    follower = SlurmMonitor(tmp_path)
     slurm(("7", "RUNNING", "None"))
-    follower.look_now()
+    follower.poll_now()
     for answer in (DOWN, UP):
         programs("scontrol", answer)
         now += 20
-        follower.look()
+        follower.poll()
     slurm(("7", "COMPLETED", "None"))
-    follower.look_now()
-    assert not follower.forgotten  # it has just ended
+    follower.poll_now()
+    assert not follower.missed_end  # it has just ended
     now += 11
-    follower.look_now()
-    assert follower.forgotten
-    follower.begin_again()
+    follower.poll_now()
+    assert follower.missed_end
+    follower.restart()
     assert not follower.outage
 
 
 def test_long_after_an_outage_snakemake_has_its_usual_time_to_notice_an_end(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    follower = Follower(tmp_path)
+    follower = SlurmMonitor(tmp_path)
     slurm(("7", "RUNNING", "None"))
     for answer in (DOWN, UP):
         programs("scontrol", answer)
         now += 20
-        follower.look()
+        follower.poll()
     for state, waits in (("RUNNING", 3600), ("COMPLETED", 11), ("COMPLETED", 11)):
         slurm(("7", state, "None"))
         now += waits
-        follower.look_now()
-        assert not follower.forgotten
+        follower.poll_now()
+        assert not follower.missed_end
     assert follower.outage  # what has failed by it is tried again
 
 
@@ -247,32 +247,32 @@ def test_a_job_that_the_controller_lost_before_anybody_saw_it_is_not_waited_for(
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     slurm()
-    follower = Follower(tmp_path, every_s=5)
-    follower.look_now()
+    follower = SlurmMonitor(tmp_path, every_s=5)
+    follower.poll_now()
     for answer, forgotten in ((UP, False), (DOWN, False), (DOWN, False), (UP, False), (UP, True)):
         programs("scontrol", answer)
         now += 20
-        follower.look()
-        assert follower.forgotten == forgotten
-    follower.begin_again()
+        follower.poll()
+        assert follower.missed_end == forgotten
+    follower.restart()
     now += 1000
-    follower.look()
-    assert not follower.forgotten
+    follower.poll()
+    assert not follower.missed_end
 
 
 def test_nodes_that_are_down_after_an_outage_are_no_reason_to_give_up_at_once(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     slurm(("7", "PENDING", "PartitionDown"), facts="PENDING", reason="PartitionDown")
-    follower = Follower(tmp_path, patience_s=60)
+    follower = SlurmMonitor(tmp_path, patience_s=60)
     for answer in [DOWN, *[UP] * 14]:
         programs("scontrol", answer)
         now += 20
-        follower.look()
+        follower.poll()
     assert cancelled(slurm) == []
     for _ in range(10):
         now += 20
-        follower.look()
+        follower.poll()
     assert cancelled(slurm)
 
 
@@ -280,10 +280,10 @@ def test_a_controller_that_is_gone_is_asked_for_no_jobs(slurm, programs, tmp_pat
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     slurm()
-    follower = Follower(tmp_path)
+    follower = SlurmMonitor(tmp_path)
     programs("scontrol", DOWN)
     now += 60
-    follower.look()
+    follower.poll()
     follower.cancel_all("the sweep was interrupted")
     follower.end("the sweep was interrupted")
     assert {*slurm.calls()} == {"scontrol ping"}
@@ -293,5 +293,5 @@ def test_a_controller_that_is_gone_is_asked_for_no_jobs(slurm, programs, tmp_pat
 def test_a_scancel_that_fails_is_said_and_stops_nothing(slurm, programs, tmp_path, capsys):
     slurm(("7", "RUNNING", "None"))
     (programs.place / "scancel").unlink()
-    Follower(tmp_path).end("it is over")
+    SlurmMonitor(tmp_path).end("it is over")
     assert "Slurm: no scancel on PATH" in capsys.readouterr().err

@@ -11,71 +11,77 @@ from hpccoll.sweep.slurm import partitions
 
 @pytest.mark.usefixtures("cluster")
 def test_a_job_goes_to_the_default_partition_unless_it_says_another():
-    work, debug = partitions.partition(None), partitions.partition("debug")
+    work, debug = partitions.load_partition(None), partitions.load_partition("debug")
     assert (work.name, work.nodes, work.usable, work.cpus, work.largest) == ("work", 4, 4, (2, 2, 2, 2), None)
     assert (work.accounts, debug.accounts) == (("physics", "chem"), None)
 
 
 def test_a_partition_is_asked_for_its_own_nodes(cluster):
-    partitions.partition("debug")
+    partitions.load_partition("debug")
     assert "sinfo -h -N --noconvert -p debug -o %N|%T|%c|%b" in cluster.calls()
 
 
 def test_nodes_with_a_feature_are_counted_by_themselves(cluster):
-    workers, helpers = partitions.partition("debug", "worker"), partitions.partition("debug", "aggregator")
-    assert (workers.usable, helpers.usable, partitions.partition("debug", "hdr").usable) == (2, 1, 1)
-    assert helpers.lack(2, 1) == "partition debug has 1 nodes with feature aggregator"
-    assert partitions.partition("debug", "gpu").lack(1, 1) == "partition debug has no nodes with feature gpu"
-    assert (workers.lack(2, 1), workers.lack(2, 1, 1)) == (None, "partition debug gives a job at most 2 nodes")
+    workers, helpers = partitions.load_partition("debug", "worker"), partitions.load_partition("debug", "aggregator")
+    assert (workers.usable, helpers.usable, partitions.load_partition("debug", "hdr").usable) == (2, 1, 1)
+    assert helpers.why_unavailable(2, 1) == "partition debug has 1 nodes with feature aggregator"
+    assert (
+        partitions.load_partition("debug", "gpu").why_unavailable(1, 1)
+        == "partition debug has no nodes with feature gpu"
+    )
+    assert (workers.why_unavailable(2, 1), workers.why_unavailable(2, 1, 1)) == (
+        None,
+        "partition debug gives a job at most 2 nodes",
+    )
     cluster("sinfo", "n1|worker\nn1|worker\na1|aggregator,x\n")
-    assert partitions.having("aggregator", ["a1", "n1"]) == ("a1",)
+    assert partitions.hosts_with_feature("aggregator", ["a1", "n1"]) == ("a1",)
     assert "sinfo -a -h -N -n a1,n1 -o %N|%b" in cluster.calls(), "of hidden partitions, too"
 
 
 @pytest.mark.usefixtures("cluster")
 def test_an_unknown_partition_is_told_with_those_that_there_are():
     with pytest.raises(BadInputError, match=r"partition: 'gpu' is not valid: choose from debug, work"):
-        partitions.partition("gpu")
+        partitions.load_partition("gpu")
 
 
 def test_without_a_default_partition_one_has_to_be_named(cluster):
     cluster("scontrol", slurm_outputs.PARTITIONS.replace("Default=YES", "Default=NO"))
     with pytest.raises(BadInputError, match="partition is missing: choose from debug, work"):
-        partitions.partition(None)
+        partitions.load_partition(None)
 
 
 @pytest.mark.parametrize("state", ["down", "down*", "idle*", "drained", "draining", "drained*", "fail"])
 def test_nodes_on_which_no_job_can_start_are_counted_out(cluster, state):
     cluster("sinfo", f"n1|idle|8|x\nn2|{state}|2|x\nn3|allocated|4|x\nn4|mixed-|8|x\n")
-    found = partitions.partition("work")
+    found = partitions.load_partition("work")
     assert (found.nodes, found.usable, found.cpus) == (4, 3, (8, 4, 8))
-    assert found.lack(3, 4) is None
-    assert found.lack(3, 5) == "2 nodes of partition work have 5 CPUs"
-    assert found.lack(1, 9) == "no nodes of partition work have 9 CPUs"
-    assert found.lack(4, 1) == "partition work has 4 nodes, 1 of them down or drained"
+    assert found.why_unavailable(3, 4) is None
+    assert found.why_unavailable(3, 5) == "2 nodes of partition work have 5 CPUs"
+    assert found.why_unavailable(1, 9) == "no nodes of partition work have 9 CPUs"
+    assert found.why_unavailable(4, 1) == "partition work has 4 nodes, 1 of them down or drained"
 
 
 @pytest.mark.parametrize("state", ["idle", "idle~", "idle#", "mixed", "allocated+", "completing", "reserved", "maint"])
 def test_nodes_that_are_busy_or_asleep_are_counted(cluster, state):
     cluster("sinfo", f"n1|{state}|2|x\n")
-    assert partitions.partition("work").usable == 1
+    assert partitions.load_partition("work").usable == 1
 
 
 @pytest.mark.usefixtures("cluster")
 def test_a_partition_may_give_a_job_fewer_nodes_than_it_has():
-    debug = partitions.partition("debug")
-    assert (debug.usable, debug.lack(2, 1)) == (4, None)
-    assert debug.lack(3, 1) == "partition debug gives a job at most 2 nodes"
+    debug = partitions.load_partition("debug")
+    assert (debug.usable, debug.why_unavailable(2, 1)) == (4, None)
+    assert debug.why_unavailable(3, 1) == "partition debug gives a job at most 2 nodes"
 
 
 def test_a_partition_that_is_down_has_no_nodes(cluster):
     cluster("scontrol", slurm_outputs.PARTITIONS.replace("State=UP", "State=DOWN"))
-    assert partitions.partition("work").usable == 0
+    assert partitions.load_partition("work").usable == 0
 
 
 @pytest.mark.usefixtures("cluster")
 def test_without_a_database_an_account_is_one_that_the_partition_names():
-    work, debug = partitions.partition("work"), partitions.partition("debug")
+    work, debug = partitions.load_partition("work"), partitions.load_partition("debug")
     partitions.check_account(None, work)
     partitions.check_account("chem", work)
     with pytest.raises(BadInputError, match=r"account: 'bio' is not valid: .* no accounts, .* names physics, chem"):
@@ -87,7 +93,7 @@ def test_without_a_database_an_account_is_one_that_the_partition_names():
 def test_with_a_database_an_account_is_one_of_the_user(cluster):
     cluster("sacct")
     cluster("sacctmgr", "chem\nbio\nchem\n")
-    work = partitions.partition("work")
+    work = partitions.load_partition("work")
     partitions.check_account("bio", work)
     assert any(f"user={getpass.getuser()} " in call for call in cluster.calls() if call.startswith("sacctmgr"))
     with pytest.raises(BadInputError, match="account: 'physics' is not valid: an account of yours: bio, chem"):

@@ -28,20 +28,20 @@ def test_a_controller_that_is_away_takes_one_line(programs, tmp_path):
 def test_a_controller_that_hangs_takes_one_line(programs, monkeypatch):
     programs("sinfo")
     (programs.place / "sinfo").write_text("#!/bin/sh\nexec /bin/sleep 9\n")
-    monkeypatch.setattr(query, "ANSWER_S", 0.1)
+    monkeypatch.setattr(query, "ANSWER_TIMEOUT_S", 0.1)
     with pytest.raises(BadInputError, match=r"Slurm: no controller answers within 0.1 s: see 'scontrol ping'"):
-        query.ask("sinfo", "-h")
+        query.slurm_output("sinfo", "-h")
 
 
 def test_there_is_accounting_where_sacct_answers(programs, monkeypatch):
-    assert not query.accounting(), "there is no sacct"
+    assert not query.has_accounting(), "there is no sacct"
     programs("sacct", code=1, err=slurm_outputs.DISABLED)
-    assert not query.accounting()
+    assert not query.has_accounting()
     programs("sacct")
-    assert query.accounting()
+    assert query.has_accounting()
     (programs.place / "sacct").write_text("#!/bin/sh\nexec /bin/sleep 9\n")
-    monkeypatch.setattr(query, "ANSWER_S", 0.1)
-    assert not query.accounting(), "a database that hangs does not answer"
+    monkeypatch.setattr(query, "ANSWER_TIMEOUT_S", 0.1)
+    assert not query.has_accounting(), "a database that hangs does not answer"
 
 
 LISTS = {

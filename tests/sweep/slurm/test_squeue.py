@@ -13,7 +13,7 @@ def test_the_jobs_of_a_sweep_are_found_by_their_names(programs):
         "8|hpccoll-abc_3f|TIMEOUT|TimeLimit|rule_measure_wildcards_mpi.n4x1.a|b\n"
         "9|hpccoll-other|PENDING|Resources|rule_measure_wildcards_mpi.n2x1\n",
     )
-    running, ended = squeue.queued("hpccoll-abc")
+    running, ended = squeue.list_jobs("hpccoll-abc")
     assert (running.id, running.job, running.state, running.alive) == ("7", "mpi.n2x1", "RUNNING", True)
     assert (ended.job, ended.reason, ended.alive) == ("mpi.n4x1.a|b", "TimeLimit", False)
 

@@ -20,20 +20,20 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
-VALUE = 900
+MAX_VALUE_BYTES = 900
 """Bytes of a value: with the words around it, the longest name of a step and the longest key a line has 1015."""
 
-LONGEST = re.compile(rb"(?<=vallen_max=)\d+")
+VALUE_LENGTH = re.compile(rb"(?<=vallen_max=)\d+")
 """What the server's answer to ``cmd=get_maxes`` says of values, in a line that it writes at once."""
 
-AT_ONCE = 1 << 16
+READ_BYTES = 1 << 16
 """Bytes to read at once: more than a line of either has."""
 
 
-IGNORED = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
+IGNORED_SIGNALS = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
 """Signals that are sent to all processes of a step: what is between lives as long as the rank."""
 
-OF_RANKS = "PMI", "SLURM", "HPCCOLL"
+RANK_VARIABLES = "PMI", "SLURM", "HPCCOLL"
 """How variables begin that would have the process between look like a rank."""
 
 
@@ -46,9 +46,9 @@ def shorten_values(environment: Mapping[str, str] = os.environ) -> None:
     between.set_inheritable(True)
     os.set_inheritable(int(number), True)
     quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]  # nobody waits for it
-    own = {name: value for name, value in environment.items() if not name.startswith(OF_RANKS)}
+    own = {name: value for name, value in environment.items() if not name.startswith(RANK_VARIABLES)}
     program = [sys.executable, "-P", "-s", "-S", __file__, str(between.fileno()), number]
-    os.posix_spawn(sys.executable, program, own, file_actions=quiet, setsigmask=IGNORED)
+    os.posix_spawn(sys.executable, program, own, file_actions=quiet, setsigmask=IGNORED_SIGNALS)
     between.close()
     os.dup2(rank.fileno(), int(number))
     rank.close()
@@ -69,14 +69,14 @@ def relay(rank: socket.socket, server: socket.socket) -> None:
         selector.register(server, selectors.EVENT_READ, rank)
         while True:
             for key, _ in selector.select():
-                said = os.read(key.fd, AT_ONCE)
+                said = os.read(key.fd, READ_BYTES)
                 if not said:
                     return
-                key.data.sendall(said if key.fileobj is rank else LONGEST.sub(_least, said))
+                key.data.sendall(said if key.fileobj is rank else VALUE_LENGTH.sub(_cap_value_length, said))
 
 
-def _least(found: re.Match[bytes]) -> bytes:
-    return b"%d" % min(int(found[0]), VALUE)
+def _cap_value_length(found: re.Match[bytes]) -> bytes:
+    return b"%d" % min(int(found[0]), MAX_VALUE_BYTES)
 
 
 if __name__ == "__main__":
