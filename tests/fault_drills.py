@@ -322,7 +322,7 @@ def cancelled(sandbox):
 
 @drill(nodes=2)
 def job_without_a_node(sandbox):
-    """One of the nodes that a job needs is gone before it starts; the follower has little patience."""
+    """One of the nodes that a job needs is gone before it starts; the monitor has little patience."""
     prefix = job_prefix(sandbox.out)
     sandbox.testbed.slurm("scontrol", "update", f"nodename={sandbox.nodes[1]}", "state=drain", "reason=drill")
     sandbox.testbed.run(
@@ -330,16 +330,16 @@ def job_without_a_node(sandbox):
         "--comment=rule_measure_wildcards_mpi.n2x1", "--wrap=true",
     )  # fmt: skip
     sandbox.out.mkdir(parents=True)
-    return sandbox, sandbox.run(sys.executable, "-c", FOLLOW, sandbox.out), sandbox.queue()
+    return sandbox, sandbox.run(sys.executable, "-c", WATCH_JOBS, sandbox.out), sandbox.queue()
 
 
-FOLLOW = """
+WATCH_JOBS = """
 import sys, time
 from pathlib import Path
-from hpccoll.sweep.slurm.monitor import Follower
-follower, until = Follower(Path(sys.argv[1]), every_s=0.2, patience_s=1.0), time.monotonic() + 120
-while not any(job.state == "CANCELLED" for job in follower._known.values()) and time.monotonic() < until:
-    follower.poll()
+from hpccoll.sweep.slurm.monitor import SlurmMonitor
+monitor, until = SlurmMonitor(Path(sys.argv[1]), every_s=0.2, pending_limit_s=1.0), time.monotonic() + 120
+while not any(job.state == "CANCELLED" for job in monitor._known.values()) and time.monotonic() < until:
+    monitor.poll()
     time.sleep(0.2)
 """
 

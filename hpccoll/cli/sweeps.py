@@ -50,15 +50,15 @@ def sweep(
     with workflow.exclusive(out):
         check_output_directory(plan, out)
         every_s = 5.0 if profile == "testbed" else 30.0  # a controller of thousands of nodes has other things to do
-        follower = SlurmMonitor(out, every_s) if plan.launcher.slurm else None
-        left = workflow.kill_orphans(out) + (follower.cancel_and_wait("the next sweep ended it") if follower else [])
+        monitor = SlurmMonitor(out, every_s) if plan.launcher.slurm else None
+        left = workflow.kill_orphans(out) + (monitor.cancel_and_wait("the next sweep ended it") if monitor else [])
         for what in left:
             typer.echo(f"ended what an earlier sweep left running: {what}", err=True)
         write_plan(plan, out)
         typer.echo("\n".join((*head(plan), f"$ {shlex.join(command)}")))
         tally = MeasurementCounter(plan, out)
         with progress_display(tally.total) as show:
-            code = workflow.run_workflow(command, out, lambda: show(tally.count()), follower)
+            code = workflow.run_workflow(command, out, lambda: show(tally.count()), monitor)
             show(tally.count())
         if code:
             typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)

@@ -41,7 +41,7 @@ def tune(
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
         typer.echo(json.dumps(judgement.to_json(), indent=1) if as_json else "\n".join(judgement.lines()))
     elif out:
-        typer.echo("\n".join((*write(make(results), out), *cautions(results))))
+        typer.echo("\n".join((*write_table(build_table(results), out), *table_warnings(results))))
     return report_damaged(results)
 
 

@@ -26,7 +26,7 @@ def job_from_args(arguments: argparse.Namespace, there: "Layout") -> Job:
     from hpccoll.tuning.table import check_job_table
 
     job = Job.load(arguments.job) if arguments.job else _job_from_options(arguments, there)
-    check_table_of_job(job.table)
+    check_job_table(job.table)
     if job.communicator:
         from hpccoll.evidence.communicator_settings import overridden_settings
 

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.errors import BadInputError, check_arguments
-from hpccoll.evidence.log_settings import TOLD_TO_END, forget, keep_quiet, leave_settings, log_into
+from hpccoll.evidence.log_settings import (
+    INTERRUPTED_FILE,
+    copy_nccl_settings,
+    enable_logging,
+    quiet_nccl,
+    remove_old_logs,
+)
 from hpccoll.run.job_from_args import job_from_args, parse_shape, variant_settings
 from hpccoll.run.mpi_startup import (
     cancel_deadline,
@@ -103,9 +109,9 @@ def _measure(arguments: argparse.Namespace) -> int:
     )  # libraries read them when they start, and MPI starts some
     start_deadline()
     comm = start_mpi(arguments.device)  # --help and a misspelt option need no MPI
-    from hpccoll.measure.job_runner import Program
-    from hpccoll.measure.printed_table import Table
-    from hpccoll.measure.ranks import Ranks, abort, check_launch, check_shape
+    from hpccoll.measure.job_runner import JobRunner
+    from hpccoll.measure.printed_table import PrintedTable
+    from hpccoll.measure.ranks import Ranks, abort_job, check_launch, check_shape
 
     table = PrintedTable()
     program: JobRunner | None = None
@@ -118,13 +124,13 @@ def _measure(arguments: argparse.Namespace) -> int:
         if arguments.check:
             return _print_ranks(ranks)
         # Rank 0 alone reads the job: a complaint is then every rank's, and the file may lie on its node alone.
-        job = ranks.at_root(lambda: job_from_args(arguments, ranks.layout(0)))
+        job = ranks.run_at_root(lambda: job_from_args(arguments, ranks.layout(0)))
         if not arguments.job:
             preflight(comm, job, ranks.layout(job.aggregators))
         if arguments.probe:
             return _probe(ranks, job, told, arguments.probe)
         about = _load_evidence(arguments, ranks, job)
-        program = Program(ranks, job, arguments.out, table.show, lambda: told.signal, *about, limited=deadline)
+        program = JobRunner(ranks, job, arguments.out, table.show, lambda: told.signal, *about, exit_limit=deadline)
         with told.measuring():
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
@@ -142,7 +148,7 @@ def _measure(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _print_remaining(program: "Program", *, nothing: bool) -> None:
+def _print_remaining(program: "JobRunner", *, nothing: bool) -> None:
     """Say at rank 0 why something is left, or that nothing was."""
     from hpccoll.store.journal import journal_path
 
@@ -174,7 +180,7 @@ def _probe(ranks: "Ranks", job: Job, told: StopSignal, place: Path) -> int:
     return 3
 
 
-def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[Found | None, str | None]":
+def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[ProbeResult | None, str | None]":
     """Return what is known of the library and the network before anything is timed, and keep the library quiet.
 
     Raises:

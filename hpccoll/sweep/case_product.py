@@ -28,7 +28,7 @@ def expand_cases(sweep: Sweep, p: int) -> Iterator[Case]:
     Raises:
         BadInputError: if a name is unknown.
     """
-    transports_by_device = by_device(sweep.devices, sweep.transports)
+    device_transports = transports_by_device(sweep.devices, sweep.transports)
     for name, algorithms in _algorithms_by_collective(sweep).items():
         family = collective(name)
         ops = sweep.ops if family.has_op else [None]
@@ -36,10 +36,10 @@ def expand_cases(sweep: Sweep, p: int) -> Iterator[Case]:
         calls = product(sweep.devices, algorithms, sweep.dtypes[:limit], ops, sweep.sizes()[:limit])
         for device, algorithm, dtype, op, size in calls:
             variations = product(
-                transports(name, algorithm, transports_by_device[device], device),
-                placements(name, algorithm, sweep.in_place),
+                distinct_transports(name, algorithm, device_transports[device], device),
+                distinct_placements(name, algorithm, sweep.in_place),
                 _call_arguments(sweep, family, p), _parameter_sets(sweep, algorithm),
-                mappings(name, algorithm, sweep.mapping or [None]),
+                distinct_mappings(name, algorithm, sweep.mapping or [None]),
             )  # fmt: skip
             for transport, in_place, (root, arguments), params, mapping in variations:
                 if params.get(GRAPH) and transport != "nccl":
@@ -79,7 +79,7 @@ def _algorithms_by_collective(sweep: Sweep) -> dict[str, list[str]]:
     Raises:
         BadInputError: if a collective has none of them.
     """
-    available = {name: measurable(name) for name in expand_collectives(sweep.collectives)}
+    available = {name: measurable_names(name) for name in expand_collectives(sweep.collectives)}
     selected = {
         name: list(
             dict.fromkeys(chain.from_iterable(_matching_algorithms(name, word, known) for word in sweep.algorithms))
@@ -113,6 +113,6 @@ def _call_arguments(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[
 
 def _parameter_sets(sweep: Sweep, algorithm: str) -> Iterator[dict[str, Parameter]]:
     choices = sweep.params.get(algorithm, {})
-    combined = (exact(dict(zip(choices, values, strict=True))) for values in product(*choices.values()))
+    combined = (exact_parameters(dict(zip(choices, values, strict=True))) for values in product(*choices.values()))
     unique = {tuple(params.items()): params for params in combined}  # 64K and 65536 are the same value
     yield from unique.values()

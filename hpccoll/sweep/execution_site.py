@@ -87,7 +87,7 @@ class ExecutionSite:
             return None
         cpus_per_task = self.site.cpus_per_task or 1
         cpus = shape.ranks_per_node * cpus_per_task
-        if not shape.apart:
+        if not shape.dedicated_aggregators:
             reason = self.partition.why_unavailable(shape.nodes, cpus)
         elif self.aggregator_partitions is None:
             reason = "the site file names no hosts for aggregators: key aggregators"

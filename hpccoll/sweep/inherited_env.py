@@ -51,14 +51,14 @@ class InheritedEnv:
         inherited = {name: (SHELL, value) for name, value in self.shell.items()}
         inherited |= {name: (SITE, value) for name, value in self.site.items()}
         for variant, settings in communicators.items():
-            for setting, name in overruled(inherited.keys() - variants[variant].keys(), settings):
+            for setting, name in overridden_settings(inherited.keys() - variants[variant].keys(), settings):
                 where, value = inherited[name]
                 raise _override_error(where, name, value, f"it would win over {setting} of variant {variant}")
         for name, (where, value) in inherited.items():
             if _is_relevant(transports, name) and (note := _leak_note(where, name, value, variants)):
                 yield note
         for where, variables in {SITE: self.site, **variants}.items():
-            yield from (f"{doubt} ({where})" for doubt in doubts(variables))
+            yield from (f"{doubt} ({where})" for doubt in unknown_nccl_variables(variables))
 
     def why_unread(self, variables: Mapping[str, str]) -> str | None:
         """Return why the network that NCCL_NET selects ignores ``variables`` of a variant; None if it reads them."""
@@ -87,7 +87,7 @@ def _leak_note(where: str, name: str, value: str, variants: Variants) -> str | N
     others = [variant for variant in variants if variant not in setting]
     if (variants and not others) or not (setting or name in VARIABLES):
         return None
-    if setting and name in VARIABLES and name not in OF_A_FABRIC:
+    if setting and name in VARIABLES and name not in FABRIC_VARIABLES:
         raise _override_error(where, name, value, f"variant {setting[0]} sets it, and {others[0]} would inherit it")
     listed = _list_variants(others, setting)
     return f"{assignment(name, value)} of {where} also applies to {listed}; their names do not show it"

@@ -37,17 +37,19 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             site do not find each other.
     """
     plan = Plan.load(plan_file)
-    if plan.on_paper:
+    if plan.offline:
         raise BadInputError("plan", str(plan_file), "a plan that was made with --profile: this one is offline")
     job, job_file = plan.job(name), plan_file.parent / "jobs" / f"{name}.json"
-    forget_words(out, "launch")
+    remove_failure_notes(out, "launch")
     left = [shape for shape in job.shapes if _is_incomplete(job, shape, _read_output(out))]
     if plan.launcher.slurm_conf:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
         hosts = squeue.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
         aggregators = (
-            _aggregator_hosts(job, plan.launcher.aggregator, hosts) if job.apart and plan.launcher.aggregator else ()
+            _aggregator_hosts(job, plan.launcher.aggregator, hosts)
+            if job.dedicated_aggregators and plan.launcher.aggregator
+            else ()
         )
         job_launch = JobLaunch(plan.launcher, job, [host for host in hosts if host not in aggregators], aggregators)
         if left and plan.launcher.slurm and job.ranks > 1:
@@ -61,7 +63,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
             if failure := job_launch.measure(shape, job_file, out, evidence):
                 _record_failure(out, f"the launch of {shape.words} {failure}")
             raw = _read_output(out)
-            if raw is not None and _count_attempts(raw) > attempts and raw.told_to_end:
+            if raw is not None and _count_attempts(raw) > attempts and raw.interrupted:
                 break  # the time limit is near
     except BadInputError as error:
         _record_failure(out, str(error))
@@ -82,8 +84,8 @@ def _aggregator_hosts(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str
     return found
 
 
-def _read_output(out: Path) -> Raw | None:
-    best = best_of(out)
+def _read_output(out: Path) -> RawResults | None:
+    best = best_source(out)
     return read_raw(best) if best and best.exists() else None
 
 
@@ -97,11 +99,11 @@ def output_state(out: Path) -> list[tuple[int, int]]:
     return state
 
 
-def _count_attempts(raw: Raw | None) -> int:
+def _count_attempts(raw: RawResults | None) -> int:
     return len(raw.attempts) if raw else 0
 
 
-def _is_incomplete(job: Job, shape: Shape, raw: Raw | None) -> bool:
+def _is_incomplete(job: Job, shape: Shape, raw: RawResults | None) -> bool:
     """Return whether a case of ``shape`` has no outcome yet."""
     done = raw.done if raw else set()
     return any(case.id not in done for case in job.cases if job.shape(case) == shape)
@@ -155,7 +157,7 @@ class JobLaunch:
         """
         shape = Shape(min(2, self.job.nodes), 2)
         line = self._line(shape, "--check")
-        failure = self._run(line, self.launcher.patience_s)
+        failure = self._run(line, self.launcher.start_timeout_s)
         if failure is not None:
             types = ", ".join(query.mpi_types())
             raise BadInputError(
@@ -179,13 +181,15 @@ class JobLaunch:
         )
         print(f"$ {line}", flush=True)
         try:
-            found = probe_launch.run_probe(self._command(line), self.launcher.patience_s, out, self.job, shape, where)
+            found = probe_launch.run_probe(
+                self._command(line), self.launcher.start_timeout_s, out, self.job, shape, where
+            )
         except (OSError, UnusableError) as error:  # the disk is full, or a log is larger than LOG_BYTES
             print(f"# no evidence: {error}", flush=True)
             return None
-        if found.why:
+        if found.failure:
             state = "the evidence is incomplete" if found.record else "no evidence"
-            print(f"# {state}: the probe {found.why}", flush=True)
+            print(f"# {state}: the probe {found.failure}", flush=True)
         return file
 
     def measure(self, shape: Shape, job_file: Path, out: Path, evidence: Path | None = None) -> str | None:
@@ -197,7 +201,7 @@ class JobLaunch:
         print(f"$ {line}", flush=True)
         before = output_state(out)
         # 10 % more than the ranks' own deadline, whose message says where they wait.
-        return self._run(line, 1.1 * self.launcher.all_s, has_started=lambda: output_state(out) != before)
+        return self._run(line, 1.1 * self.launcher.launch_timeout_s, has_started=lambda: output_state(out) != before)
 
     def _run(self, line: str, timeout_s: float, has_started: Callable[[], bool] | None = None) -> str | None:
         """Call ``run_child``; if srun could not reach the controller, again once the controller answers.
@@ -221,6 +225,6 @@ class JobLaunch:
         """Return the shell command that runs ``line``: a login shell if modules must be loaded."""
         setup = self.launcher.setup and [f"export PATH={shlex.quote(os.environ['PATH'])}", *self.launcher.setup]
         # The variables of the variant come last: they are what the sweep compares.
-        environment = {"HPCCOLL_START_S": f"{self.launcher.all_s:g}", **self.job.environment}
+        environment = {"HPCCOLL_START_S": f"{self.launcher.launch_timeout_s:g}", **self.job.environment}
         variables = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
         return ["bash", "-lc" if setup else "-c", " && ".join([*setup, *variables, f"exec {line}"])]

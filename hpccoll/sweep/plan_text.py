@@ -103,7 +103,7 @@ def _asked(plan: Plan, job: Job) -> str:
 def _about(plan: Plan, job: Job) -> Iterator[str]:
     if asked := plan.resources.get(job.name):
         yield f"sbatch {shlex.join(sbatch_options(asked))}"
-    known = as_known(job.variant, job.sets)
+    known = known_variant(job.variant, job.sets)
     if known:
         yield f"variant: {known.purpose}"
     if job.variant:

@@ -11,7 +11,7 @@ from hpccoll.host.machine import testbed_facts
 from hpccoll.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
-from hpccoll.spec.catalogue import idle, unmet
+from hpccoll.spec.catalogue import redundant_mapping, unmet_needs
 from hpccoll.spec.plan import Plan, Skip
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
@@ -84,7 +84,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         launcher=launcher,
         resources=requests,
         estimated_s=sum(estimate_seconds(job) + (SLURM_S if launcher.slurm else 0.0) for job in jobs),
-        on_paper=execution_site.is_offline,
+        offline=execution_site.is_offline,
         notes=(*sweep.notes(), *notes, *execution_site.notes(jobs)),
     )
 
@@ -110,9 +110,9 @@ def _check_count(sweep: Sweep) -> None:
     shapes, variants = sweep.shapes(), max(1, len(sweep.variants))
     counts = {shape: variants * count_cases(sweep, shape.ranks) for shape in shapes}
     totals = {
-        "cases": (sum(counts.values()), MOST_CASES),
-        "jobs": (variants * (len(sweep.ranks_per_node) if sweep.nested else len(shapes)), MOST_JOBS),
-        "cases times ranks": (sum(n * shape.processes for shape, n in counts.items()), MOST_RANK_CASES),
+        "cases": (sum(counts.values()), MAX_CASES),
+        "jobs": (variants * (len(sweep.ranks_per_node) if sweep.nested else len(shapes)), MAX_JOBS),
+        "cases times ranks": (sum(n * shape.processes for shape, n in counts.items()), MAX_RANK_CASES),
     }
     for what, (number, most) in totals.items():
         if number > most:
@@ -129,7 +129,7 @@ def _execution_site(config: Path, sweep: Sweep, profile: str | None, site: str |
         raise UnusableError(
             f"{config}: nodes", f"{LOCAL_ONLY}; valid: --profile {clusters}, or the key 'ranks' instead"
         )
-    if profile == "testbed" and testbed() is None:
+    if profile == "testbed" and testbed_facts() is None:
         raise UnusableError("--profile testbed", "not a testbed host; do: slurm/testbed/testbed run hpccoll ...")
     if profile is None and (sweep.nodes is not None or site is not None):
         return ExecutionSite.offline(load_site(site, "slurm"), sweep)
@@ -239,11 +239,11 @@ class _Allocation:
         """Return why ``case`` is skipped; None if it is measured."""
         settings = {**self.environment, **self.communicator}
         gpus = self.site.why_too_few_gpus(shape, case.transport, self.environment) if case.device == "cuda" else None
-        reason = gpus or unmet(case, layout) or unvaried(self.variant, settings, case, shape)
+        reason = gpus or unmet_needs(case, layout) or variant_skip_reason(self.variant, settings, case, shape)
         if not reason and not self.communicator and (unread := self.site.inherited_env.why_unread(self.environment)):
             reason = f"{self.variant}: {unread}"
         # Between nodes only the job knows which nodes share a rack, unless Slurm knows no switches.
-        return reason or (idle(case, layout) if shape.nodes == 1 or self.site.has_no_topology else None)
+        return reason or (redundant_mapping(case, layout) if shape.nodes == 1 or self.site.has_no_topology else None)
 
 
 def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:
@@ -262,7 +262,7 @@ def check_output_directory(plan: Plan, out: Path) -> None:
     Raises:
         BadInputError: if it does; results of different plans are never mixed.
     """
-    if plan.on_paper and (out / PLAN).is_file() and not Plan.load(out / PLAN).on_paper:
+    if plan.offline and (out / PLAN).is_file() and not Plan.load(out / PLAN).offline:
         raise BadInputError("--out", str(out), "another directory, or with --profile: it holds the plan of a sweep")
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"

@@ -24,7 +24,7 @@ OUTPUT_LOG = "launch.log"
 
 def needs_probe(job: Job, shape: Shape) -> bool:
     """Return whether logs can give evidence for cases of ``shape``."""
-    return bool(once(job, shape))
+    return bool(probe_cases(job, shape))
 
 
 def log_directory(out: Path, job: Job, shape: Shape) -> Path:
@@ -39,7 +39,7 @@ def evidence_file(out: Path, job: Job, shape: Shape) -> Path:
 
 def was_interrupted(out: Path, job: Job, shape: Shape) -> bool:
     """Return whether a signal interrupted the last probe: the job's time limit is near."""
-    return (log_directory(out, job, shape) / TOLD_TO_END).exists()
+    return (log_directory(out, job, shape) / INTERRUPTED_FILE).exists()
 
 
 def allocation_id(hosts: Sequence[str]) -> str:
@@ -50,14 +50,14 @@ def allocation_id(hosts: Sequence[str]) -> str:
 def has_evidence(file: Path, job: Job, where: str) -> bool:
     """Return whether ``file`` holds the complete evidence of an earlier probe of this job in this allocation."""
     try:
-        found = Found.load(file)
+        found = ProbeResult.load(file)
     except BadInputError:  # it is absent or truncated
         return False
-    complete = found.record is not None and found.why is None
+    complete = found.record is not None and found.failure is None
     return complete and (found.job_sha256, found.allocation) == (job.sha256, where)
 
 
-def run_probe(command: list[str], start_timeout_s: float, out: Path, job: Job, shape: Shape, where: str) -> Found:
+def run_probe(command: list[str], start_timeout_s: float, out: Path, job: Job, shape: Shape, where: str) -> ProbeResult:
     """Run a probe, write its evidence file, and return the evidence.
 
     The time limit is the sum of the start timeout, the time budgets of the cases, and one watchdog timeout.
@@ -76,9 +76,9 @@ def run_probe(command: list[str], start_timeout_s: float, out: Path, job: Job, s
     logs = log_directory(out, job, shape)
     rmtree(logs, ignore_errors=True)  # from an earlier probe
     logs.mkdir(parents=True)
-    timeout_s = start_timeout_s + job.effort.timeout + len(once(job, shape)) * job.effort.seconds
+    timeout_s = start_timeout_s + job.effort.timeout + len(probe_cases(job, shape)) * job.effort.seconds
     failure = child_process.run_child(command, timeout_s, logs / OUTPUT_LOG)
-    found = Found.in_logs(logs, failure, job_sha256=job.sha256, allocation=where)
-    with replaced(evidence_file(out, job, shape)) as unfinished:
+    found = ProbeResult.from_logs(logs, failure, job_sha256=job.sha256, allocation=where)
+    with replacing_file(evidence_file(out, job, shape)) as unfinished:
         unfinished.write_text(json.dumps(found.to_json(), indent=1))
     return found

@@ -204,7 +204,7 @@ class Site(YamlSection):
             command=" ".join(words), program=program, setup=tuple(setup), slurm=True,
             start_timeout_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
             aggregator=self.aggregators.aggregator if self.aggregators else None, network=self.network,
-            within=FILL_SOCKETS if self.gpus_per_node else "",
+            socket_distribution=FILL_SOCKETS if self.gpus_per_node else "",
         )  # fmt: skip
 
     def resource_request(self, shape: Shape, minutes: int) -> dict[str, int | str]:

@@ -30,13 +30,13 @@ from hpccoll.spec.case import Effort, Shape
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
 from hpccoll.sweep.yaml_model import Bounded, OneOrMore, YamlSection, load_yaml
-from hpccoll.tuning.auto import check_table
+from hpccoll.tuning.auto import check_table_given
 from hpccoll.tuning.table import load_table
 from hpccoll.units import format_size, parse_size
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 NodeCount = Annotated[int, Bounded(RANKS)]
-RanksOnNode = Annotated[int, Bounded(ON_A_NODE)]
+RanksOnNode = Annotated[int, Bounded(RANKS_PER_NODE)]
 Rank = Annotated[int, Bounded(RANK)]
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from hpccoll.errors import BadInputError, together
-from hpccoll.evidence.communicator import overruled
-from hpccoll.evidence.environments import communicator_of, environment_of
-from hpccoll.limits import MOST_OF_A_LIST, MOST_OF_A_NAME, NUMBER
+from hpccoll.evidence.communicator_settings import overridden_settings
+from hpccoll.evidence.variants import variant_communicator, variant_environment
+from hpccoll.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
 from hpccoll.sweep.yaml_model import Bounded, Text, VariableValue, YamlSection, check_variable_names
 
 COMMUNICATOR = "communicator"

@@ -17,7 +17,7 @@ import yaml
 
 from hpccoll.errors import BadInputError, UnusableError, no_file
 from hpccoll.files import open_regular
-from hpccoll.store.durable_files import lock_alone, locked, no_link
+from hpccoll.store.durable_files import is_locked, lock_exclusively, open_without_links
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.slurm.monitor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
@@ -161,11 +161,11 @@ def _scan_processes(out: Path) -> Iterator[tuple[int, str]]:
 
 
 def run_workflow(
-    command: Sequence[str], out: Path, show: Callable[[], None], follower: SlurmMonitor | None = None
+    command: Sequence[str], out: Path, show: Callable[[], None], monitor: SlurmMonitor | None = None
 ) -> int:
     """Run Snakemake to its end, calling ``show`` while it runs, and return its exit code.
 
-    A ``follower`` looks after the jobs where they are Slurm's. Snakemake forgets those whose state it was not told when
+    A ``monitor`` looks after the jobs where they are Slurm's. Snakemake forgets those whose state it was not told when
     it asked, as from a controller that is busy, and waits for ever; then it is started again, and goes on from the
     files that are there. So it is where the controller was gone for some time, however Snakemake has taken that: what
     it could not submit or see then has failed for it.
@@ -183,8 +183,8 @@ def run_workflow(
         reason = "the sweep ended without it"
         try:
             left = MAX_STARTS - 1
-            while (why := _wait_for_snakemake(child, show, follower)) and follower:
-                left -= not follower.outage  # of these there are no more than outages of the controller
+            while (why := _wait_for_snakemake(child, show, monitor)) and monitor:
+                left -= not monitor.outage  # of these there are no more than outages of the controller
                 then = "started again" if left >= 0 else "ended"
                 print(f"hpccoll: {why}: it is {then}", file=sys.stderr)
                 _interrupt(child, INTERRUPT_S)
@@ -192,7 +192,7 @@ def run_workflow(
                 child.wait()
                 if left < 0:
                     break
-                follower.restart()
+                monitor.restart()
                 child = _start(command, file, out)
         except BadInputError as error:  # of Slurm, which does not answer: who is next goes on
             print(f"hpccoll: {error}", file=sys.stderr)
@@ -200,18 +200,18 @@ def run_workflow(
             reason = "the sweep was interrupted"
             with suppress(KeyboardInterrupt):
                 seconds = INTERRUPT_S
-                if follower:
-                    follower.controller.ask()
-                    follower.cancel_all(reason)  # before Snakemake does, which gives no reason
-                    seconds = OUTAGE_INTERRUPT_S if follower.controller.unreachable else INTERRUPT_S
+                if monitor:
+                    monitor.controller.ask()
+                    monitor.cancel_all(reason)  # before Snakemake does, which gives no reason
+                    seconds = OUTAGE_INTERRUPT_S if monitor.controller.unreachable else INTERRUPT_S
                 _interrupt(child, seconds)
             with suppress(OSError):  # nobody may be there to read it
                 print(f"hpccoll: {reason}: the same command measures what is left", file=sys.stderr, flush=True)
         finally:
             try:
-                if follower:
+                if monitor:
                     with suppress(KeyboardInterrupt):
-                        follower.end(reason)
+                        monitor.end(reason)
             finally:
                 for number, handler in before.items():
                     signal.signal(number, handler)
@@ -228,22 +228,22 @@ def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Pop
     )  # fmt: skip
 
 
-def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None], follower: SlurmMonitor | None) -> str:
+def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None], monitor: SlurmMonitor | None) -> str:
     """Wait for the end of Snakemake, and return why it has to be started again; nothing where it has not."""
     while not _has_ended(child, REFRESH_S):
         show()
-        if follower:
-            follower.poll()
-            if follower.missed_end:
+        if monitor:
+            monitor.poll()
+            if monitor.missed_end:
                 return "Snakemake does not see that its jobs have ended"
-    if follower is None or not child.returncode:
+    if monitor is None or not child.returncode:
         return ""
-    follower.controller.ask()
-    while follower.controller.unreachable:
+    monitor.controller.ask()
+    while monitor.controller.unreachable:
         time.sleep(REFRESH_S)
         show()
-        follower.controller.poll()
-    return "Snakemake failed while Slurm's controller did not answer" if follower.outage else ""
+        monitor.controller.poll()
+    return "Snakemake failed while Slurm's controller did not answer" if monitor.outage else ""
 
 
 def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:

@@ -67,7 +67,7 @@ def _check_text(text: str) -> str:
     Raises:
         BadInputError: if it cannot.
     """
-    limits.Text(MAX_TEXT_LENGTH).check("text", text)
+    limits.PrintableText(MAX_TEXT_LENGTH).check("text", text)
     return text
 
 
@@ -117,7 +117,7 @@ class Bounded:
 OneOrMore = Annotated[
     list[Item],
     BeforeValidator(_as_list),
-    Field(min_length=1, max_length=MOST_OF_A_LIST),
+    Field(min_length=1, max_length=MAX_LIST_ENTRIES),
     AfterValidator(_unique),
     _ItemOrListSchema(),
 ]

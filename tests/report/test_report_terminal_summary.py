@@ -11,7 +11,7 @@ from hpccoll.report.terminal_summary import MAX_JOBS_NAMED, MAX_REASONS, outcome
 from hpccoll.spec.case import Effort
 from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.store.journal import Journal
-from hpccoll.store.rows import Missing
+from hpccoll.store.rows import Gap
 from hpccoll.sweep.workflow import exclusive
 
 CASES = [raw_examples.case(size) for size in (8, 16, 32, 64)]

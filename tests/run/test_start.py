@@ -28,7 +28,7 @@ def late(mpiexec):
 def test_a_rank_that_never_comes_ends_the_others_who_say_what_they_wait_in(late):
     ended = late["starts"]
     assert ended.returncode != 0
-    told = "a rank waited for the others, as MPI started or rank 0 wrote the results: Timeout (0:00:04)!"
+    told = "a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: Timeout (0:00:04)!"
     assert root_cause(ended.stderr.splitlines()) == told
 
 

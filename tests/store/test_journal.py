@@ -358,8 +358,8 @@ def test_the_journal_of_another_job_is_refused_and_left_alone(out):
 
 def test_a_second_writer_is_refused_until_the_first_has_ended(out):
     program = (
-        "import sys, raws; from pathlib import Path; from hpccoll.store.journal import Journal;"
-        "j = Journal(Path(sys.argv[1]), raw_examples.job(raw_examples.case(8))); print('open', flush=True); sys.stdin.read()"
+        "import sys, raw_examples as raws; from pathlib import Path; from hpccoll.store.journal import Journal;"
+        "j = Journal(Path(sys.argv[1]), raws.job(raws.case(8))); print('open', flush=True); sys.stdin.read()"
     )
     tests = str(Path(__file__).parents[1])
     with subprocess.Popen(

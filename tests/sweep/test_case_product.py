@@ -7,7 +7,7 @@ from synthetic_timings import table
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES
-from hpccoll.spec.catalogue import algorithms_of, placements
+from hpccoll.spec.catalogue import algorithms_of, distinct_placements
 from hpccoll.sweep.case_product import expand_cases
 from hpccoll.sweep.sweep_file import Sweep
 

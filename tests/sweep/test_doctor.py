@@ -30,7 +30,7 @@ def library(monkeypatch):
 
     def library(name, ranks="ranks 2\nranks 2\n"):
         answers = {LIBRARY: json.dumps(LIBRARIES[name]), mpi.HELLO: ranks}
-        monkeypatch.setattr(mpi, "mpiexec", lambda: ["mpiexec"])
+        monkeypatch.setattr(mpi, "mpiexec_command", lambda: ["mpiexec"])
         monkeypatch.setattr(
             Machine, "python", lambda _, code, *__: subprocess.CompletedProcess([], 0, answers.get(code, ""), "")
         )

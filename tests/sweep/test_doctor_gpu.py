@@ -25,7 +25,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
-    monkeypatch.setattr(mpi, "mpiexec", lambda: ["mpiexec"])
+    monkeypatch.setattr(mpi, "mpiexec_command", lambda: ["mpiexec"])
 
     def here(*parts, wheels=(), library=MPICH, aware=False, computes=(0, "8\n")):
         root = equip(tmp_path, LINUX, *parts)

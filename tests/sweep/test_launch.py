@@ -221,7 +221,7 @@ def test_the_first_error_of_a_launch_is_told_before_what_it_came_to():
     )
     assert (
         child_process.root_cause([waited, PMI])
-        == f"a rank waited for the others, as MPI started or rank 0 wrote the results: {waited}"
+        == f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {waited}"
     )
     assert child_process.root_cause(["cannot load", SRUN]) == f"cannot load; {SRUN}"
     assert child_process.root_cause(["ImportError: no mpi4py", SRUN]) == f"ImportError: no mpi4py; {SRUN}"
@@ -241,7 +241,7 @@ def test_two_ranks_that_do_not_find_each_other_in_time_are_ended_and_said(progra
     programs("bash")
     (programs.place / "bash").unlink()
     (programs.place / "bash").symlink_to("/bin/bash")
-    starter = JobLaunch(Launcher(command="waits -N {nodes}", slurm=True, patience_s=0.3), JOB, ("n1", "n2"))
+    starter = JobLaunch(Launcher(command="waits -N {nodes}", slurm=True, start_timeout_s=0.3), JOB, ("n1", "n2"))
     with pytest.raises(
         BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; srun --mpi can be pmi2, none"
     ):
@@ -308,5 +308,5 @@ def test_a_launch_says_that_buffers_are_on_gpus_where_a_case_of_its_shape_has_th
 
 def test_smaller_shapes_have_the_first_nodes_and_all_aggregators():
     start = JobLaunch(Launcher(command="srun --nodelist={hosts}", slurm=True), JOB, ("n1", "n2", "n3"), ("a1", "a2"))
-    line = start._line(Shape(2, 4, 2, apart=True), "--check")
+    line = start._line(Shape(2, 4, 2, dedicated_aggregators=True), "--check")
     assert line == "srun --nodelist=n1,n1,n2,n2,a1,a2 hpccoll run --shape 2x2+2 --hosts n1,n2,a1,a2 --check"

@@ -13,7 +13,7 @@ from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
 from hpccoll.spec.case import Job
 from hpccoll.spec.plan import Plan
-from hpccoll.spec.requirements import missing
+from hpccoll.spec.requirements import missing_requirements
 from hpccoll.sweep.execution_site import ExecutionSite
 from hpccoll.sweep.planner import check_output_directory, write_plan
 
@@ -213,7 +213,7 @@ def test_a_plan_has_each_job_once(planned, tmp_path):
 
 def test_a_plan_that_could_not_be_read_again_is_not_written(planned, tmp_path, monkeypatch):
     monkeypatch.setattr("hpccoll.sweep.planner.JOB_BYTES", 1000)
-    with pytest.raises(BadInputError, match="its plan has .* at most 1000 B"):
+    with pytest.raises(BadInputError, match=r"its plan has .* at most 1000 B"):
         write_plan(planned(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -112,7 +112,7 @@ def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_tha
     said = invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
     plan = Plan.load(tmp_path / "out" / "plan.json")
-    assert (plan.on_paper, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
+    assert (plan.offline, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
     with pytest.raises(BadInputError, match="--profile"):
         launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 

@@ -117,7 +117,7 @@ def test_a_probe_that_has_read_its_logs_is_not_repeated_and_another_job_is_probe
     ("does", "patience", "why"),
     [
         ("sys.exit('no such library')", {}, "ended with exit code 1: no such library"),
-        ("import time; time.sleep(600)", {"patience_s": 4.0}, "did not end within"),
+        ("import time; time.sleep(600)", {"start_timeout_s": 4.0}, "did not end within"),
         ("", {}, "left no line in"),
     ],
     ids=["fails", "hangs", "is silent"],
@@ -149,7 +149,7 @@ def test_nothing_is_timed_after_a_probe_that_was_told_to_end_and_the_next_launch
     out = here(TOLD, complete=False)
     assert not out.exists()
     assert not journal_path(out).exists()
-    assert read_failure_notes(out)[0].message == "the probe of 2 ranks on 1 node was told to end"
+    assert read_failure_notes(out)[0].message == "the probe of 2 ranks on 1 node was interrupted by a signal"
     rows, _ = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
     assert rows["native"].executed.split()[0] == "ucp"
     assert not read_failure_notes(out)
@@ -178,7 +178,7 @@ def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did
         raw_examples.job(raw_examples.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape
     )
     ours = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
-    assert once(raw_examples.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
+    assert probe_cases(raw_examples.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
     assert probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
     assert not probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
     assert not probe_launch.needs_probe(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)

@@ -9,7 +9,7 @@ import raw_examples
 from hpccoll.spec.case import Case, Effort, Job
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store.journal import Journal
-from hpccoll.store.json_lines import to_line
+from hpccoll.store.json_lines import encode_line
 from hpccoll.sweep.progress import MeasurementCount, MeasurementCounter, TimeLeft, progress_display
 
 

@@ -253,18 +253,18 @@ BESIDE = "partition: work\nconstraint: hdr\naggregators: {partition: all, aggreg
 
 
 def test_a_job_with_aggregators_takes_partition_and_features_from_their_key(site):
-    words = submitted(site(BESIDE).resource_request(Shape(2, 8, 3, apart=True), 9))
+    words = submitted(site(BESIDE).resource_request(Shape(2, 8, 3, dedicated_aggregators=True), 9))
     assert words[words.index("--comment") + 2 :] == [
         "-t", "9", "-C", "[worker*2&switch*3]", "--nodes=5", "--ntasks=11", "--ntasks-per-node=4",
         "--signal=USR1@60", "--exclusive",
     ]  # fmt: skip
-    assert site(BESIDE).resource_request(Shape(2, 8, 3, apart=True), 9)["slurm_partition"] == "all"
+    assert site(BESIDE).resource_request(Shape(2, 8, 3, dedicated_aggregators=True), 9)["slurm_partition"] == "all"
     assert site(BESIDE).resource_request(Shape(2, 8), 9)["constraint"] == "hdr"
 
 
 def test_ranks_go_to_hosts_in_the_order_of_a_list_where_aggregators_are_apart(site):
     hosts = ["n1", "n2", "a1", "a2"]
-    text = site(BESIDE).rank_launcher().line(Shape(2, 4, 2, apart=True), hosts)
+    text = site(BESIDE).rank_launcher().line(Shape(2, 4, 2, dedicated_aggregators=True), hosts)
     nodelist = "n1,n1,n2,n2,a1,a2"
     assert text == f"srun -N 4 -n 6 --distribution=arbitrary --nodelist={nodelist} --kill-on-bad-exit=1 hpccoll"
 

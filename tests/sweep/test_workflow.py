@@ -132,8 +132,8 @@ def test_what_ignores_an_interrupt_is_killed(tmp_path, monkeypatch):
 
 def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_path):
     waits = f"trap 'echo told > {tmp_path}/told; exit' INT; echo on > {tmp_path}/on; while :; do sleep 0.05; done"
-    code = "import sys; from pathlib import Path; from hpccoll.sweep import drive; "
-    code += f"drive.drive(['bash', '-c', sys.argv[1]], Path({str(tmp_path)!r}), lambda: None)"
+    code = "import sys; from pathlib import Path; from hpccoll.sweep import workflow; "
+    code += f"workflow.run_workflow(['bash', '-c', sys.argv[1]], Path({str(tmp_path)!r}), lambda: None)"
     sweep = subprocess.Popen([sys.executable, "-c", code, waits])
     until = time.monotonic() + LONG_S
     while not (tmp_path / "on").exists():
@@ -152,7 +152,7 @@ def starts(out):
 
 
 class Forgets:
-    """A follower by whom the jobs of the first so many Snakemakes are forgotten, once there is a file."""
+    """A monitor by whom the jobs of the first so many Snakemakes are forgotten, once there is a file."""
 
     def __init__(self, times, file):
         self.left, self.file = times, file
@@ -189,7 +189,7 @@ def test_snakemake_is_not_started_again_where_slurm_does_not_say_that_its_jobs_h
     def refuse(_):
         raise BadInputError("Slurm", "squeue", "a controller that answers")
 
-    monkeypatch.setattr(Forgets, "begin_again", refuse)
+    monkeypatch.setattr(Forgets, "restart", refuse)
     waits = ["sh", "-c", "echo on; exec sleep 1000"]
     assert workflow.run_workflow(waits, tmp_path, lambda: None, Forgets(1, tmp_path)) == -signal.SIGINT
     assert starts(tmp_path) == 1
@@ -204,13 +204,13 @@ def test_snakemake_that_forgets_again_and_again_is_ended(tmp_path, capsys):
 
 
 class Outage(Forgets):
-    """A follower whose controller does not answer for a while, in which the first Snakemake fails."""
+    """A monitor whose controller does not answer for a while, in which the first Snakemake fails."""
 
     def __init__(self):
         super().__init__(0, Path())
         self.outage = True
         self.controller = Mock(unreachable=True)
-        self.controller.poll.side_effect = lambda: setattr(self.controller, "gone", False)
+        self.controller.poll.side_effect = lambda: setattr(self.controller, "unreachable", False)
 
     def restart(self):
         assert not self.controller.unreachable
@@ -232,10 +232,10 @@ def test_what_fails_without_an_outage_has_failed(tmp_path):
 def test_snakemake_that_cannot_cancel_its_jobs_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(workflow, "OUTAGE_INTERRUPT_S", 0.2)
     monkeypatch.setattr(workflow.kill_orphans, "__defaults__", (1.0,))  # seconds of grace
-    follower = Forgets(0, tmp_path)
-    follower.controller.unreachable, follower.cancel_all = True, lambda _reason: None
+    monitor = Forgets(0, tmp_path)
+    monitor.controller.unreachable, monitor.cancel_all = True, lambda _reason: None
     ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
-    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT), follower) == -9
+    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupts(tmp_path, signal.SIGINT), monitor) == -9
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

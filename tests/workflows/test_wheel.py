@@ -33,7 +33,7 @@ def test_the_wheel_carries_the_whole_workflow(installed):
 
 
 def test_an_installed_package_finds_its_own_workflow(installed, tmp_path):
-    code = "from hpccoll.sweep.paths import workflows; print(workflows())"
+    code = "from hpccoll.sweep.paths import workflow_directory; print(workflow_directory())"
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(installed)}, capture_output=True, text=True,
         check=True, timeout=300,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.scheduler_log import Scheduled, read_scheduled, write_scheduled
+from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled, write_scheduled
 from hpccoll.sweep.slurm.controller import ControllerWatch
 from hpccoll.sweep.slurm.squeue import (
     COMPLETING,
@@ -61,11 +61,11 @@ class SlurmMonitor:
     Args:
         out: the directory of the results.
         every_s: seconds between two questions.
-        patience_s: seconds that a job may wait for a reason that only people end.
+        pending_limit_s: seconds that a job may wait for a reason that only people end.
     """
 
-    def __init__(self, out: Path, every_s: float = 30.0, patience_s: float = 60.0) -> None:
-        self.out, self.every_s, self.patience_s = out, every_s, patience_s
+    def __init__(self, out: Path, every_s: float = 30.0, pending_limit_s: float = 60.0) -> None:
+        self.out, self.every_s, self.pending_limit_s = out, every_s, pending_limit_s
         self.prefix = job_prefix(out)
         self.controller = ControllerWatch()
         self._outages = 0  # those before Snakemake was started last
@@ -144,7 +144,7 @@ class SlurmMonitor:
             with suppress(OSError):  # a full disk: the jobs themselves will say so
                 write_scheduled(self.out, self._known.values())
 
-    def _scheduled(self, seen: QueuedJob) -> Scheduled:
+    def _scheduled(self, seen: QueuedJob) -> ScheduledJob:
         """Return the record of a job; squeue has its state first, the controller the rest."""
         facts = show_job(seen.id)
         reason = facts.get("Reason", seen.reason)
@@ -166,8 +166,8 @@ class SlurmMonitor:
         now = time.monotonic()
         stuck = {job.id: job for job in queue if job.state == "PENDING" and _never_starts(job)}
         self._waits = {number: self._waits.get(number, now) for number in stuck}
-        for number in [number for number, since in self._waits.items() if now - since >= self.patience_s]:
-            reason = f"it waited {self.patience_s:g} s, and Slurm says: {stuck[number].reason}"
+        for number in [number for number, since in self._waits.items() if now - since >= self.pending_limit_s]:
+            reason = f"it waited {self.pending_limit_s:g} s, and Slurm says: {stuck[number].reason}"
             self._cancel([stuck[number]], reason)
 
     def _cancel(self, jobs: Sequence[QueuedJob], reason: str) -> None:

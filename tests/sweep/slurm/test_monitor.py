@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.scheduler_log import RECORD, Scheduled, read_scheduled
+from hpccoll.store.scheduler_log import RECORD, ScheduledJob, read_scheduled
 from hpccoll.sweep.slurm.monitor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
 
@@ -35,14 +35,14 @@ def cancelled(slurm):
 
 
 def test_the_last_word_on_a_job_is_kept_with_its_log_and_its_limit(slurm, tmp_path):
-    follower = SlurmMonitor(tmp_path)
+    monitor = SlurmMonitor(tmp_path)
     slurm(("7", "RUNNING", "None"))
-    follower.poll_now()
+    monitor.poll_now()
     assert [(job.id, job.state) for job in read_scheduled(tmp_path)] == [("7", "RUNNING")]
     slurm(("7", "TIMEOUT", "TimeLimit"), facts="TIMEOUT", reason="TimeLimit")
-    follower.poll_now()
+    monitor.poll_now()
     slurm()  # squeue forgets it
-    follower.poll_now()
+    monitor.poll_now()
     (job,) = read_scheduled(tmp_path)
     assert job == ScheduledJob(
         job="mpi.n2x1", id="7", state="TIMEOUT", hosts="n[1-2]", limit="00:30:00", log="/logs/7.log"
@@ -60,17 +60,17 @@ def test_the_jobs_of_an_earlier_sweep_stay_known(slurm, tmp_path):
 
 def test_looking_again_at_once_asks_nothing(slurm, tmp_path):
     slurm()
-    follower = SlurmMonitor(tmp_path, every_s=60)
-    follower._asked = float("-inf")
-    follower.poll()
-    follower.poll()
+    monitor = SlurmMonitor(tmp_path, every_s=60)
+    monitor._asked = float("-inf")
+    monitor.poll()
+    monitor.poll()
     assert len([call for call in slurm.calls() if call.startswith("squeue")]) == 1
 
 
 def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_turn_is_not(slurm, tmp_path):
     waiting = ("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n3"), ("8", "PENDING", "Priority")
     slurm(*waiting, facts="PENDING", reason="ReqNodeNotAvail,_UnavailableNodes:n3")
-    patient, hasty = SlurmMonitor(tmp_path), SlurmMonitor(tmp_path, patience_s=0)
+    patient, hasty = SlurmMonitor(tmp_path), SlurmMonitor(tmp_path, pending_limit_s=0)
     patient.poll_now()
     patient.poll_now()
     assert cancelled(slurm) == []
@@ -139,7 +139,7 @@ def test_a_record_that_is_cut_short_explains_nothing_and_stops_nothing(tmp_path)
 )
 def test_jobs_are_given_up_for_what_only_people_end(slurm, tmp_path, reason, given_up):
     slurm(("7", "PENDING", reason), facts="PENDING", reason=reason)
-    SlurmMonitor(tmp_path, patience_s=0).poll_now()
+    SlurmMonitor(tmp_path, pending_limit_s=0).poll_now()
     assert bool(cancelled(slurm)) == given_up
 
 
@@ -148,8 +148,8 @@ def test_a_job_that_slurm_is_clearing_away_has_ended_and_is_not_cancelled(slurm,
     monkeypatch.setattr(
         "time.sleep", lambda _seconds: slurm(("7", "TIMEOUT", "TimeLimit"), facts="TIMEOUT", reason="TimeLimit")
     )
-    follower = SlurmMonitor(tmp_path)
-    follower.end("the sweep ended without it")
+    monitor = SlurmMonitor(tmp_path)
+    monitor.end("the sweep ended without it")
     assert cancelled(slurm) == []
     assert [job.state for job in read_scheduled(tmp_path)] == ["TIMEOUT"]
 
@@ -178,29 +178,29 @@ def test_a_job_that_slurm_has_forgotten_is_gone(slurm, tmp_path):
 def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tmp_path, monkeypatch, age, noticed):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    follower = SlurmMonitor(tmp_path)
+    monitor = SlurmMonitor(tmp_path)
     slurm()
-    follower.poll_now()
+    monitor.poll_now()
     now += 10_000
-    follower.poll_now()
-    assert not follower.missed_end  # nothing has been submitted yet
+    monitor.poll_now()
+    assert not monitor.missed_end  # nothing has been submitted yet
     slurm(("7", "RUNNING", "None"))
-    follower.poll_now()
+    monitor.poll_now()
     slurm(("7", "PREEMPTED", "None"), facts="PREEMPTED")
     now += age
-    follower.poll_now()
-    assert not follower.missed_end  # it has just ended
+    monitor.poll_now()
+    assert not monitor.missed_end  # it has just ended
     now += noticed - 1
-    follower.poll_now()
-    assert not follower.missed_end
+    monitor.poll_now()
+    assert not monitor.missed_end
     now += 2
-    follower.poll_now()
-    assert follower.missed_end
-    follower.restart()
-    follower.poll_now()
+    monitor.poll_now()
+    assert monitor.missed_end
+    monitor.restart()
+    monitor.poll_now()
     now += 10_000
-    follower.poll_now()
-    assert not follower.missed_end  # the next Snakemake has submitted nothing
+    monitor.poll_now()
+    assert not monitor.missed_end  # the next Snakemake has submitted nothing
 
 
 UP, DOWN = ("Slurmctld(primary) at head is " + state for state in ("UP", "DOWN"))
@@ -209,70 +209,70 @@ UP, DOWN = ("Slurmctld(primary) at head is " + state for state in ("UP", "DOWN")
 def test_after_an_outage_snakemake_has_little_time_to_notice_an_end(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    follower = SlurmMonitor(tmp_path)
+    monitor = SlurmMonitor(tmp_path)
     slurm(("7", "RUNNING", "None"))
-    follower.poll_now()
+    monitor.poll_now()
     for answer in (DOWN, UP):
         programs("scontrol", answer)
         now += 20
-        follower.poll()
+        monitor.poll()
     slurm(("7", "COMPLETED", "None"))
-    follower.poll_now()
-    assert not follower.missed_end  # it has just ended
+    monitor.poll_now()
+    assert not monitor.missed_end  # it has just ended
     now += 11
-    follower.poll_now()
-    assert follower.missed_end
-    follower.restart()
-    assert not follower.outage
+    monitor.poll_now()
+    assert monitor.missed_end
+    monitor.restart()
+    assert not monitor.outage
 
 
 def test_long_after_an_outage_snakemake_has_its_usual_time_to_notice_an_end(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    follower = SlurmMonitor(tmp_path)
+    monitor = SlurmMonitor(tmp_path)
     slurm(("7", "RUNNING", "None"))
     for answer in (DOWN, UP):
         programs("scontrol", answer)
         now += 20
-        follower.poll()
+        monitor.poll()
     for state, waits in (("RUNNING", 3600), ("COMPLETED", 11), ("COMPLETED", 11)):
         slurm(("7", state, "None"))
         now += waits
-        follower.poll_now()
-        assert not follower.missed_end
-    assert follower.outage  # what has failed by it is tried again
+        monitor.poll_now()
+        assert not monitor.missed_end
+    assert monitor.outage  # what has failed by it is tried again
 
 
 def test_a_job_that_the_controller_lost_before_anybody_saw_it_is_not_waited_for(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     slurm()
-    follower = SlurmMonitor(tmp_path, every_s=5)
-    follower.poll_now()
+    monitor = SlurmMonitor(tmp_path, every_s=5)
+    monitor.poll_now()
     for answer, forgotten in ((UP, False), (DOWN, False), (DOWN, False), (UP, False), (UP, True)):
         programs("scontrol", answer)
         now += 20
-        follower.poll()
-        assert follower.missed_end == forgotten
-    follower.restart()
+        monitor.poll()
+        assert monitor.missed_end == forgotten
+    monitor.restart()
     now += 1000
-    follower.poll()
-    assert not follower.missed_end
+    monitor.poll()
+    assert not monitor.missed_end
 
 
 def test_nodes_that_are_down_after_an_outage_are_no_reason_to_give_up_at_once(slurm, programs, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     slurm(("7", "PENDING", "PartitionDown"), facts="PENDING", reason="PartitionDown")
-    follower = SlurmMonitor(tmp_path, patience_s=60)
+    monitor = SlurmMonitor(tmp_path, pending_limit_s=60)
     for answer in [DOWN, *[UP] * 14]:
         programs("scontrol", answer)
         now += 20
-        follower.poll()
+        monitor.poll()
     assert cancelled(slurm) == []
     for _ in range(10):
         now += 20
-        follower.poll()
+        monitor.poll()
     assert cancelled(slurm)
 
 
@@ -280,12 +280,12 @@ def test_a_controller_that_is_gone_is_asked_for_no_jobs(slurm, programs, tmp_pat
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     slurm()
-    follower = SlurmMonitor(tmp_path)
+    monitor = SlurmMonitor(tmp_path)
     programs("scontrol", DOWN)
     now += 60
-    follower.poll()
-    follower.cancel_all("the sweep was interrupted")
-    follower.end("the sweep was interrupted")
+    monitor.poll()
+    monitor.cancel_all("the sweep was interrupted")
+    monitor.end("the sweep was interrupted")
     assert {*slurm.calls()} == {"scontrol ping"}
     assert "the next sweep cancels" in capsys.readouterr().err
 
