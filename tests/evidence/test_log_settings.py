@@ -20,13 +20,13 @@ def environment(monkeypatch):
     return mine
 
 
-def test_libraries_are_told_to_log_into_the_directory(tmp_path, environment):
+def test_libraries_log_into_the_directory(tmp_path, environment):
     enable_logging(tmp_path / "logs")
     assert environment["NCCL_DEBUG_FILE"] == f"{tmp_path}/logs/nccl.%h.%p.log"
     assert environment.keys() >= LOG_VARIABLES.keys()
 
 
-def test_files_of_settings_that_nccl_reads_in_silence_are_in_the_record(tmp_path, environment):
+def test_configuration_files_of_nccl_are_in_the_record(tmp_path, environment):
     environment["HOME"] = str(tmp_path)
     (tmp_path / ".nccl.conf").write_text("NCCL_IB_HCA=mlx5\nSECRET=1\n# NCCL_ALGO=Tree\n")
     (tmp_path / "logs").mkdir()
@@ -38,7 +38,7 @@ def test_files_of_settings_that_nccl_reads_in_silence_are_in_the_record(tmp_path
     assert "SECRET" not in next((tmp_path / "logs").glob("*.conf")).read_text()
 
 
-def test_a_file_that_the_environment_names_is_read_in_place_of_that_at_home(tmp_path, environment):
+def test_a_file_that_the_environment_names_replaces_that_at_home(tmp_path, environment):
     environment["HOME"], environment["NCCL_CONF_FILE"] = str(tmp_path), str(tmp_path / "other")
     (tmp_path / ".nccl.conf").write_text("NCCL_ALGO=Tree\n")
     (tmp_path / "other").write_text("NCCL_ALGO=Ring\n")
@@ -47,7 +47,7 @@ def test_a_file_that_the_environment_names_is_read_in_place_of_that_at_home(tmp_
     assert [path.read_text() for path in (tmp_path / "logs").glob("*own.conf")] == ["NCCL_ALGO=Ring\n"]
 
 
-def test_what_an_earlier_launch_left_is_no_evidence_of_the_next_one(tmp_path):
+def test_logs_of_an_earlier_launch_are_removed(tmp_path):
     for name in ("nccl.n1.7.log", "n1.2-etc.conf", "topology.xml", INTERRUPTED_FILE, "launch.log"):
         (tmp_path / name).write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
     remove_old_logs(tmp_path)

@@ -2,16 +2,15 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 from cli_runner import invoke
+from library_logs import LOGS, TEXTS
 
 from hpccoll.evidence import log_set
 from hpccoll.evidence.log_set import read_log_files
 from hpccoll.evidence.report import TEMPLATES, LogFinding, launch_findings, render
 
-LOGS = Path(__file__).parent / "logs"
 GOLDEN_LOGS = ("sharp", "socket", "rdma-2.27", "rdma-2.32", "ucc-sharp", "hcoll", "settings")
 
 
@@ -74,7 +73,7 @@ def test_layers_of_ucc_are_found_also_for_a_barrier_which_has_no_size():
 @pytest.mark.parametrize(
     ("text", "kind", "remedy"),
     [
-        ((LOGS / "hcoll.log").read_text(), "no_collective_sharp", "hpccoll run"),
+        (TEXTS["hcoll"], "no_collective_sharp", "hpccoll run"),
         ("n1:9:9 [0] NCCL INFO x", "no_collective_nccl", "NCCL_DEBUG_SUBSYS="),
         ("[1.2] [n1:7  :0]  ucc_team.c:452  UCC  INFO  x", "no_collective_ucc", "UCC_COLL_TRACE"),
     ],
@@ -126,7 +125,7 @@ def test_the_legend_explains_the_paths_of_channels_that_occur():
     [("rdma-2.27", "", "all channels"), ("rdma-2.32", "", "some channels"), ("rdma-2.32", "/GDRDMA", "no channel")],
 )
 def test_the_channels_with_gpudirect_are_found(name, removed, channels, tmp_path):
-    text = (LOGS / f"{name}.log").read_text().replace(removed or "no such text", "")
+    text = TEXTS[name].replace(removed or "no such text", "")
     assert values(findings("", text=text, tmp_path=tmp_path), "gpudirect") == [{"channels": channels}]
 
 
@@ -196,7 +195,7 @@ def test_configuration_files_belong_to_the_logs_of_their_directory_and_without_a
 
 
 def test_a_directory_is_all_of_its_files_and_dumps_are_described(tmp_path):
-    (tmp_path / "a.log").write_text((LOGS / "nvls.log").read_text())
+    (tmp_path / "a.log").write_text(TEXTS["nvls"])
     (tmp_path / "deeper").mkdir()
     (tmp_path / "graph.xml").write_text('<graphs version="1"><graph id="0" nchannels="2" speedintra="20"/></graphs>')
     (tmp_path / "another.xml").write_text("<html/>")
@@ -213,13 +212,13 @@ def test_a_directory_is_all_of_its_files_and_dumps_are_described(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.log", "."])
-def test_what_is_no_log_is_refused_with_the_variables_that_make_one(name, tmp_path):
+def test_another_file_is_refused_with_the_variables_that_write_a_log(name, tmp_path):
     (tmp_path / "a.log").write_bytes(b"\xff\xfe nothing of the kind\n")
     assert invoke("evidence", tmp_path / name).is_bad_input("log", str(tmp_path / name), "NCCL_DEBUG=INFO", "UCC_COLL")
 
 
-def test_a_file_that_is_named_is_a_log_and_of_a_directory_those_that_are_count(tmp_path):
-    (tmp_path / "a.log").write_text((LOGS / "nvls.log").read_text())
+def test_other_files_are_refused_if_named_and_ignored_in_a_directory(tmp_path):
+    (tmp_path / "a.log").write_text(TEXTS["nvls"])
     (tmp_path / "job.sh").write_text("srun hpccoll run\n")
     (tmp_path / "page.xml").write_text("<html/>")
     assert invoke("evidence", tmp_path).out.startswith("NCCL 2.28.9, 8 ranks on 1 node\n")
@@ -235,12 +234,12 @@ def test_a_file_that_is_named_is_a_log_and_of_a_directory_those_that_are_count(t
         ([".", "--network", "tpc"], ["--network", "'tpc'", "rdma, tcp"]),
     ],
 )
-def test_what_cannot_be_read_takes_one_line(arguments, words, tmp_path, monkeypatch):
+def test_bad_arguments_take_one_line(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert invoke("evidence", *arguments).is_bad_input(*words)
 
 
-def test_what_is_no_file_takes_one_line_and_is_never_waited_for(tmp_path):
+def test_devices_and_pipes_take_one_line_and_never_block(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for path, word in (("/dev/zero", "a device"), (tmp_path / "fifo", "a pipe"), ("x" * 5000, "too long")):
         assert invoke("evidence", path).is_bad_input(word)
@@ -248,7 +247,7 @@ def test_what_is_no_file_takes_one_line_and_is_never_waited_for(tmp_path):
     assert invoke("evidence", tmp_path).code == 0, "a pipe in a directory is no log of it"
 
 
-def test_of_a_large_file_of_something_else_no_more_than_its_head_is_read(tmp_path, monkeypatch):
+def test_only_the_head_of_a_large_unknown_file_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(log_set, "LOG_HEAD_BYTES", 1000)
     text, junk = (LOGS / "sharp.log").read_text(), "nothing of the kind\n" * 100
     (tmp_path / "late.log").write_text(junk + text)

@@ -38,7 +38,7 @@ def test_a_nic_below_the_same_switch_is_nearest():
         (system(switch("s", GPU.format("a", 0)), switch("t", NIC.format("b", "n"))), "SYS"),
     ],
 )
-def test_the_distance_is_that_of_what_they_share(text, distance):
+def test_the_distance_follows_from_the_common_path(text, distance):
     assert parse_topology_dump(text) == (NearestNics(0, distance, ("n",), 0),)
 
 
@@ -48,7 +48,7 @@ def test_a_gpu_that_is_further_from_a_nic_than_its_peers_is_named():
     assert describe_balance(near) == "not balanced: most GPUs have a NIC at PIX, but GPU 2: SYS (n0, n1)"
 
 
-def test_gpus_that_share_a_nic_while_others_have_their_own_are_named():
+def test_unequal_sharing_of_nics_is_not_balanced():
     near = [NearestNics(0, "PIX", ("n0",)), NearestNics(1, "PIX", ("n0",)), NearestNics(2, "PIX", ("n1",))]
     assert describe_balance(near) == "not balanced: each GPU has a NIC at PIX, but some share theirs (n0: 2 GPUs)"
     assert describe_balance(near[:2]) == "balanced: each GPU has a NIC at PIX"
@@ -69,7 +69,7 @@ def test_nvlinks_are_counted_over_all_switches(counts, words):
     assert describe_balance(parse_topology_dump(system("".join(inside)))) == words
 
 
-def test_sysfs_says_the_same(tmp_path):
+def test_sysfs_gives_the_same_distances(tmp_path):
     def device(name, path, node):
         place = tmp_path / "devices" / path
         place.mkdir(parents=True)
@@ -86,11 +86,11 @@ def test_sysfs_says_the_same(tmp_path):
     assert near == (NearestNics(0, "PIX", ("mlx5_0",)), NearestNics(1, "PHB", ("mlx5_1",)))
 
 
-def test_a_machine_without_adapters_has_nothing_near(tmp_path):
+def test_a_machine_without_adapters_has_no_nearest_nics(tmp_path):
     assert read_sysfs_topology({0: "0000:18:00.0"}, tmp_path) == ()
 
 
-def test_the_graph_gives_channels_and_the_speed_that_nccl_reckons_with():
+def test_graphs_have_channels_and_bandwidths():
     text = '<graphs version="1"><graph id="0" pattern="4" nchannels="16" speedintra="20" speedinter="24.5"/></graphs>'
     assert parse_graph_dump(text) == (NcclGraph(0, 16, 20e9, 24.5e9),)
     assert (
@@ -101,6 +101,6 @@ def test_the_graph_gives_channels_and_the_speed_that_nccl_reckons_with():
 
 
 @pytest.mark.parametrize("text", ["", "<system", "<html/>"])
-def test_what_is_no_dump_is_refused(text):
+def test_another_file_is_no_dump(text):
     with pytest.raises(ValueError, match="no dump of NCCL"):
         parse_topology_dump(text)

@@ -8,9 +8,11 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.requested import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
 from hpccoll.evidence.variables import (
     CHOICE_VARIABLES,
+    FABRIC_VARIABLES,
     LIST_VARIABLES,
     NCCL_NAMES,
     NCCL_PREFIX,
+    SITE_VARIABLES,
     VARIABLES,
     check_variables,
     unknown_nccl_variables,
@@ -18,12 +20,21 @@ from hpccoll.evidence.variables import (
 from hpccoll.evidence.variants import named_variants, variant_environment
 
 
+def test_exactly_the_variables_of_the_table_are_explained_in_one_line_each():
+    assert {name for variant in named_variants().values() for name in variant.environment} == VARIABLES.keys()
+    assert not [words for words in VARIABLES.values() if "\n" in words or len(words) > 110]
+
+
+def test_site_and_fabric_variables_are_among_the_explained_ones():
+    assert {*SITE_VARIABLES} < {*FABRIC_VARIABLES} < VARIABLES.keys()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("NCCL_ALGO", "ring"), ("NCCL_ALGO", "^NVLS,tree"), ("NCCL_ALGO", "Ring;allreduce:tree,nvlstree;AllGather:^pat"),
      ("NCCL_PROTO", "ll128,SIMPLE"), ("NCCL_NVLS_ENABLE", 2), ("NCCL_NET_GDR_LEVEL", "PXB"), ("NCCL_IB_TC", "any")],
 )  # fmt: skip
-def test_what_nccl_takes_is_taken(name, value):
+def test_values_that_nccl_takes_are_accepted(name, value):
     check_variables("here", {name: value})
 
 
@@ -41,7 +52,7 @@ def test_what_nccl_takes_is_taken(name, value):
         ("NCCL_NET_GDR_LEVEL", "SYSS", "did you mean SYS.*LOC, "),
     ],
 )
-def test_what_nccl_does_not_know_is_refused_with_what_it_knows(name, value, words):
+def test_unknown_values_are_refused_with_the_valid_ones(name, value, words):
     with pytest.raises(BadInputError, match=rf"variants\.mine\.{name}: .*{words}"):
         variant_environment("mine", {name: value})
 
@@ -57,7 +68,7 @@ PART = st.tuples(
 
 
 @given(st.lists(PART, min_size=1), st.data())
-def test_every_list_by_the_grammar_is_taken_and_none_with_a_letter_more(parts, data):
+def test_every_list_by_the_grammar_is_accepted_and_none_with_an_extra_letter(parts, data):
     texts = [f"{function}{inverted}{','.join(words)}" for function, inverted, words in parts]
     check_variables("here", {"NCCL_ALGO": ";".join(texts)})
     at = data.draw(st.integers(0, len(texts) - 1))
@@ -66,7 +77,7 @@ def test_every_list_by_the_grammar_is_taken_and_none_with_a_letter_more(parts, d
         check_variables("here", {"NCCL_ALGO": ";".join(texts)})
 
 
-def test_words_that_are_taken_are_those_that_are_understood():
+def test_accepted_words_are_those_that_requests_understand():
     assert {word.lower() for word in LIST_VARIABLES["NCCL_ALGO"]} == NCCL_ALGORITHMS.keys()
     assert {forced_algorithms({"NCCL_ALGO": word}) for word in LIST_VARIABLES["NCCL_ALGO"]} == {
         (own,) for own in NCCL_ALGORITHMS.values()
@@ -75,13 +86,13 @@ def test_words_that_are_taken_are_those_that_are_understood():
         check_variables("here", variant.environment)
 
 
-def test_every_variable_of_nccl_that_is_named_somewhere_is_known():
+def test_all_variables_of_nccl_in_the_tables_are_known_names():
     named = {name for name in (*VARIABLES, *LIST_VARIABLES, *CHOICE_VARIABLES) if name.startswith(NCCL_PREFIX)}
     assert named <= {NCCL_PREFIX + name for name in NCCL_NAMES}
     assert not [*unknown_nccl_variables(VARIABLES)]
 
 
-def test_a_name_that_nobody_reads_is_doubted_and_the_nearest_named():
+def test_an_unknown_variable_of_nccl_is_a_warning_with_the_nearest_name():
     (said,) = unknown_nccl_variables({"NCCL_AGLO": "Ring", "UCX_TLS": "rc", "NCCL_IB_HCA": "mlx5"})
     assert said.startswith("NCCL_AGLO is no variable of NCCL")
     assert said.endswith("; did you mean NCCL_ALGO?")

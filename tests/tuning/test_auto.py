@@ -26,7 +26,7 @@ def auto(nbytes=4096, **more):
     return case(algorithm="auto", bytes=nbytes, in_place=False, **more)
 
 
-def test_what_is_not_auto_is_what_it_was():
+def test_other_cases_than_auto_are_unchanged():
     asked = case()
     assert resolve_auto(asked, TWO_NODES, None) == (asked, None)
 
@@ -34,7 +34,7 @@ def test_what_is_not_auto_is_what_it_was():
 @given(st.integers(4, 64 * MIB))
 @example(CUT - 1)
 @example(CUT)
-def test_the_size_decides_and_all_else_of_the_case_stays(nbytes):
+def test_the_size_decides_and_everything_else_stays(nbytes):
     made, _ = resolve_auto(auto(nbytes), TWO_NODES, MADE)
     ours = {} if nbytes < CUT else {"channels": 4}
     algorithm = "recursive_doubling" if nbytes < CUT else "ring"
@@ -43,7 +43,7 @@ def test_the_size_decides_and_all_else_of_the_case_stays(nbytes):
     assert unmet_needs(made, TWO_NODES) is None
 
 
-def test_the_words_name_the_table_the_range_and_whether_it_was_measured_there():
+def test_the_reason_names_the_table_the_range_and_the_measured_limits():
     _, words = resolve_auto(auto(MIB), TWO_NODES, MADE)
     assert words == f"ring channels=4 by the table of {MADE.created}, from {CUT} B"
     _, words = resolve_auto(auto(8), TWO_NODES, MADE)
@@ -51,7 +51,7 @@ def test_the_words_name_the_table_the_range_and_whether_it_was_measured_there():
 
 
 @pytest.mark.parametrize("here", ["3 nodes with MPICH 5", "2 nodes with Open MPI 5"])
-def test_that_the_table_is_of_another_machine_or_library_is_said(here):
+def test_the_reason_names_other_conditions_of_the_table(here):
     _, words = resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=here)
     assert words.endswith(f", made on 2 nodes with MPICH 5, not on {here}")
     assert resolve_auto(auto(MIB), TWO_NODES, MADE, conditions="2 nodes with MPICH 5") == resolve_auto(
@@ -72,14 +72,14 @@ def test_that_the_table_is_of_another_machine_or_library_is_said(here):
         (case("broadcast", "auto"), TWO_NODES, None, "broadcast out of place"),
     ],
 )
-def test_a_setting_that_the_table_lacks_is_refused_with_those_that_it_has(asked, layout, variant, words):
+def test_a_missing_setting_is_refused_with_those_of_the_table(asked, layout, variant, words):
     with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$") as refused:
         resolve_auto(asked, layout, MADE, variant)
     assert words in str(refused.value).partition(": the table has")[0]
     assert str(refused.value).startswith("auto: no choice for ")
 
 
-def test_of_a_table_that_has_the_call_elsewhere_only_that_is_named():
+def test_settings_of_the_same_call_are_named_first():
     both = replace(MADE, entries=(*MADE.entries, *table({"ring": {8: 1.0}}, in_place=True).entries))
     with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$"):
         resolve_auto(auto(), Layout.of(4, 1), both)
@@ -87,7 +87,7 @@ def test_of_a_table_that_has_the_call_elsewhere_only_that_is_named():
         resolve_auto(case("broadcast", "auto"), TWO_NODES, both)
 
 
-def test_elements_that_are_folded_alike_share_a_choice_and_bytes_that_are_only_moved_do():
+def test_types_with_the_same_arithmetic_share_a_setting():
     def setting(*of, **more):
         return Setting.of(case(*of, **more), TWO_NODES)
 
@@ -113,7 +113,7 @@ def test_auto_is_measured_in_both_placements_without_parameters():
         check_case(auto(params={"channels": 2}))
 
 
-def test_without_a_table_auto_is_refused_in_a_line_that_names_what_makes_one():
+def test_without_a_table_auto_is_refused_with_the_command_that_makes_one():
     with pytest.raises(BadInputError, match="--table is missing: a table that 'hpccoll tune PATHS --out"):
         check_table_given("--table", None, ["ring", "auto"])
     with pytest.raises(BadInputError, match=r"--table: 'a.json' is not valid: left out: it is for the algorithm auto"):
@@ -143,14 +143,14 @@ def edited(**change):
         (edited(sizes=None), "its structure is not that of a table"),
     ],
 )
-def test_what_is_no_table_is_refused(tmp_path, change, words):
+def test_another_document_is_no_table(tmp_path, change, words):
     path = tmp_path / "t.json"
     path.write_text(json.dumps(MADE.to_json() | change))
     with pytest.raises(BadInputError, match=words):
         load_table(path, "--table")
 
 
-def test_a_raw_file_in_place_of_a_table_is_refused_as_no_text(tmp_path):
+def test_a_raw_file_is_no_table(tmp_path):
     path = tmp_path / "a.h5"
     path.write_bytes(b"\x89HDF\r\n\x1a\n")
     with pytest.raises(BadInputError, match=r"not text in UTF-8.*makes of raw files"):

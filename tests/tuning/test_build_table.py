@@ -26,7 +26,7 @@ SIZES = [KIB << 2 * i for i in range(8)]
 EARLY, LATE = lines(1e-5, 1e-9, SIZES), lines(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB
 
 
-def test_each_is_taken_where_it_is_faster_and_the_cut_lies_where_they_cross():
+def test_each_choice_serves_the_sizes_where_it_is_faster_and_the_cut_is_the_crossing():
     made = table({"recursive_doubling": EARLY, "ring": LATE})
     (first, before), (cut, after) = chosen(made)
     assert (first, before, after) == (0, "recursive_doubling", "ring")
@@ -35,24 +35,24 @@ def test_each_is_taken_where_it_is_faster_and_the_cut_lies_where_they_cross():
     assert [size for r in made.entries[0].ranges for size in r.sizes] == SIZES
 
 
-def test_between_two_sizes_a_cut_lies_where_the_logarithms_cross():
+def test_a_cut_between_two_sizes_is_where_the_logarithms_cross():
     assert chosen(table({"ring": {1024: 1.0, 4096: 4.0}, "star": {1024: 2.0, 4096: 2.0}}))[1] == (2048, "star")
 
 
-def test_what_intervals_cannot_tell_apart_makes_no_range():
+def test_a_difference_within_the_noise_makes_no_range():
     wobbly = {size: seconds * (0.96 if size == SIZES[3] else 1.06) for size, seconds in LATE.items()}
     assert chosen(table({"ring": LATE, "star": wobbly}, spread=0.2)) == [(0, "ring")]
     assert len(chosen(table({"ring": LATE, "star": {**wobbly, SIZES[3]: LATE[SIZES[3]] * 0.8}}))) == 3
 
 
-def test_a_small_gain_at_many_sizes_is_told_where_one_at_one_size_is_not():
+def test_a_small_gain_at_many_sizes_makes_a_range_but_not_at_one_size():
     for first, there in ((SIZES[4], ["ring", "star"]), (SIZES[-1], ["ring"])):
         other = {size: seconds * (1.2 if size < first else 0.9) for size, seconds in LATE.items()}
         made = chosen(table({"ring": LATE, "star": other}, spread=0.2))
         assert [words for _, words in made] == there
 
 
-def test_what_slows_all_in_a_round_is_no_noise_between_them():
+def test_a_round_that_is_slow_for_all_choices_is_no_noise():
     def curve(factor, drift):
         turns = {("sum", "run-1", number): d * factor for number, d in enumerate(drift)}
         return {
@@ -71,23 +71,23 @@ def test_what_slows_all_in_a_round_is_no_noise_between_them():
     assert cuts((1, 5, 2), (5, 1, 2)) == 1
 
 
-def test_noise_that_leaves_open_who_is_the_fastest_is_said_of_the_settings_that_have_it():
+def test_settings_whose_fastest_choice_is_uncertain_have_a_warning():
     curves = {"ring": LATE, "star": lines(1.1e-4, 2.2e-10, SIZES)}
     assert list(table_warnings(measured(curves, spread=0.02))) == []
     loose = measured(curves, spread=0.4, number=2, in_place=True)
-    (said,) = table_warnings(both(measured(curves, spread=0.02), loose))
-    assert said.startswith("noise: in 1 of 2 settings the ratio of the two fastest may be off by 10 % or more")
-    assert "in all_reduce in place, " in said
+    (warning,) = table_warnings(both(measured(curves, spread=0.02), loose))
+    assert warning.startswith("noise: in 1 of 2 settings the ratio of the two fastest may be off by 10 % or more")
+    assert "in all_reduce in place, " in warning
     assert list(table_warnings(measured({"ring": LATE}, spread=0.4))) == []
 
 
-def test_that_results_are_partial_is_said():
+def test_partial_results_have_a_warning():
     gap = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
     partial = replace(measured({"ring": LATE}), missing=(gap,), planned=9)
     assert list(table_warnings(partial)) == ["partial: 1 of 9 cases are missing, and the table does not consider them"]
 
 
-def test_who_took_no_turn_in_a_slow_round_is_not_faster_for_it():
+def test_a_choice_without_a_slow_round_is_not_faster_for_it():
     turns = {("sum", "run-1", number): seconds for number, seconds in ((1, 1.0), (2, 5.0), (3, 5.0))}
     slow = ChoiceTime(5.0, 0.0, turns)
     quick = ChoiceTime(1.1, 0.0, {turn: 1.1 * seconds for turn, seconds in turns.items() if turn[2] < 2})
@@ -106,31 +106,33 @@ def test_who_took_no_turn_in_a_slow_round_is_not_faster_for_it():
 SLOW_FIRST, SLOW_LAST = (5, 1, 2), (1, 2, 5)
 
 
-def unsure(found):
-    """What the ratio of two choices at one size may be off by."""
-    (of,) = measured_settings(found).values()
+def noise_of_ratio(results):
+    """Return the uncertainty of the ratio of two choices at one size."""
+    (of,) = measured_settings(results).values()
     one, other = (curve[KIB] for curve in of.curves.values())
     return one.ratio_noise(other)
 
 
-def test_rounds_of_different_launches_are_no_pairs():
+def test_rounds_of_different_launches_are_not_paired():
     ring, star = measured({"ring": {KIB: 1.0}}, drift=SLOW_FIRST), {"star": {KIB: 1.0}}
     together = measured({"ring": {KIB: 1.0}, **star}, drift=SLOW_FIRST)
-    assert unsure(together) == 0
-    assert unsure(both(ring, measured(star, number=2, drift=SLOW_FIRST))) > 1, "that both begin slowly is chance"
+    assert noise_of_ratio(together) == 0
+    assert noise_of_ratio(both(ring, measured(star, number=2, drift=SLOW_FIRST))) > 1, (
+        "that both begin slowly is chance"
+    )
     again = measured({"ring": {KIB: 2.0}, **star}, number=2, drift=SLOW_LAST)
-    assert unsure(both(together, again)) == pytest.approx(np.log(2) / 2), "what two launches say of their ratio"
+    assert noise_of_ratio(both(together, again)) == pytest.approx(np.log(2) / 2), "what two launches say of their ratio"
 
 
-def test_types_and_ops_that_share_a_setting_are_paired_each_for_itself():
+def test_types_and_ops_of_a_setting_are_paired_separately():
     ring, star = {"ring": {KIB: 1.0}}, {"star": {KIB: 1.1}}
     for one, other in ({"op": "sum"}, {"op": "max"}), ({"dtype": "float32"}, {"dtype": "int32"}):
         together = measured(ring | star, drift=SLOW_FIRST, **one)
-        assert unsure(both(together, measured(ring, drift=SLOW_LAST, **other))) == pytest.approx(0)
-        assert unsure(both(together, measured(ring | star, drift=SLOW_LAST, **other))) == pytest.approx(0)
+        assert noise_of_ratio(both(together, measured(ring, drift=SLOW_LAST, **other))) == pytest.approx(0)
+        assert noise_of_ratio(both(together, measured(ring | star, drift=SLOW_LAST, **other))) == pytest.approx(0)
 
 
-def test_choices_that_no_launch_measured_together_are_told_of(tmp_path):
+def test_choices_that_no_launch_measured_together_are_named(tmp_path):
     slow = {size: 9 * seconds for size, seconds in EARLY.items()}
     apart = build_table(both(measured({"ring": LATE, "star": EARLY}), measured({"native": slow}, number=2)))
     assert [r.unpaired for r in apart.entries[0].ranges] == [("native",), ("native",)]
@@ -148,8 +150,8 @@ def test_choices_that_no_launch_measured_together_are_told_of(tmp_path):
 )
 def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_every_cut(times, spread):
     names = ["ring", "star", "rabenseifner", "native"][: len(times)]
-    found = measured({n: dict(zip(SIZES, t, strict=False)) for n, t in zip(names, times, strict=True)}, spread=spread)
-    (of,) = measured_settings(found).values()
+    results = measured({n: dict(zip(SIZES, t, strict=False)) for n, t in zip(names, times, strict=True)}, spread=spread)
+    (of,) = measured_settings(results).values()
     cut = choose_ranges(of)
     assert cut[0].first == 0
     assert cut[-1].below is None
@@ -163,7 +165,7 @@ def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_ev
     assert total <= min((logs - logs.min(axis=0)).sum(axis=1).min(), cut_price(of) * changes) + 1e-3
 
 
-def test_a_floor_a_policy_and_what_is_wrong_or_failed_are_never_taken():
+def test_floors_policies_and_wrong_or_failed_results_are_never_chosen():
     fast = dict.fromkeys(SIZES, 1e-9)
     bad = {"status": "wrong", "wrong": 3}, {"status": "partial"}
     for name, more in (("null", {}), ("auto", {}), *(("star", how) for how in bad)):
@@ -185,26 +187,26 @@ def test_arguments_of_a_call_are_of_the_setting():
     assert [entry.ranges[0].choice.label for entry in made.entries] == ["pairwise window=2", "pairwise"]
 
 
-def test_beyond_what_it_was_measured_at_nothing_is_taken():
+def test_a_choice_is_never_extrapolated():
     made = table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {16 * KIB: 9.0, 64 * KIB: 9.0}})
     assert chosen(made) == [(0, "ring"), (8 * KIB, "star")]
     made = table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, MIB: 9.0}})
     assert chosen(made) == [(0, "ring"), (4 * KIB + 1, "star")]
 
 
-def test_what_a_choice_was_not_measured_at_lies_between_its_neighbours():
+def test_missing_sizes_of_a_choice_are_interpolated():
     made = table({"ring": {KIB: 1.0, 16 * KIB: 16.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, 16 * KIB: 19.0}})
     assert chosen(made) == [(0, "ring")]
     assert made.entries[0].ranges[0].sizes == (KIB, 4 * KIB, 16 * KIB)
 
 
-def test_how_it_does_beside_the_library_is_told_where_that_was_measured():
+def test_the_ratio_to_native_is_given_if_that_was_measured():
     (entry,) = table({"ring": {KIB: 1.0, 4 * KIB: 2.0}, "native": {KIB: 2.0, 4 * KIB: 8.0}}).entries
     assert entry.ranges[0].over_native == pytest.approx(8**-0.5, abs=1e-4)
     assert table({"ring": LATE}).entries[0].ranges[0].over_native is None
 
 
-def test_several_runs_are_one_number_and_what_they_are_apart_is_noise():
+def test_several_runs_are_one_number_and_their_spread_is_noise():
     twice = both(measured({"ring": {8: 1.0}}), measured({"ring": {8: 4.0}}, number=2))
     ((found,),) = (list(m.curves.values()) for m in measured_settings(twice).values())
     assert found[8].seconds == pytest.approx(2.0)
@@ -222,7 +224,7 @@ def test_machines_and_libraries_are_not_mixed():
         )
 
 
-def test_a_table_is_read_as_it_was_written_and_says_what_it_was_made_of():
+def test_a_table_survives_its_json_and_names_its_runs():
     made = table({"recursive_doubling": EARLY, "ring channels=4": LATE, "native": LATE}, spread=0.1)
     assert TuneTable.from_json(made.to_json()) == made
     assert made.runs[0] == {

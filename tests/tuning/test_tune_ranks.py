@@ -17,11 +17,11 @@ pytestmark = pytest.mark.mpi
 def table(tmp_path_factory):
     """The file of a table that ranks measured, with a choice of ours above 1 KiB: times decide nothing here."""
     place = tmp_path_factory.mktemp("tuned")
-    asked = ["run", *SHORT, "-a", "ring,native,null", "-b", "64", "-e", "4K", "-f", "8", "--out", "a.h5"]
-    said = spawn(*asked, cwd=place, launcher=["mpiexec", "-n", "2"])
-    assert said.code == 0, said.err
-    said = spawn("tune", "a.h5", "--out", "t.json", cwd=place)
-    assert said.code == 0, said.err
+    arguments = ["run", *SHORT, "-a", "ring,native,null", "-b", "64", "-e", "4K", "-f", "8", "--out", "a.h5"]
+    result = spawn(*arguments, cwd=place, launcher=["mpiexec", "-n", "2"])
+    assert result.code == 0, result.err
+    result = spawn("tune", "a.h5", "--out", "t.json", cwd=place)
+    assert result.code == 0, result.err
     made = load_table(place / "t.json", "table")
     (entry,) = made["entries"]
     native, ring = ({**entry["ranges"][0], "algorithm": name, "params": {}} for name in ("native", "ring"))
@@ -33,11 +33,11 @@ def table(tmp_path_factory):
     return place / "t.json"
 
 
-def test_what_a_table_chooses_runs_and_the_row_of_auto_says_what_it_was(table, tmp_path):
+def test_the_choice_of_a_table_runs_and_the_row_of_auto_names_it(table, tmp_path):
     out = tmp_path / "b.h5"
-    asked = ["run", *SHORT, "-a", "auto,star", "-b", "512", "-e", "4K", "-f", "8", "--table", table, "--out", out]
-    said = spawn(*asked, launcher=["mpiexec", "-n", "2"])
-    assert said.code == 0, said.err
+    arguments = ["run", *SHORT, "-a", "auto,star", "-b", "512", "-e", "4K", "-f", "8", "--table", table, "--out", out]
+    result = spawn(*arguments, launcher=["mpiexec", "-n", "2"])
+    assert result.code == 0, result.err
     rows = {row.requested_bytes: row for row in read_results([out]).rows if row.algorithm == "auto"}
     assert {size: (row.executed, row.status, row.wrong) for size, row in rows.items()} == {
         512: ("native", "ok", 0), 4096: ("ring", "ok", 0)
@@ -56,12 +56,12 @@ def test_what_a_table_chooses_runs_and_the_row_of_auto_says_what_it_was(table, t
     (tmp_path / "gone.json").rename(table)
 
 
-def test_what_the_table_lacks_is_skipped_with_what_it_has(table, tmp_path):
+def test_a_missing_setting_is_skipped_with_those_of_the_table(table, tmp_path):
     out = tmp_path / "b.h5"
     both_placements = SHORT[:-1]
-    asked = ["run", *both_placements, "-a", "auto", "-b", "64", "-e", "64", "--table", table, "--out", out]
-    said = spawn(*asked, launcher=["mpiexec", "-n", "2"])
-    assert said.code == 0, said.err
+    arguments = ["run", *both_placements, "-a", "auto", "-b", "64", "-e", "64", "--table", table, "--out", out]
+    result = spawn(*arguments, launcher=["mpiexec", "-n", "2"])
+    assert result.code == 0, result.err
     found = read_results([out])
     (skip,) = found.skipped
     assert skip.case == "all_reduce.auto.mpi.cpu.float32.sum.64B.out"
@@ -69,12 +69,12 @@ def test_what_the_table_lacks_is_skipped_with_what_it_has(table, tmp_path):
     assert [row.executed for row in found.rows if row.status == "ok"] == ["native"]
 
 
-def test_where_nothing_of_auto_can_run_it_takes_one_line(table):
-    asked = ["run", *SHORT, "-a", "auto", "-e", "64"]
-    assert spawn(*asked, "--table", table).is_bad_input("cases can run here", "1 rank on 1 node", "the table has")
-    assert spawn(*asked).is_bad_input("--table", "hpccoll tune")
+def test_if_no_case_of_auto_can_run_it_takes_one_line(table):
+    arguments = ["run", *SHORT, "-a", "auto", "-e", "64"]
+    assert spawn(*arguments, "--table", table).is_bad_input("cases can run here", "1 rank on 1 node", "the table has")
+    assert spawn(*arguments).is_bad_input("--table", "hpccoll tune")
 
 
-def test_auto_is_listed_with_what_it_needs():
+def test_auto_is_listed_with_its_requirement():
     (policy,) = json.loads(invoke("list", "--json").out)["policies"]
     assert (policy["name"], policy["needs"]) == ("auto", ["a table of hpccoll tune"])

@@ -1,0 +1,200 @@
+"""NCCL's log: the lines of 2.24 to 2.32, the numbers of 2.20 to 2.23, and the table of the cost model."""
+
+import pytest
+from cli_runner import invoke
+from library_logs import LOGS, TEXTS, read_log
+
+from hpccoll.evidence.log_set import read_logs
+from hpccoll.evidence.nccl import NUMBERED_ALGORITHMS
+from hpccoll.evidence.requested import NCCL_ALGORITHMS
+from hpccoll.evidence.verdict import judge_collective
+
+HEAD = "n1:9:9 [0] NCCL INFO "
+"""The header of a line of NCCL."""
+
+
+def ran(record):
+    return [(one.collective, one.bytes, one.algorithm, one.protocol, one.channels) for one in record.collectives]
+
+
+def test_algorithm_protocol_and_channels_are_read_for_each_collective_and_size():
+    assert ran(read_log("rdma-2.27")) == [
+        ("all_reduce", 8, "tree", "LL", 1),
+        ("all_reduce", 67108864, "ring", "SIMPLE", 16),
+        ("all_reduce", 67108864, "tree", "LL128", 16),
+        ("all_gather", 4096, "ring", "LL", 4),
+    ]
+
+
+def test_dtype_and_op_of_a_collective_are_those_of_the_preceding_call():
+    of = [(one.dtype, one.op) for one in read_log("rdma-2.27").collectives]
+    assert of == [("float32", "sum"), ("float32", "sum"), ("bfloat16", "prod"), ("float32", None)]
+
+
+def test_the_newer_format_is_read_with_symmetric_kernels_and_copy_engines():
+    assert ran(read_log("rdma-2.32")) == [
+        ("all_reduce", 67108864, "ring", "SIMPLE", 16),
+        ("all_reduce", 1048576, "symmetric", "AllReduce_RSxLD_AGxST", 8),
+        ("all_gather", 65536, "copy_engine", "cudaMemcpyBatchAsync", None),
+        ("all_gather", 131072, "hierarchical_ce", "RMA proxy + CE", None),
+    ]
+
+
+def test_communicator_settings_are_read_except_those_that_a_variable_overrides():
+    record = read_log("settings")
+    assert record.communicator == {
+        "net_name": "IB", "traffic_class": "106", "collnet_enable": "1", "cta_policy": "1", "nvls_ctas": "4",
+    }  # fmt: skip
+    assert record.settings["NCCL_MAX_CTAS"] == "2"
+    assert not read_log("rdma-2.32").communicator
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "network", "gdr", "nodes", "ranks"),
+    [
+        ("rdma-2.27", "2.27.7", ("IB",), True, 2, 4),
+        ("rdma-2.32", "2.32.3", ("IBext_v11",), False, 2, 16),
+        ("socket", "2.30.7", ("Socket",), None, 2, 4),
+        ("sharp", "2.30.7", ("IBext_v10",), None, 2, 16),
+        ("nvls", "2.28.9", ("IB",), None, 1, 8),
+        ("efa", "2.28.9", ("Libfabric",), True, 2, 16),
+    ],
+)
+def test_version_network_gpudirect_and_size_are_read_log(name, version, network, gdr, nodes, ranks):
+    record = read_log(name)
+    assert (record.library, record.version, record.network, record.gdr) == ("nccl", version, network, gdr)
+    assert (record.nodes, record.ranks) == (nodes, ranks)
+
+
+def test_ranks_and_nodes_are_those_of_the_largest_communicator():
+    small = "n1:9:9 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0"
+    record = read_log("socket", small)
+    assert (record.ranks, record.nodes) == (4, 2)
+
+
+def test_channels_are_counted_by_their_path():
+    assert read_log("rdma-2.27").paths == {
+        "NET/IB/GDRDMA": 1, "NET/IB/GDRDMA/PXN": 1, "P2P/CUMEM": 1, "SHM/direct": 1
+    }  # fmt: skip
+    assert read_log("socket").paths == {"NET/Socket": 1, "P2P/IPC": 1}
+    assert read_log("sharp").paths == {"COLLNET/SHARP/GDRDMA": 1}
+    assert read_log("efa").paths == {"NET/AWS Libfabric/GDRDMA": 1}
+
+
+def test_ports_plugins_and_settings_are_read():
+    older = read_log("rdma-2.27")
+    assert older.devices == ("mlx5_0:1/IB", "mlx5_1:1/RoCE")
+    assert older.plugins == {"tuner": "site_tuner"}
+    assert older.settings["NCCL_ALGO"] == "Ring,Tree"
+    assert older.settings["NCCL_DEBUG_SUBSYS"] == "INIT,ENV,NET,GRAPH,TUNING,COLL"
+    assert read_log("rdma-2.32").settings == {"NCCL_COLLNET_ENABLE": "0"}
+    assert read_log("sharp").plugins == {"net": "IBext_v10", "p2p": "IBext_v10", "collnet": "SHARP"}
+    assert read_log("efa").plugins == {"net": "Libfabric", "tuner": "nccl_ofi_tuner", "fabric": "efa"}
+
+
+def test_the_cost_model_is_read_without_pairs_that_nccl_never_uses():
+    model = {
+        (one.collective, one.algorithm, one.protocol): (one.latency_s, one.bytes_per_s)
+        for one in read_log("rdma-2.27").model
+    }
+    assert len(model) == 3 + 6 - 1
+    assert model["all_reduce", "tree", "LL"] == pytest.approx((14.4e-6, 3.0e9))
+    assert model["all_reduce", "ring", "SIMPLE"] == pytest.approx((56.4e-6, 24e9))
+    assert ("all_reduce", "collnet_direct", "SIMPLE") not in model
+
+
+def test_a_cost_table_of_the_older_format_is_read_and_a_truncated_one_is_not():
+    head = "n1:1:1 [0] NCCL INFO Latency/AlgBw |    Tree/    LL |    Ring/Simple |"
+    row = "n1:1:1 [0] NCCL INFO     AllReduce |    14.4/   3.0 |    56.4/  24.0 |"
+    old = read_logs({"a": f"{head}\n{row}"}).model
+    assert [(one.algorithm, one.protocol) for one in old] == [("tree", "LL"), ("ring", "SIMPLE")]
+    assert read_logs({"a": f"{head}\n{row[:-16]}"}).model == ()
+    assert read_logs({"a": row}).model == ()
+
+
+def test_multicast_and_heads_show_nvls_and_collnet_channels_show_nothing():
+    record = read_log("nvls")
+    assert [line.split(maxsplit=2)[1] for line in record.nvls] == ["multicast", "comm"]
+    assert (record.collnet, record.sharp) == ((), ())
+
+
+def call(function, count):
+    buffers = f"sendbuff 0x1 recvbuff 0x2 count {count} datatype 7 op 0 root 0"
+    return f"{HEAD}{function}: opCount 0 {buffers} comm 0x3 [nranks=4] stream 0x4"
+
+
+def ran_of_lines(*lines):
+    return [(one.collective, one.bytes, one.algorithm) for one in read_logs({"a": "\n".join(lines)}).collectives]
+
+
+def test_numbered_algorithms_are_read_for_each_single_call_with_its_dtype_and_op():
+    record = read_logs({"a": TEXTS["numbers-2.22"]})
+    assert [
+        (one.collective, one.bytes, one.algorithm, one.protocol, one.dtype, one.op) for one in record.collectives
+    ] == [
+        ("all_reduce", 8, "tree", "LL", "float32", "sum"),
+        ("all_reduce", 67108864, "ring", "SIMPLE", "float32", "sum"),
+        ("all_gather", 2048, "ring", "LL128", "bfloat16", None),
+        ("reduce_scatter", 32768, "nvls", "SIMPLE", "float64", "max"),
+        ("broadcast", 512, "ring", "LL", "uint8", None),
+    ]
+    assert {one.channels for one in record.collectives} == {None}
+
+
+def test_the_size_of_a_case_counts_all_ranks_as_in_newer_versions():
+    record = read_logs({"a": TEXTS["numbers-2.22"]})
+    assert judge_collective(None, "all_gather", 8192, 4, record, dtype="bfloat16").executed == "ring"
+    assert judge_collective("tree", "all_reduce", 64 * 2**20, 4, record).executed == "ring (fallback: no line says why)"
+    assert judge_collective(None, "all_gather", 2048, 4, record).executed == "unknown"
+
+
+def test_the_numbers_follow_nccls_order_of_algorithms():
+    assert sorted(NUMBERED_ALGORITHMS) == sorted(NCCL_ALGORITHMS.values())
+    for number, name in enumerate(NUMBERED_ALGORITHMS):
+        line = f"{HEAD}4096 Bytes -> Algo {number} proto 2 time 1.0"
+        assert ran_of_lines(call("AllReduce", 1024), line) == [("all_reduce", 4096, name)]
+    assert ran_of_lines(call("AllReduce", 1024), f"{HEAD}4096 Bytes -> Algo 7 proto 2 time 1.0") == []
+
+
+@pytest.mark.parametrize("named", ["", "AllReduce: "])
+def test_a_numbered_line_belongs_to_the_single_preceding_call(named):
+    line = f"{HEAD}{named}4096 Bytes -> Algo 1 proto 2 time 12.400000"
+    small = f"{HEAD}{named}8 Bytes -> Algo 0 proto 0 time 1.000000"
+    assert ran_of_lines(call("AllReduce", 1024), line, call("AllReduce", 2), small) == [
+        ("all_reduce", 4096, "ring"), ("all_reduce", 8, "tree")
+    ]  # fmt: skip
+
+
+LINE = f"{HEAD}4096 Bytes -> Algo 1 proto 2 time 12.400000"
+NAMED = LINE.replace("4096 Bytes", "AllReduce: 4096 Bytes")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param([LINE], id="no call"),
+        pytest.param([NAMED], id="no call, named"),
+        pytest.param([call("AllReduce", 512), call("AllReduce", 512), LINE], id="the sum of a group"),
+        pytest.param([call("Broadcast", 1024), call("AllReduce", 1024), LINE, LINE], id="a group of two kinds"),
+        pytest.param([call("AllReduce", 512), LINE], id="another size"),
+        pytest.param([call("AllGather", 1024), LINE], id="another size of all ranks"),
+        pytest.param([call("Broadcast", 1024), NAMED], id="another function"),
+        pytest.param([call("AllReduce", 1024).partition("comm")[0], LINE], id="a call that is cut short"),
+        pytest.param([call("AllReduce", 1024), LINE.replace("n1:9", "n2:9")], id="another process"),
+        pytest.param([call("AllReduce", 1024), LINE.partition("time")[0]], id="a line that is cut short"),
+    ],
+)
+def test_an_ambiguous_numbered_line_is_ignored(lines):
+    assert ran_of_lines(*lines) == []
+
+
+def test_after_a_group_the_next_single_call_is_read():
+    group = [call("AllReduce", 512), call("Broadcast", 512), LINE, LINE]
+    assert ran_of_lines(*group, call("AllReduce", 1024), LINE) == [("all_reduce", 4096, "ring")]
+
+
+def test_the_evidence_command_reports_numbered_algorithms():
+    lines = invoke("evidence", LOGS / "numbers-2.22.log").out.splitlines()
+    assert lines[0] == "NCCL 2.22.3, 4 ranks on 2 nodes"
+    assert "ran: all_reduce of 64 MiB (float32 sum): ring, protocol SIMPLE" in lines
+    assert "ran: all_gather of 2 KiB a rank (bfloat16): ring, protocol LL128" in lines
