@@ -1,7 +1,7 @@
 """Groups of rows that may share a chart, with the names, colours and shapes of their series.
 
-Rows share a chart when they are of one collective and agree in every coordinate that is neither an axis nor the name
-of a line. What tells two lines of one algorithm apart (transport, parameters) is in their names only where it differs.
+Rows share a chart if they have the same collective and agree in every coordinate that is neither an axis nor part of
+the name of a series. Series are named after transport, parameters and so on only if these differ.
 """
 
 from collections import defaultdict

@@ -138,8 +138,8 @@ def wire_rule(base: alt.Chart) -> list[alt.Chart]:
         y="max(wire):Q", detail=["machine:N", "wires:N"], opacity=alt.value(1), color=alt.value(chart_axes.MUTED_COLOUR)
     )
     rule = held.mark_rule(strokeDash=[5, 3]).encode(x="min(bytes):Q", x2=alt.value("width"))
-    words = held.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11)
-    return [rule, words.encode(x=alt.value("width"), text="wires:N")]
+    label = held.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11)
+    return [rule, label.encode(x=alt.value("width"), text="wires:N")]
 
 
 def expected_lines(base: alt.Chart) -> list[alt.Chart]:
@@ -156,8 +156,8 @@ def _bands(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
 
 def _ticks(base: alt.Chart, pick: alt.Parameter) -> alt.Chart:
     """Return a tick at the value of each round."""
-    there = base.transform_filter("isValid(datum.tick)").mark_tick(orient="horizontal", width=9, thickness=1.2)
-    ticks: alt.Chart = there.encode(y="tick:Q", opacity=alt.condition(pick, alt.value(0.8), alt.value(0.05)))
+    with_tick = base.transform_filter("isValid(datum.tick)").mark_tick(orient="horizontal", width=9, thickness=1.2)
+    ticks: alt.Chart = with_tick.encode(y="tick:Q", opacity=alt.condition(pick, alt.value(0.8), alt.value(0.05)))
     return ticks
 
 

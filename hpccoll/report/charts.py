@@ -71,17 +71,17 @@ class Figure:
         """Return the title for ``group`` and the lines below it: machines, setting, and the meaning of marks."""
         machines = group.machines
         where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
-        several = "machines are never joined: each has its own marks and lines" if len(machines) > 1 else ""
+        several = "each machine has its own marks and lines" if len(machines) > 1 else ""
         crowded = ", ".join(map(str, _oversubscribed_counts(group)))
         hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
         joined = mixed_hosts(group.points)
-        strange = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
+        mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
         on = (f"{group.kind} on {name}" for name in where)
-        said = (*on, group.setting, *group.software, several, hollow, strange)
+        lines = (*on, group.setting, *group.software, several, hollow, mixed)
         least, most = map_sizes(group)
         by = f"{group.unit} and size" if group.has_size else group.unit
         title = self.title.format(unit=group.unit, by=by, least=least, most=most)
-        return f"{group.collective}: {title}", tuple(filter(None, said))
+        return f"{group.collective}: {title}", tuple(filter(None, lines))
 
 
 def _oversubscribed_counts(group: ChartGroup) -> list[int]:
@@ -169,9 +169,11 @@ def fastest_map(group: ChartGroup) -> Chart | None:
         opacity=alt.condition("datum.clear", alt.value(1), alt.value(0.35)),
         tooltip=tooltip("size", "at", "series", "time", "interval", "rounds", "place", "second", "machine"),
     )
-    words = base.mark_text(fontSize=12, fontWeight=600).encode(text="lead:N", color=alt.Color("words:N", scale=None))
+    labels = base.mark_text(fontSize=12, fontWeight=600).encode(
+        text="lead:N", color=alt.Color("text_colour:N", scale=None)
+    )
     width = max(240, 90 * len({c.ranks for c in found}))
-    chart = alt.layer(cells, words).properties(width=width, height=26 * len(sizes))
+    chart = alt.layer(cells, labels).properties(width=width, height=26 * len(sizes))
     panels = sorted(set(field_values(data, "panel")))
     return facet_chart(chart, data, "panel", 1, panels) if len(panels) > 1 else chart.properties(data=inline_data(data))
 
@@ -182,7 +184,7 @@ def _lead_fields(group: ChartGroup, comparison: Comparison) -> ChartRecord:
     mapping = comparison.mapping if group.several_mappings else ""
     panel = {"panel": ", ".join(filter(None, (machine, comparison.variant, mapping)))}
     if comparison.runner_up_ratio is None:
-        return panel | {"lead": "alone", "second": "none", "clear": False, "words": FOREGROUND}
+        return panel | {"lead": "alone", "second": "none", "clear": False, "text_colour": FOREGROUND}
     second = comparison.entries[1]
     on_ink = group.colours[comparison.fastest.series] == FOREGROUND
     return panel | {
@@ -190,7 +192,7 @@ def _lead_fields(group: ChartGroup, comparison: Comparison) -> ChartRecord:
         "second": f"{second.series}, {format_seconds(median_seconds(second))}, "
         f"{comparison.runner_up_ratio:.2f} times as long",
         "clear": bool(comparison.clear_winner),
-        "words": FOREGROUND
+        "text_colour": FOREGROUND
         if not comparison.clear_winner
         else chart_axes.BACKGROUND
         if on_ink

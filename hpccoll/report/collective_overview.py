@@ -88,8 +88,8 @@ def _comparison_at(found: Sequence[Comparison], choose: Callable[[Iterable[int]]
         return None
     ranks = max(comparison.ranks for comparison in found)
     nbytes = choose(comparison.nbytes for comparison in found if comparison.ranks == ranks)
-    there = [comparison for comparison in found if (comparison.ranks, comparison.nbytes) == (ranks, nbytes)]
-    return sorted(there, key=lambda comparison: median_seconds(comparison.fastest))[(len(there) - 1) // 2]
+    at_size = [comparison for comparison in found if (comparison.ranks, comparison.nbytes) == (ranks, nbytes)]
+    return sorted(at_size, key=lambda comparison: median_seconds(comparison.fastest))[(len(at_size) - 1) // 2]
 
 
 def _fastest(group: ChartGroup, comparison: Comparison, other: str, *, bandwidth: bool = False) -> tuple[str, str]:
@@ -98,8 +98,8 @@ def _fastest(group: ChartGroup, comparison: Comparison, other: str, *, bandwidth
     name = f"{winner.series} (software)" if winner.row.algorithm in SOFTWARE else winner.series
     size = f"{size}: " if (size := group.size_label(comparison.nbytes)) else ""
     rate = f", {format_rate(winner.row.busbw_Bps)}" if bandwidth and winner.row.busbw_Bps else ""
-    said = f"{size}{name}, {format_seconds(median_seconds(winner))}{rate}{tie}{other}"
-    return said, _ratio_to_native(winner, native) if native else "no native"
+    text = f"{size}{name}, {format_seconds(median_seconds(winner))}{rate}{tie}{other}"
+    return text, _ratio_to_native(winner, native) if native else "no native"
 
 
 def _ratio_to_native(winner: SeriesPoint, native: SeriesPoint) -> str:

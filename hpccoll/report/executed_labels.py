@@ -30,8 +30,8 @@ def requested_note(row: Row) -> str:
     """Return what ran, in brackets, with the request if that differs; empty without a request."""
     if row.requested is None:
         return ""
-    became = "not shown" if executed_name(row) == UNKNOWN else f"{executed_name(row)} ran"
-    return f"({row.requested} asked, {became})" if fell_back(row) else f"({executed_name(row)})"
+    executed = "not shown" if executed_name(row) == UNKNOWN else f"{executed_name(row)} ran"
+    return f"({row.requested} asked, {executed})" if fell_back(row) else f"({executed_name(row)})"
 
 
 def executed_note(row: Row) -> str:

@@ -104,13 +104,13 @@ def _call_words(row: Row) -> str:
 def _nccl_table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
     rows = [row for _, placements in sorted(sizes.items()) for row in placements.values()]
     first = rows[0]
-    what = (first.collective, first.algorithm, first.variant or "", _call_words(first), f"over {first.transport}")
-    beside = f"and {format_count(first.aggregators, 'aggregator')} " if first.aggregators else ""
-    where = f"{format_count(first.ranks, 'rank')} {beside}on {format_count(first.nodes, 'node')}"
+    call = (first.collective, first.algorithm, first.variant or "", _call_words(first), f"over {first.transport}")
+    aggregators = f"and {format_count(first.aggregators, 'aggregator')} " if first.aggregators else ""
+    where = f"{format_count(first.ranks, 'rank')} {aggregators}on {format_count(first.nodes, 'node')}"
     where += f", mapping {first.mapping}" if first.nodes > 1 else ""
     how = f"{first.kind}, timing {first.timing}, run {first.run_id}"
     return [
-        f"#\n# {' '.join(filter(None, what))}: {where}, {how}",
+        f"#\n# {' '.join(filter(None, call))}: {where}, {how}",
         *("#" + _aligned(head)[1:] for head in _HEADINGS),
         *(_nccl_line(placements) for _, placements in sorted(sizes.items())),
         *dict.fromkeys(
@@ -123,8 +123,8 @@ def _nccl_table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str
 
 def _nccl_line(placements: Mapping[bool, Row]) -> str:
     row = next(iter(placements.values()))
-    what = (_TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if root_rank(row) is None else root_rank(row))
-    return _aligned((row.bytes, _count(row), *what, *_timing(placements.get(False)), *_timing(placements.get(True))))
+    call = (_TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if root_rank(row) is None else root_rank(row))
+    return _aligned((row.bytes, _count(row), *call, *_timing(placements.get(False)), *_timing(placements.get(True))))
 
 
 def _aligned(cells: tuple[object, ...]) -> str:

@@ -90,9 +90,9 @@ def _winners(group: ChartGroup, place: str, intervals: Sequence[SizeInterval]) -
         by_winner[interval.clear_winner].append(interval)
     undecided = by_winner.pop(None, [])
     leaders = []
-    for series, led in by_winner.items():
-        ratios = [ratio for interval in led for ratio in interval.runner_up_ratios]
-        leaders.append({"series": series, "sizes": _size_ranges(led), "ratios": (min(ratios), max(ratios))})
+    for series, won in by_winner.items():
+        ratios = [ratio for interval in won for ratio in interval.runner_up_ratios]
+        leaders.append({"series": series, "sizes": _size_ranges(won), "ratios": (min(ratios), max(ratios))})
     return info(
         "fastest",
         place=place,

@@ -1,11 +1,20 @@
 """The report as one HTML page that opens offline: text, tables, and charts drawn in the browser."""
 
 import json
+import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
+from zlib import crc32
+
+import vl_convert
 
 from hpccoll.report.chart_groups import ChartGroup
 from hpccoll.report.charts import Figure
@@ -20,7 +29,6 @@ from hpccoll.report.report_finding import ReportFinding
 from hpccoll.report.sent_bytes_table import sent_bytes_table
 from hpccoll.report.series_names import format_count
 from hpccoll.report.terminal_summary import case_counts
-from hpccoll.report.vega_script import vega_script
 from hpccoll.report.wire_bandwidth import HEADER_MODEL
 from hpccoll.store.rows import Results
 from hpccoll.terminal import printable
@@ -85,8 +93,8 @@ def _summary(results: Results, collectives: Mapping[str, Sequence[ChartGroup]], 
     picks = [OVERVIEW, *collectives] if several else [*collectives]
     links = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in picks)
     links = f'<span class="picks">{links}</span>' if several else links
-    there = {"rows": not several, "skipped": results.skipped, "jobs": results.scheduled}
-    parts = (part for part in ("rows", "definitions", "skipped", "jobs", "provenance") if there.get(part, True))
+    shown = {"rows": not several, "skipped": results.skipped, "jobs": results.scheduled}
+    parts = (part for part in ("rows", "definitions", "skipped", "jobs", "provenance") if shown.get(part, True))
     fixed = "".join(f'<a href="#{part}">{part}</a>' for part in parts)
     lede = _measured_summary(groups, several=several)
     return f'<header><h1>{escape(title)}</h1>\n<p class="lede">{escape(lede)}</p>\n<nav>{links}{fixed}</nav></header>'
@@ -100,7 +108,7 @@ def _measured_summary(groups: Sequence[ChartGroup], *, several: bool) -> str:
     rows = [point.row for point in points]
     drawn = {point.series for point in points}
     series = ", ".join(name for name in groups[0].colours if name in drawn)
-    what = f"{len({row.collective for row in rows})} collectives" if several else f"{rows[0].collective}: {series}"
+    subject = f"{len({row.collective for row in rows})} collectives" if several else f"{rows[0].collective}: {series}"
     ranks, nodes = f"{_numbers(row.ranks for row in rows)} ranks", f"{_numbers(row.nodes for row in rows)} nodes"
     if any(row.nodes > 1 for row in rows):
         one_each = all(row.ranks == row.nodes for row in rows)
@@ -109,7 +117,7 @@ def _measured_summary(groups: Sequence[ChartGroup], *, several: bool) -> str:
     sizes = " to ".join(format_size(nbytes) for nbytes in dict.fromkeys((*ends[:1], *ends[-1:])))
     kinds = " and ".join(sorted({point.kind for point in points}))
     where = "; ".join(dict.fromkeys(point.machine for point in points))
-    return f"{'; '.join(filter(None, (what, ranks, sizes)))}; {kinds} on {where}."
+    return f"{'; '.join(filter(None, (subject, ranks, sizes)))}; {kinds} on {where}."
 
 
 def _numbers(values: Iterable[int]) -> str:
@@ -156,8 +164,8 @@ def _tab(results: Results, collective: str, groups: Sequence[ChartGroup], charts
 
 def _collective_parts(collective: str, groups: Sequence[ChartGroup], charts: Sequence[ReportChart]) -> list[str]:
     """Return the description of a collective, and the findings, tables and charts of each of its settings."""
-    words = describe_collective(collective, groups)
-    parts = [f'<p class="about">{escape(words)}</p>'] if words else []
+    description = describe_collective(collective, groups)
+    parts = [f'<p class="about">{escape(description)}</p>'] if description else []
     for group in groups:
         if len(groups) > 1:
             parts.append(f'<h3 class="setting">{escape(group.distinguishing_setting(groups))}</h3>')
@@ -237,3 +245,37 @@ def _scripts(charts: Sequence[ReportChart]) -> str:
     needed = "<noscript><p>The charts need JavaScript; the same charts are files in charts/.</p></noscript>\n"
     tabs = f"<script>\n{{\n{_static('tabs.js')}}}\n</script>\n"
     return f'{needed}{tabs}{drawing}<script type="module">\n{_static("page.js")}</script>'
+
+
+VEGA_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+
+
+@cache
+def vega_script() -> str:
+    """Return Vega and Vega-Embed as text for a ``script`` element.
+
+    Bundling takes vl-convert longer than the rest of a report, and always has the same result: the text is cached in
+    ``$XDG_CACHE_HOME/hpccoll``, by default ``~/.cache/hpccoll``.
+    """
+    script = None
+    with suppress(OSError, RuntimeError):  # no writable cache directory: the script is bundled for each report
+        directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "hpccoll")
+        path = directory / f"vega-{version('vl-convert-python')}-{crc32(VEGA_SNIPPET.encode()):08x}.js"
+        if path.exists():
+            return path.read_text(encoding="utf-8")
+        script = _bundle_vega()
+        directory.mkdir(parents=True, exist_ok=True)
+        _write_atomically(script, path)
+    return script or _bundle_vega()
+
+
+def _bundle_vega() -> str:
+    return vl_convert.javascript_bundle(VEGA_SNIPPET).replace("</script", "<\\/script")
+
+
+def _write_atomically(text: str, path: Path) -> None:
+    """Write a file atomically."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as directory:
+        written = Path(directory, path.name)
+        written.write_text(text, encoding="utf-8")
+        written.replace(path)

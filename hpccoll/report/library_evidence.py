@@ -50,10 +50,10 @@ def library_facts(run: Run) -> dict[str, object]:
     record = found.record or LogRecord()
     facts = {
         "library": library_summary(found),
-        "ways": ", ".join(f"{count} x {way}" for way, count in record.paths.items()),
+        "channels": ", ".join(f"{count} x {path}" for path, count in record.paths.items()),
         "refused": "; ".join(refusal.line for refusal in record.unavailable),
         "warnings": "; ".join(record.warnings),
         "no evidence": found.failure,
         "logs": found.logs,
     }
-    return {f"evidence.{name}": words for name, words in facts.items() if words}
+    return {f"evidence.{name}": text for name, text in facts.items() if text}

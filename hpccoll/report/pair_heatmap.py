@@ -39,7 +39,7 @@ def _heatmap(
     points: Sequence[SeriesPoint],
     value: Callable[[SeriesPoint], float],
     label: str,
-    words: Callable[[float], str],
+    format_value: Callable[[float], str],
 ) -> Chart | None:
     points = [point for point in points if value(point) > 0]
     if not points:
@@ -47,7 +47,7 @@ def _heatmap(
     ranks = points[0].row.ranks
     values = [value(point) for point in points]
     middle = math.sqrt(min(values) * max(values))
-    data = [_cell_record(group, point, value(point), words) for point in points]
+    data = [_cell_record(group, point, value(point), format_value) for point in points]
     every = list(range(ranks))
     named = f"{json.dumps([points[0].rank_label(rank) for rank in every])}[datum.value]"
     base = alt.Chart().encode(
@@ -71,8 +71,8 @@ def _cell_text(base: alt.Chart, middle: float) -> list[alt.Chart]:
     """Return the layers of the values in the cells: dark text on light cells, light text on dark ones."""
     shades = ((f"datum.value <= {middle}", chart_axes.FIXED_BLACK), (f"datum.value > {middle}", chart_axes.FIXED_WHITE))
     return [
-        base.mark_text(fontSize=12, fontWeight=600, color=shade).encode(text="said:N").transform_filter(there)
-        for there, shade in shades
+        base.mark_text(fontSize=12, fontWeight=600, color=shade).encode(text="text:N").transform_filter(condition)
+        for condition, shade in shades
     ]
 
 
@@ -80,11 +80,13 @@ def _axis(label: str) -> alt.Axis:
     return alt.Axis(labelAngle=0, labelExpr=label, labelOverlap="greedy")
 
 
-def _cell_record(group: ChartGroup, point: SeriesPoint, value: float, words: Callable[[float], str]) -> ChartRecord:
+def _cell_record(
+    group: ChartGroup, point: SeriesPoint, value: float, format_value: Callable[[float], str]
+) -> ChartRecord:
     first, second = rank_pair(point.row) or (0, 0)
     return chart_record(group, point, value) | {
         "first": first,
         "second": second,
         "panel": series_without_tier(point),
-        "said": words(value),
+        "text": format_value(value),
     }

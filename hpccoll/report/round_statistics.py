@@ -54,13 +54,13 @@ def round_stats(point: SeriesPoint) -> dict[RoundKey, RoundStats]:
 
 def paired_rounds(point: SeriesPoint, other: SeriesPoint) -> list[tuple[RoundStats, RoundStats]]:
     """Return the statistics of both points in each round in which one launch measured both."""
-    mine, theirs = round_stats(point), round_stats(other)
-    return [(taken, theirs[one]) for one, taken in mine.items() if one in theirs]
+    stats, other_stats = round_stats(point), round_stats(other)
+    return [(stats[key], other_stats[key]) for key in stats if key in other_stats]
 
 
 def round_ratios(point: SeriesPoint, base: SeriesPoint) -> list[float]:
     """Return the time of ``point`` over that of ``base`` in each common round; without one, that of their medians."""
-    found = [mine.median / theirs.median for mine, theirs in paired_rounds(point, base)]
+    found = [first.median / second.median for first, second in paired_rounds(point, base)]
     return found or [median_seconds(point) / median_seconds(base)]
 
 
@@ -72,19 +72,19 @@ def time_ratio(point: SeriesPoint, base: SeriesPoint) -> float:
 def clearly_faster(point: SeriesPoint, other: SeriesPoint) -> bool:
     """Return whether ``point`` is clearly faster: in every common round its median is below the other's interval.
 
-    That two which are equal come out so by chance is likely enough in one round, and not in several: where there is one
-    only, the intervals may not touch. A round without an interval is won by nobody.
+    With one round, the intervals must be disjoint, because chance alone often puts a median below an interval. A round
+    without an interval has no winner.
     """
     pairs = paired_rounds(point, other)
     if len(pairs) == 1:
-        return all(disjoint(mine.interval, theirs.interval) for mine, theirs in pairs)
-    return bool(pairs) and all(disjoint((mine.median, mine.median), theirs.interval) for mine, theirs in pairs)
+        return all(disjoint(first.interval, second.interval) for first, second in pairs)
+    return bool(pairs) and all(disjoint((first.median, first.median), second.interval) for first, second in pairs)
 
 
 def split_by_launch(points: Iterable[SeriesPoint]) -> list[list[SeriesPoint]]:
     """Return the points in parts that have no launch in common.
 
-    Points of one run are in one part; those of an interrupted job, whose rounds are of several runs, as well.
+    Points of one run are in one part, and so are those of a resumed job, whose rounds belong to several runs.
     """
     parts: list[tuple[set[str], list[SeriesPoint]]] = []
     for point in points:

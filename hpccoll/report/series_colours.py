@@ -23,13 +23,13 @@ def assign_numbers(names: Iterable[str], together: Iterable[Iterable[str]]) -> d
         names: the names, in the order in which they are numbered.
         together: the sets of names that share a chart.
     """
-    beside: Mapping[str, set[str]] = defaultdict(set)
+    neighbours: Mapping[str, set[str]] = defaultdict(set)
     for some in map(set, together):
         for name in some:
-            beside[name] |= some
+            neighbours[name] |= some
     numbers: dict[str, int] = {}
     for name in names:
-        taken = {numbers.get(other) for other in beside[name]}
+        taken = {numbers.get(other) for other in neighbours[name]}
         numbers[name] = next(i for i in range(len(taken) + 1) if i not in taken)
     return numbers
 

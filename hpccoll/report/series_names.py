@@ -45,8 +45,8 @@ def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
             seen[_compared_with(row, field)].add(words(row))
 
     def name(row: Row) -> str:
-        told = (field for field in _SERIES_DETAILS if len(seen[_compared_with(row, field)]) > 1)
-        details = (_SERIES_DETAILS[field](row) for field in told)
+        differing = (field for field in _SERIES_DETAILS if len(seen[_compared_with(row, field)]) > 1)
+        details = (_SERIES_DETAILS[field](row) for field in differing)
         return " ".join(filter(None, (row.algorithm, requested_note(row), *details))) + (
             " (floor)" if row.floor else ""
         )
@@ -85,18 +85,20 @@ def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
 def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
     """Return a function from a row of one collective to the labels of its aggregators and ranks per node."""
     spread = _needs_ranks_per_node({(row.ranks, row.nodes, row.ranks_per_node) for row in rows})
-    beside: dict[tuple[int, int], set[int]] = defaultdict(set)
+    aggregator_counts: dict[tuple[int, int], set[int]] = defaultdict(set)
     for row in rows:
-        beside[row.ranks, row.nodes].add(row.aggregators)
-    counts = set().union(*beside.values())
-    said = counts != {0} and (len(counts) == 1 or any(len(found) > 1 for found in beside.values()))
-    named = len(counts - {0}) == 1 or any(len(found - {0}) > 1 for found in beside.values())
+        aggregator_counts[row.ranks, row.nodes].add(row.aggregators)
+    counts = set().union(*aggregator_counts.values())
+    show_aggregators = counts != {0} and (
+        len(counts) == 1 or any(len(found) > 1 for found in aggregator_counts.values())
+    )
+    show_number = len(counts - {0}) == 1 or any(len(found - {0}) > 1 for found in aggregator_counts.values())
 
     def words(row: Row) -> tuple[str, str]:
-        exact = format_count(row.aggregators, "aggregator") if named else "aggregators"
+        exact = format_count(row.aggregators, "aggregator") if show_number else "aggregators"
         aggregators = exact if row.aggregators else "no aggregators"
         each = f"{format_count(row.ranks_per_node or 'unequal', 'rank')} per node"
-        return aggregators if said else "", each if spread else ""
+        return aggregators if show_aggregators else "", each if spread else ""
 
     return words
 

@@ -21,30 +21,30 @@ VARIANCE_FLOOR = 1e-12
 def shared_variance(points: Iterable[SeriesPoint]) -> float | None:
     """Return the part of the variance between rounds, of the logarithm of times, that all series of a call share.
 
-    A machine that changes from round to round slows all of them; what slows one alone is noise of its own. This is the
-    intraclass correlation of a two-way layout, rounds by ways, pooled over the calls (P. E. Shrout and J. L. Fleiss,
-    Intraclass correlations, Psychological Bulletin 86, 1979), where each way has a level of its own. None where it
-    cannot be told from noise by Fisher's F, as where rounds or ways are few.
+    A machine that changes from round to round slows all series; noise slows one of them. The value is the intraclass
+    correlation of a two-way layout, rounds by series, pooled over the calls (P. E. Shrout and J. L. Fleiss, Intraclass
+    correlations, Psychological Bulletin 86, 1979), where each series has its own level. The value is None if Fisher's F
+    test does not distinguish it from noise, for example with few rounds or series.
 
     Args:
         points: the usable points of a group.
     """
     of_rounds, of_rest = np.zeros(2), np.zeros(2)  # sum of squares, degrees of freedom
-    ways = 0.0  # weighted by degrees of freedom
+    series = 0.0  # weighted by degrees of freedom
     for logs in _log_times(points):
         p, n = logs.shape
         own = logs - logs.mean(axis=1, keepdims=True)
-        common = own.mean(axis=0)
-        of_rounds += p * (common**2).sum(), n - 1
-        of_rest += ((own - common) ** 2).sum(), (p - 1) * (n - 1)
-        ways += p * (n - 1)
+        round_means = own.mean(axis=0)
+        of_rounds += p * (round_means**2).sum(), n - 1
+        of_rest += ((own - round_means) ** 2).sum(), (p - 1) * (n - 1)
+        series += p * (n - 1)
     if not of_rest[1]:
         return None
     between, within = of_rounds[0] / of_rounds[1], of_rest[0] / of_rest[1]
     if fdtrc(of_rounds[1], of_rest[1], between / max(within, VARIANCE_FLOOR)) > SIGNIFICANCE:
         return None
-    both = (between - within) * of_rounds[1] / ways
-    return float(both / (both + within))
+    shared = (between - within) * of_rounds[1] / series
+    return float(shared / (shared + within))
 
 
 def _log_times(points: Iterable[SeriesPoint]) -> Iterator[NDArray[np.float64]]:
@@ -55,9 +55,9 @@ def _log_times(points: Iterable[SeriesPoint]) -> Iterator[NDArray[np.float64]]:
         if not row.floor:
             call = row.dtype, row.op, row.requested_bytes, row.root, rank_pair(row)
             calls[*call, row.ranks, row.nodes, row.run_id].append(
-                {n: took.median for n, took in round_stats(point).items()}
+                {n: stats.median for n, stats in round_stats(point).items()}
             )
-    for ways in calls.values():
-        both = sorted(set.intersection(*map(set, ways)))
-        if len(ways) > 1 and len(both) > 1:
-            yield np.log([[way[one] for one in both] for way in ways])
+    for series in calls.values():
+        common = sorted(set.intersection(*map(set, series)))
+        if len(series) > 1 and len(common) > 1:
+            yield np.log([[times[key] for key in common] for times in series])

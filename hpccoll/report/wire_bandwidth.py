@@ -95,9 +95,9 @@ def ports_used(row: Row) -> dict[str, float]:
 def wire_ceiling(row: Row, wire: Wire) -> float | None:
     """Return the total rate of the calibrated wires that ``row`` used; None if busbw may exceed it.
 
-    The rails of a testbed are alike, and one of them is calibrated. With one rank on each node, busbw is at most what
-    its wires carry; ranks that share them may exceed that, and so does aggregation, which sends a vector once, by ranks
-    or by switches. Ranks that share a GPU do not wait for wires.
+    The rails of a testbed are equal, and one of them is calibrated. With one rank on each node, busbw is at most the
+    total rate of its wires. Ranks that share wires may exceed it, and so may aggregation by ranks or by switches, which
+    sends a vector once. Ranks that share a GPU do not wait for wires.
     """
     if offloaded(row) or row.kind == SHARED_GPU:
         return None
@@ -167,8 +167,8 @@ def aggregator_bytes(row: Row, everyone: float | None, worker: float | None) -> 
 
 HEADER_MODEL = (
     f"Counted with headers: the bytes that our schedule sends between nodes, in full frames of the MTU, each with "
-    f"{HEADERS + ETHERNET} bytes of Ethernet, IPv4 and TCP headers, and an acknowledgement for every second one; a "
-    "small message has a frame, and the header of the MPI library, to itself, and is above it."
+    f"{HEADERS + ETHERNET} bytes of Ethernet, IPv4 and TCP headers, and an acknowledgement for every second frame. "
+    "A small message exceeds that: it has its own frame and a header of the MPI library."
 )
 
 

@@ -2,11 +2,14 @@ import re
 import resource
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.metadata import version
 
 import pytest
+import vl_convert
 
-from hpccoll.report import report_writer
+from hpccoll.report import html_page, report_writer
 from hpccoll.report.charts import FIGURES
+from hpccoll.report.html_page import VEGA_SNIPPET, vega_script
 from hpccoll.report.report_writer import build_report
 from hpccoll.store.rows import Gap, Results
 from hpccoll.store.scheduler_log import ScheduledJob
@@ -275,3 +278,37 @@ def test_what_is_written_may_be_read_by_others(few, tmp_path):
     (tmp_path / "other").touch()
     written = {path.stat().st_mode for path in build_report(few, tmp_path / "r", "x").parent.rglob("*.*")}
     assert written == {(tmp_path / "other").stat().st_mode}
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    return vl_convert.javascript_bundle(VEGA_SNIPPET)
+
+
+@pytest.fixture
+def bundles(bundled, monkeypatch):
+    """The snippets that were bundled since the test began."""
+    asked = []
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda snippet: asked.append(snippet) or bundled)
+    return asked
+
+
+def test_it_is_bundled_once_and_nothing_else_is_left(bundles, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    first, second = vega_script.__wrapped__(), vega_script.__wrapped__()
+    assert first == second
+    assert len(first) > 500_000
+    assert not re.search("</script", first)
+    assert bundles == [VEGA_SNIPPET]
+    (kept,) = (tmp_path / "caches" / "hpccoll").iterdir()
+    monkeypatch.setattr(html_page, "VEGA_SNIPPET", "another")
+    vega_script.__wrapped__()
+    assert {kept} < {*kept.parent.glob(f"vega-{version('vl-convert-python')}-*.js")}  # that of another is beside it
+    assert bundles == [VEGA_SNIPPET, "another"]
+
+
+@pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/null"])
+def test_where_it_cannot_be_kept_it_is_bundled_each_time(bundles, place, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", place)
+    assert vega_script.__wrapped__() == vega_script.__wrapped__()
+    assert bundles == [VEGA_SNIPPET] * 2
