@@ -27,7 +27,7 @@ import bad_inputs
 import yaml
 from bad_inputs import ESCAPE, NO_FILES
 from planning_inputs import last_of_each_key
-from synthetic_timings import table
+from synthetic_timings import measured_table
 
 from hpccoll.spec.case import Case, Job
 from hpccoll.sweep.paths import site_files, workflow_directory
@@ -146,7 +146,7 @@ PLAN = {
 @cache
 def _table() -> dict[str, object]:
     """Return a table, less what is for people and no command looks at."""
-    made = table({"ring": {8: 1e-6, 1024: 3e-6}}).to_json()
+    made = measured_table({"ring": {8: 1e-6, 1024: 3e-6}}).to_json()
     of_a_run = {"run_id", "machine", "mpi"}
     return {**made, "runs": [{name: run[name] for name in of_a_run & run.keys()} for run in made["runs"]]}
 

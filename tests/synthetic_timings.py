@@ -1,4 +1,4 @@
-"""Results with the times that a test wants, and tables of them."""
+"""Results with chosen times, and tune tables made from them."""
 
 from functools import reduce
 from pathlib import Path
@@ -18,41 +18,41 @@ from hpccoll.units import parse_parameter
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def lines(alpha, beta, sizes):
-    """Return the seconds at ``sizes`` of a start-up ``alpha`` and ``beta`` seconds a byte."""
+def linear_curve(alpha, beta, sizes):
+    """Return the seconds at ``sizes`` for a latency of ``alpha`` seconds and ``beta`` seconds per byte."""
     return {size: alpha + beta * size for size in sizes}
 
 
-def taking(seconds, spread=0.0, drift=(1,), iterations=20):
-    """Return times whose median is ``seconds``, half of them below and half above by ``spread``, times each drift."""
+def times_around(seconds, spread=0.0, drift=(1,), iterations=20):
+    """Return times with the median ``seconds`` and a relative half width ``spread``, scaled by ``drift`` per round."""
     ns = np.round(seconds * 1e9 * (1 + spread * np.linspace(-1, 1, iterations))).astype(np.int64)
     start = np.zeros((iterations, 2), np.int64)
     rounds = (
-        CaseTimes.of(start, np.repeat(ns[:, None] * times, 2, axis=1), one_clock=True, round_number=number)
-        for number, times in enumerate(drift, 1)
+        CaseTimes.of(start, np.repeat(ns[:, None] * factor, 2, axis=1), one_clock=True, round_number=number)
+        for number, factor in enumerate(drift, 1)
     )
     return reduce(CaseTimes.merge, rounds)
 
 
-def measured(curves, *, spread=0.0, number=1, about=(), drift=(1,), **more):
-    """Return results of one attempt at cases that took what ``curves`` say: {words: {size: seconds}}.
+def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), **more):
+    """Return the results of one attempt at cases with chosen times.
 
     Args:
-        curves: by the algorithm and its parameters, such as ``ring channels=4``.
-        spread: how far times are from their median.
-        number: of the run.
-        about: what is to be said of all rows' attempt.
-        drift: how many times as long everything took in each of the rounds.
-        more: of all outcomes, or of all cases: what is a field of one.
+        curves: the seconds by size, for each algorithm with its parameters: ``{"ring channels=4": {1024: 1e-5}}``.
+        spread: the relative half width of the times.
+        number: the number of the run.
+        about: fields of the attempt.
+        drift: the factor of all times in each round.
+        more: fields of all cases, and of all outcomes.
     """
-    of_case = {name: more.pop(name) for name in list(more) if name in Case.__dataclass_fields__ and name != "bytes"}
+    case_fields = {name: more.pop(name) for name in list(more) if name in Case.__dataclass_fields__ and name != "bytes"}
     outcomes = []
-    for words, curve in curves.items():
-        algorithm, *params = words.split()
+    for label, curve in curves.items():
+        algorithm, *params = label.split()
         for size, seconds in curve.items():
-            of = case(size, algorithm=algorithm, **{"params": dict(map(parse_parameter, params)), **of_case})
-            about_it = {"bytes": size, "times": taking(seconds, spread, drift), "floor": algorithm == "null", **more}
-            outcomes.append(outcome(of, **about_it))
+            one = case(size, algorithm=algorithm, **{"params": dict(map(parse_parameter, params)), **case_fields})
+            times = times_around(seconds, spread, drift)
+            outcomes.append(outcome(one, bytes=size, times=times, floor=algorithm == "null", **more))
     launch = attempt(number, **dict(about))
     of = job(*(o.case for o in outcomes), effort=Effort(rounds=len(drift)))
     raw = RawResults(path=Path("here.h5"), job=of, attempts=[(launch, outcomes)])
@@ -60,18 +60,18 @@ def measured(curves, *, spread=0.0, number=1, about=(), drift=(1,), **more):
     return Results(rows=rows, runs=(_run(raw, launch),), planned=len(rows))
 
 
-def both(*several):
-    """Return the results of all."""
+def merged_results(*several):
+    """Return the results of several attempts as one."""
     rows = tuple(row for results in several for row in results.rows)
     return Results(rows=rows, runs=tuple(run for results in several for run in results.runs), planned=len(rows))
 
 
-def table(curves, **more):
-    """Return the table of such results."""
-    return build_table(measured(curves, **more))
+def measured_table(curves, **more):
+    """Return the tune table of ``measured_results``."""
+    return build_table(measured_results(curves, **more))
 
 
-def chosen(made):
-    """Return what a table of one setting takes from which size on: [(first, words)]."""
+def choices_by_first_size(made):
+    """Return the choices of a table with one setting, each with the first size of its range: [(first, label)]."""
     (entry,) = made.entries
     return [(r.first, r.choice.label) for r in entry.ranges]

@@ -1,7 +1,6 @@
 """Reasons why a requested feature was not used, recognised in log lines. The table is ``unavailable.toml``."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +27,8 @@ class KnownReason:
 @cache
 def _known_reasons() -> tuple[tuple[KnownReason, ...], re.Pattern[str]]:
     """Return the table, and a pattern that any of its lines matches."""
+    import tomllib  # only rank 0 reads logs
+
     rows = tomllib.loads(Path(__file__).with_name("unavailable.toml").read_text())["unavailable"]
     known = tuple(KnownReason(row["feature"], re.compile(row["pattern"]), row["reason"]) for row in rows)
     return known, re.compile("|".join(f"(?:{row['pattern']})" for row in rows))

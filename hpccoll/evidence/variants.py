@@ -3,7 +3,6 @@
 The table of the named variants is ``variants.toml``.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -95,6 +94,8 @@ class Variant:
 @cache
 def named_variants() -> Mapping[str, Variant]:
     """Return the table of variants by name: a sweep file writes ``variants: {nccl-ring: }``."""
+    import tomllib  # most ranks need no variant, and thousands of them would load it
+
     table = tomllib.loads(Path(__file__).with_name("variants.toml").read_text())
     return {name: _variant(row, table["limits"]) for name, row in table["variants"].items()}
 

@@ -19,7 +19,7 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 from hpccoll.tuning.measured_choices import Curves, MeasuredSetting, comparable_seconds, measured_settings
-from hpccoll.tuning.table import Choice, SizeRange, TableEntry, TuneTable, load_table, mpi_version
+from hpccoll.tuning.table import Choice, ChoiceRange, TableEntry, TuneTable, load_table, mpi_version
 
 MIN_CUT_PRICE = 0.03
 """The smallest gain that justifies another range: a relative time, summed over the measured sizes of the range."""
@@ -118,7 +118,7 @@ def _check_replaceable(out: Path) -> None:
         raise BadInputError("--out", str(out), "a new file, or a table: it holds something else") from None
 
 
-def choose_ranges(measured: MeasuredSetting) -> tuple[SizeRange, ...]:
+def choose_ranges(measured: MeasuredSetting) -> tuple[ChoiceRange, ...]:
     """Return the ranges of one setting, by RULE."""
     sizes, choices = measured.sizes, list(measured.curves)
     logs = log_times(measured.curves, sizes)
@@ -127,7 +127,7 @@ def choose_ranges(measured: MeasuredSetting) -> tuple[SizeRange, ...]:
     starts = [i for i in range(len(sizes)) if i == 0 or taken[i] != taken[i - 1]]
     cuts = [0, *(_cut(sizes[i - 1 : i + 1], *logs[[taken[i - 1], taken[i]], i - 1 : i + 1]) for i in starts[1:]), None]
     return tuple(
-        SizeRange(
+        ChoiceRange(
             first=cuts[n] or 0,
             below=cuts[n + 1],
             choice=choices[taken[start]],

@@ -64,7 +64,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeRange:
+class ChoiceRange:
     """A range of sizes with one choice.
 
     Args:
@@ -87,7 +87,7 @@ class SizeRange:
     unpaired: tuple[str, ...] = ()
 
     @classmethod
-    def from_json(cls, read: Mapping[str, Any]) -> "SizeRange":
+    def from_json(cls, read: Mapping[str, Any]) -> "ChoiceRange":
         choice = Choice(read["algorithm"], read["transport"], tuple(sorted(read["params"].items())))
         below = read["below"] if read["below"] is None else int(read["below"])
         return cls(
@@ -122,9 +122,9 @@ class TableEntry:
 
     setting: Setting
     runs: tuple[str, ...]
-    ranges: tuple[SizeRange, ...]
+    ranges: tuple[ChoiceRange, ...]
 
-    def range_of(self, nbytes: int) -> SizeRange:
+    def range_of(self, nbytes: int) -> ChoiceRange:
         """Return the range of a size; the outer ranges extend beyond the measured sizes."""
         return next((r for r in self.ranges if r.below is None or nbytes < r.below), self.ranges[-1])
 
@@ -166,7 +166,7 @@ class TuneTable:
             TableEntry(
                 setting=Setting.from_json(entry["setting"]),
                 runs=tuple(entry["runs"]),
-                ranges=tuple(map(SizeRange.from_json, entry["ranges"])),
+                ranges=tuple(map(ChoiceRange.from_json, entry["ranges"])),
             )
             for entry in read["entries"]
         )

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from synthetic_timings import table
+from synthetic_timings import measured_table
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES
@@ -25,7 +25,7 @@ def test_all_of_all_is_everything_but_the_floors():
 
 
 def test_all_among_others_is_all_and_those(tmp_path):
-    (tmp_path / "t.json").write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
+    (tmp_path / "t.json").write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
     every = {("all_reduce", each) for each in algorithms_of("all_reduce")}
     found = swept(algorithms=["all", "auto", "ring"], table=str(tmp_path / "t.json"))
     assert named(found) == {*every, ("all_reduce", "auto")}
@@ -103,7 +103,7 @@ def test_parameters_are_of_the_algorithm_in_whichever_collective():
 
 
 def test_a_choice_says_how_bytes_move_so_that_auto_is_measured_once(tmp_path):
-    (tmp_path / "t.json").write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
+    (tmp_path / "t.json").write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
     asked = {"algorithms": ["auto", "ring"], "table": str(tmp_path / "t.json"), "in_place": False}
     found = swept(**asked, transports=["shm", "mpi"])
     assert [(case.algorithm, case.transport) for case in found] == [("auto", "mpi"), ("ring", "shm"), ("ring", "mpi")]

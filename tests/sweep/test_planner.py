@@ -5,7 +5,7 @@ import json
 import pytest
 from cli_runner import invoke
 from planning_inputs import CLUSTER, TEXT
-from synthetic_timings import table
+from synthetic_timings import measured_table
 
 from hpccoll.errors import BadInputError
 from hpccoll.measure.port_traffic import PASS_S, SETTLE_S
@@ -49,14 +49,14 @@ def test_values_of_a_parameter_are_cases(planned):
 
 def test_the_table_of_auto_is_in_the_plan_and_its_jobs_and_no_other_file_is_needed(planned, tmp_path):
     file = tmp_path / "t.json"
-    file.write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
+    file.write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
     plan = planned(TEXT + f"algorithms: [auto, native]\ntable: {file}")
     write_plan(plan, tmp_path / "out")
     file.unlink()
     assert Plan.load(tmp_path / "out" / "plan.json") == plan
-    assert Job.load(tmp_path / "out" / "jobs" / "mpi.p2.json").table == table({"ring": {8: 1e-6}}).to_json() | {
-        "created": plan.jobs[0].table["created"]
-    }
+    assert Job.load(tmp_path / "out" / "jobs" / "mpi.p2.json").table == measured_table(
+        {"ring": {8: 1e-6}}
+    ).to_json() | {"created": plan.jobs[0].table["created"]}
     assert {case.algorithm for case in plan.jobs[0].cases} == {"auto", "native"}
 
 

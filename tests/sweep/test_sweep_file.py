@@ -8,7 +8,7 @@ import pytest
 import yaml
 from cli_runner import invoke
 from planning_inputs import last_of_each_key
-from synthetic_timings import table
+from synthetic_timings import measured_table
 
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.sweep_file import json_schema, load_sweep
@@ -49,14 +49,14 @@ def test_a_range_of_sizes_rises_by_its_factor(sweep_file):
 
 
 def test_the_table_of_auto_is_read_with_the_file(sweep_file, tmp_path):
-    made = table({"ring": {8: 1e-6}})
+    made = measured_table({"ring": {8: 1e-6}})
     (tmp_path / "t.json").write_text(json.dumps(made.to_json()))
     found = load_sweep(sweep_file(LEAST + f"algorithms: [ring, auto]\ntable: {tmp_path / 't.json'}"))
     assert TuneTable.from_json(found.table) == made
 
 
 def test_a_table_that_nothing_chooses_by_is_refused_by_its_name(sweep_file, tmp_path):
-    (tmp_path / "t.json").write_text(json.dumps(table({"ring": {8: 1e-6}}).to_json()))
+    (tmp_path / "t.json").write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
     said = invoke("plan", sweep_file(LEAST + f"table: {tmp_path / 't.json'}"))
     assert said.is_bad_input("a.yaml: table", f"'{tmp_path / 't.json'}'", "left out")
 

@@ -7,7 +7,7 @@ import pytest
 from catalogue_cases import case
 from hypothesis import example, given
 from hypothesis import strategies as st
-from synthetic_timings import KIB, MIB, lines, table
+from synthetic_timings import KIB, MIB, linear_curve, measured_table
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Layout
@@ -18,7 +18,9 @@ from hpccoll.tuning.table import TuneTable, load_table
 
 SIZES = [KIB << 2 * i for i in range(8)]
 TWO_NODES = Layout.of(2, 1)
-MADE = table({"recursive_doubling": lines(1e-5, 1e-9, SIZES), "ring channels=4": lines(1e-4, 2e-10, SIZES)})
+MADE = measured_table(
+    {"recursive_doubling": linear_curve(1e-5, 1e-9, SIZES), "ring channels=4": linear_curve(1e-4, 2e-10, SIZES)}
+)
 CUT = MADE.entries[0].ranges[1].first
 
 
@@ -80,7 +82,7 @@ def test_a_missing_setting_is_refused_with_those_of_the_table(asked, layout, var
 
 
 def test_settings_of_the_same_call_are_named_first():
-    both = replace(MADE, entries=(*MADE.entries, *table({"ring": {8: 1.0}}, in_place=True).entries))
+    both = replace(MADE, entries=(*MADE.entries, *measured_table({"ring": {8: 1.0}}, in_place=True).entries))
     with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$"):
         resolve_auto(auto(), Layout.of(4, 1), both)
     with pytest.raises(BadInputError, match=r"2 ranks on 2 nodes; all_reduce in place, 2 ranks on 2 nodes$"):
@@ -100,7 +102,7 @@ def test_types_with_the_same_arithmetic_share_a_setting():
 
 def test_a_call_keeps_its_arguments():
     curves = {"pairwise traffic=random window=1": {8: 1e-6}}
-    made = table(curves, collective="all_to_all_v", op=None)
+    made = measured_table(curves, collective="all_to_all_v", op=None)
     asked = case("all_to_all_v", "auto", params={"traffic": "random"})
     assert dict(resolve_auto(asked, TWO_NODES, made)[0].params) == {"traffic": "random", "window": 1}
     with pytest.raises(BadInputError, match="traffic=zipf"):

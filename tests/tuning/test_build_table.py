@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_timings import KIB, MIB, both, chosen, lines, measured, table
+from synthetic_timings import (
+    KIB,
+    MIB,
+    choices_by_first_size,
+    linear_curve,
+    measured_results,
+    measured_table,
+    merged_results,
+)
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.rows import Gap
@@ -23,12 +31,12 @@ from hpccoll.tuning.measured_choices import ChoiceTime, MeasuredSetting, compara
 from hpccoll.tuning.table import Choice, TuneTable
 
 SIZES = [KIB << 2 * i for i in range(8)]
-EARLY, LATE = lines(1e-5, 1e-9, SIZES), lines(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB
+EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB
 
 
 def test_each_choice_serves_the_sizes_where_it_is_faster_and_the_cut_is_the_crossing():
-    made = table({"recursive_doubling": EARLY, "ring": LATE})
-    (first, before), (cut, after) = chosen(made)
+    made = measured_table({"recursive_doubling": EARLY, "ring": LATE})
+    (first, before), (cut, after) = choices_by_first_size(made)
     assert (first, before, after) == (0, "recursive_doubling", "ring")
     assert cut == pytest.approx(112_500, rel=0.2)  # lines of logarithms are chords of alpha + beta S
     assert [r.below for r in made.entries[0].ranges] == [cut, None]
@@ -36,19 +44,24 @@ def test_each_choice_serves_the_sizes_where_it_is_faster_and_the_cut_is_the_cros
 
 
 def test_a_cut_between_two_sizes_is_where_the_logarithms_cross():
-    assert chosen(table({"ring": {1024: 1.0, 4096: 4.0}, "star": {1024: 2.0, 4096: 2.0}}))[1] == (2048, "star")
+    assert choices_by_first_size(measured_table({"ring": {1024: 1.0, 4096: 4.0}, "star": {1024: 2.0, 4096: 2.0}}))[
+        1
+    ] == (2048, "star")
 
 
 def test_a_difference_within_the_noise_makes_no_range():
     wobbly = {size: seconds * (0.96 if size == SIZES[3] else 1.06) for size, seconds in LATE.items()}
-    assert chosen(table({"ring": LATE, "star": wobbly}, spread=0.2)) == [(0, "ring")]
-    assert len(chosen(table({"ring": LATE, "star": {**wobbly, SIZES[3]: LATE[SIZES[3]] * 0.8}}))) == 3
+    assert choices_by_first_size(measured_table({"ring": LATE, "star": wobbly}, spread=0.2)) == [(0, "ring")]
+    assert (
+        len(choices_by_first_size(measured_table({"ring": LATE, "star": {**wobbly, SIZES[3]: LATE[SIZES[3]] * 0.8}})))
+        == 3
+    )
 
 
 def test_a_small_gain_at_many_sizes_makes_a_range_but_not_at_one_size():
     for first, there in ((SIZES[4], ["ring", "star"]), (SIZES[-1], ["ring"])):
         other = {size: seconds * (1.2 if size < first else 0.9) for size, seconds in LATE.items()}
-        made = chosen(table({"ring": LATE, "star": other}, spread=0.2))
+        made = choices_by_first_size(measured_table({"ring": LATE, "star": other}, spread=0.2))
         assert [words for _, words in made] == there
 
 
@@ -72,18 +85,18 @@ def test_a_round_that_is_slow_for_all_choices_is_no_noise():
 
 
 def test_settings_whose_fastest_choice_is_uncertain_have_a_warning():
-    curves = {"ring": LATE, "star": lines(1.1e-4, 2.2e-10, SIZES)}
-    assert list(table_warnings(measured(curves, spread=0.02))) == []
-    loose = measured(curves, spread=0.4, number=2, in_place=True)
-    (warning,) = table_warnings(both(measured(curves, spread=0.02), loose))
+    curves = {"ring": LATE, "star": linear_curve(1.1e-4, 2.2e-10, SIZES)}
+    assert list(table_warnings(measured_results(curves, spread=0.02))) == []
+    loose = measured_results(curves, spread=0.4, number=2, in_place=True)
+    (warning,) = table_warnings(merged_results(measured_results(curves, spread=0.02), loose))
     assert warning.startswith("noise: in 1 of 2 settings the ratio of the two fastest may be off by 10 % or more")
     assert "in all_reduce in place, " in warning
-    assert list(table_warnings(measured({"ring": LATE}, spread=0.4))) == []
+    assert list(table_warnings(measured_results({"ring": LATE}, spread=0.4))) == []
 
 
 def test_partial_results_have_a_warning():
     gap = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
-    partial = replace(measured({"ring": LATE}), missing=(gap,), planned=9)
+    partial = replace(measured_results({"ring": LATE}), missing=(gap,), planned=9)
     assert list(table_warnings(partial)) == ["partial: 1 of 9 cases are missing, and the table does not consider them"]
 
 
@@ -114,32 +127,42 @@ def noise_of_ratio(results):
 
 
 def test_rounds_of_different_launches_are_not_paired():
-    ring, star = measured({"ring": {KIB: 1.0}}, drift=SLOW_FIRST), {"star": {KIB: 1.0}}
-    together = measured({"ring": {KIB: 1.0}, **star}, drift=SLOW_FIRST)
+    ring, star = measured_results({"ring": {KIB: 1.0}}, drift=SLOW_FIRST), {"star": {KIB: 1.0}}
+    together = measured_results({"ring": {KIB: 1.0}, **star}, drift=SLOW_FIRST)
     assert noise_of_ratio(together) == 0
-    assert noise_of_ratio(both(ring, measured(star, number=2, drift=SLOW_FIRST))) > 1, (
+    assert noise_of_ratio(merged_results(ring, measured_results(star, number=2, drift=SLOW_FIRST))) > 1, (
         "that both begin slowly is chance"
     )
-    again = measured({"ring": {KIB: 2.0}, **star}, number=2, drift=SLOW_LAST)
-    assert noise_of_ratio(both(together, again)) == pytest.approx(np.log(2) / 2), "what two launches say of their ratio"
+    again = measured_results({"ring": {KIB: 2.0}, **star}, number=2, drift=SLOW_LAST)
+    assert noise_of_ratio(merged_results(together, again)) == pytest.approx(np.log(2) / 2), (
+        "what two launches say of their ratio"
+    )
 
 
 def test_types_and_ops_of_a_setting_are_paired_separately():
     ring, star = {"ring": {KIB: 1.0}}, {"star": {KIB: 1.1}}
     for one, other in ({"op": "sum"}, {"op": "max"}), ({"dtype": "float32"}, {"dtype": "int32"}):
-        together = measured(ring | star, drift=SLOW_FIRST, **one)
-        assert noise_of_ratio(both(together, measured(ring, drift=SLOW_LAST, **other))) == pytest.approx(0)
-        assert noise_of_ratio(both(together, measured(ring | star, drift=SLOW_LAST, **other))) == pytest.approx(0)
+        together = measured_results(ring | star, drift=SLOW_FIRST, **one)
+        assert noise_of_ratio(
+            merged_results(together, measured_results(ring, drift=SLOW_LAST, **other))
+        ) == pytest.approx(0)
+        assert noise_of_ratio(
+            merged_results(together, measured_results(ring | star, drift=SLOW_LAST, **other))
+        ) == pytest.approx(0)
 
 
 def test_choices_that_no_launch_measured_together_are_named(tmp_path):
     slow = {size: 9 * seconds for size, seconds in EARLY.items()}
-    apart = build_table(both(measured({"ring": LATE, "star": EARLY}), measured({"native": slow}, number=2)))
+    apart = build_table(
+        merged_results(measured_results({"ring": LATE, "star": EARLY}), measured_results({"native": slow}, number=2))
+    )
     assert [r.unpaired for r in apart.entries[0].ranges] == [("native",), ("native",)]
     assert TuneTable.from_json(apart.to_json()) == apart
     first = list(write_table(apart, tmp_path / "t.json"))[1]
     assert first.endswith("of native's); not in one launch with native")
-    joined = both(measured({"ring": LATE, "native": slow}), measured({"star": EARLY, "ring": LATE}, number=2))
+    joined = merged_results(
+        measured_results({"ring": LATE, "native": slow}), measured_results({"star": EARLY, "ring": LATE}, number=2)
+    )
     ring = next(r for r in build_table(joined).entries[0].ranges if r.choice.algorithm == "ring")
     assert ring.unpaired == ()
 
@@ -150,7 +173,9 @@ def test_choices_that_no_launch_measured_together_are_named(tmp_path):
 )
 def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_every_cut(times, spread):
     names = ["ring", "star", "rabenseifner", "native"][: len(times)]
-    results = measured({n: dict(zip(SIZES, t, strict=False)) for n, t in zip(names, times, strict=True)}, spread=spread)
+    results = measured_results(
+        {n: dict(zip(SIZES, t, strict=False)) for n, t in zip(names, times, strict=True)}, spread=spread
+    )
     (of,) = measured_settings(results).values()
     cut = choose_ranges(of)
     assert cut[0].first == 0
@@ -169,45 +194,45 @@ def test_floors_policies_and_wrong_or_failed_results_are_never_chosen():
     fast = dict.fromkeys(SIZES, 1e-9)
     bad = {"status": "wrong", "wrong": 3}, {"status": "partial"}
     for name, more in (("null", {}), ("auto", {}), *(("star", how) for how in bad)):
-        found = both(measured({"ring": LATE}), measured({name: fast}, **more))
-        assert chosen(build_table(found)) == [(0, "ring")]
+        found = merged_results(measured_results({"ring": LATE}), measured_results({name: fast}, **more))
+        assert choices_by_first_size(build_table(found)) == [(0, "ring")]
     with pytest.raises(BadInputError, match=r"PATHS: no complete and correct result .*: 1 ok"):
-        build_table(measured({"null": {8: 1e-6}}))
+        build_table(measured_results({"null": {8: 1e-6}}))
 
 
 def test_a_choice_holds_its_parameters_and_how_it_moves_bytes():
-    made = table({"ring channels=4": EARLY, "ring": LATE}, transport="tiered")
-    assert [words for _, words in chosen(made)] == ["ring channels=4 over tiered", "ring over tiered"]
+    made = measured_table({"ring channels=4": EARLY, "ring": LATE}, transport="tiered")
+    assert [words for _, words in choices_by_first_size(made)] == ["ring channels=4 over tiered", "ring over tiered"]
 
 
 def test_arguments_of_a_call_are_of_the_setting():
     curves = {"pairwise traffic=zipf window=2": {8: 1e-6}, "pairwise traffic=uniform": {8: 1e-6}}
-    made = table(curves, collective="all_to_all_v", op=None)
+    made = measured_table(curves, collective="all_to_all_v", op=None)
     assert [dict(entry.setting.arguments) for entry in made.entries] == [{"traffic": "zipf"}, {"traffic": "uniform"}]
     assert [entry.ranges[0].choice.label for entry in made.entries] == ["pairwise window=2", "pairwise"]
 
 
 def test_a_choice_is_never_extrapolated():
-    made = table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {16 * KIB: 9.0, 64 * KIB: 9.0}})
-    assert chosen(made) == [(0, "ring"), (8 * KIB, "star")]
-    made = table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, MIB: 9.0}})
-    assert chosen(made) == [(0, "ring"), (4 * KIB + 1, "star")]
+    made = measured_table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {16 * KIB: 9.0, 64 * KIB: 9.0}})
+    assert choices_by_first_size(made) == [(0, "ring"), (8 * KIB, "star")]
+    made = measured_table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, MIB: 9.0}})
+    assert choices_by_first_size(made) == [(0, "ring"), (4 * KIB + 1, "star")]
 
 
 def test_missing_sizes_of_a_choice_are_interpolated():
-    made = table({"ring": {KIB: 1.0, 16 * KIB: 16.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, 16 * KIB: 19.0}})
-    assert chosen(made) == [(0, "ring")]
+    made = measured_table({"ring": {KIB: 1.0, 16 * KIB: 16.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, 16 * KIB: 19.0}})
+    assert choices_by_first_size(made) == [(0, "ring")]
     assert made.entries[0].ranges[0].sizes == (KIB, 4 * KIB, 16 * KIB)
 
 
 def test_the_ratio_to_native_is_given_if_that_was_measured():
-    (entry,) = table({"ring": {KIB: 1.0, 4 * KIB: 2.0}, "native": {KIB: 2.0, 4 * KIB: 8.0}}).entries
+    (entry,) = measured_table({"ring": {KIB: 1.0, 4 * KIB: 2.0}, "native": {KIB: 2.0, 4 * KIB: 8.0}}).entries
     assert entry.ranges[0].over_native == pytest.approx(8**-0.5, abs=1e-4)
-    assert table({"ring": LATE}).entries[0].ranges[0].over_native is None
+    assert measured_table({"ring": LATE}).entries[0].ranges[0].over_native is None
 
 
 def test_several_runs_are_one_number_and_their_spread_is_noise():
-    twice = both(measured({"ring": {8: 1.0}}), measured({"ring": {8: 4.0}}, number=2))
+    twice = merged_results(measured_results({"ring": {8: 1.0}}), measured_results({"ring": {8: 4.0}}, number=2))
     ((found,),) = (list(m.curves.values()) for m in measured_settings(twice).values())
     assert found[8].seconds == pytest.approx(2.0)
     assert found[8].noise == pytest.approx(0.75)
@@ -215,17 +240,19 @@ def test_several_runs_are_one_number_and_their_spread_is_noise():
 
 
 def test_machines_and_libraries_are_not_mixed():
-    here = measured({"ring": LATE})
+    here = measured_results({"ring": LATE})
     with pytest.raises(BadInputError, match=r"PATHS: '2 nodes with MPICH 5; 3 nodes with MPICH 5' .* one machine"):
-        build_table(both(here, measured({"star": LATE}, number=2, about={"machine": "3 nodes"})))
+        build_table(merged_results(here, measured_results({"star": LATE}, number=2, about={"machine": "3 nodes"})))
     with pytest.raises(BadInputError, match="Open MPI"):
         build_table(
-            both(here, measured({"star": LATE}, number=2, about={"provenance": {"mpi": {"version": "Open MPI"}}}))
+            merged_results(
+                here, measured_results({"star": LATE}, number=2, about={"provenance": {"mpi": {"version": "Open MPI"}}})
+            )
         )
 
 
 def test_a_table_survives_its_json_and_names_its_runs():
-    made = table({"recursive_doubling": EARLY, "ring channels=4": LATE, "native": LATE}, spread=0.1)
+    made = measured_table({"recursive_doubling": EARLY, "ring channels=4": LATE, "native": LATE}, spread=0.1)
     assert TuneTable.from_json(made.to_json()) == made
     assert made.runs[0] == {
         "run_id": "run-1", "job": "mpi.p2", "created": "2026-01-05T10:00:00+00:00", "kind": "measured",

@@ -5,7 +5,7 @@ import json
 import pytest
 from cli_runner import invoke
 from raw_examples import case, outcome, raw
-from synthetic_timings import KIB, both, lines, measured, table, taking
+from synthetic_timings import KIB, linear_curve, measured_results, measured_table, merged_results, times_around
 
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
@@ -17,13 +17,13 @@ EARLY, LATE = (1e-5, 1e-9), (1e-4, 2e-10)
 
 
 def model(sizes, **more):
-    curves = {"recursive_doubling": lines(*EARLY, sizes), "ring": lines(*LATE, sizes)}
-    return measured(curves, **more)
+    curves = {"recursive_doubling": linear_curve(*EARLY, sizes), "ring": linear_curve(*LATE, sizes)}
+    return measured_results(curves, **more)
 
 
 @pytest.fixture(scope="module")
 def made():
-    return table({"recursive_doubling": lines(*EARLY, SIZES), "ring": lines(*LATE, SIZES)})
+    return measured_table({"recursive_doubling": linear_curve(*EARLY, SIZES), "ring": linear_curve(*LATE, SIZES)})
 
 
 def test_the_best_choice_has_no_regret_also_between_the_sizes_of_the_table(made):
@@ -34,7 +34,9 @@ def test_the_best_choice_has_no_regret_also_between_the_sizes_of_the_table(made)
 
 
 def test_regret_is_the_time_of_the_choice_over_that_of_the_best(made):
-    judgement = judge_table(made, measured({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}, "null": {KIB: 0.1}}))
+    judgement = judge_table(
+        made, measured_results({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}, "null": {KIB: 0.1}})
+    )
     (regret,) = judgement.regrets
     assert (regret.choice.label, regret.best.label) == ("recursive_doubling", "ring")
     assert regret.regret == pytest.approx(1.5)
@@ -46,16 +48,16 @@ def test_sizes_outside_the_measured_ones_are_marked(made):
 
 
 def test_regret_is_the_median_of_ratios_over_rounds(made):
-    mine = measured({"recursive_doubling": {KIB: 1.0}}, drift=(1.2, 6.0, 2.4))
-    other = measured({"ring": {KIB: 1.0}}, drift=(1.0, 5.0, 4.0))  # in the same rounds
-    (regret,) = judge_table(made, both(mine, other)).regrets
+    mine = measured_results({"recursive_doubling": {KIB: 1.0}}, drift=(1.2, 6.0, 2.4))
+    other = measured_results({"ring": {KIB: 1.0}}, drift=(1.0, 5.0, 4.0))  # in the same rounds
+    (regret,) = judge_table(made, merged_results(mine, other)).regrets
     assert regret.regret == pytest.approx(1.2)
     assert regret.best.label == "ring"
 
 
 def test_means_are_geometric_by_setting_and_over_all(made):
     times = {"recursive_doubling": {KIB: 2.0, 4 * KIB: 8.0}, "ring": {KIB: 1.0, 4 * KIB: 1.0}}
-    judgement = judge_table(made, both(measured(times), measured(times, in_place=True)))
+    judgement = judge_table(made, merged_results(measured_results(times), measured_results(times, in_place=True)))
     assert judgement.mean == pytest.approx(4.0)
     assert [most for *_, most, _ in judgement.by_setting()] == [pytest.approx(4.0)]
     (words,) = judgement.unjudged
@@ -63,19 +65,21 @@ def test_means_are_geometric_by_setting_and_over_all(made):
 
 
 def test_a_choice_without_measurement_is_not_judged(made):
-    judgement = judge_table(made, measured({"recursive_doubling": {KIB: 1.0}, "star": {KIB: 9.0, 16 * KIB: 9.0}}))
+    judgement = judge_table(
+        made, measured_results({"recursive_doubling": {KIB: 1.0}, "star": {KIB: 9.0, 16 * KIB: 9.0}})
+    )
     assert [regret.nbytes for regret in judgement.regrets] == [KIB]
     assert judgement.unjudged == (
         "all_reduce out of place, 2 ranks on 2 nodes: recursive_doubling was not measured at 16 KiB",
     )
     with pytest.raises(BadInputError, match=r"PATHS: .*: recursive_doubling was not measured at 1 KiB"):
-        judge_table(made, measured({"star": {KIB: 1.0}}))
+        judge_table(made, measured_results({"star": {KIB: 1.0}}))
 
 
 def test_the_best_single_choice_is_listed_with_its_mean(made):
     times = {"recursive_doubling": {KIB: 3.0, 4096 * KIB: 20.0}, "ring": {KIB: 6.0, 4096 * KIB: 5.0}}
     judgement = judge_table(
-        made, measured({**times, "star": {KIB: 3.0}})
+        made, measured_results({**times, "star": {KIB: 3.0}})
     )  # one that was not measured at all sizes is none
     ((choice, mean),) = judgement.single_choices.values()
     assert (choice.label, mean) == ("ring", pytest.approx(2**0.5))
@@ -84,7 +88,7 @@ def test_the_best_single_choice_is_listed_with_its_mean(made):
 
 def test_a_regret_within_the_noise_is_not_significant(made):
     hardly, clearly = (
-        measured({"recursive_doubling": {KIB: 2.1}, "ring": {KIB: 2.0}}, spread=spread) for spread in (0.5, 0.0)
+        measured_results({"recursive_doubling": {KIB: 2.1}, "ring": {KIB: 2.0}}, spread=spread) for spread in (0.5, 0.0)
     )
     (regret,) = judge_table(made, hardly).regrets
     assert regret.noise > regret.regret - 1
@@ -93,18 +97,22 @@ def test_a_regret_within_the_noise_is_not_significant(made):
 
 
 def test_a_best_choice_of_another_launch_is_marked(made):
-    slow, quick = measured({"recursive_doubling": {KIB: 3.0}}), measured({"ring": {KIB: 2.0}}, number=2)
-    judgement = judge_table(made, both(slow, quick))
+    slow, quick = measured_results({"recursive_doubling": {KIB: 3.0}}), measured_results({"ring": {KIB: 2.0}}, number=2)
+    judgement = judge_table(made, merged_results(slow, quick))
     assert judgement.regrets[0].unpaired
-    assert not judge_table(made, measured({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}})).regrets[0].unpaired
+    assert (
+        not judge_table(made, measured_results({"recursive_doubling": {KIB: 3.0}, "ring": {KIB: 2.0}}))
+        .regrets[0]
+        .unpaired
+    )
 
 
 def test_the_lines_are_the_golden_text(made):
     """Every kind of line and note that a judgement has."""
-    slow = measured({"recursive_doubling": {KIB // 2: 3.0, KIB: 2.1, 4096 * KIB: 20.0}}, spread=0.5)
-    quick = measured({"ring": {KIB // 2: 2.0, KIB: 2.0, 4096 * KIB: 5.0}}, number=2, spread=0.5)
-    other = measured({"ring": {KIB: 1.0}}, number=3, in_place=True)
-    judgement = judge_table(made, both(slow, quick, other))
+    slow = measured_results({"recursive_doubling": {KIB // 2: 3.0, KIB: 2.1, 4096 * KIB: 20.0}}, spread=0.5)
+    quick = measured_results({"ring": {KIB // 2: 2.0, KIB: 2.0, 4096 * KIB: 5.0}}, number=2, spread=0.5)
+    other = measured_results({"ring": {KIB: 1.0}}, number=3, in_place=True)
+    judgement = judge_table(made, merged_results(slow, quick, other))
     assert list(judgement.lines()) == [
         "regret: time of the table's choice over that of the best choice in these results; 1 if it is the best",
         "all_reduce out of place, 2 ranks on 2 nodes",
@@ -135,9 +143,9 @@ def test_a_table_of_another_machine_or_library_is_marked(made, about):
 
 def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path):
     for name, sizes in (("a.h5", SIZES), ("b.h5", BETWEEN)):
-        curves = {"recursive_doubling": lines(*EARLY, sizes), "ring": lines(*LATE, sizes)}
+        curves = {"recursive_doubling": linear_curve(*EARLY, sizes), "ring": linear_curve(*LATE, sizes)}
         outcomes = [
-            outcome(case(size, algorithm=algorithm), bytes=size, times=taking(seconds))
+            outcome(case(size, algorithm=algorithm), bytes=size, times=times_around(seconds))
             for algorithm, curve in curves.items()
             for size, seconds in curve.items()
         ]
@@ -153,7 +161,7 @@ def test_the_commands_make_a_table_of_raw_files_and_judge_it_by_others(tmp_path)
 
 def test_a_table_overwrites_a_table_and_never_a_raw_file(tmp_path):
     raws, made = tmp_path / "a.h5", tmp_path / "t.json"
-    hdf5.write_raw_file(raw(outcome(case(KIB), bytes=KIB, times=taking(1e-5))), raws)
+    hdf5.write_raw_file(raw(outcome(case(KIB), bytes=KIB, times=times_around(1e-5))), raws)
     before = raws.read_bytes()
     assert invoke("tune", raws, "--out", raws).is_bad_input("--out", "a new file, or a table")
     assert raws.read_bytes() == before
