@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from hpccoll.errors import UnusableError, no_file, shown
+from hpccoll.errors import UnusableError, file_error, format_value
 from hpccoll.units import format_size
 
-MOST_OF_A_LINE = 1 << 16
+MAX_LINE_BYTES = 1 << 16
 """Bytes of a line of a log; a longer one is read in pieces."""
-MOST_CONTAINERS = 1_000_000
+MAX_CONTAINERS = 1_000_000
 """Lists and objects in a text of JSON: each takes 30 times the memory that its brackets take in the text."""
 
 _KINDS = {
@@ -36,16 +36,18 @@ def open_regular(path: Path, key: str) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:  # the answer to open of a socket
-            raise UnusableError(key, f"{shown(str(path))} cannot be read: it is a socket, not a regular file") from None
-        raise no_file(key, path, error) from None
+            raise UnusableError(
+                key, f"{format_value(str(path))} cannot be read: it is a socket, not a regular file"
+            ) from None
+        raise file_error(key, path, error) from None
     except ValueError:  # NUL, or a surrogate that no file system takes
-        raise UnusableError(key, f"{shown(str(path))} is not the name of a file") from None
+        raise UnusableError(key, f"{format_value(str(path))} is not the name of a file") from None
     kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
     if kind == stat.S_IFREG:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     what = _KINDS.get(kind, "something else")
-    raise UnusableError(key, f"{shown(str(path))} cannot be read: it is {what}, not a regular file")
+    raise UnusableError(key, f"{format_value(str(path))} cannot be read: it is {what}, not a regular file")
 
 
 def read_bytes(path: Path, key: str, most: int) -> bytes:
@@ -63,14 +65,14 @@ def read_bytes(path: Path, key: str, most: int) -> bytes:
         try:
             content = file.read(most + 1)
         except OSError as error:
-            raise no_file(key, path, error) from None
+            raise file_error(key, path, error) from None
     if len(content) > most:
         raise _too_large(path, key, most)
     return content
 
 
 def _too_large(path: Path, key: str, most: int) -> UnusableError:
-    return UnusableError(key, f"{shown(str(path))} is larger than such a file can be, {format_size(most)}")
+    return UnusableError(key, f"{format_value(str(path))} is larger than such a file can be, {format_size(most)}")
 
 
 def read_text(path: Path, key: str, most: int, errors: str = "strict") -> str:
@@ -88,7 +90,7 @@ def read_text(path: Path, key: str, most: int, errors: str = "strict") -> str:
     try:
         return read_bytes(path, key, most).decode(errors=errors)
     except UnicodeDecodeError as error:
-        raise UnusableError(key, f"{shown(str(path))} is not text in UTF-8, at byte {error.start}") from None
+        raise UnusableError(key, f"{format_value(str(path))} is not text in UTF-8, at byte {error.start}") from None
 
 
 def read_lines(path: Path, key: str, most: int) -> Iterator[str]:
@@ -105,13 +107,13 @@ def read_lines(path: Path, key: str, most: int) -> Iterator[str]:
     with open_regular(path, key) as file:
         read = 0
         try:
-            while line := file.readline(MOST_OF_A_LINE):
+            while line := file.readline(MAX_LINE_BYTES):
                 read += len(line)
                 if read > most:
                     raise _too_large(path, key, most)
                 yield line.decode(errors="replace")
         except OSError as error:
-            raise no_file(key, path, error) from None
+            raise file_error(key, path, error) from None
 
 
 def read_json(path: Path, key: str, most: int) -> Any:
@@ -131,7 +133,7 @@ def read_json(path: Path, key: str, most: int) -> Any:
     except UnusableError:
         raise
     except ValueError as error:
-        raise UnusableError(key, f"{shown(str(path))} is not JSON: {error}") from None
+        raise UnusableError(key, f"{format_value(str(path))} is not JSON: {error}") from None
 
 
 def parse_json(text: str) -> Any:
@@ -140,13 +142,13 @@ def parse_json(text: str) -> Any:
     Raises:
         ValueError: if the text is not JSON (NaN and Infinity are not), is nested deeply, or holds too much.
     """
-    if text.count("[") + text.count("{") > MOST_CONTAINERS:
-        raise ValueError(f"it holds more than {MOST_CONTAINERS} lists and objects")
+    if text.count("[") + text.count("{") > MAX_CONTAINERS:
+        raise ValueError(f"it holds more than {MAX_CONTAINERS} lists and objects")
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=_reject_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _no_number(word: str) -> NoReturn:
+def _reject_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a number")

@@ -16,11 +16,11 @@ from hpccoll.errors import BadInputError
 class IntegerRange:
     """Whole numbers, bounds included."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
     def __str__(self) -> str:
-        return f"a whole number from {self.least} to {self.most}"
+        return f"a whole number from {self.minimum} to {self.maximum}"
 
     def check(self, key: str, value: object) -> None:
         """See that ``value`` is one of them; True is not the number 1.
@@ -28,7 +28,7 @@ class IntegerRange:
         Raises:
             BadInputError: names the bounds.
         """
-        if type(value) is not int or not self.least <= value <= self.most:
+        if type(value) is not int or not self.minimum <= value <= self.maximum:
             raise BadInputError(key, value, str(self))
 
     def read(self, key: str, text: str) -> int:
@@ -37,20 +37,20 @@ class IntegerRange:
         Raises:
             BadInputError: likewise.
         """
-        if not (re.fullmatch(r"-?[0-9]{1,19}", text) and self.least <= int(text) <= self.most):
+        if not (re.fullmatch(r"-?[0-9]{1,19}", text) and self.minimum <= int(text) <= self.maximum):
             raise BadInputError(key, text, str(self))
         return int(text)
 
 
 @dataclass(frozen=True, slots=True)
 class PositiveNumber:
-    """Numbers above zero, up to ``most``, of a unit."""
+    """Numbers above zero, up to ``maximum``, of a unit."""
 
-    most: float
+    maximum: float
     unit: str = ""
 
     def __str__(self) -> str:
-        return f"a number {f'of {self.unit} ' * bool(self.unit)}above 0, at most {self.most:g}"
+        return f"a number {f'of {self.unit} ' * bool(self.unit)}above 0, at most {self.maximum:g}"
 
     def check(self, key: str, value: object) -> None:
         """See that ``value`` is one of them.
@@ -58,7 +58,7 @@ class PositiveNumber:
         Raises:
             BadInputError: names the bound.
         """
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= self.most:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= self.maximum:
             raise BadInputError(key, value, str(self))
 
     def read(self, key: str, text: str) -> float:
@@ -71,7 +71,7 @@ class PositiveNumber:
             number = float(text)
         except ValueError:
             number = math.nan
-        if not 0 < number <= self.most:
+        if not 0 < number <= self.maximum:
             raise BadInputError(key, text, str(self))
         return number
 
@@ -80,11 +80,11 @@ class PositiveNumber:
 class PrintableText:
     """Texts of at most so many characters, all of which print: they reach command lines, file names and terminals."""
 
-    most: int = 4096
-    least: int = 0
+    maximum: int = 4096
+    minimum: int = 0
 
     def __str__(self) -> str:
-        return f"a text of {self.least} to {self.most} printable characters, in one line"
+        return f"a text of {self.minimum} to {self.maximum} printable characters, in one line"
 
     def check(self, key: str, value: object) -> None:
         """See that ``value`` is one of them.
@@ -92,7 +92,7 @@ class PrintableText:
         Raises:
             BadInputError: names the bounds.
         """
-        if not (isinstance(value, str) and self.least <= len(value) <= self.most and value.isprintable()):
+        if not (isinstance(value, str) and self.minimum <= len(value) <= self.maximum and value.isprintable()):
             raise BadInputError(key, value, str(self))
 
 
@@ -160,7 +160,7 @@ def check_fields(key: str, owner: object, kinds: Mapping[str, ValueKind]) -> Non
 
 RANKS = IntegerRange(1, 1 << 18)
 """Ranks of a launch, and nodes: the largest machines have 160,000 nodes."""
-RANK = IntegerRange(0, RANKS.most - 1)
+RANK = IntegerRange(0, RANKS.maximum - 1)
 RANKS_PER_NODE = IntegerRange(1, 4096)
 """Ranks on one node."""
 AGGREGATORS = IntegerRange(0, 4096)
@@ -180,8 +180,8 @@ CHANNELS = IntegerRange(1, 4096)
 """Channels, and how many of them at once: each has requests of its own in every step."""
 NUMBER = IntegerRange(-(1 << 63), (1 << 63) - 1)
 """Whatever has no closer bounds: a number of 64 bits."""
-NAME = PrintableText(255, least=1)
-FILE_NAME = PrintableText(200, least=1)
+NAME = PrintableText(255, minimum=1)
+FILE_NAME = PrintableText(200, minimum=1)
 """A name that becomes part of file names, with endings."""
 VARIABLE_VALUE = PrintableText(1 << 16)
 """The value of a variable of the environment: lists of directories are long; Linux takes twice as much."""

@@ -37,8 +37,8 @@ def results(path: Path) -> RawResults:
     cases = [raw_examples.case(size) for size in (8, 1024, 1 << 20, 1 << 30)]
     job = raw_examples.job(*cases, effort=Effort(rounds=2))
     evidence = {"record": {"nccl": "2.27"}, "why": None, "logs": "x.logs"}
-    first = [raw_examples.of_round(1, case, iterations=20) for case in cases[:3]]
-    second = [raw_examples.of_round(2, cases[0], iterations=30, events=True), raw_examples.skipped(cases[3])]
+    first = [raw_examples.round_outcome(1, case, iterations=20) for case in cases[:3]]
+    second = [raw_examples.round_outcome(2, cases[0], iterations=30, events=True), raw_examples.skipped(cases[3])]
     attempts = [(raw_examples.attempt(1), first), (raw_examples.attempt(2, evidence=evidence), second)]
     failures = [Failure(case_id=cases[2].id, rank=1, message="stuck", attempt=1)]
     return RawResults(path=path, job=job, attempts=attempts, failures=failures)
@@ -54,8 +54,8 @@ def written(directory: Path) -> dict[str, Path]:
 
 def content(raw: RawResults) -> tuple[object, dict[tuple[int, str], object]]:
     """Return what a file says of its job and attempts, and of each case in each attempt."""
-    outcomes = {(a.number, o.case.id): raw_examples.plain(o) for a, done in raw.attempts for o in done}
-    return raw_examples.plain((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
+    outcomes = {(a.number, o.case.id): raw_examples.comparable(o) for a, done in raw.attempts for o in done}
+    return raw_examples.comparable((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
 
 
 def verdict(path: Path, before: RawResults) -> str:
@@ -70,7 +70,9 @@ def verdict(path: Path, before: RawResults) -> str:
     if (about, was) == (said, now):
         return HARMLESS
     lost = [where for where in was if now.get(where) != was[where]]
-    named = any("line " in damage.words for damage in after.damage) or any("were cut" in note for note in after.notes)
+    named = any("line " in damage.description for damage in after.damage) or any(
+        "were cut" in note for note in after.notes
+    )
     if named and now.keys() <= was.keys() and all(now[where] == was[where] for where in now) and len(lost) <= 1:
         return NAMED
     return f"other figures: {lost or 'of the job or an attempt'}, {after.damage}, {after.notes}"

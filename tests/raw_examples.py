@@ -37,12 +37,12 @@ def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15,
     start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
     end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
     device = end - start - 50 if events else None
-    return CaseTimes.of(
+    return CaseTimes.from_samples(
         start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number, device_ns=device
     )
 
 
-def moved(of, workers=2):
+def moved_bytes(of, workers=2):
     """The bytes that a case of so many workers moves: whole elements."""
     family, size = collective(of.collective), itemsize(of.dtype)
     return family.elements(of.bytes, size, workers) * family.blocks(workers) * size
@@ -51,7 +51,7 @@ def moved(of, workers=2):
 def outcome(of=None, **more):
     of = of or case()
     about = {
-        "case": of, "status": "ok", "bytes": moved(of), "params": {"channels": 1}, "wrong": 0, "converged": True,
+        "case": of, "status": "ok", "bytes": moved_bytes(of), "params": {"channels": 1}, "wrong": 0, "converged": True,
         "wire_bytes_predicted": 2048, "wire_bytes_measured": 2300, "wire_sent": (1200.0, 1100.0),
         "workers_sent_predicted": 2048, "workers_received_predicted": 2048,
         "port_sent": ((800.0, 400.0), (1100.0, 0.0)), "port_received": ((1000.0, 100.0), (1200.0, 0.0)),
@@ -61,7 +61,7 @@ def outcome(of=None, **more):
     return Outcome(**{**about, **more})
 
 
-def of_round(number, of=None, iterations=4, *, events=False, **more):
+def round_outcome(number, of=None, iterations=4, *, events=False, **more):
     """What became of a case in one of its rounds."""
     return outcome(of, times=times(iterations, number=number, events=events), **more)
 
@@ -76,23 +76,25 @@ def raw(*outcomes, more=(), path="here.h5"):
     return RawResults(path=Path(path), job=of, attempts=[(attempt(), list(outcomes))])
 
 
-def plain(value):
+def comparable(value):
     """Return anything below a Raw as nested tuples that == compares, arrays with their dtype."""
     if isinstance(value, np.ndarray):
         return value.dtype.kind, value.shape, tuple(value.ravel().tolist())
     if isinstance(value, dict):
-        return tuple(sorted((name, plain(item)) for name, item in value.items()))
+        return tuple(sorted((name, comparable(item)) for name, item in value.items()))
     if isinstance(value, (list, tuple)):
-        return tuple(map(plain, value))
+        return tuple(map(comparable, value))
     if hasattr(value, "__dataclass_fields__"):
-        return tuple((field.name, plain(getattr(value, field.name))) for field in fields(value) if field.name != "path")
+        return tuple(
+            (field.name, comparable(getattr(value, field.name))) for field in fields(value) if field.name != "path"
+        )
     return value
 
 
-words = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
-some_words = st.none() | words.filter(bool)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+optional_texts = st.none() | texts.filter(bool)
 params = st.dictionaries(
-    st.sampled_from(["channels", "window", "radix", "peer", "traffic"]), st.integers(1, 99) | words, max_size=3
+    st.sampled_from(["channels", "window", "radix", "peer", "traffic"]), st.integers(1, 99) | texts, max_size=3
 )
 
 
@@ -103,7 +105,7 @@ ROUNDS = 9
 @st.composite
 def outcomes(draw, of, ranks, workers):
     if draw(st.booleans()):
-        return skipped(of, draw(words.filter(bool)))
+        return skipped(of, draw(texts.filter(bool)))
     one_clock, events = draw(st.booleans()), draw(st.booleans())
     parts = []
     for number in draw(st.lists(st.integers(1, ROUNDS), unique=True, min_size=1, max_size=3)):
@@ -120,14 +122,14 @@ def outcomes(draw, of, ranks, workers):
     counters = st.dictionaries(st.sampled_from(["operations", "tx_dropped"]), st.none() | st.integers(0, 2**63))
     wrong = draw(st.none() | st.just(0) | st.integers(1, 2**40))
     return Outcome(
-        case=of, status="wrong" if wrong else "ok", reason=draw(some_words),
-        bytes=moved(of, workers), params=draw(params), wrong=wrong,
+        case=of, status="wrong" if wrong else "ok", reason=draw(optional_texts),
+        bytes=moved_bytes(of, workers), params=draw(params), wrong=wrong,
         converged=draw(st.booleans()), wire_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
         wire_bytes_measured=draw(st.none() | st.integers(0, 2**50)), wire_sent=wire[0], wire_received=wire[-1],
         workers_sent_predicted=draw(st.none() | st.integers(0, 2**50)), port_sent=tuple(ports), port_received=(),
         rack_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
-        counters=draw(st.none() | counters), requested=draw(some_words),
-        executed=draw(words.filter(bool)), evidence=draw(some_words),
+        counters=draw(st.none() | counters), requested=draw(optional_texts),
+        executed=draw(texts.filter(bool)), evidence=draw(optional_texts),
         floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s),
     )  # fmt: skip
 
@@ -148,7 +150,7 @@ def raw_results(draw):
             shape = {
                 "ranks_per_node": draw(st.none() | st.integers(1, 8)), "oversubscribed": draw(st.booleans()),
                 "aggregators": aggregators,
-                "evidence": draw(st.none() | st.dictionaries(words, words, max_size=2)),
+                "evidence": draw(st.none() | st.dictionaries(texts, texts, max_size=2)),
             }  # fmt: skip
             attempts.append(
                 (attempt(number, ranks, **shape), [draw(outcomes(of, ranks, ranks - aggregators)) for of in done])

@@ -8,7 +8,7 @@ from raw_examples import attempt, case, job, outcome
 
 from hpccoll.spec.case import Case, Effort
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.load import _run
+from hpccoll.store.load import _to_run
 from hpccoll.store.raw import RawResults
 from hpccoll.store.rows import Results
 from hpccoll.store.statistics import make_row
@@ -28,7 +28,7 @@ def times_around(seconds, spread=0.0, drift=(1,), iterations=20):
     ns = np.round(seconds * 1e9 * (1 + spread * np.linspace(-1, 1, iterations))).astype(np.int64)
     start = np.zeros((iterations, 2), np.int64)
     rounds = (
-        CaseTimes.of(start, np.repeat(ns[:, None] * factor, 2, axis=1), one_clock=True, round_number=number)
+        CaseTimes.from_samples(start, np.repeat(ns[:, None] * factor, 2, axis=1), one_clock=True, round_number=number)
         for number, factor in enumerate(drift, 1)
     )
     return reduce(CaseTimes.merge, rounds)
@@ -57,7 +57,7 @@ def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), **mo
     of = job(*(o.case for o in outcomes), effort=Effort(rounds=len(drift)))
     raw = RawResults(path=Path("here.h5"), job=of, attempts=[(launch, outcomes)])
     rows = tuple(make_row(raw.job, launch, each) for each in outcomes)
-    return Results(rows=rows, runs=(_run(raw, launch),), planned=len(rows))
+    return Results(rows=rows, runs=(_to_run(raw, launch),), planned=len(rows))
 
 
 def merged_results(*several):

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from hpccoll.errors import MOST_OF_A_LINE, BadInputError, UnusableError, no_file, together
+from hpccoll.errors import MAX_MESSAGE_CHARACTERS, BadInputError, UnusableError, combine_errors, file_error
 
 
 def test_the_line_names_the_key_the_value_and_the_valid_choices():
@@ -36,14 +36,14 @@ def test_what_is_missing_is_said_to_be():
 
 @pytest.mark.parametrize("error", [BadInputError("op", "xor", ["sum"]), UnusableError("op", "it is none")])
 def test_of_another_key_it_says_the_same_and_keeps_those_beside_it(error):
-    made = together(error, BadInputError("seed", "x", "a number")).at("a.yaml: op")
+    made = combine_errors(error, BadInputError("seed", "x", "a number")).with_key("a.yaml: op")
     assert (type(made), str(made)) == (type(error), f"a.yaml: {error}")
     assert [str(other) for other in made.others] == ["seed: 'x' is not valid: a number"]
 
 
 def test_a_file_that_is_not_there_is_told_with_the_words_of_the_system():
     gone = FileNotFoundError(2, "No such file or directory")
-    assert str(no_file("CONFIG", "a.yaml", gone)) == "CONFIG: 'a.yaml' cannot be read: No such file or directory"
+    assert str(file_error("CONFIG", "a.yaml", gone)) == "CONFIG: 'a.yaml' cannot be read: No such file or directory"
 
 
 def test_it_stays_one_line_whatever_a_library_said():
@@ -64,13 +64,13 @@ def test_it_travels_from_rank_to_rank():
 )
 def test_a_value_of_any_length_leaves_its_line_readable(value):
     line = str(BadInputError("k" * 10_000, value, "x" * 100_000))
-    assert len(line) < MOST_OF_A_LINE + 100
+    assert len(line) < MAX_MESSAGE_CHARACTERS + 100
     assert line.startswith("kkk")
     assert len(str(BadInputError("ranks", value, "at most 8"))) < 500
 
 
 def test_no_control_character_reaches_the_terminal():
     evil = "\x1b[31m\x07\x00\u202e\x9b\ud800\u2028"
-    for error in (BadInputError(evil, evil, evil), UnusableError(evil, evil), no_file(evil, evil, OSError(2, evil))):
+    for error in (BadInputError(evil, evil, evil), UnusableError(evil, evil), file_error(evil, evil, OSError(2, evil))):
         assert str(error).isprintable()
         assert "\\x1b[31m" in str(error)

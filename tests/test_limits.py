@@ -45,7 +45,7 @@ def test_a_number_is_read_from_its_digits(number):
 )
 def test_what_is_no_number_of_digits_is_refused_with_the_bounds(text):
     for kind in (RANKS, SEED, NUMBER):
-        with pytest.raises(BadInputError, match=f"from {kind.least} to {kind.most}"):
+        with pytest.raises(BadInputError, match=f"from {kind.minimum} to {kind.maximum}"):
             kind.read("-n", text)
 
 
@@ -57,6 +57,6 @@ def test_what_is_no_time_is_refused_with_the_bound(text):
 
 @pytest.mark.parametrize("values", [7, [1], {"": 1}, {"a\0": 1}, {"a": "x"}, {"a": 1, "b": 1, "c": 1}])
 def test_a_mapping_has_so_many_names_each_with_a_value_of_the_kind(values):
-    check_mapping("key", {"a": 1, "b": 2}, 2, PrintableText(9, least=1), NUMBER)
+    check_mapping("key", {"a": 1, "b": 2}, 2, PrintableText(9, minimum=1), NUMBER)
     with pytest.raises(BadInputError, match="key"):
-        check_mapping("key", values, 2, PrintableText(9, least=1), NUMBER)
+        check_mapping("key", values, 2, PrintableText(9, minimum=1), NUMBER)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from hpccoll.errors import one_line
+from hpccoll.errors import to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,5 +36,5 @@ def report_damaged(read: FilesRead) -> int:
     """Print on stderr what could not be read and what else is to be known, and return the exit code that follows."""
     damaged = list(read.damaged)
     for line in (*damaged, *(f"note: {note}" for note in read.notes)):
-        typer.echo(f"hpccoll: {one_line(line)}", err=True)
+        typer.echo(f"hpccoll: {to_one_line(line)}", err=True)
     return INCOMPLETE if damaged else 0

@@ -7,7 +7,7 @@ import typer
 
 from hpccoll import __version__
 from hpccoll.cli import info, results, sweeps, tuning
-from hpccoll.errors import BadInputError, check_arguments, of_a_name, one_line
+from hpccoll.errors import BadInputError, check_arguments, path_error, to_one_line
 
 app = typer.Typer(
     name="hpccoll",
@@ -38,14 +38,14 @@ def main() -> int:
     except BadInputError as error:
         return _print_refusal(error)
     except (OSError, RuntimeError) as error:
-        if refused := of_a_name(error):
+        if refused := path_error(error):
             return _print_refusal(refused)
         raise
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.info_name if context and context.parent else None
         where = " ".join(filter(None, ("hpccoll", command, "--help")))
-        said = one_line(error.format_message())
+        said = to_one_line(error.format_message())
         end = "" if said.endswith((".", "?")) else "."
         typer.echo(f"hpccoll: {said}{end} See '{where}'.", err=True)
         return error.exit_code

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged
-from hpccoll.errors import BadInputError, no_file
+from hpccoll.errors import BadInputError, file_error
 
 family = typer.Typer()
 
@@ -43,7 +43,7 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
     try:
         page = build_report(results, out, title=results_name(paths[0]), paths=paths)
     except OSError as error:
-        raise no_file("--out", out, error, "written") from None
+        raise file_error("--out", out, error, "written") from None
     code = report_damaged(results)
     for line in outcome_lines(results):
         typer.echo(line)
@@ -72,15 +72,15 @@ def export(
 def validate(paths: PATHS) -> int:
     """See that raw files are whole, and say what they hold. Ends with 3 where one is not."""
     from hpccoll.report.terminal_summary import case_counts
-    from hpccoll.store.load import summarise
+    from hpccoll.store.load import to_results
     from hpccoll.store.result_files import ResultFiles, absent_files, read_all
 
     found = read_all(paths)
-    if not found.raws and not found.unreadable:
+    if not found.raw_results and not found.unreadable:
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     partial = 0
-    for raw in found.raws:
-        results = summarise(ResultFiles(raws=[raw]))
+    for raw in found.raw_results:
+        results = to_results(ResultFiles(raw_results=[raw]))
         partial += not raw.complete
         state = "complete" if raw.complete else "partial"
         typer.echo(f"{raw.path}: {state}, {case_counts(results)}, {len(results.runs)} attempts")

@@ -59,7 +59,7 @@ def model(
     from hpccoll.store.result_files import read_all
 
     found = read_all(paths)
-    models = report.modelled(found.raws)
+    models = report.modelled(found.raw_results)
     if as_json:
         typer.echo(json.dumps([report.as_json(each) for each in models], indent=1))
     else:

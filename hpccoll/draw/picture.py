@@ -15,7 +15,7 @@ from hpccoll.draw.style import FOLDS, REPLACES, Looks
 from hpccoll.draw.trace import Story, tell
 from hpccoll.draw.view import Subject
 from hpccoll.draw.words import cost_words, layout_words
-from hpccoll.errors import BadInputError, no_file
+from hpccoll.errors import BadInputError, file_error
 
 ENDINGS = (".svg", ".png")
 _CLASS = 3.0
@@ -118,4 +118,4 @@ def draw(subject: Subject, path: Path, unit: int | None = None) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise no_file("--out", path, error, "written") from None
+        raise file_error("--out", path, error, "written") from None

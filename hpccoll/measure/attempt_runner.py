@@ -154,7 +154,7 @@ class AttemptRunner:
             executed=judgement.executed,
             evidence=judgement.evidence,
             floor=prepared.floor,
-            times=CaseTimes.of(
+            times=CaseTimes.from_samples(
                 samples.start_ns,
                 samples.end_ns,
                 one_clock=len({place.clock for place in self.attempt.places}) == 1,

@@ -17,7 +17,7 @@ from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal import Journal, has_begun, journal_path, write_failure_note
+from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
 from hpccoll.store.raw import Attempt, CaseHistory, Failure, Outcome, RawResults
 from hpccoll.transports.nccl.fault_tolerance import ExcludedError
 
@@ -184,7 +184,7 @@ class JobRunner:
                 return Completed.of(earlier)
         self.journal = Journal(self.out, self.job, earlier)
         self.raw = self.journal.raw
-        for damage in self.raw.lost[:MAX_DAMAGE_LINES]:
+        for damage in self.raw.unrecovered_damage[:MAX_DAMAGE_LINES]:
             print(f"# {self.journal.path}: {damage}; what it held is measured again", flush=True)
         return Completed.of(self.raw)
 
@@ -199,7 +199,7 @@ class JobRunner:
         try:
             return hdf5.read_raw_file(out)
         except BadInputError as error:
-            if not (journal_path(out).exists() and has_begun(journal_path(out))):
+            if not (journal_path(out).exists() and has_records(journal_path(out))):
                 raise
             print(f"# {error}; its journal is read in its place", flush=True)
             return None
@@ -218,7 +218,7 @@ class JobRunner:
             from hpccoll.store import hdf5
 
             # Who interrupts a sweep ends all of it, and a partial file that nobody removes is a result to Snakemake.
-            partial = (self.raw.ended or self.raw.failed) and self.stop_signal != signal.SIGINT
+            partial = (self.raw.stop_reason or self.raw.failed_cases) and self.stop_signal != signal.SIGINT
             if self.raw.complete or partial:
                 hdf5.write_raw_file(self.raw, self.out)
             self.journal.close(remove=self.raw.complete)

@@ -39,7 +39,7 @@ class Completed:
     def of(cls, raw: RawResults) -> "Completed":
         return cls(
             measured=raw.measured,
-            started=frozenset(raw.started) | raw.failed,
+            started=frozenset(raw.started) | raw.failed_cases,
             attempts=max((attempt.number for attempt, _ in raw.attempts), default=0),
             fine=all(outcome.status != "wrong" for _, outcomes in raw.attempts for outcome in outcomes),
             timed=any(outcome.timed for _, outcomes in raw.attempts for outcome in outcomes),

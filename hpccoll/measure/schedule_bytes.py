@@ -11,7 +11,7 @@ from hpccoll.transports.operation import Operation
 
 MATCHING_RATIO = 0.98, 1.1
 """How many times the bytes of a schedule ports may send and be said to send as many: headers add 7 % at an MTU of 1500
-(hpccoll/store/link_bytes.py), and little else does where messages are large."""
+(hpccoll/report/wire_bandwidth.py), and little else does where messages are large."""
 
 MAX_COMPARED_RANKS = 1024
 """The most ranks for which the library's bytes are compared with those of our algorithms: to count all of an all-reduce

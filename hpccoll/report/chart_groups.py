@@ -233,7 +233,7 @@ def _played(group: ChartGroup, name: str, what: str) -> str:
 def _series_points(results: Results) -> list[SeriesPoint]:
     runs = {run.run_id: run for run in results.runs}
     created = {run_id: run.created for run_id, run in runs.items()}
-    incomplete = {run_id for run_id, run in runs.items() if run.left_behind}  # see critical_findings
+    incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see critical_findings
     requested = (row for row in results.rows if row.run_id not in incomplete)
     rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
     name = series_namer(rows)

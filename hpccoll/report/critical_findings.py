@@ -55,7 +55,7 @@ def _with_jobs(found: Iterable[tuple[Run, ReportFinding]]) -> tuple[ReportFindin
 def _stalled_runs(results: Results) -> Iterator[tuple[Run, str]]:
     """Yield the runs on fewer ranks than requested, with the cause, capitalised."""
     for run in results.runs:
-        if cause := run.left_behind:
+        if cause := run.rank_loss:
             yield run, cause[:1].upper() + cause[1:]
 
 

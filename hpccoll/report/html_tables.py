@@ -10,7 +10,7 @@ from hpccoll.report.library_evidence import library_facts
 from hpccoll.report.report_columns import ColumnCells, table_columns
 from hpccoll.report.series_names import format_count
 from hpccoll.store.rows import Gap, Run
-from hpccoll.store.scheduler_log import WORDS, ScheduledJob
+from hpccoll.store.scheduler_log import STATE_DESCRIPTIONS, ScheduledJob
 
 LONG_TEXT = 40
 """Characters from which on the text of a cell wraps."""
@@ -87,7 +87,7 @@ def slurm_jobs_table(jobs: Iterable[ScheduledJob]) -> str:
 
 def _state_text(job: ScheduledJob) -> str:
     reason = f", {job.reason}" if job.reason else ""
-    return f"{WORDS.get(job.state, 'its state')} ({job.state}{reason})"
+    return f"{STATE_DESCRIPTIONS.get(job.state, 'its state')} ({job.state}{reason})"
 
 
 def provenance_list(run: Run) -> str:

@@ -75,10 +75,10 @@ def status_lines(results: Results, directory: Path) -> Iterator[str]:
     What was left out of the plan comes last.
     """
     for job in dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)]):
-        its = results.of(job)
-        at_work = any(one.at_work for one in its.progress)
+        its = results.for_job(job)
+        at_work = any(one.is_running for one in its.progress)
         yield f"{job}: {f'at work, {measurement_progress(its.progress)}; ' if at_work else ''}{case_counts(its)}"
-        yield from (f"  {scheduled.words}" for scheduled in its.scheduled)
+        yield from (f"  {scheduled.description}" for scheduled in its.scheduled)
         if (log := directory / "logs" / f"{job}.log").exists():
             yield f"  what its ranks printed: {log}"
         gaps = (gap for gap in its.missing if not (at_work and gap.status in UNFINISHED))

@@ -9,12 +9,17 @@ from typing import Any
 
 from hpccoll.report.executed_labels import offloaded
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.store.link_bytes import ETHERNET, IPV4, TCP, with_headers
 from hpccoll.store.rows import Row, Run
 
 TOLERANCE = 0.02
 """Tolerance of a calibrated wire relative to the TCP rate, and of the calibration of a size relative to the wire's."""
-HEADERS = IPV4 + TCP
+IPV4_BYTES, TCP_BYTES, ETHERNET_BYTES = 20, 32, 14
+"""Header bytes of a frame: RFC 791; RFC 9293 with the timestamps of RFC 7323; IEEE 802.3. The counters of network
+devices leave out preamble, checksum and gap (Documentation/networking/statistics.rst of Linux)."""
+IP_HEADER_BYTES = IPV4_BYTES + TCP_BYTES
+FRAME_HEADER_BYTES = IP_HEADER_BYTES + ETHERNET_BYTES
+FRAMES_PER_ACKNOWLEDGEMENT = 2
+"""A receiver acknowledges at least every second full frame: RFC 9293, 3.8.6.3."""
 SHARED_GPU = "measured on a shared GPU"
 """The kind of results of ranks that share a GPU: they show that code works, and are compared with no link."""
 
@@ -61,7 +66,7 @@ class Wire:
 
 def tcp_rate(rate_bps: float, mtu: int) -> float:
     """Return the bytes per second that TCP carries over Ethernet of that rate: 99.3 % of it with an MTU of 9000."""
-    return rate_bps / 8 * (mtu - HEADERS) / (mtu + ETHERNET)
+    return rate_bps / 8 * (mtu - IP_HEADER_BYTES) / (mtu + ETHERNET_BYTES)
 
 
 def _smallest_calibrated(calibration: Iterable[Mapping[str, int]], seen: float) -> int | None:
@@ -137,11 +142,24 @@ def wire_share(row: Row, wire: Wire) -> float | None:
     return row.busbw_Bps / carried if row.busbw_Bps and carried else None
 
 
+def add_headers(payload_bytes: float, mtu: int) -> float:
+    """Return the bytes that the ports of all hosts send for ``payload_bytes`` of messages, in full TCP frames.
+
+    The result holds for messages of many frames: a small message has a frame, and the MPI library's header, to itself.
+
+    Args:
+        payload_bytes: the bytes of all messages.
+        mtu: the bytes of a frame without its Ethernet header: 1500, or 9000 for jumbo frames.
+    """
+    frames = payload_bytes / (mtu - IP_HEADER_BYTES)
+    return payload_bytes + frames * FRAME_HEADER_BYTES + frames / FRAMES_PER_ACKNOWLEDGEMENT * FRAME_HEADER_BYTES
+
+
 def counted_with_headers(row: Row, wire: Wire) -> float | None:
     """Return the bytes that all nodes send, counted from the schedule, with headers and acknowledgements."""
     if row.nodes < 2 or not row.wire_bytes_predicted or wire.mtu is None:
         return None
-    return with_headers(row.wire_bytes_predicted, wire.mtu)
+    return add_headers(row.wire_bytes_predicted, wire.mtu)
 
 
 def measured_to_counted(row: Row, wire: Wire) -> float | None:
@@ -167,7 +185,7 @@ def aggregator_bytes(row: Row, everyone: float | None, worker: float | None) -> 
 
 HEADER_MODEL = (
     f"Counted with headers: the bytes that our schedule sends between nodes, in full frames of the MTU, each with "
-    f"{HEADERS + ETHERNET} bytes of Ethernet, IPv4 and TCP headers, and an acknowledgement for every second frame. "
+    f"{FRAME_HEADER_BYTES} bytes of Ethernet, IPv4 and TCP headers, and an acknowledgement for every second frame. "
     "A small message exceeds that: it has its own frame and a header of the MPI library."
 )
 

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from hpccoll.errors import UnusableError, abbreviated, did_you_mean
+from hpccoll.errors import UnusableError, abbreviate, did_you_mean
 
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
@@ -38,7 +38,7 @@ def _path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("an empty name is that of no file")
     if len(os.fsencode(text)) > MAX_PATH_BYTES or any(len(os.fsencode(p)) > MAX_NAME_BYTES for p in path.parts):
-        raise argparse.ArgumentTypeError(f"{abbreviated(text)} is too long for the name of a file")
+        raise argparse.ArgumentTypeError(f"{abbreviate(text)} is too long for the name of a file")
     return path
 
 

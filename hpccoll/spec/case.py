@@ -37,7 +37,7 @@ from hpccoll.limits import (
 
 Parameter = int | str
 
-MOST_ROUNDS = ROUNDS.most
+MOST_ROUNDS = ROUNDS.maximum
 LEAST_ITERATIONS = 6
 """With fewer samples not even the extremes enclose the median with 95 % confidence."""
 

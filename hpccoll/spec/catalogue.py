@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import hpccoll.algorithms  # noqa: F401  fills the registry
-from hpccoll.errors import BadInputError, choices
+from hpccoll.errors import BadInputError, format_choices
 from hpccoll.limits import CHANNELS, MAX_BYTES, IntegerRange
 from hpccoll.schedule import (
     BFLOAT16,
@@ -115,7 +115,7 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
     if algorithm not in known:
         elsewhere = [name for name in COLLECTIVES if algorithm in measurable_names(name)]
         hint = f" (it is an algorithm of {', '.join(elsewhere)})" if elsewhere else ""
-        raise BadInputError("algorithm", algorithm, choices(algorithm, known, hint))
+        raise BadInputError("algorithm", algorithm, format_choices(algorithm, known, hint))
 
 
 def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ _LAUNCHER_KINDS: Mapping[str, ValueKind] = {
     "command": PrintableText(1 << 16),
     "program": PrintableText(1 << 16),
     "slurm": Boolean(),
-    "start_timeout_s": PositiveNumber(float(START_S.most)),
+    "start_timeout_s": PositiveNumber(float(START_S.maximum)),
     **dict.fromkeys(("slurm_conf", "aggregator", "network"), AnyOf((PrintableText(), None))),
     "socket_distribution": PrintableText(),
 }

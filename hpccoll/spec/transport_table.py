@@ -7,7 +7,7 @@ classes when it creates a transport.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpccoll.errors import BadInputError, choices
+from hpccoll.errors import BadInputError, format_choices
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Requirement
 
 DEVICES = ("cpu", "cuda")
@@ -101,7 +101,7 @@ def check_transport(transport: str, devices: Sequence[str]) -> None:
     if transport not in valid:
         elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
         hint = f" (device {' or '.join(elsewhere)} has it)" if elsewhere else ""
-        raise BadInputError("transport", transport, choices(transport, valid, hint))
+        raise BadInputError("transport", transport, format_choices(transport, valid, hint))
 
 
 def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -40,7 +40,7 @@ class CaseTimes:
     device_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))
 
     @classmethod
-    def of(
+    def from_samples(
         cls,
         start_ns: Nanoseconds,
         end_ns: Nanoseconds,

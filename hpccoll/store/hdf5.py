@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 
 from hpccoll import __version__
-from hpccoll.errors import BadInputError, UnusableError, shown
+from hpccoll.errors import BadInputError, UnusableError, format_value
 from hpccoll.files import open_regular
 from hpccoll.spec.case import Job
 from hpccoll.store.durable_files import replacing_file
@@ -22,9 +22,9 @@ from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_att
 from hpccoll.store.raw import Failure, RawResults
 from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, VERSION
 
-_ATTEMPT = "attempt_"
+_ATTEMPT_PREFIX = "attempt_"
 
-FORMAT = ("v110", "v110")
+LIBVER = ("v110", "v110")
 """Of HDF5 1.10, whose metadata have checksums: in older ones a flipped bit can keep the library busy for ever."""
 
 
@@ -34,8 +34,8 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
     Raises:
         ImplausibleError: where that could not be read again; nothing is written.
     """
-    _check(raw)
-    with replacing_file(path) as unfinished, h5py.File(unfinished, "w", libver=FORMAT) as file:
+    _check_plausible(raw)
+    with replacing_file(path) as unfinished, h5py.File(unfinished, "w", libver=LIBVER) as file:
         file.attrs.update(
             schema=SCHEMA,
             schema_version=VERSION,
@@ -53,12 +53,12 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
             dataset.attrs["long_name"] = "JSON: what ranks had to say when a case ended their attempt"
         for attempt, outcomes in raw.attempts:
             if outcomes:
-                write_attempt(file.create_group(f"{_ATTEMPT}{attempt.number}"), attempt, outcomes)
+                write_attempt(file.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}"), attempt, outcomes)
         seal(file)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_raw_file(path: Path) -> Iterator[Any]:
     """Open a raw file of a schema that can be read.
 
     Raises:
@@ -73,7 +73,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise
     except _UNREADABLE as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        whole = f"{shown(str(path))} is no whole raw file of hpccoll: {reason.strip()}"
+        whole = f"{format_value(str(path))} is no whole raw file of hpccoll: {reason.strip()}"
         raise UnusableError("path", f"{whole}; to measure its job anew, move it away") from None
 
 
@@ -96,7 +96,7 @@ def read_raw_file(path: Path) -> RawResults:
     Raises:
         BadInputError: where it cannot be read, or what it holds is not what was written or measured.
     """
-    with _opened(path) as file:
+    with _open_raw_file(path) as file:
         sealed = check_integrity(file, path.stat().st_size)
         if not sealed and int(file.attrs["schema_version"].split(".")[1]) >= DIGEST_SINCE:
             raise ImplausibleError("its digest is missing")
@@ -104,17 +104,17 @@ def read_raw_file(path: Path) -> RawResults:
         if file.attrs["job_sha256"] != hashlib.sha256(job_json.encode()).hexdigest():
             raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
         raw = RawResults(path=path, job=Job.from_json(job_json))
-        raw.attempts = [read_attempt(group) for name, group in file.items() if name.startswith(_ATTEMPT)]
+        raw.attempts = [read_attempt(group) for name, group in file.items() if name.startswith(_ATTEMPT_PREFIX)]
         words = file["failures"].asstr()[:] if "failures" in file else ()
         raw.failures = [Failure(**json.loads(failure)) for failure in words]
-        _check(raw)
+        _check_plausible(raw)
     raw.attempts.sort(key=lambda pair: pair[0].number)
     if not sealed:
         raw.notes.append("an earlier version of hpccoll wrote it, without a digest of its content")
     return raw
 
 
-def _check(raw: RawResults) -> None:
+def _check_plausible(raw: RawResults) -> None:
     """See that what was read can have been measured.
 
     Raises:

@@ -16,19 +16,24 @@ from hpccoll.store.schema import COLUMNS, Column
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
 _PER_NODE = ("wire_sent", "wire_received", "port_sent", "port_received")
-_PER_PLACE = ("cpu_s", *_PER_NODE)
-_APART = ("places", "ports", "provenance", "evidence")  # fields of an attempt that are no attributes of one value
-_OF_ATTEMPT = tuple(field.name for field in fields(Attempt) if field.name not in _APART)
+_PER_RANK_OR_NODE = ("cpu_s", *_PER_NODE)
+_NON_ATTRIBUTES = (
+    "places",
+    "ports",
+    "provenance",
+    "evidence",
+)  # fields of an attempt that are no attributes of one value
+_ATTEMPT_ATTRIBUTES = tuple(field.name for field in fields(Attempt) if field.name not in _NON_ATTRIBUTES)
 EVIDENCE_DATASET = "evidence_json"
 """The dataset of an attempt that is there where logs were read."""
 MAX_COLUMN_BYTES = 1 << 28
 """Bytes of a column that are read at once; of a larger one, each case when it is asked for."""
-_PACKED = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
+_COMPRESSION = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
 
 
 def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> None:
     """Write an attempt, and what became of its cases, into an empty group."""
-    for name in _OF_ATTEMPT:
+    for name in _ATTEMPT_ATTRIBUTES:
         value = getattr(attempt, name)
         group.attrs[name] = -1 if value is None else value
     group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
@@ -47,24 +52,28 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
         scale = group.create_dataset(name, data=np.arange(size))
         scale.make_scale(name)
         scale.attrs["long_name"] = name
-    cells = [_cells(outcome) for outcome in outcomes]
+    cells = [_case_values(outcome) for outcome in outcomes]
     for column in COLUMNS:
         shape = [sizes[dim] for dim in column.dims]
         if column.dims == ("case",):
-            dataset = _create(group, column, data=_vector(column, [cell[column.name] for cell in cells]))
+            dataset = _create_dataset(group, column, data=_column_array(column, [cell[column.name] for cell in cells]))
         elif column.dims == ("rank",):
-            dataset = _create(group, column, data=_vector(column, [getattr(p, column.name) for p in attempt.places]))
+            dataset = _create_dataset(
+                group, column, data=_column_array(column, [getattr(p, column.name) for p in attempt.places])
+            )
         elif column.dims == ("port",):
-            dataset = _create(group, column, data=_vector(column, attempt.ports or [""]))
+            dataset = _create_dataset(group, column, data=_column_array(column, attempt.ports or [""]))
         else:
-            dataset = _create(group, column, shape=shape, chunks=(1, *shape[1:]), fillvalue=column.absent, **_PACKED)
+            dataset = _create_dataset(
+                group, column, shape=shape, chunks=(1, *shape[1:]), fillvalue=column.absent, **_COMPRESSION
+            )
             for number, outcome in enumerate(outcomes):
-                _fill(dataset, column, number, outcome)
+                _write_case(dataset, column, number, outcome)
         for axis, dim in enumerate(column.dims):
             dataset.dims[axis].attach_scale(group[dim])
 
 
-def _create(group: Any, column: Column, **how: Any) -> Any:
+def _create_dataset(group: Any, column: Column, **how: Any) -> Any:
     text = column.dtype == "str"
     dataset = group.create_dataset(column.name, dtype=h5py.string_dtype() if text else _dtype(column), **how)
     dataset.attrs["long_name"] = column.meaning
@@ -75,13 +84,13 @@ def _create(group: Any, column: Column, **how: Any) -> Any:
     return dataset
 
 
-def _vector(column: Column, cells: Sequence[object]) -> NDArray[Any]:
+def _column_array(column: Column, cells: Sequence[object]) -> NDArray[Any]:
     return np.array([column.absent if cell is None else cell for cell in cells], _dtype(column))
 
 
-def _fill(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
+def _write_case(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
     """Write the row of one case; what it leaves out is absent."""
-    if column.name in _PER_PLACE:
+    if column.name in _PER_RANK_OR_NODE:
         values = np.array(getattr(outcome, column.name), np.float64)  # None becomes nan
         if values.size:  # hosts may show no ports
             dataset[number, : len(values)] = values
@@ -104,7 +113,7 @@ def _iterations(outcome: Outcome) -> int:
     return 0 if outcome.times is None else len(outcome.times.max_ns)
 
 
-def _cells(outcome: Outcome) -> dict[str, object]:
+def _case_values(outcome: Outcome) -> dict[str, object]:
     """Return what an outcome has to say in the columns of one value a case."""
     case = outcome.case
     return {
@@ -129,7 +138,7 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
     minor = int(group.file.attrs["schema_version"].split(".")[1])
     for column in COLUMNS:
         if column.since > minor:
-            columns[column.name] = _absent(column, group)
+            columns[column.name] = _absent_column(column, group)
             continue
         dataset = group[column.name]
         if dataset.shape != tuple(len(group[dim]) for dim in column.dims):
@@ -139,37 +148,37 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
         else:  # both have rows; those of skipped cases are not even stored
             columns[column.name] = dataset[:] if dataset.nbytes <= MAX_COLUMN_BYTES else dataset
     places = tuple(
-        RankLocation(**{field.name: _python(columns[field.name][rank]) for field in fields(RankLocation)})
+        RankLocation(**{field.name: _to_python(columns[field.name][rank]) for field in fields(RankLocation)})
         for rank in range(len(group["rank"]))
     )
-    about = {name: _python(group.attrs[name]) for name in _OF_ATTEMPT}
+    about = {name: _to_python(group.attrs[name]) for name in _ATTEMPT_ATTRIBUTES}
     about["ranks_per_node"] = None if about["ranks_per_node"] == -1 else about["ranks_per_node"]
     ports = tuple(filter(None, columns["port_name"]))
     evidence = json.loads(group[EVIDENCE_DATASET].asstr()[()]) if EVIDENCE_DATASET in group else None
     provenance = json.loads(group.attrs["provenance_json"])
     attempt = Attempt(**about, places=places, ports=ports, provenance=provenance, evidence=evidence)
-    return attempt, [_outcome(columns, number) for number in range(len(group["case"]))]
+    return attempt, [_read_outcome(columns, number) for number in range(len(group["case"]))]
 
 
-def _absent(column: Column, group: Any) -> NDArray[Any]:
+def _absent_column(column: Column, group: Any) -> NDArray[Any]:
     """Return what stands for a column that a file of an earlier version has not."""
     shape = [len(group[dim]) if dim in group else 0 for dim in column.dims]
     return np.broadcast_to(np.array(column.absent, _dtype(column)), shape)
 
 
-def _python(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _cell(column: Column, value: object) -> object:
+def _decode_value(column: Column, value: object) -> object:
     if column.dtype != "bool" and (value == column.absent or value != value):  # noqa: PLR0124  only nan differs from itself
         return None
     return bool(value) if column.dtype in ("bool", "maybe") else value
 
 
-def _outcome(columns: dict[str, Any], number: int) -> Outcome:
+def _read_outcome(columns: dict[str, Any], number: int) -> Outcome:
     row: dict[str, Any] = {
-        column.name: _cell(column, _python(columns[column.name][number]))
+        column.name: _decode_value(column, _to_python(columns[column.name][number]))
         for column in COLUMNS
         if column.dims == ("case",)
     }
@@ -179,21 +188,21 @@ def _outcome(columns: dict[str, Any], number: int) -> Outcome:
     own = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
     own["params"] = json.loads(row["params"])
     own["counters"] = json.loads(row["counters"]) if row["counters"] else None
-    own |= {name: _known(columns[name][number]) for name in _PER_NODE}
+    own |= {name: _values_or_empty(columns[name][number]) for name in _PER_NODE}
     cpu_s = columns["cpu_s"][number]
-    return Outcome(case=Case(**case), times=_times(columns, number, row), **own, cpu_s=cpu_s[~np.isnan(cpu_s)])
+    return Outcome(case=Case(**case), times=_read_times(columns, number, row), **own, cpu_s=cpu_s[~np.isnan(cpu_s)])
 
 
-def _known(values: NDArray[np.float64]) -> tuple[Any, ...]:
+def _values_or_empty(values: NDArray[np.float64]) -> tuple[Any, ...]:
     """Return values as nested tuples, None where one is absent; empty where all are."""
-    return () if np.isnan(values).all() else _nested(values.tolist())
+    return () if np.isnan(values).all() else _nested_tuples(values.tolist())
 
 
-def _nested(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(_nested(v) if isinstance(v, list) else None if np.isnan(v) else v for v in values)
+def _nested_tuples(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(_nested_tuples(v) if isinstance(v, list) else None if np.isnan(v) else v for v in values)
 
 
-def _times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> CaseTimes | None:
+def _read_times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> CaseTimes | None:
     n, stride = row["iterations"], row["rank_stride"]
     if not n:
         return None

@@ -13,22 +13,22 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-DIGEST = "content_sha256"
+DIGEST_ATTRIBUTE = "content_sha256"
 """The attribute of the root that holds the digest of all the rest."""
 
-MOST_PACKED = 1100
+MAX_COMPRESSION_RATIO = 1100
 """Bytes that a byte of a compressed chunk can stand for; deflate reaches 1032."""
 
-SMALL = 1 << 16
+MAX_ABSENT_ROW_BYTES = 1 << 16
 """Bytes of a row that a file may leave out altogether, as it does where they are absent."""
 
-SLAB = 1 << 25
+MAX_READ_BYTES = 1 << 25
 """Bytes of a column that are read at once."""
 
-DEPTH = 4
+MAX_GROUP_DEPTH = 4
 """Groups in groups that are looked into; a raw file has one level of them."""
 
-_REFERENCES = ("DIMENSION_LIST", "REFERENCE_LIST")
+_SCALE_ATTRIBUTES = ("DIMENSION_LIST", "REFERENCE_LIST")
 """Attributes by which HDF5 connects datasets and dimensions: they hold places in the file."""
 
 
@@ -38,7 +38,7 @@ class IntegrityError(ValueError):
 
 def seal(file: Any) -> None:
     """Put the digest of all that an open file holds into it."""
-    file.attrs[DIGEST] = content_sha256(file)
+    file.attrs[DIGEST_ATTRIBUTE] = content_sha256(file)
 
 
 def check_integrity(file: Any, size: int) -> bool:
@@ -56,9 +56,9 @@ def check_integrity(file: Any, size: int) -> bool:
     for name, item in _objects(file):
         if isinstance(item, h5py.Dataset):
             _check_size(name, item, size)
-    if DIGEST not in file.attrs:
+    if DIGEST_ATTRIBUTE not in file.attrs:
         return False
-    if file.attrs[DIGEST] != content_sha256(file):
+    if file.attrs[DIGEST_ATTRIBUTE] != content_sha256(file):
         raise IntegrityError("its content is not what was written: the digests differ")
     return True
 
@@ -75,17 +75,17 @@ def content_sha256(file: Any) -> str:
     for name, item in _objects(file):
         add(b"object", name.encode())
         for key in sorted(item.attrs):
-            if key not in _REFERENCES and (name, key) != ("/", DIGEST):
-                add(b"attribute", key.encode(), *_plain(np.asarray(item.attrs[key])))
+            if key not in _SCALE_ATTRIBUTES and (name, key) != ("/", DIGEST_ATTRIBUTE):
+                add(b"attribute", key.encode(), *_array_bytes(np.asarray(item.attrs[key])))
         if isinstance(item, h5py.Dataset):
             scales = [list(axis.keys()) for axis in item.dims]  # scales by their names
             add(b"dataset", item.dtype.str.encode(), repr((item.shape, scales)).encode())
-            for row in _rows(item):
+            for row in _row_bytes(item):
                 add(*row)
     return digest.hexdigest()
 
 
-def _objects(group: Any, path: str = "/", depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
+def _objects(group: Any, path: str = "/", depth: int = MAX_GROUP_DEPTH) -> Iterator[tuple[str, Any]]:
     """Yield a group and what is below it, with their paths.
 
     Raises:
@@ -115,32 +115,34 @@ def _check_size(name: str, item: Any, size: int) -> None:
     if item.shape is None:
         raise IntegrityError(f"{name!r:.200} has no values")
     stored, dims = item.id.get_storage_size(), len(item.shape)
-    most = stored if item.chunks is None else MOST_PACKED * (stored if dims < 2 else size) + SMALL
+    most = (
+        stored if item.chunks is None else MAX_COMPRESSION_RATIO * (stored if dims < 2 else size) + MAX_ABSENT_ROW_BYTES
+    )
     at_once = item.nbytes if item.chunks is None or dims < 2 else item.nbytes // max(1, len(item))
     if stored > size or at_once > most:
         raise IntegrityError(f"{name!r:.200} has {item.nbytes} bytes, and the file {size}")
 
 
-def _rows(item: Any) -> Iterator[tuple[bytes, ...]]:
+def _row_bytes(item: Any) -> Iterator[tuple[bytes, ...]]:
     """Yield the values of a dataset; of several dimensions row by row, those rows that are not all absent."""
     if len(item.shape) < 2:
-        yield _plain(item[()])
+        yield _array_bytes(item[()])
         return
     absent = np.full(item.shape[1:], item.fillvalue, item.dtype).tobytes()
-    for first, last in _slabs(item):
+    for first, last in _stored_row_ranges(item):
         for number, row in enumerate(item[first:last], first):
             if (content := row.tobytes()) != absent:
                 yield str(number).encode(), content
 
 
-def _slabs(item: Any) -> Iterator[tuple[int, int]]:
+def _stored_row_ranges(item: Any) -> Iterator[tuple[int, int]]:
     """Yield the rows that are in the file, those that follow one another together, but never too many at once."""
     there = {*range(len(item))} if item.chunks is None else set[int]()
     if item.chunks:
         item.id.chunk_iter(
             lambda chunk: there.update(range(chunk.chunk_offset[0], chunk.chunk_offset[0] + item.chunks[0]))
         )
-    most = max(1, SLAB // max(1, item.nbytes // max(1, len(item))))
+    most = max(1, MAX_READ_BYTES // max(1, item.nbytes // max(1, len(item))))
     rows = sorted(row for row in there if row < len(item))
     for _, run in groupby(enumerate(rows), lambda pair: pair[1] - pair[0]):
         numbers = [row for _, row in run]
@@ -148,7 +150,7 @@ def _slabs(item: Any) -> Iterator[tuple[int, int]]:
             yield numbers[at], numbers[min(at + most, len(numbers)) - 1] + 1
 
 
-def _plain(values: NDArray[Any]) -> tuple[bytes, ...]:
+def _array_bytes(values: NDArray[Any]) -> tuple[bytes, ...]:
     """Return an array as bytes: its shape and type, and its values or, of text, each of them."""
     array = np.asarray(values)
     about = repr((array.shape, array.dtype.kind if array.dtype.kind in "OUS" else array.dtype.str)).encode()

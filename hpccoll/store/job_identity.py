@@ -9,7 +9,7 @@ from hpccoll.spec.case import Case, Job
 from hpccoll.store.raw import RawResults
 from hpccoll.units import format_size
 
-MOST = 4
+MAX_LISTED_VALUES = 4
 """Values that are told of each side; of more of them the first and the last."""
 
 CASE_FIELDS = {
@@ -35,24 +35,24 @@ def _differences(there: Job, here: Job) -> Iterator[str]:
     """Yield what two jobs that are not the same differ in; the cases alone where it is nothing else."""
     sides = [{**asdict(job), **asdict(job.effort)} for job in (there, here)]
     named = [name for name in sides[0] if name not in ("effort", "cases", "table")]
-    pairs = {name: tuple(_plain(side[name]) for side in sides) for name in named}
+    pairs = {name: tuple(_format_field(side[name]) for side in sides) for name in named}
     for name, field in CASE_FIELDS.items():
-        pairs[name] = _listed(there.cases, field), _listed(here.cases, field)
+        pairs[name] = _format_values(there.cases, field), _format_values(here.cases, field)
     told = [f"{name} {theirs} there, {ours} here" for name, (theirs, ours) in pairs.items() if theirs != ours]
     if there.table != here.table:
         told.append("what auto chooses")
     yield from told or [f"{len(there.cases)} cases there, {len(here.cases)} others here"]
 
 
-def _plain(value: object) -> str:
+def _format_field(value: object) -> str:
     """Return a value, or the names and values of a mapping."""
     if isinstance(value, dict):
         return " ".join(f"{name}={each}" for name, each in value.items()) or "none"
     return "none" if value is None else str(value)
 
 
-def _listed(cases: Iterable[Case], field: str) -> str:
+def _format_values(cases: Iterable[Case], field: str) -> str:
     """Return the values that cases have of a field, each once."""
     values = (getattr(case, field) for case in cases)
-    words = list(dict.fromkeys(format_size(value) if field == "bytes" else _plain(value) for value in values))
-    return ",".join(words) if len(words) <= MOST else f"{words[0]} to {words[-1]} ({len(words)})"
+    words = list(dict.fromkeys(format_size(value) if field == "bytes" else _format_field(value) for value in values))
+    return ",".join(words) if len(words) <= MAX_LISTED_VALUES else f"{words[0]} to {words[-1]} ({len(words)})"

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
-from hpccoll.errors import BadInputError, no_file
+from hpccoll.errors import BadInputError, file_error
 from hpccoll.files import open_regular
 from hpccoll.spec.case import Case, Job
 from hpccoll.store.durable_files import (
@@ -28,7 +28,7 @@ from hpccoll.store.durable_files import (
     write_new,
 )
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal_records import attempt_records, first_records, outcome_record, read_records, to_failure
+from hpccoll.store.journal_records import attempt_records, first_records, outcome_record, parse_failure, read_records
 from hpccoll.store.json_lines import append_records, encode_line, has_checksum_lines, read_json_lines
 from hpccoll.store.raw import Attempt, DamagedLine, Failure, Outcome, RawResults
 
@@ -37,7 +37,7 @@ def journal_path(raw_file: Path) -> Path:
     return raw_file.parent / f"{raw_file.name}.journal"  # also of a directory, which has no name: it is refused later
 
 
-def notes_path(raw_file: Path) -> Path:
+def interrupted_marker_path(raw_file: Path) -> Path:
     """Return the file that says that the last launch was told to end: a script starts nothing more then."""
     return raw_file.parent / f"{raw_file.name}.told-to-end"
 
@@ -57,31 +57,31 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._opened(job, earlier)
         except OSError as error:
-            raise no_file("--out", raw_file, error, "written") from None
+            raise file_error("--out", raw_file, error, "written") from None
         try:
-            notes_path(raw_file).unlink(missing_ok=True)
-            write_new(self._reserve, b" " * RESERVE)
+            interrupted_marker_path(raw_file).unlink(missing_ok=True)
+            write_new(self._reserve, b" " * RESERVE_BYTES)
             remove_unfinished(self.path)
             remove_unfinished(raw_file)
-            self.raw = read_journal(self.path, mine=True)
+            self.raw = read_journal(self.path, is_writer=True)
             self.raw.damage[:0] = self._carried
             check_same_job(self.raw, job, raw_file)
         except OSError as error:
             self._file.close()
-            raise no_file("--out", raw_file, error, "written") from None
+            raise file_error("--out", raw_file, error, "written") from None
         except BaseException:
             self._file.close()
             raise
 
     def _opened(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
         """Return the locked file of the journal, which then is whole, and of this version."""
-        file = _locked_alone(self.path, self.raw_file)
+        file = _open_locked(self.path, self.raw_file)
         empty = not os.fstat(file.fileno()).st_size
         if not empty and has_checksum_lines(self.path):
             return file
         with file:
             if not empty:
-                earlier = read_journal(self.path, mine=True)
+                earlier = read_journal(self.path, is_writer=True)
                 check_same_job(earlier, job, self.raw_file)
                 self._carried = earlier.damage
             return self._created(job, earlier)
@@ -90,7 +90,7 @@ class Journal:
         """Write a journal, which is whole, and locked, before it has its name."""
         with ExitStack() as undone:
             with replacing_file(self.path) as unfinished:
-                file = undone.enter_context(_locked_alone(unfinished, self.raw_file))
+                file = undone.enter_context(_open_locked(unfinished, self.raw_file))
                 file.writelines(map(encode_line, first_records(job, earlier)))
                 file.flush()
             undone.pop_all()
@@ -114,7 +114,7 @@ class Journal:
         append_records(self.path, {"failure": dataclasses.asdict(failure)})
         self.raw.failures.append(failure)
         if self.raw.interrupted:
-            write_new(notes_path(self.raw_file), b"")
+            write_new(interrupted_marker_path(self.raw_file), b"")
 
     def close(self, *, remove: bool) -> None:
         """Close the journal, and remove it where all that it holds is in the raw file."""
@@ -125,7 +125,7 @@ class Journal:
         self._file.close()
 
 
-def _locked_alone(path: Path, raw_file: Path) -> IO[bytes]:
+def _open_locked(path: Path, raw_file: Path) -> IO[bytes]:
     """Open a file of ours, which is made where there is none, and lock it.
 
     Raises:
@@ -139,7 +139,7 @@ def _locked_alone(path: Path, raw_file: Path) -> IO[bytes]:
     raise BadInputError("--out", str(raw_file), "a file that no other process writes")
 
 
-RESERVE = 16384
+RESERVE_BYTES = 16384
 """Bytes kept aside for last words: a full file system is one of the reasons for them."""
 
 
@@ -147,13 +147,13 @@ def _reserve_path(raw_file: Path) -> Path:
     return raw_file.parent / f"{raw_file.name}.reserve"
 
 
-LAUNCHER = -1
+LAUNCHER_RANK = -1
 """The rank of last words that are the launcher's."""
 
 
 def write_failure_note(raw_file: Path, failure: Failure) -> None:
     """Put last words beside the journal of ``raw_file``, into a file of this rank's alone."""
-    speaker = "launch" if failure.rank == LAUNCHER else failure.rank
+    speaker = "launch" if failure.rank == LAUNCHER_RANK else failure.rank
     path = raw_file.with_name(f"{raw_file.name}.words-{speaker}")
     try:
         append_records(path, dataclasses.asdict(failure))
@@ -176,30 +176,30 @@ def read_failure_notes(raw_file: Path) -> list[Failure]:
     found = []
     for line in (line for path in paths if path.is_file() for line in read_json_lines(path)):
         with suppress(TypeError, ValueError):
-            found.append(to_failure(line.record or {}))
+            found.append(parse_failure(line.record or {}))
     return found
 
 
-def has_begun(path: Path) -> bool:
+def has_records(path: Path) -> bool:
     """Return whether a journal says which job it is of: the process that created it may have ended before that."""
     return path.stat().st_size > 0
 
 
-def read_journal(path: Path, *, mine: bool = False) -> RawResults:
+def read_journal(path: Path, *, is_writer: bool = False) -> RawResults:
     """Read a journal; what is damaged of it is in ``damage``.
 
     Args:
         path: of the journal.
-        mine: whether this process is the one that writes it.
+        is_writer: whether this process is the one that writes it.
 
     Raises:
         BadInputError: where it is no journal, or the lines that name its job are damaged.
     """
     try:
         with open_regular(path, "path") as file:
-            at_work = not mine and is_locked(file)
-        raw = read_records(path, at_work=at_work)
+            is_running = not is_writer and is_locked(file)
+        raw = read_records(path, is_running=is_running)
         raw.failures += read_failure_notes(path.with_suffix(""))
     except OSError as error:
-        raise no_file("path", path, error) from None
+        raise file_error("path", path, error) from None
     return raw

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.errors import UnusableError, shown
+from hpccoll.errors import UnusableError, format_value
 from hpccoll.spec.case import Case, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.json_lines import Line, has_checksum_lines, read_json_lines
@@ -47,15 +47,15 @@ def attempt_records(attempt: Attempt) -> list[Record]:
 
 def outcome_record(outcome: Outcome, attempt: Attempt) -> Record:
     """Return the record of what became of a case in a round of ``attempt``."""
-    return {"outcome": _encode(outcome), "number": attempt.number}
+    return {"outcome": _encode_outcome(outcome), "number": attempt.number}
 
 
-def read_records(path: Path, *, at_work: bool) -> RawResults:
+def read_records(path: Path, *, is_running: bool) -> RawResults:
     """Read the records of a journal; what is damaged of it is in ``damage``.
 
     Args:
         path: of the journal.
-        at_work: whether a process is writing it: its last line may be half there.
+        is_running: whether a process is writing it: its last line may be half there.
 
     Raises:
         OSError: where it cannot be read.
@@ -64,22 +64,24 @@ def read_records(path: Path, *, at_work: bool) -> RawResults:
     lines, damage = read_json_lines(path), []
     for line in lines:
         try:
-            reading = _Reading(path, line)
+            reading = _JournalReader(path, line)
             break
         except _UNREADABLE as error:
-            damage.append(DamagedLine(None, _words(line, error)))
+            damage.append(DamagedLine(None, _describe_damage(line, error)))
     else:
-        why = "; ".join(each.words for each in damage[:2]) or "it is empty"
+        why = "; ".join(each.description for each in damage[:2]) or "it is empty"
         remedy = "to measure its job anew, move it away"
-        raise UnusableError("path", f"{shown(str(path))} is no journal of hpccoll that names its job: {why}; {remedy}")
+        raise UnusableError(
+            "path", f"{format_value(str(path))} is no journal of hpccoll that names its job: {why}; {remedy}"
+        )
     for line in lines:
         reading.take(line)
     raw = reading.raw
-    raw.at_work, raw.damage = at_work, damage + raw.damage
-    if at_work and line.cut:
-        reading.cut.pop()
-    if reading.cut:
-        raw.notes.append(f"as by a kill, lines were cut short: {', '.join(map(str, reading.cut[:9]))}")
+    raw.is_running, raw.damage = is_running, damage + raw.damage
+    if is_running and line.truncated:
+        reading.truncated.pop()
+    if reading.truncated:
+        raw.notes.append(f"as by a kill, lines were cut short: {', '.join(map(str, reading.truncated[:9]))}")
     if not has_checksum_lines(path):
         raw.notes.append("an earlier version of hpccoll wrote the journal, without checksums")
     return raw
@@ -89,13 +91,13 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, Over
 """What the content of a line raises where it is not what was written."""
 
 
-def _words(line: Line, error: BaseException, case_id: str | None = None) -> str:
+def _describe_damage(line: Line, error: BaseException, case_id: str | None = None) -> str:
     where = f" (after the start of {case_id})" if case_id else ""
     why = (str(error) or type(error).__name__) if line.record else "its checksum is wrong"
     return f"line {line.number}{where} is damaged: {why}"
 
 
-class _Reading:
+class _JournalReader:
     """A journal as it is read, line by line.
 
     Args:
@@ -108,7 +110,7 @@ class _Reading:
         job = Job.from_json(json.dumps(record["job"]))
         check_types(job)
         self.raw, self._check = RawResults(path=path, job=job), OutcomeCheck(job)
-        self.cut: list[int] = []
+        self.truncated: list[int] = []
         """The numbers of lines whose end is missing."""
         self._under_way: str | None = None
         """The case that was started last and has no outcome yet."""
@@ -116,23 +118,23 @@ class _Reading:
             self._attempt(attempt)
             for outcome in attempt["outcomes"]:
                 self._outcome({"outcome": outcome})
-        self.raw.failures += map(to_failure, record.get("failures", ()))
+        self.raw.failures += map(parse_failure, record.get("failures", ()))
 
     def take(self, line: Line) -> None:
         """Take what a line holds, or say what is wrong with it."""
-        if line.cut:
-            self.cut.append(line.number)
+        if line.truncated:
+            self.truncated.append(line.number)
             return
         takers: Mapping[str, Callable[[Record], None]] = {
             "job": lambda _: None, "attempt": self._attempt, "start": self._start, "outcome": self._outcome,
-            "failure": lambda record: self.raw.failures.append(to_failure(record["failure"])),
+            "failure": lambda record: self.raw.failures.append(parse_failure(record["failure"])),
         }  # fmt: skip
         record = line.record or {}
         try:
             (name,) = takers.keys() & record.keys()
             takers[name](record)
         except _UNREADABLE as error:
-            self.raw.damage.append(DamagedLine(self._under_way, _words(line, error, self._under_way)))
+            self.raw.damage.append(DamagedLine(self._under_way, _describe_damage(line, error, self._under_way)))
             if self._under_way:
                 self.raw.started.remove(self._under_way)  # its outcome, most likely: it did not end the job
             self._under_way = None
@@ -154,13 +156,13 @@ class _Reading:
         attempt = self.raw.attempts[-1][0]
         if record.get("number", attempt.number) != attempt.number:
             raise ImplausibleError(f"so are those of its attempt, {record['number']}")
-        outcome = _decode(record["outcome"])
+        outcome = _decode_outcome(record["outcome"])
         self._check(attempt, outcome)
         self.raw.record(outcome)
         self._under_way = None
 
 
-def to_failure(fields: Record) -> Failure:
+def parse_failure(fields: Record) -> Failure:
     """Return last words.
 
     Raises:
@@ -186,7 +188,7 @@ def _unpack(packed: dict[str, Any]) -> NDArray[Any]:
     return np.frombuffer(zlib.decompressobj().decompress(data, size + 1), dtype).reshape(shape)
 
 
-def _encode(outcome: Outcome) -> dict[str, object]:
+def _encode_outcome(outcome: Outcome) -> dict[str, object]:
     fields = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
     times: dict[str, object] | None = None
     if outcome.times is not None:
@@ -195,7 +197,7 @@ def _encode(outcome: Outcome) -> dict[str, object]:
     return {**fields, "case": dataclasses.asdict(outcome.case), "times": times, "cpu_s": _pack(outcome.cpu_s)}
 
 
-def _decode(fields: dict[str, Any]) -> Outcome:
+def _decode_outcome(fields: dict[str, Any]) -> Outcome:
     times = fields["times"]
     if times is not None:
         arrays = {name: _unpack(times[name]) for name in _ARRAYS if name in times}

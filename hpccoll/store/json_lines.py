@@ -13,11 +13,11 @@ from typing import IO, Any, NamedTuple
 
 from hpccoll.store.durable_files import append_bytes
 
-_BEGIN = b'{"sha256": "'
-_DIGITS = 16
-_BODY = len(_BEGIN) + _DIGITS
+_LINE_PREFIX = b'{"sha256": "'
+_DIGEST_DIGITS = 16
+_BODY_OFFSET = len(_LINE_PREFIX) + _DIGEST_DIGITS
 
-MOST_OF_A_LINE = 1 << 28
+MAX_LINE_BYTES = 1 << 28
 """Bytes: a record has the times of 2^22 samples at most."""
 
 
@@ -27,18 +27,18 @@ class Line(NamedTuple):
     Args:
         number: of the line, from 1 on; the first line is empty.
         record: what it holds, None where it is damaged.
-        cut: whether it is damaged as by a kill: its end is missing.
+        truncated: whether it is damaged as by a kill: its end is missing.
     """
 
     number: int
     record: dict[str, Any] | None
-    cut: bool = False
+    truncated: bool = False
 
 
 def encode_line(record: Mapping[str, object]) -> bytes:
     """Return a record, which has at least one key, as a line."""
     body = b'", ' + json.dumps(record).encode()[1:]
-    return b"\n" + _BEGIN + _digest(body) + body
+    return b"\n" + _LINE_PREFIX + _digest(body) + body
 
 
 def append_records(path: Path, *records: Mapping[str, object]) -> None:
@@ -53,27 +53,27 @@ def read_json_lines(path: Path) -> Iterator[Line]:
     """
     has_checksums = has_checksum_lines(path)
     with path.open("rb") as file:
-        for number, line in enumerate(_bounded(file), 1):
-            for text in _split(line.removesuffix(b"\n")):
-                record = _record(text, checked=has_checksums)
-                yield Line(number, record, cut=record is None and not text.endswith(b"}"))
+        for number, line in enumerate(_bounded_lines(file), 1):
+            for text in _split_records(line.removesuffix(b"\n")):
+                record = _parse_record(text, checked=has_checksums)
+                yield Line(number, record, truncated=record is None and not text.endswith(b"}"))
 
 
-def _bounded(file: IO[bytes]) -> Iterator[bytes]:
+def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
     """Yield lines, of one that is longer than any record only the first part."""
-    while line := file.readline(MOST_OF_A_LINE):
+    while line := file.readline(MAX_LINE_BYTES):
         yield line
-        while line and len(line) == MOST_OF_A_LINE and not line.endswith(b"\n"):
-            line = file.readline(MOST_OF_A_LINE)
+        while line and len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE_BYTES)
 
 
-def _split(text: bytes) -> Iterator[bytes]:
+def _split_records(text: bytes) -> Iterator[bytes]:
     """Yield the records of a line: two, where the newline between them is damaged, for no record holds another's begin.
 
     Quotes within the text of a record are escaped.
     """
     begin = 0
-    while (end := text.find(_BEGIN, begin + 1)) != -1:
+    while (end := text.find(_LINE_PREFIX, begin + 1)) != -1:
         yield from filter(None, [text[begin : end - 1]])
         begin = end
     yield from filter(None, [text[begin:]])
@@ -81,19 +81,19 @@ def _split(text: bytes) -> Iterator[bytes]:
 
 def starts_with_key(line: bytes, key: str) -> bool:
     """Return whether a line, as it is in a file, begins a record with this key; it may be cut short, and damaged."""
-    body = line[_BODY + len(b'", ') :] if line.startswith(_BEGIN) else line[len(b"{") :]
+    body = line[_BODY_OFFSET + len(b'", ') :] if line.startswith(_LINE_PREFIX) else line[len(b"{") :]
     return body.startswith(f'"{key}"'.encode())
 
 
 def has_checksum_lines(path: Path) -> bool:
     """Return whether a file was written with checksums: one of its first two records, which are alike, has one."""
     with path.open("rb") as file:
-        return any(line.startswith(_BEGIN) for line, _ in zip(file, range(3), strict=False))
+        return any(line.startswith(_LINE_PREFIX) for line, _ in zip(file, range(3), strict=False))
 
 
-def _record(text: bytes, *, checked: bool) -> dict[str, Any] | None:
-    body = text[_BODY:]
-    if checked and not (text.startswith(_BEGIN) and text[:_BODY] == _BEGIN + _digest(body)):
+def _parse_record(text: bytes, *, checked: bool) -> dict[str, Any] | None:
+    body = text[_BODY_OFFSET:]
+    if checked and not (text.startswith(_LINE_PREFIX) and text[:_BODY_OFFSET] == _LINE_PREFIX + _digest(body)):
         return None
     try:
         record = json.loads(text)
@@ -106,4 +106,4 @@ def _record(text: bytes, *, checked: bool) -> dict[str, Any] | None:
 
 
 def _digest(body: bytes) -> bytes:
-    return hashlib.sha256(body).hexdigest()[:_DIGITS].encode()
+    return hashlib.sha256(body).hexdigest()[:_DIGEST_DIGITS].encode()

@@ -27,16 +27,16 @@ def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
             is found. Another file that cannot be read is a gap like others, and ``damaged`` names it.
     """
     paths = list(paths)
-    return summarise(read_all(paths), paths, timing)
+    return to_results(read_all(paths), paths, timing)
 
 
-def summarise(found: ResultFiles, paths: Collection[Path] = (), timing: str = "max") -> Results:
+def to_results(found: ResultFiles, paths: Collection[Path] = (), timing: str = "max") -> Results:
     """Return the results that were found below ``paths``; of none, what launches and Slurm said is not looked for.
 
     Raises:
         BadInputError: where nothing was found.
     """
-    raws = found.raws
+    raws = found.raw_results
     plans = list(found.plans.values())
     scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
     became = {job.job: job for job in scheduled}  # the last one of each of ours
@@ -44,7 +44,7 @@ def summarise(found: ResultFiles, paths: Collection[Path] = (), timing: str = "m
         raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     seen = {raw.job.sha256 for raw in raws}
     unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in seen]
-    words = {name: said for path in paths if path.is_dir() for name, said in _launch_words(path, unstarted)}
+    words = {name: said for path in paths if path.is_dir() for name, said in _launch_failures(path, unstarted)}
     began = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
     gaps = [
         *(Gap(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in found.unreadable.items()),
@@ -52,90 +52,90 @@ def summarise(found: ResultFiles, paths: Collection[Path] = (), timing: str = "m
         *(
             gap
             for job in unstarted
-            for gap in _all_missing(job, words.get(job.name), became.get(job.name), began=job.name in began)
+            for gap in _unstarted_gaps(job, words.get(job.name), became.get(job.name), began=job.name in began)
         ),
     ]
     skips = [Gap(case=s.case, job=s.job, status=NOT_PLANNED, reason=s.reason) for p in plans for s in p.skips]
     return Results(
-        rows=tuple(sorted((row for raw in raws for row in _rows(raw, timing)), key=_place)),
-        runs=tuple(_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
+        rows=tuple(sorted((row for raw in raws for row in _to_rows(raw, timing)), key=_row_order)),
+        runs=tuple(_to_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
         planned=sum(len(job.cases) for job in [*(raw.job for raw in raws), *unstarted]),
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
         skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
         scheduled=tuple(scheduled),
-        progress=(*map(_progress, raws), *(_nothing_of(job) for job in unstarted)),
+        progress=(*map(_job_progress, raws), *(_unstarted_progress(job) for job in unstarted)),
         damaged=tuple(found.damaged),
         notes=tuple(found.notes),
     )
 
 
-def _nothing_of(job: Job) -> JobProgress:
+def _unstarted_progress(job: Job) -> JobProgress:
     return JobProgress(job=job.name, cases=len(job.cases), done=0, total=job.measurements)
 
 
-def _progress(raw: RawResults) -> JobProgress:
+def _job_progress(raw: RawResults) -> JobProgress:
     """Return how far a job is. The pace is that of its last launch; what was skipped there took no time."""
     rate = None
-    if raw.at_work and raw.attempts:
+    if raw.is_running and raw.attempts:
         attempt, outcomes = raw.attempts[-1]
         seconds = (datetime.now(UTC) - datetime.fromisoformat(attempt.created)).total_seconds()
         timed = sum(len(outcome.rounds) for outcome in outcomes)
         rate = timed / seconds if timed and seconds > 0 else None
-    return replace(_nothing_of(raw.job), done=raw.measurements, at_work=raw.at_work, rate=rate)
+    return replace(_unstarted_progress(raw.job), done=raw.measurements, is_running=raw.is_running, rate=rate)
 
 
-def _place(row: Row) -> tuple[object, ...]:
+def _row_order(row: Row) -> tuple[object, ...]:
     """Rows are measured in random order and read in this one."""
     what = row.collective, row.device, row.dtype, row.op or "", row.ranks, row.algorithm, str(row.params)
     return *what, row.mapping, row.in_place, row.bytes, row.job, row.attempt
 
 
-def _launch_words(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
+def _launch_failures(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
     """Yield the jobs whose ranks never began and what their launch said."""
     for job in jobs:
         if said := [failure.message for failure in read_failure_notes(path / "raw" / f"{job.name}.h5")]:
             yield job.name, "; ".join(said)
 
 
-def _all_missing(job: Job, said: str | None, scheduled: ScheduledJob | None, *, began: bool) -> Iterator[Gap]:
+def _unstarted_gaps(job: Job, said: str | None, scheduled: ScheduledJob | None, *, began: bool) -> Iterator[Gap]:
     """Yield the cases of a job that has left nothing, and may wait for its turn."""
     nothing = "its job left no result" if began else "its job has not begun"
-    reason = _and_slurm(said or nothing, scheduled, known=said is not None)
+    reason = _with_slurm_state(said or nothing, scheduled, known=said is not None)
     for case in job.cases:
         yield Gap(case=case.id, job=job.name, status="not run", reason=reason)
 
 
-def _and_slurm(reason: str, scheduled: ScheduledJob | None, *, known: bool) -> str:
+def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, known: bool) -> str:
     """Return a reason and what Slurm says of the job.
 
     That it ended as it should explains nothing; that it failed explains nothing where our own words are ``known``.
     """
     if scheduled is None or scheduled.state == "COMPLETED":
         return reason
-    return f"{reason}; {scheduled.where if known and scheduled.state == 'FAILED' else scheduled.words}"
+    return f"{reason}; {scheduled.location if known and scheduled.state == 'FAILED' else scheduled.description}"
 
 
 def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
     """Yield the cases of a job without a usable result."""
-    ahead = "its job is at work" if raw.at_work else "the job ended before it"
-    if raw.ended and not raw.at_work:
-        ahead = f"{ahead}: {raw.ended}"
-    if raw.lost:
+    ahead = "its job is at work" if raw.is_running else "the job ended before it"
+    if raw.stop_reason and not raw.is_running:
+        ahead = f"{ahead}: {raw.stop_reason}"
+    if raw.unrecovered_damage:
         ahead = f"{ahead}, or a damaged line of its journal held it"
     outcomes = {whole.outcome.case.id: whole.outcome for whole in raw.histories()}
     for case in raw.job.cases:
         outcome = outcomes.get(case.id)
         status, reason = status_and_reason(raw.job, outcome) if outcome else ("not run", None)
         if status in ("not run", "partial"):
-            failure = raw.failure(case.id)
+            failure = raw.failure_reason(case.id)
             status = "failed" if failure and not outcome else status
-            why = _and_slurm(failure or ahead, scheduled, known=bool(failure or raw.ended))
+            why = _with_slurm_state(failure or ahead, scheduled, known=bool(failure or raw.stop_reason))
             reason = "; ".join(filter(None, (reason, why)))
         if status != "ok":
             yield Gap(case=case.id, job=raw.job.name, status=status, reason=reason or "")
 
 
-def _run(raw: RawResults, attempt: Attempt) -> Run:
+def _to_run(raw: RawResults, attempt: Attempt) -> Run:
     return Run(
         run_id=attempt.run_id,
         job=raw.job.name,
@@ -153,16 +153,16 @@ def _run(raw: RawResults, attempt: Attempt) -> Run:
     )
 
 
-def _rows(raw: RawResults, timing: str) -> Iterator[Row]:
+def _to_rows(raw: RawResults, timing: str) -> Iterator[Row]:
     done, there = raw.done, set()
     for attempt, outcome, runs in raw.histories():
         there.add(case_id := outcome.case.id)
-        ended = None if case_id in done else raw.failure(case_id)  # why there are no more rounds
+        ended = None if case_id in done else raw.failure_reason(case_id)  # why there are no more rounds
         reason = "; ".join(filter(None, (outcome.reason, ended)))
         yield make_row(raw.job, attempt, replace(outcome, reason=reason or None), timing, runs)
     if raw.attempts:
         last = raw.attempts[-1][0]
         for case in raw.job.cases:
-            failure = raw.failure(case.id)
+            failure = raw.failure_reason(case.id)
             if case.id not in there and failure:
                 yield make_row(raw.job, last, Outcome(case=case, status="failed", reason=failure), timing)

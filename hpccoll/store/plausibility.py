@@ -22,7 +22,7 @@ from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.store.schema import RESULT_COLUMNS
 
-Fits = Callable[[Any], bool]
+TypeTest = Callable[[Any], bool]
 
 _COUNTS = tuple(column.name for column in RESULT_COLUMNS if column.dtype == "int64")
 STATUSES = ("ok", "wrong", "skipped", "failed")
@@ -38,46 +38,46 @@ def check_types(record: Any) -> None:
     Raises:
         ImplausibleError: names the first field that does not.
     """
-    for name, word, fits in _checks_of(type(record)):  # type: ignore[arg-type]  # a class is hashable
+    for name, word, fits in _field_tests(type(record)):  # type: ignore[arg-type]  # a class is hashable
         value = getattr(record, name)
         if not fits(value):
             raise ImplausibleError(f"{name} is {value!r:.80}, which is no {word}")
 
 
 @lru_cache
-def _checks_of(of: Hashable) -> Sequence[tuple[str, str, Fits]]:
+def _field_tests(of: Hashable) -> Sequence[tuple[str, str, TypeTest]]:
     """Return the fields of a dataclass, what they are annotated with, and what sees that they hold it."""
     hints = get_type_hints(of)
     names = [field.name for field in dataclasses.fields(of) if field.init]  # type: ignore[arg-type]
-    return [(name, getattr(hints[name], "__name__", str(hints[name])), _fits(hints[name])) for name in names]
+    return [(name, getattr(hints[name], "__name__", str(hints[name])), _type_test(hints[name])) for name in names]
 
 
-def _fits(hint: Any) -> Fits:
+def _type_test(hint: Any) -> TypeTest:
     """Return what says whether a value is of a type as it is annotated; of a dataclass ``check_types`` says more."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint in _PLAIN:
-        return _PLAIN[hint]
+    if hint in _SPECIAL_TESTS:
+        return _SPECIAL_TESTS[hint]
     if origin in (Union, types.UnionType):
-        several = [_fits(argument) for argument in arguments]
+        several = [_type_test(argument) for argument in arguments]
         return lambda value: any(fits(value) for fits in several)
     if origin in (tuple, Sequence):
-        each = _fits(arguments[0])
+        each = _type_test(arguments[0])
         return lambda value: isinstance(value, tuple if origin is tuple else (list, tuple)) and all(map(each, value))
     if origin is Mapping:
-        each = _fits(arguments[1])
+        each = _type_test(arguments[1])
         return lambda value: isinstance(value, dict) and all(map(each, value.values()))
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return lambda value: isinstance(value, hint) and _is_sound(value)
+        return lambda value: isinstance(value, hint) and _has_valid_types(value)
     of = origin or hint
     return lambda value: isinstance(value, of)
 
 
-def _is_sound(record: Any) -> bool:
+def _has_valid_types(record: Any) -> bool:
     check_types(record)
     return True
 
 
-_PLAIN: Mapping[Any, Fits] = {
+_SPECIAL_TESTS: Mapping[Any, TypeTest] = {
     Any: lambda _: True,
     object: lambda _: True,
     int: lambda value: isinstance(value, int) and not isinstance(value, bool),
@@ -86,11 +86,11 @@ _PLAIN: Mapping[Any, Fits] = {
 """What says so of types whose values are none of a class alone: to Python, True is an int."""
 
 
-Complaint = tuple[str, bool]
+Violation = tuple[str, bool]
 """What would be wrong, in words, and whether it is."""
 
 
-def _check(complaints: Iterable[Complaint]) -> None:
+def _raise_first(complaints: Iterable[Violation]) -> None:
     for complaint, holds in complaints:
         if holds:
             raise ImplausibleError(complaint)
@@ -104,7 +104,7 @@ def check_attempt(attempt: Attempt) -> None:
     """
     check_types(attempt)
     ranks, aggregators = attempt.ranks, attempt.aggregators
-    _check(
+    _raise_first(
         (
             (
                 f"attempt {attempt.number} has {len(attempt.places)} places of {ranks} ranks",
@@ -113,12 +113,15 @@ def check_attempt(attempt: Attempt) -> None:
             (f"an attempt has the number {attempt.number}", attempt.number < 1),
             (f"{aggregators} of {ranks} ranks are aggregators", not 0 <= aggregators < ranks),
             (f"{ranks} ranks ran on {attempt.nodes} nodes", not 1 <= attempt.nodes <= ranks),
-            (f"attempt {attempt.number} was created at {attempt.created!r:.80}", not _is_instant(attempt.created)),
+            (
+                f"attempt {attempt.number} was created at {attempt.created!r:.80}",
+                not _is_utc_timestamp(attempt.created),
+            ),
         )
     )
 
 
-def _is_instant(text: str) -> bool:
+def _is_utc_timestamp(text: str) -> bool:
     try:
         return datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
@@ -134,7 +137,7 @@ class OutcomeCheck:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._cases = frozenset(map(_wherever, job.cases))
+        self._cases = frozenset(map(_case_id_without_shape, job.cases))
 
     def __call__(self, attempt: Attempt, outcome: Outcome) -> None:
         """See that ``outcome`` can have been measured in ``attempt``.
@@ -144,21 +147,21 @@ class OutcomeCheck:
         """
         check_types(outcome)
         times, case = outcome.times, outcome.case
-        _check(_of_status(outcome))
-        _check([(f"the job has no case {case.id!r:.300}", _wherever(case) not in self._cases)])
-        _check(_of_numbers(outcome))
+        _raise_first(_status_violations(outcome))
+        _raise_first([(f"the job has no case {case.id!r:.300}", _case_id_without_shape(case) not in self._cases)])
+        _raise_first(_count_violations(outcome))
         if times is not None:
             workers = attempt.ranks - attempt.aggregators
-            _check([(f"{outcome.bytes} bytes were moved of {case.bytes}", not _can_move(outcome, workers))])
-            _check(_of_times(times, self.job, attempt.ranks, workers))
+            _raise_first([(f"{outcome.bytes} bytes were moved of {case.bytes}", not _is_valid_size(outcome, workers))])
+            _raise_first(_times_violations(times, self.job, attempt.ranks, workers))
 
 
-def _wherever(case: Case) -> str:
+def _case_id_without_shape(case: Case) -> str:
     """Return the id of a case but for its ranks and nodes: those that are left of a launch measure it, too."""
     return replace(case, ranks=None, nodes=None).id
 
 
-def _of_status(outcome: Outcome) -> Iterator[Complaint]:
+def _status_violations(outcome: Outcome) -> Iterator[Violation]:
     status, timed = outcome.status, outcome.times is not None
     yield f"the status of a case is {status!r:.80}", status not in STATUSES
     yield f"a case is {status}, and has {'times' if timed else 'no times'}", timed != outcome.timed
@@ -166,7 +169,7 @@ def _of_status(outcome: Outcome) -> Iterator[Complaint]:
     yield "a case is wrong, and none of its elements is", status == "wrong" and outcome.wrong == 0
 
 
-def _can_move(outcome: Outcome, workers: int) -> bool:
+def _is_valid_size(outcome: Outcome, workers: int) -> bool:
     """Return whether so many bytes are those of whole elements, the most that the size asked for has room for."""
     case, family = outcome.case, collective(outcome.case.collective)
     if outcome.bytes is None:
@@ -177,7 +180,7 @@ def _can_move(outcome: Outcome, workers: int) -> bool:
     return outcome.bytes == family.elements(case.bytes, size, workers) * family.blocks(workers) * size
 
 
-def _of_numbers(outcome: Outcome) -> Iterator[Complaint]:
+def _count_violations(outcome: Outcome) -> Iterator[Violation]:
     counts = {
         name: getattr(outcome, name) for name in (*_COUNTS, "workers_sent_predicted", "workers_received_predicted")
     } | {f"counter {name}": value for name, value in (outcome.counters or {}).items()}
@@ -188,7 +191,7 @@ def _of_numbers(outcome: Outcome) -> Iterator[Complaint]:
         yield f"{name} holds {', '.join(f'{value:g}' for value in strange[:1])}", bool(strange.size)
 
 
-def _of_times(times: CaseTimes, job: Job, ranks: int, workers: int) -> Iterator[Complaint]:
+def _times_violations(times: CaseTimes, job: Job, ranks: int, workers: int) -> Iterator[Violation]:
     """Yield complaints of times; each presumes that those before it do not hold."""
     n, stride = len(times.max_ns), times.rank_stride
     kept = -(-ranks // stride) if stride > 0 else 0

@@ -61,7 +61,7 @@ class Outcome(CaseResult):
         counted = self if self.counters and not later.counters else later
         return replace(
             later,
-            **{name: getattr(counted, name) for name in COUNTED},
+            **{name: getattr(counted, name) for name in COUNTED_FIELDS},
             status="wrong" if "wrong" in (self.status, later.status) else later.status,
             reason=reason,
             wrong=None if self.wrong is None or later.wrong is None else self.wrong + later.wrong,
@@ -71,7 +71,7 @@ class Outcome(CaseResult):
         )
 
 
-COUNTED = (
+COUNTED_FIELDS = (
     "wire_bytes_measured", "wire_sent", "wire_received", "port_sent", "port_received", "counters",
     "executed", "evidence",
 )  # fmt: skip
@@ -132,11 +132,11 @@ class DamagedLine(NamedTuple):
 
     Args:
         case_id: of the case that was under way, None where there was none.
-        words: which line it is, and what is wrong with it.
+        description: which line it is, and what is wrong with it.
     """
 
     case_id: str | None
-    words: str
+    description: str
 
 
 class CaseHistory(NamedTuple):
@@ -156,7 +156,7 @@ class RawResults:
     attempts: list[tuple[Attempt, list[Outcome]]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     started: list[str] = field(default_factory=list)  # case ids whose measurement was begun and has not ended, in order
-    at_work: bool = False  # somebody is writing it now
+    is_running: bool = False  # somebody is writing it now
     damage: list["DamagedLine"] = field(default_factory=list)  # lines of a journal that could not be read
     notes: list[str] = field(default_factory=list)  # what a reader of its figures has to know of the file
     _places: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -204,7 +204,7 @@ class RawResults:
         return {case_id: found or every for case_id, found in rounds.items()}
 
     @property
-    def failed(self) -> set[str]:
+    def failed_cases(self) -> set[str]:
         """The ids of the cases of which a round failed, without ending its attempt, and has not been measured since."""
         outcomes = [outcome for _, outcomes in self.attempts for outcome in outcomes]
         said = {outcome.case.id for outcome in outcomes if outcome.reason and outcome.status in ("ok", "failed")}
@@ -217,10 +217,10 @@ class RawResults:
         return {case.id for case in self.job.cases if len(rounds.get(case.id, ())) == self.job.effort.rounds}
 
     @property
-    def lost(self) -> list[str]:
+    def unrecovered_damage(self) -> list[str]:
         """What is damaged and has not been measured again since, in a sentence each."""
         done = self.done
-        return [damage.words for damage in self.damage if damage.case_id is None or damage.case_id not in done]
+        return [damage.description for damage in self.damage if damage.case_id is None or damage.case_id not in done]
 
     @property
     def measurements(self) -> int:
@@ -233,7 +233,7 @@ class RawResults:
         return self.done >= {case.id for case in self.job.cases}
 
     @property
-    def ended(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """Why the last attempt ended before its last case, as far as anybody said."""
         last = self.attempts[-1][0].number if self.attempts else 0
         said = [failure.message for failure in self.failures if not failure.case_id and failure.attempt in (last, 0)]
@@ -245,7 +245,7 @@ class RawResults:
         last = self.attempts[-1][0].number if self.attempts else None
         return any(not f.case_id and f.rank == 0 and f.attempt == last for f in self.failures)
 
-    def failure(self, case_id: str) -> str | None:
+    def failure_reason(self, case_id: str) -> str | None:
         """Return why a case has no outcome although it was begun, or None where it never was."""
         said: dict[str, set[int]] = {}
         for failure in self.failures:
@@ -254,7 +254,7 @@ class RawResults:
         if said:
             ranks = {message: ", ".join(map(str, sorted(who))) for message, who in said.items()}
             return "; ".join(f"rank{'s' * (',' in who)} {who}: {message}" for message, who in ranks.items())
-        if self.at_work and [case_id] == self.started[-1:]:
+        if self.is_running and [case_id] == self.started[-1:]:
             return None
-        why = f": {self.ended}" if self.ended else ", without a word"
+        why = f": {self.stop_reason}" if self.stop_reason else ", without a word"
         return f"the job ended while it ran{why}" if case_id in self.started else None

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hpccoll.errors import BadInputError, together
+from hpccoll.errors import BadInputError, combine_errors
 from hpccoll.spec.plan import Plan
 from hpccoll.store import hdf5
-from hpccoll.store.journal import has_begun, journal_path, read_journal
+from hpccoll.store.journal import has_records, journal_path, read_journal
 from hpccoll.store.raw import RawResults
 
-PLAN = "plan.json"
+PLAN_FILE = "plan.json"
 
-BESIDE = re.compile(r"\.(journal|reserve|told-to-end|words-\w+)$")
+COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|told-to-end|words-\w+)$")
 """How files end that lie beside a raw file."""
 
 
@@ -34,7 +34,7 @@ def find_raw_files(paths: Iterable[Path]) -> list[Path]:
             told = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
             raise BadInputError("path", str(path), told)
         for file in sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]) if path.is_dir() else [path]:
-            best = best_source(file.with_name(BESIDE.sub("", file.name)))
+            best = best_source(file.with_name(COMPANION_SUFFIX.sub("", file.name)))
             if best is not None:
                 found.setdefault(best.resolve(), best)
     return list(found.values())
@@ -43,21 +43,21 @@ def find_raw_files(paths: Iterable[Path]) -> list[Path]:
 def best_source(whole: Path) -> Path | None:
     """Return what to read for the raw file ``whole``: it, or its journal where that holds more, or None for nothing."""
     journal = journal_path(whole)
-    if not journal.exists() or _complete(whole):
+    if not journal.exists() or _is_complete(whole):
         return whole
-    if has_begun(journal):
+    if has_records(journal):
         return journal
     return whole if whole.exists() else None
 
 
-def _complete(whole: Path) -> bool:
+def _is_complete(whole: Path) -> bool:
     try:
         return whole.exists() and hdf5.read_raw_file(whole).complete
     except BadInputError:
         return False
 
 
-MOST_NAMED = 5
+MAX_LISTED_LINES = 5
 """Damaged lines of one journal that are named."""
 
 
@@ -66,13 +66,13 @@ class ResultFiles:
     """What could be read below some paths, and what could not.
 
     Args:
-        raws: raw files and journals, each launch in one of them only.
+        raw_results: raw files and journals, each launch in one of them only.
         plans: by their paths.
         unreadable: the complaint of each file that cannot be read.
         remarks: what else is to be known of files, in a sentence each.
     """
 
-    raws: list[RawResults]
+    raw_results: list[RawResults]
     plans: dict[Path, Plan] = field(default_factory=dict)
     unreadable: dict[Path, BadInputError] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -81,10 +81,10 @@ class ResultFiles:
     def damaged(self) -> Iterator[str]:
         """Yield what is damaged, in a sentence each: files, and lines of journals."""
         yield from map(str, self.unreadable.values())
-        for raw in self.raws:
-            lost = raw.lost
-            yield from (f"{raw.path}: {each}; what it held is to be measured again" for each in lost[:MOST_NAMED])
-            if more := len(lost[MOST_NAMED:]):
+        for raw in self.raw_results:
+            lost = raw.unrecovered_damage
+            yield from (f"{raw.path}: {each}; what it held is to be measured again" for each in lost[:MAX_LISTED_LINES])
+            if more := len(lost[MAX_LISTED_LINES:]):
                 yield f"{raw.path}: and {more} lines more are damaged"
 
     @property
@@ -92,7 +92,7 @@ class ResultFiles:
         """Yield what else is to be known of the files, in a sentence each."""
         yield from self.remarks
         alike: defaultdict[str, list[str]] = defaultdict(list)
-        for raw in self.raws:
+        for raw in self.raw_results:
             for note in raw.notes:
                 alike[note].append(str(raw.path))
         for note, (first, *others) in alike.items():
@@ -118,19 +118,21 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
             raws.append(read_raw(path))
         except BadInputError as error:
             unreadable[path] = error
-    for path in (path / PLAN for path in paths if (path / PLAN).exists()):
+    for path in (path / PLAN_FILE for path in paths if (path / PLAN_FILE).exists()):
         try:
             plans[path] = Plan.load(path)
         except BadInputError as error:
             unreadable[path] = error
-    of_directories = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN}
+    of_directories = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN_FILE}
     if unreadable and not raws and not of_directories:
-        raise together(*unreadable.values())
-    distinct, remarks = _distinct(raws)
-    return ResultFiles(raws=distinct, plans=plans, unreadable=unreadable, remarks=[*_superseded(raws), *remarks])
+        raise combine_errors(*unreadable.values())
+    distinct, remarks = _drop_copies(raws)
+    return ResultFiles(
+        raw_results=distinct, plans=plans, unreadable=unreadable, remarks=[*_unreadable_raw_files(raws), *remarks]
+    )
 
 
-def _superseded(raws: Iterable[RawResults]) -> Iterator[str]:
+def _unreadable_raw_files(raws: Iterable[RawResults]) -> Iterator[str]:
     """Yield that a raw file cannot be read, for which its journal is."""
     for raw in raws:
         whole = raw.path.with_suffix("")
@@ -141,7 +143,7 @@ def _superseded(raws: Iterable[RawResults]) -> Iterator[str]:
                 yield f"{error}; its journal is read in its place"
 
 
-def _distinct(raws: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:
+def _drop_copies(raws: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:
     """Return raw files without the launches that another one also has, and what was left out.
 
     Of copies the one with the most measurements is kept.

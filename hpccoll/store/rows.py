@@ -99,7 +99,7 @@ class Run:
     communicator: Mapping[str, int | str] = field(default_factory=dict)  # what it has NCCL's communicators made with
 
     @property
-    def left_behind(self) -> str | None:
+    def rank_loss(self) -> str | None:
         """How ranks came to be left behind by those of this run, None where none were: nobody asked for so few."""
         behind = self.provenance.get("left_behind")
         return "; ".join(stall["how"] for stall in behind) if isinstance(behind, list) else None
@@ -123,7 +123,7 @@ class JobProgress:
     cases: int
     done: int
     total: int
-    at_work: bool = False  # somebody measures it now
+    is_running: bool = False  # somebody measures it now
     rate: float | None = None  # measurements a second of the launch that is at work, None where that is not known
 
 
@@ -144,11 +144,11 @@ class Results:
     @property
     def done(self) -> tuple[int, int]:
         """How many cases have a result that is right: of those that were planned, and beside them of fewer ranks."""
-        fewer = {run.run_id for run in self.runs if run.left_behind}
+        fewer = {run.run_id for run in self.runs if run.rank_loss}
         beside = [row.run_id in fewer for row in self.rows if row.status == "ok"]
         return len(beside) - sum(beside), sum(beside)
 
-    def of(self, job: str) -> "Results":
+    def for_job(self, job: str) -> "Results":
         """Return what is there of one job, and is not; what was left out is of none."""
         return Results(
             rows=tuple(row for row in self.rows if row.job == job),

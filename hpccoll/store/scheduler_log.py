@@ -9,10 +9,10 @@ from hpccoll.files import read_json
 from hpccoll.limits import JOB_BYTES
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 
-RECORD = "slurm.json"
+SLURM_JOBS_FILE = "slurm.json"
 """The file below a sweep's directory; the sweep that submits is its only writer."""
 
-WORDS = {
+STATE_DESCRIPTIONS = {
     "PENDING": "it waits",
     "CONFIGURING": "its nodes start",
     "RUNNING": "it runs",
@@ -55,28 +55,28 @@ class ScheduledJob:
     log: str = ""
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """Which it is, and where its log lies."""
         return f"Slurm job {self.id}" + (f", log {self.log}" if self.log else "")
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What became of it, in one line."""
         limit = f" of {self.limit}" if self.state == "TIMEOUT" and self.limit else ""
         reason = f" ({self.reason})" if self.reason else ""
-        return f"{self.state}: {WORDS.get(self.state, 'its state')}{limit}{reason}; {self.where}"
+        return f"{self.state}: {STATE_DESCRIPTIONS.get(self.state, 'its state')}{limit}{reason}; {self.location}"
 
 
 def read_scheduled(directory: Path) -> list[ScheduledJob]:
     """Return the Slurm jobs of the sweeps into ``directory``, the last one of a job last."""
     try:
-        return [ScheduledJob(**fields) for fields in read_json(directory / RECORD, "Slurm jobs", JOB_BYTES)]
+        return [ScheduledJob(**fields) for fields in read_json(directory / SLURM_JOBS_FILE, "Slurm jobs", JOB_BYTES)]
     except (ValueError, TypeError):  # it only explains
         return []
 
 
 def write_scheduled(directory: Path, jobs: Iterable[ScheduledJob]) -> None:
     """Write the Slurm jobs of a sweep, whole or not at all."""
-    remove_unfinished(directory / RECORD)
-    with replacing_file(directory / RECORD) as unfinished:
+    remove_unfinished(directory / SLURM_JOBS_FILE)
+    with replacing_file(directory / SLURM_JOBS_FILE) as unfinished:
         unfinished.write_text(json.dumps([asdict(job) for job in jobs], indent=1))

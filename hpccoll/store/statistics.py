@@ -72,7 +72,7 @@ class RoundStatistics:
     interval: tuple[float, float] | None
 
     @classmethod
-    def of(cls, seconds: NDArray[np.float64]) -> "RoundStatistics":
+    def from_samples(cls, seconds: NDArray[np.float64]) -> "RoundStatistics":
         median, low, high = median_interval(seconds)
         return cls(median, None if len(seconds) < LEAST_ITERATIONS else (low, high))
 
@@ -109,19 +109,19 @@ def status_and_reason(job: Job, outcome: Outcome) -> tuple[str, str | None]:
     return "partial", "; ".join(filter(None, (f"{measured} of {asked} rounds", outcome.reason)))
 
 
-def _each(attempt: Attempt, outcome: Outcome, counted: int | None) -> float | None:
+def _per_worker_node(attempt: Attempt, outcome: Outcome, counted: int | None) -> float | None:
     """Return what is counted for all nodes of workers as that of one; files before 1.3 have only that of all nodes."""
     if counted is None and not attempt.aggregators:
         counted = outcome.wire_bytes_predicted
     return None if counted is None else counted / attempt.nodes
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean_if_complete(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def _ports(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
+def _sent_by_port(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
     """Return what the ports of a node of workers sent; the first nodes are theirs, and not every one has every port."""
     workers = outcome.port_sent[: attempt.nodes]
     sent = {name: [node[i] or 0.0 for node in workers] for i, name in enumerate(attempt.ports)}
@@ -149,7 +149,9 @@ def make_row(
         by_span = timing == "span" and len(times.span_ns)
         timing = "span" if by_span else "max"
         seconds = (times.span_ns if by_span else times.max_ns) / 1e9
-        rounds = {number: RoundStatistics.of(seconds[times.round == number]) for number in sorted(outcome.rounds)}
+        rounds = {
+            number: RoundStatistics.from_samples(seconds[times.round == number]) for number in sorted(outcome.rounds)
+        }
         over = combine_rounds([*rounds.values()])
         median, interval = over.median, over.interval
         p99 = percentile(seconds, 99)
@@ -176,11 +178,11 @@ def make_row(
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
         device_s=None if times is None else _device_s(times),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
-        worker_sent_predicted=_each(attempt, outcome, outcome.workers_sent_predicted),
-        worker_sent_measured=_mean(outcome.wire_sent[: attempt.nodes]),
-        worker_received_predicted=_each(attempt, outcome, outcome.workers_received_predicted),
-        worker_received_measured=_mean(outcome.wire_received[: attempt.nodes]),
-        port_sent=_ports(attempt, outcome),
+        worker_sent_predicted=_per_worker_node(attempt, outcome, outcome.workers_sent_predicted),
+        worker_sent_measured=_mean_if_complete(outcome.wire_sent[: attempt.nodes]),
+        worker_received_predicted=_per_worker_node(attempt, outcome, outcome.workers_received_predicted),
+        worker_received_measured=_mean_if_complete(outcome.wire_received[: attempt.nodes]),
+        port_sent=_sent_by_port(attempt, outcome),
         status=status, reason=reason,
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,

@@ -171,7 +171,7 @@ def naming_site_file(site: str | None) -> Iterator[None]:
     except BadInputError as error:
         if site is None or error.key.partition(".")[0] not in Site.model_fields:
             raise
-        raise error.at(f"--site {site}: {error.key}") from None
+        raise error.with_key(f"--site {site}: {error.key}") from None
 
 
 def _variant_variables(sweep: Sweep) -> Iterator[str]:

@@ -14,7 +14,7 @@ from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store import hdf5
-from hpccoll.store.journal import LAUNCHER, Journal, journal_path, remove_failure_notes, write_failure_note
+from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_failure_notes, write_failure_note
 from hpccoll.store.raw import Failure, RawResults
 from hpccoll.store.result_files import best_source, read_raw
 from hpccoll.sweep import child_process, probe_launch
@@ -130,7 +130,7 @@ def _finalize(job: Job, out: Path) -> bool:
 def _record_failure(out: Path, message: str) -> None:
     with suppress(OSError):  # the failure was printed already
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_failure_note(out, Failure(case_id="", rank=LAUNCHER, message=message))
+        write_failure_note(out, Failure(case_id="", rank=LAUNCHER_RANK, message=message))
 
 
 @dataclass(frozen=True, slots=True)

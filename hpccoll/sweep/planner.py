@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
 
-from hpccoll.errors import BadInputError, UnusableError, no_file
+from hpccoll.errors import BadInputError, UnusableError, file_error
 from hpccoll.host.machine import testbed_facts
 from hpccoll.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.schedule import Layout
@@ -16,7 +16,7 @@ from hpccoll.spec.plan import Plan, Skip
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.journal import journal_path
-from hpccoll.store.result_files import PLAN
+from hpccoll.store.result_files import PLAN_FILE
 from hpccoll.sweep import probe_launch
 from hpccoll.sweep.case_product import count_cases, expand_cases
 from hpccoll.sweep.execution_site import ExecutionSite, naming_site_file
@@ -68,7 +68,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         if error.key == "--out":
             raise BadInputError(error.key, str(out), error.expected) from None
         plural = f"{error.key}s" if f"{error.key}s" in Sweep.model_fields else error.key
-        raise error.at(f"{config}: {plural}") from None
+        raise error.with_key(f"{config}: {plural}") from None
     if not jobs:
         raise _nothing_to_measure(config, sweep, execution_site, skips)
     requests = {job.name: execution_site.resource_request(job, estimate_seconds(job)) for job in jobs}
@@ -154,9 +154,9 @@ def _nothing_to_measure(config: Path, sweep: Sweep, place: ExecutionSite, skips:
 
 def _started_jobs(out: Path) -> list[Job]:
     """Return the jobs of the plan in ``out`` that have a raw file or a journal."""
-    if not (out / PLAN).is_file():
+    if not (out / PLAN_FILE).is_file():
         return []
-    planned = ((job, out / "raw" / f"{job.name}.h5") for job in Plan.load(out / PLAN).jobs)
+    planned = ((job, out / "raw" / f"{job.name}.h5") for job in Plan.load(out / PLAN_FILE).jobs)
     return [job for job, raw in planned if raw.exists() or journal_path(raw).exists()]
 
 
@@ -262,7 +262,7 @@ def check_output_directory(plan: Plan, out: Path) -> None:
     Raises:
         BadInputError: if it does; results of different plans are never mixed.
     """
-    if plan.offline and (out / PLAN).is_file() and not Plan.load(out / PLAN).offline:
+    if plan.offline and (out / PLAN_FILE).is_file() and not Plan.load(out / PLAN_FILE).offline:
         raise BadInputError("--out", str(out), "another directory, or with --profile: it holds the plan of a sweep")
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
@@ -276,7 +276,7 @@ def write_plan(plan: Plan, out: Path) -> None:
     Raises:
         BadInputError: if ``out`` cannot be written, or the plan is larger than readers accept.
     """
-    texts = {out / "jobs" / f"{job.name}.json": job.to_json() for job in plan.jobs} | {out / PLAN: plan.to_json()}
+    texts = {out / "jobs" / f"{job.name}.json": job.to_json() for job in plan.jobs} | {out / PLAN_FILE: plan.to_json()}
     if (size := max(map(len, texts.values()))) > JOB_BYTES:
         limit = f"a plan has at most {format_size(JOB_BYTES)}"
         raise UnusableError("sweep", f"its plan has {format_size(size)}; {limit}: reduce the number of cases")
@@ -287,4 +287,4 @@ def write_plan(plan: Plan, out: Path) -> None:
             with replacing_file(path) as unfinished:
                 unfinished.write_text(text)
         except OSError as error:
-            raise no_file("--out", out, error, "written") from None
+            raise file_error("--out", out, error, "written") from None

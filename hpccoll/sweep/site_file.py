@@ -61,8 +61,8 @@ class ContainerSection(YamlSection):
 
 def _check_gpus(text: str) -> str:
     found = re.fullmatch(r"(?:[a-zA-Z][a-zA-Z0-9_.-]*:)?([1-9][0-9]{0,3})", text)
-    if not found or int(found[1]) > GPUS.most:
-        raise BadInputError("gpus_per_node", text, f"GPUs on each node, such as 8 or h100:8, at most {GPUS.most}")
+    if not found or int(found[1]) > GPUS.maximum:
+        raise BadInputError("gpus_per_node", text, f"GPUs on each node, such as 8 or h100:8, at most {GPUS.maximum}")
     return text
 
 

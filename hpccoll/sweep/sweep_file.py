@@ -187,8 +187,10 @@ class Sweep(YamlSection):
             raise BadInputError("ranks", self.ranks, "one of the two: 'ranks' (on one node) or 'nodes'")
         if self.ranks is not None and "ranks_per_node" in self.model_fields_set:
             raise BadInputError("ranks_per_node", self.ranks_per_node, "a key that goes with 'nodes', not with 'ranks'")
-        if self.nodes and max(self.nodes) * max(self.ranks_per_node) > RANKS.most:
-            raise BadInputError("ranks_per_node", self.ranks_per_node, f"nodes with at most {RANKS.most} ranks in all")
+        if self.nodes and max(self.nodes) * max(self.ranks_per_node) > RANKS.maximum:
+            raise BadInputError(
+                "ranks_per_node", self.ranks_per_node, f"nodes with at most {RANKS.maximum} ranks in all"
+            )
         return self
 
     @property

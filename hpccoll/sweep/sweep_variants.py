@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from hpccoll.errors import BadInputError, together
+from hpccoll.errors import BadInputError, combine_errors
 from hpccoll.evidence.communicator_settings import overridden_settings
 from hpccoll.evidence.variants import variant_communicator, variant_environment
 from hpccoll.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
@@ -48,7 +48,7 @@ def _complete_variants(value: object) -> object:
             except BadInputError as error:
                 strange.append(error)
     if strange:
-        raise together(*strange)
+        raise combine_errors(*strange)
     return filled
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from hpccoll.errors import BadInputError, together
+from hpccoll.errors import BadInputError, combine_errors
 from hpccoll.limits import NUMBER
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, traffic
 from hpccoll.spec.catalogue import check_algorithm, known_parameters, measurable_names
@@ -59,7 +59,7 @@ def _named_collectives(read: ValidationInfo) -> list[str]:
 
 def _check_params(params: "ParameterLists", read: ValidationInfo) -> "ParameterLists":
     if strange := [*_unknown_parameters(params, _named_collectives(read), read.data.get("algorithms", [ALL]))]:
-        raise together(*strange)
+        raise combine_errors(*strange)
     return params
 
 

@@ -15,7 +15,7 @@ from typing import IO
 
 import yaml
 
-from hpccoll.errors import BadInputError, UnusableError, no_file
+from hpccoll.errors import BadInputError, UnusableError, file_error
 from hpccoll.files import open_regular
 from hpccoll.store.durable_files import is_locked, lock_exclusively, open_without_links
 from hpccoll.sweep.paths import workflow_directory
@@ -97,7 +97,7 @@ def exclusive(out: Path) -> Iterator[None]:
         out.mkdir(parents=True, exist_ok=True)
         lock = open(out / ".lock", "w", opener=open_without_links)  # noqa: SIM115  it is closed below
     except OSError as error:
-        raise no_file("--out", out, error, "written") from None
+        raise file_error("--out", out, error, "written") from None
     with lock:
         if not lock_exclusively(lock):
             raise UnusableError(str(out), "a sweep is at work in it: 'hpccoll status' says how far it is")

@@ -25,7 +25,7 @@ from pydantic_core import CoreSchema, ErrorDetails
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from hpccoll import limits
-from hpccoll.errors import BadInputError, UnusableError, did_you_mean, shown, together
+from hpccoll.errors import BadInputError, UnusableError, combine_errors, did_you_mean, format_value
 from hpccoll.files import read_text
 from hpccoll.limits import MAX_LIST_ENTRIES, SWEEP_BYTES, IntegerRange, PositiveNumber
 
@@ -109,8 +109,8 @@ class Bounded:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         bounds = self.bounds
-        limits = {"ge": bounds.least} if isinstance(bounds, IntegerRange) else {"gt": 0, "allow_inf_nan": False}
-        bounded = cast("CoreSchema", {**handler(source), **limits, "le": bounds.most})
+        limits = {"ge": bounds.minimum} if isinstance(bounds, IntegerRange) else {"gt": 0, "allow_inf_nan": False}
+        bounded = cast("CoreSchema", {**handler(source), **limits, "le": bounds.maximum})
         return no_info_before_validator_function(_reject_bool, bounded)
 
 
@@ -177,7 +177,7 @@ class _PlainLoader(yaml.SafeLoader):
                 word = self.construct_object(key) if key.tag != "tag:yaml.org,2002:merge" else "<<"
                 line = key.start_mark.line + 1
                 if word in seen:
-                    problem = f"the key {shown(word)} is there twice, on line {seen[word]} and on line {line}"
+                    problem = f"the key {format_value(word)} is there twice, on line {seen[word]} and on line {line}"
                     raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
                 seen[word] = line
 
@@ -266,7 +266,7 @@ def _to_bad_input(path: Path, model: type[YamlSection], error: ValidationError) 
     told = [one for one in said if one["type"] != "missing" or one["loc"][:-1] not in misspelt]
     ours = [made for one in told for made in _convert_error(path, model, one)]
     once = {(made.key, repr(made.value)): made for made in reversed(ours)}
-    return together(*reversed(once.values()))
+    return combine_errors(*reversed(once.values()))
 
 
 def _convert_error(path: Path, model: type[YamlSection], first: ErrorDetails) -> Iterator[BadInputError]:
@@ -280,7 +280,7 @@ def _convert_error(path: Path, model: type[YamlSection], first: ErrorDetails) ->
         for one in (inner, *inner.others):
             # One that says itself where below the key it is, one of the whole file, or one of the value at this place.
             below = place and one.key.startswith(f"{place[0]}.")
-            yield one.at(f"{path}: {one.key}" if below or not place else key)
+            yield one.with_key(f"{path}: {one.key}" if below or not place else key)
     elif first["type"] == "missing":
         yield BadInputError(key, None, names[place[-1]])
     else:

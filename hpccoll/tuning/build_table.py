@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll import __version__
-from hpccoll.errors import BadInputError, UnusableError, no_file
+from hpccoll.errors import BadInputError, UnusableError, file_error
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
@@ -82,7 +82,7 @@ def write_table(table: TuneTable, out: Path) -> Iterator[str]:
         with replacing_file(out.resolve()) as unfinished:
             unfinished.write_text(json.dumps(table.to_json(), indent=1) + "\n")
     except OSError as error:
-        raise no_file("--out", out, error, "written") from None
+        raise file_error("--out", out, error, "written") from None
     for entry in table.entries:
         yield entry.setting.label
         for r in entry.ranges:

@@ -117,7 +117,7 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
     """
     runs = {run.run_id: run for run in results.runs}
     rows: dict[Setting, list[Row]] = defaultdict(list)
-    for row in (row for row in results.rows if not runs[row.run_id].left_behind):
+    for row in (row for row in results.rows if not runs[row.run_id].rank_loss):
         if row.status == "ok" and not row.wrong and not row.floor and row.algorithm != AUTO and row.median_s:
             rows[_setting(row)].append(row)
     conditions = {

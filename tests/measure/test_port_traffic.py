@@ -13,8 +13,8 @@ from hpccoll.host.network_ports import RECEIVED, SENT
 from hpccoll.measure import port_traffic
 from hpccoll.measure.port_traffic import PortTraffic
 from hpccoll.measure.timing_loop import RankProgress, Samples
+from hpccoll.report.wire_bandwidth import add_headers
 from hpccoll.store import hdf5
-from hpccoll.store.link_bytes import with_headers
 
 values = st.integers(0, 2**31)
 readings = st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from([SENT, "tx_dropped"])), values)
@@ -125,9 +125,9 @@ def test_what_one_host_does_not_know_is_not_known_of_all():
 
 
 def test_headers_are_those_of_full_frames_and_an_acknowledgement_for_every_other():
-    assert with_headers(1448 * 2, 1500) == 2 * 1514 + 66
-    assert with_headers(10**9, 9000) / 10**9 == pytest.approx(1.0111, abs=1e-4)
-    assert with_headers(10**9, 1500) / 10**9 == pytest.approx(1.0684, abs=1e-4)
+    assert add_headers(1448 * 2, 1500) == 2 * 1514 + 66
+    assert add_headers(10**9, 9000) / 10**9 == pytest.approx(1.0111, abs=1e-4)
+    assert add_headers(10**9, 1500) / 10**9 == pytest.approx(1.0684, abs=1e-4)
 
 
 @pytest.mark.mpi

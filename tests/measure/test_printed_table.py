@@ -108,6 +108,6 @@ def test_rows_of_ranks_that_went_on_without_others_are_told_apart(printed):
 
 def test_a_small_message_has_a_bandwidth_that_is_not_nought(printed):
     start = np.zeros((6, 2), np.int64)
-    slow = CaseTimes.of(start, start + 3_000_000, one_clock=True, limit=1 << 22)
+    slow = CaseTimes.from_samples(start, start + 3_000_000, one_clock=True, limit=1 << 22)
     (row,) = rows(printed(whole(CASES[0], times=slow)))
     assert row.split()[10:12] == ["0.00000267"] * 2

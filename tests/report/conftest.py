@@ -7,7 +7,7 @@ import altair as alt
 import pytest
 from altair.utils.schemapi import validate_jsonschema
 
-from hpccoll.store.link_bytes import with_headers
+from hpccoll.report.wire_bandwidth import add_headers
 from hpccoll.store.rows import Gap, Results, Row, Run
 
 MODELS = {  # alpha in s and beta in s per byte, from p
@@ -179,10 +179,10 @@ def make_node_row(make_row):
         usual = {
             "ranks": nodes, "nodes": nodes, "ranks_per_node": 1, "oversubscribed": False, "job": "mpi.n8x1",
             "kind": "measured on a testbed", "wire_bytes_predicted": None if algorithm == "native" else crossed,
-            "wire_bytes_measured": round(with_headers(crossed, 9000)),
+            "wire_bytes_measured": round(add_headers(crossed, 9000)),
             "worker_sent_predicted": None if algorithm == "native" else crossed / nodes,
-            "worker_sent_measured": with_headers(crossed, 9000) / nodes,
-            "port_sent": {"eth0": with_headers(crossed, 9000) / nodes},
+            "worker_sent_measured": add_headers(crossed, 9000) / nodes,
+            "port_sent": {"eth0": add_headers(crossed, 9000) / nodes},
         }  # fmt: skip
         return make_row(algorithm, nbytes=nbytes, **(usual | changes))
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 from sweep_sandbox import CASES
 
+from hpccoll.report.wire_bandwidth import add_headers
 from hpccoll.store import hdf5
-from hpccoll.store.link_bytes import with_headers
 from hpccoll.store.load import read_results
 from hpccoll.store.scheduler_log import read_scheduled
 
@@ -39,7 +39,7 @@ def test_as_many_bytes_cross_the_wire_as_the_ring_needs(success):
     assert [row.nodes for row in rows] == [2, 4]
     for row in rows:
         assert row.wire_bytes_predicted == 2 * (row.nodes - 1) * row.bytes
-        assert row.wire_bytes_measured == pytest.approx(with_headers(row.wire_bytes_predicted, 9000), rel=0.04)
+        assert row.wire_bytes_measured == pytest.approx(add_headers(row.wire_bytes_predicted, 9000), rel=0.04)
 
 
 def test_a_second_sweep_submits_nothing(success):

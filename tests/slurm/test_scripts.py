@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.evidence.variants import named_variants
-from hpccoll.store.journal import notes_path
+from hpccoll.store.journal import interrupted_marker_path
 from hpccoll.store.load import read_results
 
 pytestmark = pytest.mark.slurm
@@ -81,7 +81,7 @@ def test_a_job_that_is_told_to_end_is_resumed_by_the_same_sbatch(testbed, submit
     assert code == 3, log
     assert "told to end by SIGUSR1: " in log
     assert f" of 3 measurements are in {journal}; the same command measures what is left" in log
-    assert notes_path(raw).exists()
+    assert interrupted_marker_path(raw).exists()
     code, log = end(submit("allreduce", *slow, HPCCOLL_OUT=str(raw)))
     assert code == 0, log
     rows = complete(raw)

@@ -20,9 +20,9 @@ from hpccoll.store import journal as module
 from hpccoll.store import json_lines
 from hpccoll.store.durable_files import open_without_links
 from hpccoll.store.journal import (
-    LAUNCHER,
+    LAUNCHER_RANK,
     Journal,
-    has_begun,
+    has_records,
     journal_path,
     read_failure_notes,
     read_journal,
@@ -64,8 +64,8 @@ def test_what_is_recorded_is_what_is_read(tmp_path_factory, raw):
             journal.start(outcome.case)
             journal.record(outcome)
     for read in (read_journal(journal_path(out)), journal.raw):
-        assert raw_examples.plain(read.attempts) == raw_examples.plain(raw.attempts)
-        assert raw_examples.plain(read.job) == raw_examples.plain(raw.job)
+        assert raw_examples.comparable(read.attempts) == raw_examples.comparable(raw.attempts)
+        assert raw_examples.comparable(read.job) == raw_examples.comparable(raw.job)
     journal.close(remove=True)
     assert not list(out.parent.iterdir())
 
@@ -75,10 +75,10 @@ def test_what_is_recorded_is_what_is_read(tmp_path_factory, raw):
 def test_a_new_journal_takes_over_a_partial_file(tmp_path_factory, raw):
     out = tmp_path_factory.mktemp("journal") / "F.h5"
     journal = Journal(out, raw.job, raw)
-    assert raw_examples.plain(journal.raw.attempts) == raw_examples.plain(raw.attempts)
+    assert raw_examples.comparable(journal.raw.attempts) == raw_examples.comparable(raw.attempts)
     journal.close(remove=False)
     again = Journal(out, raw.job, raw)  # not twice
-    assert raw_examples.plain(again.raw.attempts) == raw_examples.plain(raw.attempts)
+    assert raw_examples.comparable(again.raw.attempts) == raw_examples.comparable(raw.attempts)
     again.close(remove=False)
 
 
@@ -119,7 +119,7 @@ def whole(tmp_path_factory):
 
 
 def plain_outcomes(raw):
-    return {outcome.case.id: raw_examples.plain(outcome) for _, outcomes in raw.attempts for outcome in outcomes}
+    return {outcome.case.id: raw_examples.comparable(outcome) for _, outcomes in raw.attempts for outcome in outcomes}
 
 
 @given(place=st.floats(0, 1, exclude_max=True))
@@ -135,7 +135,7 @@ def test_a_flipped_bit_costs_one_line_at_most_which_is_named_and_its_case_is_mea
     assert len(lost) <= 1
     assert left.items() <= before.items()
     assert journal.raw.damage or journal.raw.notes or not lost
-    assert all(re.match(r"line \d+ .*is damaged: ", damage.words) for damage in journal.raw.damage)
+    assert all(re.match(r"line \d+ .*is damaged: ", damage.description) for damage in journal.raw.damage)
     journal.begin(raw_examples.attempt(2))
     for case in CASES:
         if case.id not in journal.raw.done:
@@ -151,14 +151,14 @@ def test_a_case_whose_outcome_is_damaged_did_not_end_the_job(out):
     lines[place] = lines[place].replace(b"ok", b"no")
     journal_path(out).write_bytes(b"\n".join(lines))
     read = read_journal(journal_path(out))
-    assert read.failure(CASES[0].id) is None
-    (damage,) = read.lost
+    assert read.failure_reason(CASES[0].id) is None
+    (damage,) = read.unrecovered_damage
     assert f"line {place + 1} (after the start of {CASES[0].id}) is damaged" in damage
     assert read.done == {CASES[1].id}
     journal = Journal(out, JOB)
     journal.begin(raw_examples.attempt(2))
     journal.record(raw_examples.outcome(CASES[0]))
-    assert (journal.raw.lost, len(journal.raw.damage)) == ([], 1)
+    assert (journal.raw.unrecovered_damage, len(journal.raw.damage)) == ([], 1)
     journal.close(remove=False)
 
 
@@ -177,7 +177,7 @@ def test_a_line_of_many_records_or_of_any_length_is_one_damaged_line_each(out, m
     begin(out).close(remove=False)
     with journal_path(out).open("ab") as file:
         file.write(b"\n" + b'{"sha256": "x' * 3000 + b"\n" + b"\0" * 100_000 + b"}")
-    monkeypatch.setattr(json_lines, "MOST_OF_A_LINE", 50_000)
+    monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 50_000)
     read = read_journal(journal_path(out))
     assert len(read.done) == 1
     assert len(read.damage) + len(read.notes) > 0
@@ -209,11 +209,11 @@ def test_a_journal_without_checksums_is_read_with_a_note_and_gone_on_from_with_c
     old = "".join("\n" + json.dumps(line) for line in (first, attempt, *events)) + '\n{"outcome": {}}\n{"outcome": {"ca'
     journal_path(out).write_text(old)
     read = read_journal(journal_path(out))
-    assert raw_examples.plain(read.attempts) == raw_examples.plain(journal.raw.attempts)
+    assert raw_examples.comparable(read.attempts) == raw_examples.comparable(journal.raw.attempts)
     assert any("without checksums" in note for note in read.notes)
     assert len(read.damage) == 1
     again = Journal(out, JOB)
-    assert raw_examples.plain(again.raw.attempts) == raw_examples.plain(journal.raw.attempts)
+    assert raw_examples.comparable(again.raw.attempts) == raw_examples.comparable(journal.raw.attempts)
     assert (again.raw.notes, again.raw.damage) == ([], read.damage)
     assert again.raw.started == read.started
     again.close(remove=False)
@@ -266,32 +266,32 @@ def test_last_words_after_a_line_that_was_cut_short_are_heard(out):
         file.write(b'\n{"outcome": {"case"')
     write_failure_note(out, Failure(case_id=CASES[1].id, rank=1, message="stuck"))
     read = read_journal(journal_path(out))
-    assert read.failure(CASES[1].id) == "rank 1: stuck"
+    assert read.failure_reason(CASES[1].id) == "rank 1: stuck"
     assert len(read.done) == 1
 
 
 def test_a_case_that_ended_the_job_without_a_word_is_known(out):
     begin(out).close(remove=False)
     read = read_journal(journal_path(out))
-    assert read.failure(CASES[1].id) == "the job ended while it ran, without a word"
-    assert read.failure(CASES[2].id) is None
+    assert read.failure_reason(CASES[1].id) == "the job ended while it ran, without a word"
+    assert read.failure_reason(CASES[2].id) is None
 
 
 def test_the_same_words_of_many_ranks_are_said_once(out):
     begin(out).close(remove=False)
     for rank in (0, 1, 1):
         write_failure_note(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
-    assert read_journal(journal_path(out)).failure(CASES[1].id) == "ranks 0, 1: no"
+    assert read_journal(journal_path(out)).failure_reason(CASES[1].id) == "ranks 0, 1: no"
 
 
 def test_each_rank_leaves_its_words_in_a_file_of_its_own(out):
     begin(out).close(remove=False)
     before = journal_path(out).read_bytes()
-    for rank in (3, LAUNCHER):
+    for rank in (3, LAUNCHER_RANK):
         write_failure_note(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
     assert sorted(path.name for path in out.parent.glob("*words*")) == ["F.h5.words-3", "F.h5.words-launch"]
     assert journal_path(out).read_bytes() == before
-    assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER}
+    assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER_RANK}
     remove_failure_notes(out, "launch")
     assert {failure.rank for failure in read_failure_notes(out)} == {3}
 
@@ -331,12 +331,12 @@ def test_why_an_attempt_ended_is_known_until_the_next_begins(out):
     written = begin(out)
     written.end("SIGUSR1 told it to")
     written.close(remove=False)
-    assert read_journal(journal_path(out)).ended == "SIGUSR1 told it to"
+    assert read_journal(journal_path(out)).stop_reason == "SIGUSR1 told it to"
     again = Journal(out, JOB)
     again.begin(raw_examples.attempt(2))
     again.close(remove=False)
-    assert again.raw.ended is None
-    assert read_journal(journal_path(out)).ended is None
+    assert again.raw.stop_reason is None
+    assert read_journal(journal_path(out)).stop_reason is None
 
 
 def test_the_failures_of_a_partial_file_stay_known(out):
@@ -368,7 +368,7 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(out):
         assert first.stdout.readline() == b"open\n"
         with pytest.raises(BadInputError, match="no other process writes"):
             Journal(out, raw_examples.job(raw_examples.case(8)))
-        assert read_journal(journal_path(out)).at_work
+        assert read_journal(journal_path(out)).is_running
         first.kill()
         first.wait()
     Journal(out, raw_examples.job(raw_examples.case(8))).close(remove=True)
@@ -398,9 +398,9 @@ def test_a_damaged_journal_is_read_or_refused_and_nothing_else(tmp_path_factory,
 
 def test_an_empty_journal_has_not_begun(out):
     journal_path(out).touch()
-    assert not has_begun(journal_path(out))
+    assert not has_records(journal_path(out))
     Journal(out, JOB).close(remove=False)
-    assert has_begun(journal_path(out))
+    assert has_records(journal_path(out))
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):

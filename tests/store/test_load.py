@@ -12,7 +12,7 @@ import raw_examples
 from hpccoll.errors import BadInputError
 from hpccoll.spec.plan import Launcher, Plan, Skip
 from hpccoll.store import hdf5
-from hpccoll.store.integrity import DIGEST
+from hpccoll.store.integrity import DIGEST_ATTRIBUTE
 from hpccoll.store.journal import Journal, journal_path, write_failure_note
 from hpccoll.store.load import read_results
 from hpccoll.store.raw import Failure, RawResults
@@ -267,7 +267,7 @@ def test_files_without_a_digest_are_noted_together(tmp_path):
         raw = replace(raw, attempts=[(raw_examples.attempt(run_id=name), raw.attempts[0][1])])
         hdf5.write_raw_file(raw, tmp_path / f"{name}.h5")
         with h5py.File(tmp_path / f"{name}.h5", "r+") as file:
-            del file.attrs[DIGEST]
+            del file.attrs[DIGEST_ATTRIBUTE]
             file.attrs["schema_version"] = "1.4"
     (note,) = read_results([tmp_path]).notes
     assert "a.h5 and 1 files more: " in note

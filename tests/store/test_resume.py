@@ -60,7 +60,7 @@ def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(j
     raw = hdf5.read_raw_file(file)
     assert raw.complete
     assert [attempt.number for attempt, _ in raw.attempts] == [1, 2]
-    assert raw_examples.plain(raw.attempts[0]) == raw_examples.plain(before)
+    assert raw_examples.comparable(raw.attempts[0]) == raw_examples.comparable(before)
     ids = [outcome.case.id for _, outcomes in raw.attempts for outcome in outcomes]
     assert sorted(ids) == sorted(case.id for case in job.cases)
     assert raw.attempts[0][0].run_id != raw.attempts[1][0].run_id
@@ -90,7 +90,7 @@ def test_a_job_goes_on_with_the_rounds_that_are_left(tmp_path, mpiexec):  # noqa
     assert f"attempt 2: {left} measurements (3 rounds of each case)" in printed
     raw = hdf5.read_raw_file(file)
     assert raw.complete
-    assert raw_examples.plain(raw.attempts[0]) == raw_examples.plain(before.attempts[0])
+    assert raw_examples.comparable(raw.attempts[0]) == raw_examples.comparable(before.attempts[0])
     assert [whole.outcome.times.round.tolist() for whole in raw.histories()] == [[1] * 20 + [2] * 20 + [3] * 20] * len(
         cases
     )
@@ -135,7 +135,7 @@ def test_a_partial_file_without_a_journal_is_gone_on_from(job, tmp_path, mpiexec
     assert process.returncode == 0
     read = hdf5.read_raw_file(tmp_path / "F.h5")
     assert [len(outcomes) for _, outcomes in read.attempts] == [len(job.cases) - 2, 2]
-    assert raw_examples.plain(read.attempts[0]) == raw_examples.plain(raw.attempts[0])
+    assert raw_examples.comparable(read.attempts[0]) == raw_examples.comparable(raw.attempts[0])
 
 
 def test_a_file_of_another_job_is_refused_and_left_alone(job, tmp_path, mpiexec):  # noqa: ARG001

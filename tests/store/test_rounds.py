@@ -11,7 +11,7 @@ from hpccoll.spec.case import Case, Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
 from hpccoll.store.load import read_results
-from hpccoll.store.raw import COUNTED, Outcome, RawResults
+from hpccoll.store.raw import COUNTED_FIELDS, Outcome, RawResults
 from hpccoll.store.statistics import RoundStatistics, combine_rounds, make_row
 
 CASES = (raw_examples.case(1024), raw_examples.case(2048))
@@ -23,16 +23,16 @@ def interrupted():
     first, second = CASES
     raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
     for outcome in (
-        raw_examples.of_round(1, first),
-        raw_examples.of_round(1, second),
-        raw_examples.of_round(2, first, 6),
+        raw_examples.round_outcome(1, first),
+        raw_examples.round_outcome(1, second),
+        raw_examples.round_outcome(2, first, 6),
     ):
         raw.record(outcome)
     raw.attempts.append((raw_examples.attempt(2), []))
     for outcome in (
-        raw_examples.of_round(2, second),
-        raw_examples.of_round(3, first, 2),
-        raw_examples.of_round(3, second),
+        raw_examples.round_outcome(2, second),
+        raw_examples.round_outcome(3, first, 2),
+        raw_examples.round_outcome(3, second),
     ):
         raw.record(outcome)
     return raw
@@ -56,11 +56,11 @@ def test_what_is_recorded_is_seen_whenever_it_is_asked_for():
     raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
     seen = []
     for number, of in [(1, first), (1, second), (2, second), (2, first)]:
-        raw.record(raw_examples.of_round(number, of))
+        raw.record(raw_examples.round_outcome(number, of))
         ((_, outcome, runs),) = raw.histories(of.id)
         seen.append((outcome.case, sorted(outcome.rounds), sorted(runs)))
     assert seen == [(first, [1], [1]), (second, [1], [1]), (second, [1, 2], [1, 2]), (first, [1, 2], [1, 2])]
-    raw.attempts.append((raw_examples.attempt(2), [raw_examples.of_round(3, second)]))  # as a file is read
+    raw.attempts.append((raw_examples.attempt(2), [raw_examples.round_outcome(3, second)]))  # as a file is read
     assert [whole.outcome.case for whole in raw.histories()] == [first, second]
     assert next(raw.histories(second.id)).runs == {1: "run-1", 2: "run-1", 3: "run-2"}
     assert not [*raw.histories("none of its cases")]
@@ -91,10 +91,10 @@ def test_rounds_of_which_not_the_same_ranks_are_kept_keep_those_in_common():
 
 
 def test_wrong_elements_add_up_and_what_is_not_timed_is_of_the_last_round():
-    first = raw_examples.of_round(
+    first = raw_examples.round_outcome(
         1, iterations=1, wrong=3, status="wrong", reason="rank 0: bad", cpu_s=np.array([1.0, 2.0])
     )
-    last = raw_examples.of_round(
+    last = raw_examples.round_outcome(
         2, iterations=3, wrong=0, evidence="new", wire_sent=(1.0, 2.0), cpu_s=np.array([2.0, 2.0])
     )
     both = first.merge(last)
@@ -105,13 +105,15 @@ def test_wrong_elements_add_up_and_what_is_not_timed_is_of_the_last_round():
 
 
 def test_a_round_whose_bytes_are_not_counted_leaves_those_that_were_with_what_was_found_by_them():
-    counted = raw_examples.of_round(1, evidence="by its ports")
+    counted = raw_examples.round_outcome(1, evidence="by its ports")
     nothing = {"wire_bytes_measured": None, "wire_sent": (), "wire_received": (), "port_sent": (), "port_received": ()}
-    timed = raw_examples.of_round(2, **nothing, counters=None, executed="unknown", evidence=None, bytes=4096)
+    timed = raw_examples.round_outcome(2, **nothing, counters=None, executed="unknown", evidence=None, bytes=4096)
     both = counted.merge(timed)
-    assert {name: getattr(both, name) for name in COUNTED} == {name: getattr(counted, name) for name in COUNTED}
+    assert {name: getattr(both, name) for name in COUNTED_FIELDS} == {
+        name: getattr(counted, name) for name in COUNTED_FIELDS
+    }
     assert (both.bytes, both.rounds) == (4096, {1, 2})
-    assert (timed.merge(counted).evidence, both.merge(raw_examples.of_round(3, evidence="anew")).evidence) == (
+    assert (timed.merge(counted).evidence, both.merge(raw_examples.round_outcome(3, evidence="anew")).evidence) == (
         "by its ports", "anew",
     )  # fmt: skip
 
@@ -138,11 +140,11 @@ def test_a_journal_keeps_every_round_at_once_and_says_why_there_are_no_more(tmp_
     journal.begin(raw_examples.attempt())
     for number in (1, 2):
         journal.start(CASES[0])
-        journal.record(raw_examples.of_round(number, CASES[0]))
+        journal.record(raw_examples.round_outcome(number, CASES[0]))
     journal.start(CASES[0])
     journal.close(remove=False)
     read = read_journal(journal_path(tmp_path / "F.h5"))
-    assert raw_examples.plain(read.attempts) == raw_examples.plain(journal.raw.attempts)
+    assert raw_examples.comparable(read.attempts) == raw_examples.comparable(journal.raw.attempts)
     assert (read.measured, read.started) == ({CASES[0].id: {1, 2}}, [CASES[0].id])
     (found,) = read_results([tmp_path]).rows
     assert found.reason == "2 of 3 rounds; the job ended while it ran, without a word"
@@ -151,7 +153,7 @@ def test_a_journal_keeps_every_round_at_once_and_says_why_there_are_no_more(tmp_
 def test_a_case_that_is_skipped_has_no_rounds_to_come_and_one_skipped_later_has():
     raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(), [])])
     raw.record(raw_examples.skipped(CASES[0]))
-    raw.record(raw_examples.of_round(1, CASES[1]))
+    raw.record(raw_examples.round_outcome(1, CASES[1]))
     raw.record(raw_examples.skipped(CASES[1]))
     assert raw.measured == {CASES[0].id: {1, 2, 3}, CASES[1].id: {1}}
     ((_, (skipped, measured)),) = raw.attempts
@@ -163,18 +165,20 @@ def test_a_case_that_is_skipped_has_no_rounds_to_come_and_one_skipped_later_has(
 def test_a_case_that_failed_is_still_to_be_measured_with_the_rounds_that_it_has_and_is_known_for_it():
     failed = {size: Outcome(case=raw_examples.case(size), status="failed", reason="it stalled") for size in (1, 2)}
     raw = raw_examples.raw(
-        failed[1], raw_examples.of_round(1, raw_examples.case(2)), raw_examples.of_round(1, raw_examples.case(3))
+        failed[1],
+        raw_examples.round_outcome(1, raw_examples.case(2)),
+        raw_examples.round_outcome(1, raw_examples.case(3)),
     )
     raw.job = replace(raw.job, effort=Effort(rounds=2))
     raw.record(failed[2])
-    assert raw.failed == {raw_examples.case(1).id, raw_examples.case(2).id}
+    assert raw.failed_cases == {raw_examples.case(1).id, raw_examples.case(2).id}
     assert raw.measured == {raw_examples.case(2).id: frozenset([1]), raw_examples.case(3).id: frozenset([1])}
     ((attempt, outcomes),) = raw.attempts
     assert [make_row(raw.job, attempt, outcome).status for outcome in outcomes] == ["failed", "partial", "partial"]
     raw.attempts.append((raw_examples.attempt(2), []))
     for number in (1, 2):
-        raw.record(raw_examples.of_round(number, raw_examples.case(1)))
-    assert raw.failed == {raw_examples.case(2).id}
+        raw.record(raw_examples.round_outcome(number, raw_examples.case(1)))
+    assert raw.failed_cases == {raw_examples.case(2).id}
     assert raw_examples.case(1).id in raw.done
 
 

@@ -72,7 +72,7 @@ def test_the_time_of_an_iteration_is_that_of_the_slowest_rank_and_no_average():
 
 
 def measured(start, end, *, one_clock=True, **attempt):
-    times = CaseTimes.of(np.array(start), np.array(end), one_clock=one_clock)
+    times = CaseTimes.from_samples(np.array(start), np.array(end), one_clock=one_clock)
     outcome = replace(raw_examples.outcome(), times=times, bytes=1_000_000, cpu_s=np.array([1e-6, 3e-6]))
     return raw_examples.job(outcome.case), raw_examples.attempt(ranks=2, **attempt), outcome
 
@@ -94,7 +94,7 @@ def test_the_rule_span_is_from_the_first_start_to_the_last_end():
 
 def test_the_time_of_an_aggregator_is_kept_but_is_not_the_operations():
     start, end = np.array([[0, 500, 100]] * 5), np.array([[1000, 2000, 9000]] * 5)
-    times = CaseTimes.of(start, end, one_clock=True, workers=2)
+    times = CaseTimes.from_samples(start, end, one_clock=True, workers=2)
     assert (times.end_ns == end).all()
     assert {*times.max_ns, *times.min_ns, *times.median_ns} == {1500, 1000, 1250}
     assert {*times.span_ns} == {2000}

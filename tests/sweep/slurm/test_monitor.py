@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.errors import BadInputError
-from hpccoll.store.scheduler_log import RECORD, ScheduledJob, read_scheduled
+from hpccoll.store.scheduler_log import SLURM_JOBS_FILE, ScheduledJob, read_scheduled
 from hpccoll.sweep.slurm.monitor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
 
@@ -47,7 +47,7 @@ def test_the_last_word_on_a_job_is_kept_with_its_log_and_its_limit(slurm, tmp_pa
     assert job == ScheduledJob(
         job="mpi.n2x1", id="7", state="TIMEOUT", hosts="n[1-2]", limit="00:30:00", log="/logs/7.log"
     )
-    assert job.words == "TIMEOUT: it reached its time limit of 00:30:00; Slurm job 7, log /logs/7.log"
+    assert job.description == "TIMEOUT: it reached its time limit of 00:30:00; Slurm job 7, log /logs/7.log"
 
 
 def test_the_jobs_of_an_earlier_sweep_stay_known(slurm, tmp_path):
@@ -76,11 +76,11 @@ def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_tur
     assert cancelled(slurm) == []
     hasty.poll_now()
     assert cancelled(slurm) == ["scancel 7"]
-    words = {job.id: job.words for job in read_scheduled(tmp_path)}
+    words = {job.id: job.description for job in read_scheduled(tmp_path)}
     assert words["7"].startswith("CANCELLED: it was cancelled (it waited 0 s, and Slurm says: ReqNodeNotAvail")
     slurm(("7", "CANCELLED", "None"), ("8", "PENDING", "Priority"))
     hasty.poll_now()
-    assert "it waited 0 s" in read_scheduled(tmp_path)[0].words  # Slurm knows no better
+    assert "it waited 0 s" in read_scheduled(tmp_path)[0].description  # Slurm knows no better
 
 
 def test_jobs_of_other_sweeps_are_left_alone(slurm, tmp_path):
@@ -107,7 +107,7 @@ def test_every_job_is_cancelled_once_and_waited_for(slurm, tmp_path, monkeypatch
     monkeypatch.setattr("time.sleep", pass_by)
     assert SlurmMonitor(tmp_path).cancel_and_wait("the sweep was interrupted") == ["Slurm job 7 (mpi.n2x1, running)"]
     assert cancelled(slurm) == ["scancel 7"]
-    assert "(the sweep was interrupted)" in read_scheduled(tmp_path)[0].words
+    assert "(the sweep was interrupted)" in read_scheduled(tmp_path)[0].description
 
 
 def test_a_controller_that_does_not_answer_is_asked_again_later(programs, tmp_path):
@@ -117,9 +117,9 @@ def test_a_controller_that_does_not_answer_is_asked_again_later(programs, tmp_pa
 
 
 def test_a_record_that_is_cut_short_explains_nothing_and_stops_nothing(tmp_path):
-    (tmp_path / RECORD).write_text(json.dumps([{"job": "a"}]))
+    (tmp_path / SLURM_JOBS_FILE).write_text(json.dumps([{"job": "a"}]))
     assert read_scheduled(tmp_path) == []
-    (tmp_path / RECORD).write_text("[{")
+    (tmp_path / SLURM_JOBS_FILE).write_text("[{")
     assert read_scheduled(tmp_path) == []
 
 
@@ -171,7 +171,7 @@ def test_a_job_that_slurm_has_forgotten_is_gone(slurm, tmp_path):
     SlurmMonitor(tmp_path).poll_now()
     slurm()
     SlurmMonitor(tmp_path).poll_now()
-    assert "GONE: Slurm knows it no more; Slurm job 7" in read_scheduled(tmp_path)[0].words
+    assert "GONE: Slurm knows it no more; Slurm job 7" in read_scheduled(tmp_path)[0].description
 
 
 @pytest.mark.parametrize(("age", "noticed"), [(20, 160), (500, 240), (10_000, 300)])  # seconds
