@@ -1,4 +1,4 @@
-"""The start and the end of MPI on a rank."""
+"""Start and end of MPI on a rank, each with a deadline."""
 
 import atexit
 import faulthandler
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 MPICH_FAMILY = ("MPICH", "MVAPICH", "Intel MPI")
-"""Libraries that do not start under the launcher of Open MPI, which speaks PMIx."""
+"""Libraries that do not start under Open MPI's launcher, which uses PMIx."""
 
 START_TIMEOUT_VARIABLE = "HPCCOLL_START_S"
-"""The variable that says how many seconds a rank waits for the others as MPI starts, and as it ends [300]."""
+"""Variable: seconds that a rank waits for the others in MPI_Init and MPI_Finalize [300]."""
 STDERR = 2
 
 
 def start_deadline() -> None:
-    """Have this process end where it still waits after so many seconds, and say where, whatever it waits in.
+    """Exit with a traceback if the deadline passes before ``cancel_deadline``.
 
-    MPI has no clock for its start and its end: one rank that never comes, and all wait for as long as the job may last.
-    Python cannot look after them, for MPI keeps its lock meanwhile; faulthandler has a thread that needs none.
+    MPI_Init and MPI_Finalize have no timeout: if one rank never starts, all others wait until the job's time limit. A
+    Python thread cannot interrupt them, because MPI holds the GIL; the thread of faulthandler does not need it.
 
     Raises:
-        BadInputError: where the variable is no number of seconds.
+        BadInputError: if the variable is no number of seconds.
     """
     faulthandler.dump_traceback_later(_start_timeout_s(), exit=True, file=STDERR)
 
@@ -47,7 +47,7 @@ cancel_deadline = faulthandler.cancel_dump_traceback_later
 
 @contextmanager
 def deadline() -> Iterator[None]:
-    """Have the limit for a while in which ranks wait for one another, and no watchdog looks after them."""
+    """Set the deadline for a section in which ranks wait for one another without a watchdog."""
     start_deadline()
     try:
         yield
@@ -57,7 +57,7 @@ def deadline() -> Iterator[None]:
 
 @contextmanager
 def without_deadline() -> Iterator[None]:
-    """Take the limit away for as long as there is a watchdog."""
+    """Suspend the deadline for a section that a watchdog supervises."""
     cancel_deadline()
     try:
         yield
@@ -66,10 +66,10 @@ def without_deadline() -> Iterator[None]:
 
 
 def start_mpi(device: str) -> "MPI.Intracomm":
-    """Start MPI and return its world; where buffers are to lie on a GPU, each rank has taken its own before.
+    """Start MPI and return its world; for device cuda, assign a GPU to this rank first.
 
     Raises:
-        BadInputError: where there is no library, or one that would abort under this launcher before it can be asked.
+        BadInputError: if no MPI library can be loaded, or it would abort under this launcher.
     """
     import mpi4py
 
@@ -79,11 +79,13 @@ def start_mpi(device: str) -> "MPI.Intracomm":
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
-        raise UnusableError("MPI library", f"mpi4py can load none: {remedy} ({error})") from None
+        raise UnusableError("MPI library", f"mpi4py can load none; do: {remedy} ({error})") from None
     vendor, version = MPI.get_vendor()
     if vendor in MPICH_FAMILY and "OMPI_COMM_WORLD_SIZE" in os.environ:
         library = f"{vendor} {'.'.join(map(str, version))}"
-        raise UnusableError("launcher", f"mpiexec of Open MPI, and the library is {library}: use the mpiexec of that")
+        raise UnusableError(
+            "launcher", f"mpiexec is Open MPI's, but the library is {library}; do: use the library's mpiexec"
+        )
     if vendor == "MPICH":
         shorten_values()
     if device == "cuda":
@@ -97,26 +99,26 @@ def start_mpi(device: str) -> "MPI.Intracomm":
 
 
 def _start_finalize_alarm() -> None:
-    """Have the kernel end this process where MPI, which mpi4py ends when nothing of Python is left, does not end."""
+    """Let SIGALRM end this process if MPI_Finalize hangs; mpi4py calls it after Python's own shutdown."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, _start_timeout_s())
 
 
 def launcher_rank() -> int:
-    """Return the rank that the launcher gave this process, before MPI is up."""
+    """Return the rank that the launcher assigned to this process; usable before MPI_Init."""
     names = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMIX_RANK")
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
 
 
 ROOT_LAST_S = 0.5
-"""How long rank 0 leaves the others to end: srun kills who is left when one ends badly, and has a code for that."""
+"""Seconds by which rank 0 exits after the others: srun kills the remaining ranks once one exits with an error."""
 
 
 def finalize_mpi(code: int) -> int:
-    """Part from the other ranks, which is done together, and return this one's exit code: rank 0 speaks for all.
+    """Call MPI_Finalize and return the exit code of this rank: 0 except on rank 0.
 
     Args:
-        code: of a bad end.
+        code: the exit code of the job, which rank 0 returns.
     """
     sys.modules["mpi4py.MPI"].Finalize()
     if launcher_rank():
@@ -126,6 +128,6 @@ def finalize_mpi(code: int) -> int:
 
 
 def is_connected() -> bool:
-    """Return whether the ranks end together, as MPI sees to where it is up and they have found each other."""
+    """Return whether MPI is initialised with more than one rank."""
     mpi = sys.modules.get("mpi4py.MPI")
     return mpi is not None and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1

@@ -1,4 +1,4 @@
-"""MPICH under Slurm's pmi2: values that it publishes as MPI starts, made short enough for Slurm to read.
+"""A relay between MPICH and Slurm's pmi2 that limits the length of published values to what Slurm can read.
 
 MPICH tells the other nodes the address of a rank in requests of a line each, ``cmd=put kvsname=... key=...
 value=...``, whose values are as long as the server says that they may be: 1024 bytes. Slurm's plugin reads 1024 bytes
@@ -7,7 +7,7 @@ as a request, whatever it is of (src/plugins/mpi/pmi2/pmi1.c: handle_pmi1_cmd). 
 hexadecimal with runs of zeros left out; so whether a line is too long depends on what that is, and is the same for
 every launch of a program in an environment. MPI then fails as it starts, or waits for ever.
 
-Between the two a process passes on what they say, and has the server say that values are shorter.
+A relay process forwards the traffic of both, and lowers the maximum length in the server's answer.
 """
 
 import os
@@ -21,31 +21,30 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 MAX_VALUE_BYTES = 900
-"""Bytes of a value: with the words around it, the longest name of a step and the longest key a line has 1015."""
+"""Bytes of a value: with the keywords, the longest step name and the longest key a line has 1015 bytes."""
 
 VALUE_LENGTH = re.compile(rb"(?<=vallen_max=)\d+")
-"""What the server's answer to ``cmd=get_maxes`` says of values, in a line that it writes at once."""
+"""The maximum length of values in the server's answer to ``cmd=get_maxes``, which arrives in one read."""
 
 READ_BYTES = 1 << 16
-"""Bytes to read at once: more than a line of either has."""
-
+"""Bytes per read; lines are shorter."""
 
 IGNORED_SIGNALS = signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
-"""Signals that are sent to all processes of a step: what is between lives as long as the rank."""
+"""Signals that reach all processes of a step; the relay ignores them, because it must live as long as the rank."""
 
 RANK_VARIABLES = "PMI", "SLURM", "HPCCOLL"
-"""How variables begin that would have the process between look like a rank."""
+"""Prefixes of variables that mark a process as a rank; the relay does not inherit them."""
 
 
 def shorten_values(environment: Mapping[str, str] = os.environ) -> None:
-    """Have values over PMI be short from here on, where the launcher is Slurm's pmi2; before MPI starts."""
+    """Start the relay if the launcher is Slurm's pmi2; call it before MPI_Init."""
     number = environment.get("PMI_FD", "")
     if environment.get("SLURM_MPI_TYPE") != "pmi2" or not number.isdigit() or not _is_socket(int(number)):
         return
     rank, between = socket.socketpair()
     between.set_inheritable(True)
     os.set_inheritable(int(number), True)
-    quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]  # nobody waits for it
+    quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]  # nothing waits for it
     own = {name: value for name, value in environment.items() if not name.startswith(RANK_VARIABLES)}
     program = [sys.executable, "-P", "-s", "-S", __file__, str(between.fileno()), number]
     os.posix_spawn(sys.executable, program, own, file_actions=quiet, setsigmask=IGNORED_SIGNALS)
@@ -55,7 +54,7 @@ def shorten_values(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def _is_socket(number: int) -> bool:
-    """Return whether a descriptor is open, and a socket: a child of a rank has the variable and not the descriptor."""
+    """Return whether a descriptor is an open socket: a child of a rank inherits the variable, not the descriptor."""
     try:
         return stat.S_ISSOCK(os.fstat(number).st_mode)
     except OSError:
@@ -63,16 +62,16 @@ def _is_socket(number: int) -> bool:
 
 
 def relay(rank: socket.socket, server: socket.socket) -> None:
-    """Pass on what is said until either end closes; what the server says of the length of values is at most VALUE."""
+    """Forward traffic until either end closes, with the maximum length of values capped at MAX_VALUE_BYTES."""
     with selectors.DefaultSelector() as selector:
         selector.register(rank, selectors.EVENT_READ, server)
         selector.register(server, selectors.EVENT_READ, rank)
         while True:
             for key, _ in selector.select():
-                said = os.read(key.fd, READ_BYTES)
-                if not said:
+                data = os.read(key.fd, READ_BYTES)
+                if not data:
                     return
-                key.data.sendall(said if key.fileobj is rank else VALUE_LENGTH.sub(_cap_value_length, said))
+                key.data.sendall(data if key.fileobj is rank else VALUE_LENGTH.sub(_cap_value_length, data))
 
 
 def _cap_value_length(found: re.Match[bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""A rank, from the command line to its exit code."""
+"""The program of a rank, from the command line to the exit code."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpccoll.errors import BadInputError, check_arguments
+from hpccoll.errors import BadInputError, UnusableError, check_arguments
 from hpccoll.evidence.log_settings import (
     INTERRUPTED_FILE,
     copy_nccl_settings,
@@ -31,24 +31,26 @@ from hpccoll.run.mpi_startup import (
     without_deadline,
 )
 from hpccoll.run.options import build_parser
-from hpccoll.run.preflight import preflight
 from hpccoll.spec.case import Job
 from hpccoll.units import format_size
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.ranks import Ranks
+    from hpccoll.schedule import Layout
 
 
 ROOT_FIRST_S = 10.0
-"""How long other ranks leave rank 0 to complain before they end: a launcher may end all the rest at the first end."""
+"""Seconds that other ranks give rank 0 to print an error: a launcher may kill all ranks when the first one exits."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run one rank of ``hpccoll run`` and return its exit code.
 
-    A complaint about the input is printed by rank 0 alone; any other exception ends all ranks with its traceback.
+    Only rank 0 prints errors of the input; any other exception aborts all ranks after its traceback.
     """
     try:
         code = _run(argv)
@@ -73,42 +75,41 @@ def _run(argv: Sequence[str]) -> int:
 
 
 class StopSignal:
-    """Remembers the first signal that asks for an end; the round of the case under way is finished before it.
+    """Keeps the first signal that requests an end; the current round of a case is finished before.
 
-    Slurm sends SIGUSR1 some time before a job's limit, if asked with ``sbatch --signal=USR1@60``, and who presses
-    Ctrl-C has the launcher send SIGINT (srun with its option -X).
+    With ``sbatch --signal=USR1@60`` Slurm sends SIGUSR1 60 s before the time limit. On Ctrl-C the launcher sends SIGINT
+    (srun with -X).
     """
 
     def __init__(self) -> None:
         self.signal = 0
-        signal.signal(signal.SIGUSR1, self._note)  # before MPI starts: it would end this process
+        signal.signal(signal.SIGUSR1, self._record)  # before MPI starts: the default action ends this process
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Take Ctrl-C for such a signal; at other times there is nothing to finish, and it ends this process."""
+        """Treat SIGINT as a stop signal while measuring; at other times it ends this process."""
         before = signal.getsignal(signal.SIGINT)
         if before is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, self._note)
+            signal.signal(signal.SIGINT, self._record)
         try:
             with without_deadline():
                 yield
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def _note(self, number: int, _frame: object) -> None:
+    def _record(self, number: int, _frame: object) -> None:
         self.signal = self.signal or number
 
 
 def _measure(arguments: argparse.Namespace) -> int:
-    told = StopSignal()
+    stop = StopSignal()
     shape = parse_shape(arguments.shape) if arguments.shape else None
     if arguments.hosts and not shape:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
-    os.environ.update(
-        variant_settings(arguments)["environment"]
-    )  # libraries read them when they start, and MPI starts some
+    # Libraries read the variables when they start, and MPI_Init starts some of them.
+    os.environ.update(variant_settings(arguments)["environment"])
     start_deadline()
-    comm = start_mpi(arguments.device)  # --help and a misspelt option need no MPI
+    comm = start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
     from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.printed_table import PrintedTable
     from hpccoll.measure.ranks import Ranks, abort_job, check_launch, check_shape
@@ -123,22 +124,22 @@ def _measure(arguments: argparse.Namespace) -> int:
             check_shape(ranks, shape, arguments.hosts.split(",") if arguments.hosts else ())
         if arguments.check:
             return _print_ranks(ranks)
-        # Rank 0 alone reads the job: a complaint is then every rank's, and the file may lie on its node alone.
+        # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: job_from_args(arguments, ranks.layout(0)))
         if not arguments.job:
             preflight(comm, job, ranks.layout(job.aggregators))
         if arguments.probe:
-            return _probe(ranks, job, told, arguments.probe)
+            return _probe(ranks, job, stop, arguments.probe)
         about = _load_evidence(arguments, ranks, job)
-        program = JobRunner(ranks, job, arguments.out, table.show, lambda: told.signal, *about, exit_limit=deadline)
-        with told.measuring():
+        program = JobRunner(ranks, job, arguments.out, table.show, lambda: stop.signal, *about, exit_limit=deadline)
+        with stop.measuring():
             try:
                 code = 0 if program.run() or arguments.exit_zero else 3
             finally:
                 table.end()
     except BadInputError:
         raise
-    except BaseException as error:  # noqa: BLE001  whatever it is, the other ranks must not wait for this one
+    except BaseException as error:  # noqa: BLE001  the other ranks must not wait for this one
         if program:
             program.report_failure(f"{type(error).__name__}: {error} (case {program.progress.case})")
         traceback.print_exc()
@@ -149,42 +150,42 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 
 def _print_remaining(program: "JobRunner", *, nothing: bool) -> None:
-    """Say at rank 0 why something is left, or that nothing was."""
+    """Print why measurements are missing, or that none were left."""
     from hpccoll.store.journal import journal_path
 
     job, out = program.job, program.out
     if program.stop_signal:
         kept = "nothing is kept without --out"
         if out:
-            there = f"{program.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
-            kept = f"{there}; the same command measures what is left"
-        print(f"# told to end by {signal.Signals(program.stop_signal).name}: {kept}")
+            done = f"{program.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
+            kept = f"{done}; the same command measures the rest"
+        print(f"# interrupted by {signal.Signals(program.stop_signal).name}: {kept}")
     elif not program.has_results:
-        print("# nothing was measured: each case has its reason")
+        print("# nothing was measured; see the reason of each case")
     elif nothing and out:
         sizes = [case.bytes for case in job.cases]
         ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
-        print(f"# {out} is complete, {ends}: there is nothing left to measure")
+        print(f"# {out} is complete, {ends}: nothing left to measure")
 
 
-def _probe(ranks: "Ranks", job: Job, told: StopSignal, place: Path) -> int:
+def _probe(ranks: "Ranks", job: Job, stop: StopSignal, logs: Path) -> int:
     from hpccoll.measure.log_probe import probe
 
-    ranks.run_at_root(lambda: remove_old_logs(place))  # before NCCL opens its files
-    copy_nccl_settings(place)
-    with told.measuring():
-        probe(ranks, job, lambda: told.signal)
-    if not ranks.max_over_ranks(told.signal):
+    ranks.run_at_root(lambda: remove_old_logs(logs))  # before NCCL opens its files
+    copy_nccl_settings(logs)
+    with stop.measuring():
+        probe(ranks, job, lambda: stop.signal)
+    if not ranks.max_over_ranks(stop.signal):
         return 0
-    ranks.run_at_root((place / INTERRUPTED_FILE).touch)
+    ranks.run_at_root((logs / INTERRUPTED_FILE).touch)
     return 3
 
 
 def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "tuple[ProbeResult | None, str | None]":
-    """Return what is known of the library and the network before anything is timed, and keep the library quiet.
+    """Return the evidence of the probe and the expected network, and turn off NCCL's log for the timed launch.
 
     Raises:
-        BadInputError: on all ranks, where the evidence cannot be read.
+        BadInputError: on all ranks, if the evidence cannot be read.
     """
     from hpccoll.evidence.probe_result import ProbeResult
 
@@ -196,10 +197,51 @@ def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "
 
 def _print_ranks(ranks: "Ranks") -> int:
     if ranks.comm.rank == 0:
-        crowds = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.ranks_by_node.items())
+        counts = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
         if ranks.comm.size > 1:
-            print(f"# {ranks.comm.size} ranks know of each other: {crowds}")
+            print(f"# {ranks.comm.size} ranks know of each other: {counts}")
         else:
-            print(f"# MPI works, and this rank is alone: {crowds}; start more to see that they know of each other,")
+            print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
             print("# such as mpiexec -n 2 hpccoll run --check")
     return 0
+
+
+def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
+    """Check before the first case that some case can run and every node has memory for the largest one.
+
+    Raises:
+        BadInputError: on all ranks, if a node lacks memory, no case can run, or a name in a case is unknown.
+    """
+    from mpi4py import MPI
+
+    from hpccoll.host.machine import available_memory
+    from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
+    from hpccoll.spec.memory import check_memory
+    from hpccoll.spec.variant_skips import variant_skip_reason
+    from hpccoll.tuning.auto import resolve_auto
+    from hpccoll.tuning.table import TuneTable
+
+    table = None if job.table is None else TuneTable.from_json(job.table)
+    found: list[str | None] = []
+    for case in job.cases:
+        check_case(case)
+        try:
+            made, _ = resolve_auto(case, layout, table)
+        except BadInputError as error:
+            found.append(str(error))
+        else:
+            variant_reason = variant_skip_reason(job.variant, job.sets, case, job.shape(case))
+            found.append(unmet_needs(made, layout) or variant_reason or redundant_mapping(case, layout))
+    reasons = list(dict.fromkeys(found))
+    if all(reasons):
+        why = "; ".join(filter(None, reasons))
+        raise UnusableError("run", f"none of its {len(job.cases)} cases can run here: {why}")
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    failure = None
+    try:
+        check_memory(job.cases, job.ranks, node.size, available_memory(), aggregators=job.aggregators)
+    except BadInputError as error:
+        failure = error
+    node.Free()
+    for each in filter(None, comm.allgather(failure)):
+        raise each

@@ -12,21 +12,17 @@ from hpccoll.files import parse_json, read_text
 from hpccoll.limits import (
     AGGREGATORS,
     FILE_NAME,
-    ITERATIONS,
     JOB_BYTES,
     MAX_BYTES,
     MAX_CASES,
     MAX_NAMES,
     NAME,
-    PRECISION,
     RANK,
     RANKS,
     ROUNDS,
-    SECONDS,
     SEED,
     VALUE,
     VARIABLE_VALUE,
-    WARMUP,
     AnyOf,
     Boolean,
     IntegerRange,
@@ -34,6 +30,7 @@ from hpccoll.limits import (
     check_fields,
     check_mapping,
 )
+from hpccoll.spec.keys import EFFORT, SWEEP
 
 Parameter = int | str
 
@@ -310,11 +307,7 @@ _CASE_KINDS: Mapping[str, ValueKind] = {
     **dict.fromkeys(("ranks", "nodes"), AnyOf((RANKS, None))),
 }
 _EFFORT_KINDS: Mapping[str, ValueKind] = {
-    "warmup": WARMUP,
-    **dict.fromkeys(("min_iterations", "max_iterations"), ITERATIONS),
-    **dict.fromkeys(("seconds", "timeout"), SECONDS),
-    "precision": PRECISION,
-    "rounds": ROUNDS,
+    name: key.bound for name, key in (*EFFORT.items(), ("rounds", SWEEP["rounds"])) if key.bound
 }
 _JOB_KINDS: Mapping[str, ValueKind] = {
     "name": FILE_NAME,

@@ -1,6 +1,7 @@
-"""The sweep file: what to measure, as a person writes it. Where and how is the business of profiles and sites.
+"""The sweep file: what to measure. Profiles and site files define where and how to run it.
 
 ``python -m hpccoll.sweep.sweep_file`` prints its JSON schema, which workflows/schemas keeps for editors.
+hpccoll/spec/keys.py declares the keys.
 """
 
 import json
@@ -13,35 +14,30 @@ from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHa
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import CommunicatorSettings
-from hpccoll.limits import (
-    AGGREGATORS,
-    FACTOR,
-    ITERATIONS,
-    PRECISION,
-    RANK,
-    RANKS,
-    RANKS_PER_NODE,
-    ROUNDS,
-    SECONDS,
-    SEED,
-    WARMUP,
-)
+from hpccoll.limits import RANKS
 from hpccoll.spec.case import Effort, Shape
+from hpccoll.spec.keys import EFFORT, SIZE_RANGE, SWEEP, Key
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
-from hpccoll.sweep.yaml_model import Bounded, OneOrMore, YamlSection, load_yaml
+from hpccoll.sweep.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
 from hpccoll.tuning.auto import check_table_given
 from hpccoll.tuning.table import load_table
 from hpccoll.units import format_size, parse_size
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
-NodeCount = Annotated[int, Bounded(RANKS)]
-RanksOnNode = Annotated[int, Bounded(RANKS_PER_NODE)]
-Rank = Annotated[int, Bounded(RANK)]
+
+
+def _bounded(key: Key) -> Bounded:
+    """Return the bound of a key as an annotation."""
+    assert key.bound  # noqa: S101  the table of keys is wrong otherwise
+    return Bounded(key.bound)
+
+
+Rank = Annotated[int, _bounded(SWEEP["roots"])]
 
 
 def _check_pairs(value: object) -> object:
-    """See that the value is a word for pairs of ranks, or a list of them."""
+    """Check that the value is a name of a set of rank pairs, or a list of pairs."""
     pairs = value if isinstance(value, list) else [value]
     ranks = [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]]
     if value in PAIR_SETS or (
@@ -52,25 +48,25 @@ def _check_pairs(value: object) -> object:
 
 
 PAIR_SETS = ("ends", "all")
-"""Words for pairs of ranks: the first and the last one, or every two."""
+"""Named sets of rank pairs: the first and the last rank, or all pairs."""
 
 Pairs = Annotated[Literal["ends", "all"] | list[tuple[Rank, Rank]], BeforeValidator(_check_pairs)]
 
 
 def _load_table(value: object) -> object:
-    """Read the file now: a plan needs no other."""
+    """Read the table file, whose content becomes part of the plan."""
     return load_table(Path(str(value)), "table") if value is not None else None
 
 
 class SizeRange(YamlSection):
-    """Sizes from one to another, each ``factor`` times the last."""
+    """A geometric range of sizes."""
 
-    first: Size = Field(alias="from", gt=0, description="the smallest size, such as 8 or 64K (powers of 1024)")
-    last: Size = Field(alias="to", description="the largest size; reached if the factor hits it")
-    factor: Annotated[int, Bounded(FACTOR)] = Field(2, description="from one size to the next")
+    first: Size = Field(alias="from", gt=0, description=SIZE_RANGE["from"].help)
+    last: Size = field(SIZE_RANGE["to"], alias="to")
+    factor: Annotated[int, _bounded(SIZE_RANGE["factor"])] = field(SIZE_RANGE["factor"])
 
     @model_validator(mode="after")
-    def _rises(self) -> "SizeRange":
+    def _is_ascending(self) -> "SizeRange":
         if self.last < self.first:
             raise ValueError("'to' must be at least 'from'")
         return self
@@ -89,94 +85,54 @@ Sizes = Annotated[
 
 
 class EffortSection(YamlSection):
-    """How long each case is measured, in all of its rounds together."""
+    """How long each case is measured, over all of its rounds."""
 
-    warmup: Annotated[int, Bounded(WARMUP)] = Field(
-        default=5, description="iterations thrown away, in each round of a case"
-    )
-    min_iterations: Annotated[int, Bounded(ITERATIONS)] = Field(default=10, description="timed at least")
-    max_iterations: Annotated[int, Bounded(ITERATIONS)] = Field(default=1000, description="timed at most")
-    seconds: Annotated[float, Bounded(SECONDS)] = Field(
-        default=0.5, description="wall time for a case, once it has its least iterations"
-    )
-    precision: Annotated[float, Bounded(PRECISION)] = Field(
-        default=0.02, description="95 % interval of the median, half of it over the median"
-    )
-    timeout: Annotated[float, Bounded(SECONDS)] = Field(
-        default=120.0, description="seconds without progress until a rank is said to be stuck"
-    )
+    warmup: Annotated[int, _bounded(EFFORT["warmup"])] = field(EFFORT["warmup"])
+    min_iterations: Annotated[int, _bounded(EFFORT["min_iterations"])] = field(EFFORT["min_iterations"])
+    max_iterations: Annotated[int, _bounded(EFFORT["max_iterations"])] = field(EFFORT["max_iterations"])
+    seconds: Annotated[float, _bounded(EFFORT["seconds"])] = field(EFFORT["seconds"])
+    precision: Annotated[float, _bounded(EFFORT["precision"])] = field(EFFORT["precision"])
+    timeout: Annotated[float, _bounded(EFFORT["timeout"])] = field(EFFORT["timeout"])
 
     @model_validator(mode="after")
-    def _least_is_least(self) -> "EffortSection":
+    def _iterations_are_ordered(self) -> "EffortSection":
         if self.max_iterations < self.min_iterations:
             raise ValueError("'max_iterations' must be at least 'min_iterations'")
         return self
 
 
 class Sweep(YamlSection):
-    """A sweep: every combination of what the lists name is a case."""
+    """A sweep: every combination of the entries of its lists is a case."""
 
-    collectives: OneOrMore[validators.CollectiveName] = Field(
-        ["all_reduce"], description="see 'hpccoll list', or all of them: all"
+    collectives: OneOrMore[validators.CollectiveName] = field(SWEEP["collectives"])
+    algorithms: OneOrMore[validators.AlgorithmName] = field(SWEEP["algorithms"])
+    devices: OneOrMore[Literal["cpu", "cuda"]] = field(SWEEP["devices"])
+    transports: OneOrMore[validators.TransportName] = field(SWEEP["transports"])
+    dtypes: OneOrMore[validators.DtypeName] = field(SWEEP["dtypes"])
+    ops: OneOrMore[validators.OpName] = field(SWEEP["ops"])
+    bytes: Sizes = field(SWEEP["bytes"])
+    in_place: OneOrMore[bool] = field(SWEEP["in_place"])
+    ranks: OneOrMore[Annotated[int, _bounded(SWEEP["ranks"])]] | None = field(SWEEP["ranks"])
+    nodes: OneOrMore[Annotated[int, _bounded(SWEEP["nodes"])]] | None = field(SWEEP["nodes"])
+    ranks_per_node: OneOrMore[Annotated[int, _bounded(SWEEP["ranks_per_node"])]] = field(SWEEP["ranks_per_node"])
+    scaling: Literal["nested", "separate"] = field(SWEEP["scaling"])
+    mapping: OneOrMore[Literal["block", "cyclic"]] | None = field(SWEEP["mapping"])
+    roots: OneOrMore[Rank] = field(SWEEP["roots"])
+    pairs: Pairs = field(SWEEP["pairs"])
+    traffic: OneOrMore[validators.TrafficName] = field(SWEEP["traffic"])
+    aggregators: Annotated[int, _bounded(SWEEP["aggregators"])] = field(SWEEP["aggregators"])
+    params: validators.ParameterLists = Field({}, description=SWEEP["params"].help)
+    table: Annotated[dict[str, Any] | None, BeforeValidator(_load_table, json_schema_input_type=str | None)] = field(
+        SWEEP["table"]
     )
-    algorithms: OneOrMore[validators.AlgorithmName] = Field(
-        description="see 'hpccoll list'; native is the library's own; each collective takes those that it has, or all"
-    )
-    devices: OneOrMore[Literal["cpu", "cuda"]] = Field(["cpu"], description="where buffers lie: on the host or a GPU")
-    transports: OneOrMore[validators.TransportName] = Field(
-        ["mpi"], description="how bytes move: mpi, shm, tiered; on device cuda nccl, mpi (CUDA-aware), staged"
-    )
-    dtypes: OneOrMore[validators.DtypeName] = Field(
-        ["float32"], description="int32, int64, float16, float32, float64; over nccl bfloat16, too"
-    )
-    ops: OneOrMore[validators.OpName] = Field(["sum"], description="sum, prod, min, max, avg")
-    bytes: Sizes = Field(description="sizes: a list, or {from: 8, to: 4M, factor: 2}")
-    in_place: OneOrMore[bool] = Field([False, True], description="whether contribution and result share a buffer")
-    ranks: OneOrMore[RanksOnNode] | None = Field(
-        None, description="numbers of ranks on one node; each is a job of its own"
-    )
-    nodes: OneOrMore[NodeCount] | None = Field(None, description="numbers of nodes, instead of 'ranks'")
-    ranks_per_node: OneOrMore[RanksOnNode] = Field([1], description="with 'nodes': how many ranks on each of them")
-    scaling: Literal["nested", "separate"] = Field(
-        "nested",
-        description="with 'nodes': all on the first nodes of one allocation, or separate ones",
-    )
-    mapping: OneOrMore[Literal["block", "cyclic"]] | None = Field(
-        None,
-        description="numbers ranks anew over racks and nodes, well (block) and badly (cyclic); left out: as launched",
-    )
-    roots: OneOrMore[Rank] = Field([0], description="the roots of rooted collectives")
-    pairs: Pairs = Field(
-        "ends", description="who exchanges messages point to point: the first and the last rank, all pairs, or [[0, 1]]"
-    )
-    traffic: OneOrMore[validators.TrafficName] = Field(
-        ["zipf"], description="unequal blocks of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights"
-    )
-    aggregators: Annotated[int, Bounded(AGGREGATORS)] = Field(
-        0, description="ranks beside the workers that only aggregate; with 'nodes', each on a host of its own"
-    )
-    params: validators.ParameterLists = Field(
-        {}, description="parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
-    )
-    table: Annotated[dict[str, Any] | None, BeforeValidator(_load_table, json_schema_input_type=str | None)] = Field(
-        None, description="what auto chooses by: a file that 'hpccoll tune' has made"
-    )
-    variants: Variants = Field(
-        {},
-        description="environments to compare, each a job of its own: {name: {VARIABLE: value}}; a name that 'hpccoll "
-        "list' knows brings its variables along, and needs none behind it",
-    )
-    effort: EffortSection = Field(EffortSection(), description="how long each case is measured")
-    rounds: Annotated[int, Bounded(ROUNDS)] = Field(
-        3, description="times that all cases are gone through, which share the effort"
-    )
-    seed: Annotated[int, Bounded(SEED)] = Field(
-        1, description="of the order of the measurements, which is random, and another in each round"
-    )
+    variants: Variants = Field({}, description=SWEEP["variants"].help)
+    effort: EffortSection = Field(EffortSection(), description=SWEEP["effort"].help)
+    rounds: Annotated[int, _bounded(SWEEP["rounds"])] = field(SWEEP["rounds"])
+    seed: Annotated[int, _bounded(SWEEP["seed"])] = field(SWEEP["seed"])
 
     @model_validator(mode="wrap")
     @classmethod
-    def _auto_has_a_table(cls, written: Any, read: ModelWrapValidatorHandler["Sweep"]) -> "Sweep":
+    def _auto_has_table(cls, written: Any, read: ModelWrapValidatorHandler["Sweep"]) -> "Sweep":
         sweep = read(written)
         check_table_given("table", None if sweep.table is None else str(written["table"]), sweep.algorithms)
         return sweep
@@ -184,23 +140,23 @@ class Sweep(YamlSection):
     @model_validator(mode="after")
     def _has_ranks_or_nodes(self) -> "Sweep":
         if (self.ranks is None) == (self.nodes is None):
-            raise BadInputError("ranks", self.ranks, "one of the two: 'ranks' (on one node) or 'nodes'")
+            raise BadInputError("ranks", self.ranks, "exactly one of 'ranks' (on one node) and 'nodes'")
         if self.ranks is not None and "ranks_per_node" in self.model_fields_set:
-            raise BadInputError("ranks_per_node", self.ranks_per_node, "a key that goes with 'nodes', not with 'ranks'")
-        if self.nodes and max(self.nodes) * max(self.ranks_per_node) > RANKS.maximum:
             raise BadInputError(
-                "ranks_per_node", self.ranks_per_node, f"nodes with at most {RANKS.maximum} ranks in all"
+                "ranks_per_node", self.ranks_per_node, "no such key with 'ranks'; it belongs to 'nodes'"
             )
+        if self.nodes and max(self.nodes) * max(self.ranks_per_node) > RANKS.most:
+            raise BadInputError("ranks_per_node", self.ranks_per_node, f"at most {RANKS.most} ranks in total")
         return self
 
     @property
     def environments(self) -> dict[str, dict[str, str]]:
-        """The variables of the variants."""
+        """The variables of each variant."""
         return {name: variant.environment for name, variant in self.variants.items()}
 
     @property
     def communicators(self) -> Mapping[str, CommunicatorSettings]:
-        """What NCCL's communicators are made with in them."""
+        """The settings of NCCL's communicators in each variant."""
         return {name: variant.communicator for name, variant in self.variants.items()}
 
     def case_effort(self) -> Effort:
@@ -210,29 +166,29 @@ class Sweep(YamlSection):
         return self.bytes.sizes() if isinstance(self.bytes, SizeRange) else self.bytes
 
     def notes(self) -> Iterator[str]:
-        """Yield what a reader of the file may take it to ask for, and it does not."""
+        """Yield a note if the largest size of a range is not measured."""
         if isinstance(self.bytes, SizeRange) and self.sizes()[-1] != self.bytes.last:
             last, to = format_size(self.sizes()[-1]), format_size(self.bytes.last)
-            yield f"the largest size is {last}: {to} is not reached by factors of {self.bytes.factor}"
+            yield f"the largest size is {last}: the factor {self.bytes.factor} does not reach {to}"
 
     def shapes(self) -> list[Shape]:
-        """Return what is launched, the smallest first."""
+        """Return the shapes of the launches, the smallest first."""
         if self.nodes is None:
             return sorted(Shape(1, ranks, self.aggregators) for ranks in self.ranks or ())
         return sorted(
-            Shape(nodes, nodes * each, self.aggregators, self.dedicated_aggregators)
+            Shape(nodes, nodes * ranks_per_node, self.aggregators, self.dedicated_aggregators)
             for nodes in self.nodes
-            for each in self.ranks_per_node
+            for ranks_per_node in self.ranks_per_node
         )
 
     @property
     def dedicated_aggregators(self) -> bool:
-        """Whether aggregators have hosts of their own."""
+        """Whether each aggregator has its own host."""
         return self.nodes is not None and self.aggregators > 0
 
     @property
     def nested(self) -> bool:
-        """Whether the shapes of a number of ranks per node share an allocation."""
+        """Whether all shapes with the same number of ranks per node share an allocation."""
         return self.nodes is not None and self.scaling == "nested"
 
 

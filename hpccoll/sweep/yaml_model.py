@@ -28,6 +28,7 @@ from hpccoll import limits
 from hpccoll.errors import BadInputError, UnusableError, combine_errors, did_you_mean, format_value
 from hpccoll.files import read_text
 from hpccoll.limits import MAX_LIST_ENTRIES, SWEEP_BYTES, IntegerRange, PositiveNumber
+from hpccoll.spec.keys import Key
 
 Item = TypeVar("Item")
 
@@ -128,6 +129,12 @@ VariableValue = Annotated[
     AfterValidator(_check_variable_value),
 ]
 Variables = Annotated[dict[str, VariableValue], AfterValidator(check_variable_names)]
+
+
+def field(key: Key, alias: str | None = None) -> Any:
+    """Return the model field of a key, with its description and its default."""
+    default = ... if key.required else list(key.default) if isinstance(key.default, tuple) else key.default
+    return Field(default, alias=alias, description=key.help)
 
 
 class YamlSection(BaseModel):

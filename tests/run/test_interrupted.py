@@ -49,9 +49,9 @@ def test_who_presses_ctrl_c_is_told_in_a_line_what_is_kept_and_the_same_command_
         printed, complaints = run.communicate(timeout=LONG_S)
     assert run.returncode == 3, printed + complaints
     assert "Traceback" not in printed + complaints
-    kept, there = measurements(out), f"measurements are in {journal_path(out)}; the same command measures what is left"
+    kept, there = measurements(out), f"measurements are in {journal_path(out)}; the same command measures the rest"
     assert 2 <= kept < 150
-    assert printed.splitlines()[-1] == f"# told to end by SIGINT: {kept} of 150 {there}"
+    assert printed.splitlines()[-1] == f"# interrupted by SIGINT: {kept} of 150 {there}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["F.h5.journal", "F.h5.told-to-end", "job.json"]
     valid = invoke("validate", out)
     assert valid.code == 3

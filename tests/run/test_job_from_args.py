@@ -88,7 +88,7 @@ def test_a_variable_that_wins_over_a_setting_of_communicators_is_refused_beside_
     monkeypatch.setenv("NCCL_MIN_CTAS", "2")
     (tmp_path / "job.json").write_text(job(*few).to_json())
     monkeypatch.setenv("NCCL_MAX_CTAS", "8")
-    words = "NCCL_MAX_CTAS of this shell: '8' is not valid: unset: it would win over max_ctas of variant max_ctas=4"
+    words = "NCCL_MAX_CTAS of this shell: '8' .* max_ctas of variant max_ctas=4"
     for arguments in (few, ("--job", str(tmp_path / "job.json"))):
         with pytest.raises(BadInputError, match=words):
             job(*arguments)
@@ -96,7 +96,7 @@ def test_a_variable_that_wins_over_a_setting_of_communicators_is_refused_beside_
 
 
 def test_a_setting_over_which_a_variable_of_its_variant_wins_is_refused():
-    with pytest.raises(BadInputError, match=r"--communicator\.net_name: 'IB' .* left out: NCCL_NET of nccl-socket"):
+    with pytest.raises(BadInputError, match=r"--communicator\.net_name: 'IB' .*nccl-socket.* NCCL_NET"):
         job("--variant", "nccl-socket", "--communicator", "net_name=IB")
 
 

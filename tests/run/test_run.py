@@ -224,7 +224,7 @@ def test_what_does_not_fit_the_ranks_beside_what_does_is_a_skipped_row_with_the_
 def test_where_all_is_skipped_nothing_was_measured_which_ends_with_3_and_is_said_again_of_its_file(tmp_path):
     huge = ["run", "-a", "ring", "-b", "16T", "-e", "16T", "-n", "1"]
     (tmp_path / "job.json").write_text(job(*huge[1:], ranks=1).to_json())
-    words = "# nothing was measured: each case has its reason"
+    words = "# nothing was measured; see the reason of each case"
     for _ in range(2):
         said = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
         assert (said.code, said.out.splitlines()[-1]) == (3, words), said.err

@@ -79,7 +79,7 @@ def test_a_job_that_is_told_to_end_is_resumed_by_the_same_sbatch(testbed, submit
     testbed.slurm("bash", "-c", begun, journal, number)
     code, log = end(number)
     assert code == 3, log
-    assert "told to end by SIGUSR1: " in log
+    assert "interrupted by SIGUSR1: " in log
     assert f" of 3 measurements are in {journal}; the same command measures what is left" in log
     assert interrupted_marker_path(raw).exists()
     code, log = end(submit("allreduce", *slow, HPCCOLL_OUT=str(raw)))

@@ -69,7 +69,7 @@ def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(j
     third = start(tmp_path)
     printed, _ = third.communicate(timeout=LONG_S)
     assert third.returncode == 0
-    assert printed == f"# {file} is complete, 8 B to 256 KiB: there is nothing left to measure\n"
+    assert printed == f"# {file} is complete, 8 B to 256 KiB: nothing left to measure\n"
     assert (file.stat().st_mtime_ns, file.read_bytes()) == written
     assert sorted(path.name for path in tmp_path.iterdir()) == ["F.h5", "job.json"]
 

@@ -112,8 +112,8 @@ BAD = {
     "more at least than at most": (
         LEAST + "effort: {min_iterations: 9, max_iterations: 3}", ["effort", "'max_iterations' must be at least"],
     ),
-    "neither ranks nor nodes": ("algorithms: ring\nbytes: 8", ["a.yaml: ranks is missing: one of the two: 'ranks'"]),
-    "nothing behind a key": (LEAST + "seed:", ["a.yaml: seed is missing: a whole number: of the order"]),
+    "neither ranks nor nodes": ("algorithms: ring\nbytes: 8", ["a.yaml: ranks is missing", "'ranks'", "'nodes'"]),
+    "nothing behind a key": (LEAST + "seed:", ["a.yaml: seed is missing: a whole number"]),
     "no algorithms behind the key": ("algorithms:\nbytes: 8\nranks: 2", ["algorithms is missing: one or several"]),
     "no sizes behind the key": ("algorithms: ring\nbytes:\nranks: 2", ["a.yaml: bytes is missing: one or several"]),
     "null of what is no algorithm": (LEAST + "ops: [null]", ["a.yaml: ops.0 is missing: one text"]),
@@ -136,7 +136,7 @@ BAD = {
     "too many ranks": (LEAST + "ranks: [1000000]", ["ranks.0", "1000000", "at most 4096"]),
     "more ranks than nodes can have": (
         "algorithms: ring\nbytes: 8\nnodes: 1000\nranks_per_node: 1000",
-        ["ranks_per_node", "at most 262144 ranks in all"],
+        ["ranks_per_node", "at most 262144 ranks"],
     ),
     "too many aggregators": (LEAST + "aggregators: 99999999", ["aggregators", "99999999", "at most 4096"]),
     "too large a size": (LEAST + "bytes: 17T", ["bytes.0", "'17T'", "at most 16 TiB"]),
