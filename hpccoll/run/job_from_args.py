@@ -132,8 +132,8 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 def parse_shape(text: str) -> Shape:
     found = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?:\+([0-9]{1,6}))?", text)
     nodes, per_node, aggregators = (int(number or 0) for number in found.groups()) if found else (0, 0, 0)
-    if not 0 < nodes * per_node <= RANKS.most:
-        expected = f"NODESxRANKS_PER_NODE, such as 4x2, or 1x4+1 with an aggregator; at most {RANKS.most} ranks"
+    if not 0 < nodes * per_node <= RANKS.maximum:
+        expected = f"NODESxRANKS_PER_NODE, such as 4x2, or 1x4+1 with an aggregator; at most {RANKS.maximum} ranks"
         raise BadInputError("--shape", text, expected)
     return Shape(nodes, nodes * per_node, aggregators)
 

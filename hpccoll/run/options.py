@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hpccoll.errors import UnusableError, abbreviated, did_you_mean
+from hpccoll.errors import UnusableError, abbreviate, did_you_mean
 from hpccoll.spec.keys import NETWORKS, RUN_OPTIONS, Option
 
 EXAMPLES = """examples:

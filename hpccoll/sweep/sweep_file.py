@@ -145,8 +145,8 @@ class Sweep(YamlSection):
             raise BadInputError(
                 "ranks_per_node", self.ranks_per_node, "no such key with 'ranks'; it belongs to 'nodes'"
             )
-        if self.nodes and max(self.nodes) * max(self.ranks_per_node) > RANKS.most:
-            raise BadInputError("ranks_per_node", self.ranks_per_node, f"at most {RANKS.most} ranks in total")
+        if self.nodes and max(self.nodes) * max(self.ranks_per_node) > RANKS.maximum:
+            raise BadInputError("ranks_per_node", self.ranks_per_node, f"at most {RANKS.maximum} ranks in total")
         return self
 
     @property
