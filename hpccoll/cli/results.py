@@ -16,7 +16,9 @@ def report(
     paths: PATHS,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where the report goes [DIR/report, or FILE.report beside FILE.h5, of the first of PATHS]."),
+        typer.Option(
+            help="Directory of the report [DIR/report, or FILE.report next to FILE.h5, of the first of PATHS]."
+        ),
     ] = None,
 ) -> int:
     """Write a report of raw files.
@@ -25,12 +27,12 @@ def report(
     """
     from hpccoll.report.output_directory import default_directory, other_inputs
 
-    place = out or default_directory(paths)
-    lost = other_inputs(paths, place)
-    if lost and out is None:
-        raise BadInputError("--out", str(place), f"a place of its own for this one: there is the report of {lost}")
-    where = "" if out or paths[0].is_dir() else "; --out DIR puts it elsewhere"
-    return write_report(paths, place, f"{where}, in place of that of {lost}" if lost else where)
+    directory = out or default_directory(paths)
+    other = other_inputs(paths, directory)
+    if other and out is None:
+        raise BadInputError("--out", str(directory), f"another directory: it already contains the report of {other}")
+    where = "" if out or paths[0].is_dir() else "; --out DIR selects another directory"
+    return write_report(paths, directory, f"{where}, replaces the report of {other}" if other else where)
 
 
 def write_report(paths: list[Path], out: Path, note: str = "") -> int:

@@ -36,19 +36,19 @@ def _reason_lines(gaps: Iterable[Gap], *, named: bool = False) -> Iterator[str]:
 
 def case_counts(results: Results) -> str:
     """Return the number of planned cases that are done, and the numbers of the others by status."""
-    done, beside = results.done
+    done, on_fewer_ranks = results.done
     others = Counter(gap.status for gap in (*results.missing, *results.skipped))
-    left_out = others.pop(NOT_PLANNED, 0)
-    said = [f"{done} of {results.planned} cases", *(f"{count} {status}" for status, count in sorted(others.items()))]
-    said += [f"{beside} beside them on fewer ranks"] if beside else []
-    return ", ".join(said) + (f"; {left_out} left out of the plan" if left_out else "")
+    not_planned = others.pop(NOT_PLANNED, 0)
+    parts = [f"{done} of {results.planned} cases", *(f"{count} {status}" for status, count in sorted(others.items()))]
+    parts += [f"{on_fewer_ranks} more on fewer ranks"] if on_fewer_ranks else []
+    return ", ".join(parts) + (f"; {not_planned} left out of the plan" if not_planned else "")
 
 
 def measurement_progress(progress: Iterable[JobProgress]) -> str:
     """Return the number of measurements that are done, and the remaining time at the current rate."""
-    all_of = list(progress)
-    done, total = sum(one.done for one in all_of), sum(one.total for one in all_of)
-    rate = sum(one.rate or 0.0 for one in all_of)
+    jobs = list(progress)
+    done, total = sum(job.done for job in jobs), sum(job.total for job in jobs)
+    rate = sum(job.rate or 0.0 for job in jobs)
     left = f", about {format_wait((total - done) / rate)} left" if rate and done < total else ""
     return f"{done} of {total} measurements{left}"
 
@@ -72,15 +72,15 @@ def outcome_lines(results: Results) -> Iterator[str]:
 def status_lines(results: Results, directory: Path) -> Iterator[str]:
     """Yield the progress, the Slurm jobs, the log and the missing cases of each job of the sweep in ``directory``.
 
-    What was left out of the plan comes last.
+    Cases that are not part of the plan come last.
     """
     for job in dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)]):
-        its = results.for_job(job)
-        at_work = any(one.is_running for one in its.progress)
-        yield f"{job}: {f'at work, {measurement_progress(its.progress)}; ' if at_work else ''}{case_counts(its)}"
-        yield from (f"  {scheduled.description}" for scheduled in its.scheduled)
+        of_job = results.for_job(job)
+        is_running = any(one.is_running for one in of_job.progress)
+        yield f"{job}: {f'at work, {measurement_progress(of_job.progress)}; ' if is_running else ''}{case_counts(of_job)}"
+        yield from (f"  {scheduled.description}" for scheduled in of_job.scheduled)
         if (log := directory / "logs" / f"{job}.log").exists():
-            yield f"  what its ranks printed: {log}"
-        gaps = (gap for gap in its.missing if not (at_work and gap.status in UNFINISHED))
-        yield from _reason_lines((*gaps, *its.skipped), named=True)
+            yield f"  output of its ranks: {log}"
+        gaps = (gap for gap in of_job.missing if not (is_running and gap.status in UNFINISHED))
+        yield from _reason_lines((*gaps, *of_job.skipped), named=True)
     yield from _reason_lines(gap for gap in results.skipped if gap.status == NOT_PLANNED)

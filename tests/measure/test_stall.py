@@ -103,7 +103,7 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     assert stall.values["cause"].startswith(f"{who[0].upper()}{who[1:]} stalled: ")
     assert find_resolved(results) == ()
     (status, *_) = status_lines(results, out.parent)
-    assert status == "mpi.p2: 1 of 3 cases, 1 failed, 1 not run, 1 beside them on fewer ranks"
+    assert status == "mpi.p2: 1 of 3 cases, 1 failed, 1 not run, 1 more on fewer ranks"
     again, _ = launch(out.parent, 3, 12, 1, "run", 0, "never")
     assert again.returncode == 0, again.stderr
     raw = hdf5.read_raw_file(out)

@@ -23,7 +23,7 @@ def test_every_setting_of_a_collective_is_a_group_named_by_what_differs(make_row
     assert names(found) == ["all_reduce-float32", "all_reduce-float64", "all_gather"]
 
 
-def test_what_was_simulated_is_not_drawn_with_what_was_measured(make_row, of_rows):
+def test_simulated_and_measured_rows_are_different_groups(make_row, of_rows):
     assert names(of_rows(make_row(), make_row(kind="simulated"))) == ["all_reduce-measured", "all_reduce-simulated"]
 
 
@@ -32,7 +32,7 @@ def test_the_same_ranks_on_more_nodes_are_another_group(make_row, of_rows):
     assert names(found) == ["all_reduce-1_rank_per_node", "all_reduce-4_ranks_per_node"]
 
 
-def test_group_names_are_unique_even_where_their_letters_are_not(make_row, of_rows):
+def test_group_names_are_unique_after_escaping(make_row, of_rows):
     found = names(of_rows(make_row(device="a/b"), make_row(device="a b"), make_row(device="../b")))
     assert len(set(found)) == 3
     assert not any("/" in name for name in found)
@@ -44,7 +44,7 @@ def test_a_line_is_named_by_the_algorithm_and_only_by_what_differs_in_it(make_ro
     assert [point.series for point in group.points] == ["ring", "ring channels=2", "native"]
 
 
-def test_a_transport_is_told_of_all_that_have_one_where_there_are_several(make_row, of_rows):
+def test_series_are_named_with_their_transport_if_there_are_several(make_row, of_rows):
     rows = [make_row("ring"), make_row("ring", transport="shm"), make_row("direct", transport="shm")]
     rows += [make_row("native"), make_row("auto"), make_row("null")]
     (group,) = chart_groups(of_rows(*rows))
@@ -80,7 +80,7 @@ def test_there_is_a_colour_for_any_number_of_lines(count):
     assert len({series_colour(i) for i in range(count)}) == count
 
 
-def test_a_row_of_which_rounds_are_missing_is_usable_as_far_as_it_goes(make_row, of_rows):
+def test_a_row_with_missing_rounds_is_usable(make_row, of_rows):
     partial = make_row(status="partial", reason="2 of 3 rounds")
     (group,) = chart_groups(of_rows(partial, make_row(status="partial", median_s=None)))
     assert [point.row for point in group.usable] == [partial]
@@ -107,7 +107,7 @@ def test_testbeds_of_different_rates_share_no_group(make_node_row, make_bed_run,
     assert found[0].name == "all_reduce-measured_on_a_testbed_1_Gbit_s"
 
 
-def test_the_ranks_of_a_node_are_said_where_all_nodes_have_the_same(
+def test_the_setting_names_the_ranks_per_node_if_all_nodes_have_the_same(
     testbed_results, make_node_row, make_bed_run, of_rows
 ):
     (group,) = chart_groups(testbed_results)
@@ -155,7 +155,7 @@ def test_a_barrier_has_no_elements(make_row, of_rows):
     assert "sum" not in setting
 
 
-def test_what_plays_a_switch_is_said_to_be_ranks_and_how_many(make_row, of_rows):
+def test_an_emulated_switch_is_named_as_software_with_its_aggregators(make_row, of_rows):
     beside = make_row("sharp_emulated", ranks=4, aggregators=1), make_row("ring", ranks=4, aggregators=1)
     alone, played = chart_groups(of_rows(*beside, *(make_row(ranks=4, nbytes=n) for n in (8, 64, 512))))
     assert (alone.name, played.name) == ("all_reduce-no_aggregators", "all_reduce-1_aggregator")
@@ -163,7 +163,7 @@ def test_what_plays_a_switch_is_said_to_be_ranks_and_how_many(make_row, of_rows)
     assert played.software == ("sharp_emulated: software, switches played by ranks, with 1 aggregator",)
 
 
-def test_aggregators_that_grow_with_the_ranks_do_not_cut_a_line(make_row, of_rows):
+def test_aggregators_that_grow_with_the_ranks_are_one_series(make_row, of_rows):
     rows = [make_row("sharp_emulated", ranks=p, nbytes=n, aggregators=a) for p, a in ((4, 1), (8, 3)) for n in (8, 64)]
     (group,) = chart_groups(of_rows(*rows))
     assert {point.series for point in group.points} == {"sharp_emulated"}

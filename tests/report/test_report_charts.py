@@ -48,7 +48,7 @@ def axis_titles(specification):
 
 
 @pytest.mark.parametrize("name", ON_ONE_MACHINE)
-def test_a_chart_says_what_was_measured_where_and_in_which_units(results, name):
+def test_a_chart_has_its_setting_machine_and_units(results, name):
     (group,) = chart_groups(results)
     chart = BY_NAME[name].specification(group)
     heading = " ".join(chart["title"]["subtitle"])
@@ -141,7 +141,7 @@ def test_scaling_needs_two_rank_counts(specification, make_row):
     assert specification("scaling", make_row(), make_row(ranks=4)) is not None
 
 
-def test_a_policy_is_drawn_over_size_and_in_no_chart_that_compares(make_node_row, make_bed_run, of_rows):
+def test_auto_is_drawn_over_size_only(make_node_row, make_bed_run, of_rows):
     rows = [make_node_row(nodes=nodes) for nodes in (2, 4)]
     rows += [replace(row, algorithm="auto", median_s=row.median_s / 2) for row in rows]
     (group,) = chart_groups(of_rows(*rows, runs=(make_bed_run(),)))
@@ -157,7 +157,7 @@ def test_a_collective_without_bandwidth_has_no_chart_of_it(specification, make_r
     assert specification("scaling", *rows) is not None
 
 
-def test_the_map_says_who_is_ahead_who_ties_and_who_is_alone(specification, make_row):
+def test_the_map_shows_the_lead_ties_and_single_series(specification, make_row):
     rows = (
         make_row(nbytes=8, seconds=1e-5), make_row("native", nbytes=8, seconds=1.5e-5),
         make_row(nbytes=64, seconds=1.01e-5), make_row("native", nbytes=64),
@@ -172,13 +172,13 @@ def test_the_map_says_who_is_ahead_who_ties_and_who_is_alone(specification, make
 
 
 @pytest.mark.parametrize(("name", "where"), EVERY_CHART)
-def test_charts_are_given_no_number_that_json_lacks(sweep, name):
+def test_charts_have_no_number_that_json_cannot_write(sweep, name):
     (group,) = chart_groups(sweep)
     json.dumps(BY_NAME[name].specification(group), allow_nan=False)
 
 
 @pytest.mark.parametrize("name", OF_ALL_RANKS)
-def test_a_chart_of_a_testbed_says_so_and_at_which_rate(testbed_results, name):
+def test_a_chart_of_a_testbed_has_its_kind_and_rate(testbed_results, name):
     (group,) = chart_groups(testbed_results)
     subtitle = BY_NAME[name].specification(group)["title"]["subtitle"]
     assert subtitle[0] == "measured on a testbed, 100 Mbit/s on cluster bed, 2 CPUs of AMD EPYC a node"
@@ -189,7 +189,7 @@ def test_the_map_of_the_fastest_comes_first():
 
 
 @pytest.mark.parametrize(("name", "title"), [("scaling", "time against nodes"), ("fastest", "by nodes and size")])
-def test_charts_of_nodes_say_nodes_and_how_many_ranks_each_has(testbed_results, name, title):
+def test_charts_of_nodes_have_the_ranks_of_each_node(testbed_results, name, title):
     (group,) = chart_groups(testbed_results)
     chart = BY_NAME[name].specification(group)
     assert title in chart["title"]["text"]
@@ -242,7 +242,7 @@ def test_there_is_no_rule_without_a_calibrated_wire(results, specification, make
     assert not rules(specification("busbw", make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),)))
 
 
-def test_bytes_on_the_wire_stand_beside_those_counted(testbed_results):
+def test_measured_bytes_on_the_wire_are_drawn_with_the_counted_ones(testbed_results):
     (group,) = chart_groups(testbed_results)
     drawn = {(v["series"], v["nodes"]): v for v in values(BY_NAME["wire"].specification(group)) if v["size"] == "4 MiB"}
     assert drawn["ring", 8]["expected"] == pytest.approx(2 * 7 / 8)
@@ -251,12 +251,12 @@ def test_bytes_on_the_wire_stand_beside_those_counted(testbed_results):
     assert drawn["native", 8]["expected"] is None
 
 
-def test_nothing_is_said_of_the_wire_on_one_node(results):
+def test_one_node_has_no_chart_of_the_wire(results):
     (group,) = chart_groups(results)
     assert BY_NAME["wire"].specification(group) is None
 
 
-def test_launches_on_different_hosts_are_named_where_a_line_joins_them(specification, make_node_row, make_bed_run):
+def test_a_chart_names_the_launches_on_different_hosts_that_it_joins(specification, make_node_row, make_bed_run):
     rows = make_node_row(run_id="a", job="small"), make_node_row(nodes=4, run_id="b", job="large")
     small = make_bed_run("a", job="small", hosts=["n7", "n8"])
     apart = specification("scaling", *rows, runs=(small, make_bed_run("b", 4, job="large")))

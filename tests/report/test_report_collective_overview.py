@@ -78,14 +78,14 @@ def test_the_overview_has_a_line_for_each_collective_that_links_to_it(text, seve
     assert '<td><a href="#barrier">barrier</a></td>' in page
 
 
-def test_a_tab_says_how_many_of_its_cases_are_missing_and_has_its_own_rows(text, several):
+def test_a_tab_has_its_number_of_missing_cases_and_its_own_rows(text, several):
     sections = re.split(r"<section ", text(several))
     assert [section.count('1 case missing: see <a href="#overview">') for section in sections] == [0, 0, 0, 1, 0]
     assert [section.count('class="sortable"') for section in sections] == [0, 0, 1, 1, 1]
     assert "collective all_reduce" in sections[2]
 
 
-def test_how_ratios_are_read_stands_below_those_that_are_there(text, several):
+def test_each_table_of_ratios_has_its_note(text, several):
     sections = re.split(r"<section ", text(several))
     assert [section.count("A time of 0.80x is faster than native") for section in sections] == [0, 0, 1, 0, 1]
 
@@ -119,18 +119,18 @@ def test_without_a_script_and_on_paper_all_tabs_are_there(text, several):
     assert '<html lang="en">' in text(several)  # a script adds tabbed
 
 
-def test_what_is_hidden_is_drawn_after_what_is_seen(text, several):
+def test_hidden_charts_are_drawn_after_visible_ones(text, several):
     page = text(several)
     assert 'addEventListener("tab", seen)' in page
     assert '!chart.closest(".tab:not(.shown)")' in page
     assert page.rindex("await seen();") < page.rindex("await rest();")
 
 
-def test_all_collectives_of_the_table_are_spoken_of():
+def test_all_collectives_of_the_table_are_described():
     assert COLLECTIVE_DESCRIPTIONS.keys() == COLLECTIVES.keys()
 
 
-def test_a_root_that_is_always_the_first_rank_is_said_once(text, make_row, of_rows):
+def test_a_root_that_is_always_rank_0_is_described_once(text, make_row, of_rows):
     rows = [make_row(collective="broadcast", op=None, nbytes=n) for n in (8, 64)]
     assert describe_collective("broadcast", chart_groups(of_rows(*rows))).count("The root is rank 0.") == 1
     assert "root 0" not in text(of_rows(*rows))
@@ -150,7 +150,7 @@ def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(several):
     assert (leader["series"], leader["ratios"]) == ("dissemination", pytest.approx((2.0, 2.0)))
 
 
-def test_what_has_one_placement_stands_beside_both_of_the_others(make_row, of_rows):
+def test_a_series_with_one_placement_is_in_the_panels_of_both(make_row, of_rows):
     shape = {"collective": "broadcast", "op": None}
     rows = make_row(**shape), make_row(**shape, in_place=True), make_row("native", **shape, in_place=True)
     (group,) = chart_groups(of_rows(*rows))
@@ -175,7 +175,7 @@ def test_many_lines_have_a_legend_that_fits_and_a_second_cue(make_row, of_rows):
     assert len(set(shapes)) == 8
 
 
-def test_a_collective_of_which_nothing_came_has_a_line_without_a_link(text, make_row, of_rows):
+def test_a_collective_without_results_has_a_line_without_a_link(text, make_row, of_rows):
     rows = make_row(), make_row(collective="all_gather", op=None)
     missing = (Gap(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
     page = text(of_rows(*rows, missing=missing))
@@ -185,7 +185,7 @@ def test_a_collective_of_which_nothing_came_has_a_line_without_a_link(text, make
     assert "#scatter" not in page
 
 
-def test_an_emulation_that_is_fastest_is_said_to_be_software(text, make_row, of_rows):
+def test_an_emulation_that_is_fastest_is_labelled_as_software(text, make_row, of_rows):
     rows = [
         make_row("sharp_emulated", ranks=4, seconds=1e-6, aggregators=1),
         make_row("native", ranks=4, aggregators=1),

@@ -44,7 +44,7 @@ def test_the_floor_is_in_no_comparison(results, points):
     assert not any(point.row.floor for point in compared)
 
 
-def test_a_policy_wins_nothing_for_it_is_one_of_the_others(make_row, points):
+def test_auto_is_left_out_of_rankings(make_row, points):
     rows = (
         make_row("auto", seconds=1e-6, executed="ring"),
         make_row("ring", seconds=2e-6),
@@ -60,7 +60,7 @@ def test_wrong_rows_do_not_win(make_row, points):
     assert (comparison.fastest.series, comparison.runner_up_ratio) == ("native", None)
 
 
-def test_a_contest_has_a_winner_and_its_lead(make_row, points):
+def test_a_comparison_has_a_clear_winner_and_the_ratio_of_the_runner_up(make_row, points):
     rows = make_row(seconds=1e-5), make_row("native", seconds=1.5e-5), make_row("tree", seconds=3e-5)
     (comparison,) = find_comparisons(points(*rows))
     assert (comparison.clear_winner, comparison.runner_up_ratio) == ("ring", pytest.approx(1.5))
@@ -73,7 +73,7 @@ def test_touching_intervals_are_a_tie(make_row, points):
     assert comparison.fastest.series == "ring"
 
 
-def test_without_intervals_nobody_wins_and_nobody_disagrees(make_row, make_run, points):
+def test_without_intervals_there_is_no_winner_and_no_disagreement(make_row, make_run, points):
     none = {"ci_low_s": None, "ci_high_s": None}
     (comparison,) = find_comparisons(points(make_row(seconds=1e-5, **none), make_row("native", seconds=9e-5, **none)))
     assert (comparison.fastest.series, comparison.clear_winner) == ("ring", None)
@@ -89,7 +89,7 @@ def test_of_two_runs_the_one_with_more_series_is_compared(make_row, make_run, po
     assert {entry.row.run_id for entry in comparison.entries} == {"run-2"}
 
 
-def test_two_machines_are_two_contests(make_row, make_run, points):
+def test_two_machines_are_two_comparisons(make_row, make_run, points):
     rows = make_row(), make_row("native"), make_row(run_id="run-2"), make_row("native", run_id="run-2")
     found = find_comparisons(points(*rows, runs=(make_run(), make_run(run_id="run-2", machine="another"))))
     assert len(found) == 2
@@ -111,7 +111,7 @@ def test_a_forced_variant_of_native_is_compared_and_not_the_reference(make_row, 
     assert native_ratios(find_comparisons(points(*rows))) == {("native tree", 2): [(1024, pytest.approx(0.5))]}
 
 
-def test_neighbouring_sizes_with_the_same_leader_are_one_stretch(make_row, points):
+def test_adjacent_sizes_with_the_same_winner_are_one_interval(make_row, points):
     ring = {8: 1.0, 64: 1.0, 512: 2.0, 4096: 2.0, 32768: 1.0}
     rows = [make_row(nbytes=n, seconds=1e-5 * t) for n, t in ring.items()]
     rows += [make_row("native", nbytes=n, seconds=1.5e-5) for n in ring]
@@ -136,7 +136,7 @@ def test_efficiency_needs_a_bandwidth(make_row, points):
 
 
 @given(st.sets(st.integers(1, 2**30), min_size=1), st.integers(2, 6))
-def test_a_spread_keeps_the_ends_and_no_more_than_asked(values, count):
+def test_evenly_spaced_values_include_the_ends_and_respect_the_maximum(values, count):
     values = sorted(values)
     chosen = evenly_spaced(values, count)
     assert chosen[0] == values[0]
@@ -145,7 +145,7 @@ def test_a_spread_keeps_the_ends_and_no_more_than_asked(values, count):
     assert chosen == sorted(set(chosen))
 
 
-def test_runs_of_two_variants_are_two_contests_each_with_its_own_native(make_row, make_run, points):
+def test_runs_of_two_variants_are_two_comparisons_each_with_its_own_native(make_row, make_run, points):
     runs = [make_run(run_id=variant) for variant in ("funneled", "multiple")]
     rows = [
         make_row(algorithm, variant=variant, run_id=variant, seconds=seconds)
@@ -172,17 +172,17 @@ def launches(make_node_row, make_bed_run, points):
     return make
 
 
-def test_launches_on_hosts_of_the_largest_are_no_strangers(launches):
+def test_launches_on_a_subset_of_the_hosts_of_the_largest_are_not_mixed(launches):
     nested = launches(two=["n1", "n3"], four=["n1", "n2", "n3", "n4"], other_two=["n2", "n4"])
     assert mixed_hosts(nested) == ()
 
 
-def test_launches_that_a_line_joins_across_hosts_are_strangers(launches):
+def test_launches_that_a_line_joins_across_hosts_are_mixed(launches):
     found = mixed_hosts(launches(two=["n1", "n5"], four=["n1", "n2", "n3", "n4"]))
     assert found == (("two", frozenset({"n1", "n5"})), ("four", frozenset({"n1", "n2", "n3", "n4"})))
 
 
-def test_a_measurement_repeated_elsewhere_is_another_line_and_no_stranger(launches):
+def test_a_measurement_repeated_on_other_hosts_is_another_line(launches):
     assert mixed_hosts(launches(first=["n1", "n2"], again=["n3", "n4"])) == ()
 
 
@@ -196,7 +196,7 @@ def test_only_what_several_runs_measured_is_a_repeat(make_row, make_run, points)
     assert not close.disagrees
 
 
-def test_what_is_fastest_is_asked_for_each_mapping_with_its_own_native(make_row, points):
+def test_each_mapping_has_its_own_comparison_and_native(make_row, points):
     times = {("ring", "block"): 2e-5, ("native", "block"): 4e-5, ("ring", "cyclic"): 9e-5, ("native", "cyclic"): 6e-5}
     found = find_comparisons(points(*(make_row(a, mapping=mapping, seconds=t) for (a, mapping), t in times.items())))
     assert {comparison.mapping: comparison.fastest.row.algorithm for comparison in found} == {
@@ -208,7 +208,7 @@ def test_what_is_fastest_is_asked_for_each_mapping_with_its_own_native(make_row,
     }  # fmt: skip
 
 
-def test_the_traffic_of_a_call_does_not_make_native_another_variant(make_row, points):
+def test_the_traffic_of_a_call_is_no_parameter_of_native(make_row, points):
     call = {"collective": "all_to_all_v", "op": None, "params": {"traffic": "random"}}
     found = points(make_row("pairwise", seconds=2e-5, **call), make_row("native", **call))
     assert native_ratios(find_comparisons(found)) == {("pairwise", 2): [(1024, pytest.approx(2.0))]}

@@ -76,7 +76,7 @@ def measured(tmp_path):
     [({"network": "rdma"}, "the site file says so"), ({"ports": INFINIBAND}, "mlx5_0/1 is active")],
     ids=["by the site", "by a port"],
 )
-def test_where_rdma_was_expected_and_tcp_was_used_the_page_begins_with_that(measured, provenance, why):
+def test_the_page_begins_with_tcp_where_rdma_was_expected(measured, provenance, why):
     out = measured(SOCKETS, **provenance)
     ran = invoke("report", out)
     assert ran.out.startswith("RDMA was expected and TCP was used")
@@ -97,7 +97,7 @@ def test_where_rdma_was_expected_and_tcp_was_used_the_page_begins_with_that(meas
     ],
     ids=["nothing expected", "tcp expected", "tcp although there is a port", "a variant that asks for it"],
 )
-def test_sockets_alarm_nobody_where_they_are_meant(measured, provenance):
+def test_expected_or_requested_sockets_are_no_finding(measured, provenance):
     assert find_critical(read_results([measured(SOCKETS, **provenance)])) == ()
 
 
@@ -117,7 +117,7 @@ def test_sharp_that_was_refused_is_exported_and_drawn_as_the_ring_that_ran_with_
     assert "<b>Not what was requested:</b> native (sharp asked, ring ran): " in page
 
 
-def test_a_control_that_still_shows_sharp_is_an_alarm(measured):
+def test_a_control_that_still_shows_sharp_is_a_finding(measured):
     log = REFUSED.replace(WHY, "nothing").replace("Algo RING", "Algo COLLNET_DIRECT")
     (finding,) = find_critical(read_results([measured(log, variant="nccl-sharp-off")]))
     assert (finding.kind, finding.values["variant"]) == ("control_failed", "nccl-sharp-off")
@@ -125,7 +125,7 @@ def test_a_control_that_still_shows_sharp_is_an_alarm(measured):
 
 
 @pytest.mark.parametrize("variant", [None, "nccl-ring", "mine"])
-def test_sockets_that_a_site_has_set_by_mistake_are_no_excuse(measured, variant):
+def test_sockets_that_a_site_has_set_by_mistake_are_a_finding(measured, variant):
     variables = {"NCCL_IB_DISABLE": "1"}
     (finding,) = find_critical(read_results([measured(SOCKETS, variant=variant, network="rdma", variables=variables)]))
     assert (finding.kind, finding.severity) == ("network_mismatch", "critical")
@@ -141,14 +141,14 @@ def test_sockets_that_a_site_has_set_by_mistake_are_no_excuse(measured, variant)
         ("nccl-nvls", "lines that say NVLS multicast is available"),
     ],
 )
-def test_a_variant_that_does_not_show_what_it_has_to_is_an_alarm(measured, variant, words):
+def test_a_variant_without_its_expected_evidence_is_a_finding(measured, variant, words):
     (finding,) = find_critical(read_results([measured(REFUSED, variant=variant)]))
     assert (finding.kind, finding.values["variant"]) == ("evidence_missing", variant)
     assert finding.values["expected"].startswith(words)
 
 
 @pytest.mark.parametrize("variant", ["nccl-ring", "nccl-simple", "nccl-one-rail", "nccl-sharp-off", "nccl-rails-apart"])
-def test_a_variant_that_shows_what_it_has_to_alarms_nobody(measured, variant):
+def test_a_variant_with_its_expected_evidence_is_no_finding(measured, variant):
     assert find_critical(read_results([measured(REFUSED, variant=variant)])) == ()
 
 
@@ -161,17 +161,17 @@ def test_the_network_comes_before_all_else(measured):
     ]  # fmt: skip
 
 
-def test_what_nccl_does_by_sends_and_receives_has_no_algorithm_to_show(measured):
+def test_a_collective_built_from_sends_and_receives_needs_no_algorithm(measured):
     assert find_critical(read_results([measured(REFUSED, variant="nccl-nvls", collective="all_to_all")])) == ()
 
 
-def test_a_variant_that_a_sweep_has_made_another_is_not_held_to_the_table(measured):
+def test_a_variant_with_other_settings_is_not_checked_against_the_table(measured):
     assert (
         find_critical(read_results([measured(REFUSED, variant="nccl-nvls", environment={"NCCL_ALGO": "Ring"})])) == ()
     )
 
 
-def test_evidence_without_its_control_is_an_alarm(measured):
+def test_evidence_without_its_control_is_a_finding(measured):
     direct = f"{REFUSED}{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA\n"
     (finding,) = find_critical(read_results([measured(direct, variant="nccl-gdr")]))
     assert finding.kind == "control_missing"

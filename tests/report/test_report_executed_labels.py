@@ -1,4 +1,4 @@
-"""Rows of the library's own are named, told and compared as what ran, and not as what was asked for."""
+"""Rows of the library are named, described and compared by what ran, not by what was requested."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def refused(make_row, of_rows):
     return of_rows(*rows)
 
 
-def test_a_row_is_drawn_under_what_ran_with_what_was_asked(refused):
+def test_a_row_is_named_after_what_ran_and_what_was_requested(refused):
     (group,) = chart_groups(refused)
     assert {point.series for point in group.points} == {"native (sharp asked, ring ran) nccl-sharp", "native (sharp)"}
     time = next(figure for figure in FIGURES if figure.name == "time").specification(group)
@@ -35,7 +35,7 @@ def test_a_row_is_drawn_under_what_ran_with_what_was_asked(refused):
     assert told["native (sharp asked, ring ran) nccl-sharp"] == f"ring (fallback: {LINE})"
 
 
-def test_what_nothing_shows_is_named_as_that(make_row, of_rows):
+def test_a_row_without_evidence_is_named_as_not_shown(make_row, of_rows):
     (group,) = chart_groups(
         of_rows(make_row("native", requested="sharp", executed="unknown", evidence="the probe failed"))
     )
@@ -53,7 +53,7 @@ def test_the_reason_is_in_the_findings_and_in_the_table(refused):
     assert LINE in rows_table([group])
 
 
-def test_what_ran_as_asked_and_what_was_not_asked_are_no_fallback(make_row):
+def test_an_executed_request_and_a_row_without_a_request_are_no_fallback(make_row):
     row = make_row("native", requested="ring", executed="ring LL128, 16 channels")
     assert not fell_back(row)
     assert not fell_back(replace(row, requested=None))
@@ -70,7 +70,7 @@ def test_ranks_that_share_a_gpu_are_in_no_chart_with_others(make_row, of_rows):
     assert {group.kind: len(group.points) for group in found} == {"measured": 2, SHARED_GPU: 1}
 
 
-def test_switches_have_no_per_cent_of_a_wire_and_their_algbw_is_told(make_node_row, make_bed_run, of_rows):
+def test_switches_have_no_share_of_a_wire_but_their_algbw(make_node_row, make_bed_run, of_rows):
     def group_of(**changes):
         row = make_node_row("native", 4, seconds=(4 << 20) / 1e7, **changes)
         (group,) = chart_groups(of_rows(row, runs=[make_bed_run()]))
@@ -89,7 +89,7 @@ def test_ring_is_not_offloaded_and_what_is_unknown_is_not_either(make_row):
     assert not offloaded(make_row("native", executed="unknown"))
 
 
-def test_whether_gpus_have_adapters_as_near_as_the_others_is_told_with_the_library(make_row, make_run, of_rows):
+def test_the_balance_of_gpus_and_adapters_is_part_of_the_library_finding(make_row, make_run, of_rows):
     said = "not balanced: most GPUs have a NIC at PIX, but GPU 3: SYS (mlx5_0)"
     run = make_run(evidence=ProbeResult(record=LogRecord(library="nccl", version="2.30.7"), balance=said).to_json())
     (group,) = chart_groups(of_rows(make_row("native", transport="nccl"), runs=[run]))

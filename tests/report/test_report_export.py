@@ -83,19 +83,19 @@ def test_the_nccl_tests_table_has_both_placements_in_a_line(make_row, of_rows):
     assert cells == ["4096", "1024", "float", "sum", "-1", "10.00", "1.20", "2.40", "0", "20.00", "0.20", "0.20", "0"]
 
 
-def test_the_nccl_tests_table_says_once_why_a_size_has_no_result_in_either_placement(make_row, of_rows):
+def test_the_nccl_tests_table_has_one_reason_for_both_placements(make_row, of_rows):
     rows = [make_row(in_place=place, status="skipped", median_s=None, reason="no room") for place in (False, True)]
     assert export(of_rows(*rows, make_row(nbytes=8)), "nccl-tests").count("# 1024 B: skipped: no room") == 1
 
 
-def test_the_nccl_tests_table_says_na_for_what_was_not_measured(make_row, of_rows):
+def test_the_nccl_tests_table_has_na_without_a_measurement(make_row, of_rows):
     text = export(of_rows(make_row(status="failed", median_s=None, reason="out of\nmemory")), "nccl-tests")
     (cells,) = lines_of(text)
     assert cells[5:] == ["N/A"] * 8
     assert "# 1024 B: failed: out of memory" in text
 
 
-def test_the_nccl_tests_tables_of_two_mappings_say_which_is_which(make_node_row, of_rows):
+def test_the_nccl_tests_tables_of_two_mappings_name_them(make_node_row, of_rows):
     text = export(of_rows(make_node_row(), make_node_row(mapping="cyclic")), "nccl-tests")
     heads = [line for line in text.splitlines() if line.startswith("# all_reduce ring")]
     assert [head.split("on 2 nodes, ")[1].split(",")[0] for head in heads] == ["mapping block", "mapping cyclic"]
@@ -150,7 +150,7 @@ def test_an_unknown_format_names_the_choices(results):
         ({"aggregators": 1, "nbytes": 4096}, ["1024", "float", "sum", "-1"], "2 ranks and 1 aggregator on 1 node"),
     ],
 )  # fmt: skip
-def test_the_nccl_tests_table_says_what_was_called(make_row, of_rows, change, columns, said):
+def test_the_nccl_tests_table_has_the_arguments_of_the_call(make_row, of_rows, change, columns, said):
     text = export(of_rows(make_row(**change)), "nccl-tests")
     (cells,) = lines_of(text)
     assert cells[1:5] == columns

@@ -51,7 +51,7 @@ def outline(tmp_path, monkeypatch):
     return lambda results, title="A sweep": Outline(build_report(results, tmp_path, title).read_text(encoding="utf-8"))
 
 
-def test_every_chart_is_in_the_page_and_beside_it(report):
+def test_every_chart_is_in_the_page_and_a_picture_file(report):
     absent = {"wire", "rails", "pairs-time", "pairs-busbw"}
     names = {f"all_reduce-{figure.name}" for figure in FIGURES if figure.name not in absent}
     assert {path.name for path in (report / "charts").iterdir()} == {
@@ -71,7 +71,7 @@ def test_the_page_opens_offline(report):
     assert index.read_text(encoding="utf-8").count("window.vegaEmbed=") == 1
 
 
-def test_the_page_says_what_was_measured_and_what_is_missing(report):
+def test_the_page_has_what_was_measured_and_what_is_missing(report):
     words = Outline((report / "index.html").read_text(encoding="utf-8")).words
     assert (
         "all_reduce: native, recursive_doubling, ring, null (floor); 2, 3, 4 ranks; 8 B to 4 MiB; measured on" in words
@@ -111,7 +111,7 @@ def test_a_page_is_built_where_every_row_failed(outline, make_row, of_rows):
     assert "figure" not in page.tags
 
 
-def test_text_from_outside_is_shown_and_not_run(outline, make_row, make_run, of_rows):
+def test_text_of_results_is_escaped(outline, make_row, make_run, of_rows):
     plain = outline(of_rows(make_row(), make_row("native", seconds=2e-5)), "T").tags
     rows = make_row(EVIL, mapping=EVIL, executed=EVIL), make_row("native", seconds=2e-5, mapping=EVIL)
     run = make_run(machine=EVIL, path=EVIL, provenance={EVIL: {"deep": [EVIL]}})
@@ -132,7 +132,7 @@ def test_every_collective_has_its_section_after_the_overview(outline, make_row, 
     assert {"#all_reduce", "#all_gather"} <= set(page.references)
 
 
-def test_a_partial_run_is_said_to_be_partial(outline, make_row, make_run, of_rows):
+def test_a_partial_run_is_named(outline, make_row, make_run, of_rows):
     words = outline(of_rows(make_row(), runs=(make_run(status="partial"),))).words
     assert "Partial runs, which ended before their last case: run-1." in words
 
@@ -169,7 +169,7 @@ def test_what_was_skipped_on_purpose_is_a_line_for_each_reason(of_rows, make_row
     assert '<a href="#skipped">' in text
 
 
-def test_the_jobs_of_slurm_are_listed_with_what_became_of_them(outline, of_rows, make_row):
+def test_slurm_jobs_are_listed_with_their_states(outline, of_rows, make_row):
     ended = {"hosts": "n[1-4]", "limit": "00:01:00", "log": "/logs/17.log"}
     jobs = (
         ScheduledJob(job="mpi.n4x1", id="17", state="TIMEOUT", **ended),
@@ -184,7 +184,7 @@ def test_the_jobs_of_slurm_are_listed_with_what_became_of_them(outline, of_rows,
     assert "Slurm jobs" not in outline(of_rows(make_row())).words
 
 
-def test_a_page_of_a_testbed_says_what_it_is_and_what_its_wires_carry(outline, testbed_results):
+def test_a_page_of_a_testbed_has_its_kind_and_the_rate_of_its_wires(outline, testbed_results):
     words = outline(testbed_results).words
     lede = "2, 4, 8 nodes with 1 rank each; 4 KiB to 4 MiB; measured on a testbed, 100 Mbit/s on cluster bed"
     assert lede in words
@@ -203,7 +203,7 @@ def cells_of(text, series, size, nodes):
     raise AssertionError(f"no row of {series}, {size}, {nodes}")
 
 
-def test_the_table_sets_the_wire_and_its_bytes_beside_each_row(testbed_results, tmp_path, monkeypatch):
+def test_the_table_has_the_share_of_the_wire_and_the_bytes_of_each_row(testbed_results, tmp_path, monkeypatch):
     monkeypatch.setattr(report_writer, "_save_chart", lambda _chart, _out: None)
     text = build_report(testbed_results, tmp_path, "T").read_text()
     ring = cells_of(text, "ring", "4 MiB", 8)
@@ -217,14 +217,14 @@ def test_the_table_sets_the_wire_and_its_bytes_beside_each_row(testbed_results, 
     assert native["counted (B)"] == native["sent / counted with headers"] == ""
 
 
-def test_a_policy_has_no_transport_of_its_own(make_node_row, make_bed_run, of_rows, tmp_path, monkeypatch):
+def test_auto_has_no_transport_of_its_own(make_node_row, make_bed_run, of_rows, tmp_path, monkeypatch):
     monkeypatch.setattr(report_writer, "_save_chart", lambda _chart, _out: None)
     rows = [replace(make_node_row(nodes=nodes), algorithm=name) for nodes in (2, 4) for name in ("ring", "auto")]
     text = build_report(of_rows(*rows, runs=(make_bed_run(),)), tmp_path, "T").read_text()
     assert [cells_of(text, name, "4 MiB", 4)["transport"] for name in ("ring", "auto")] == ["mpi", ""]
 
 
-def test_rows_of_one_machine_say_nothing_of_wires(report):
+def test_rows_of_one_machine_have_no_columns_of_wires(report):
     text = (report / "index.html").read_text(encoding="utf-8")
     assert '<th scope="col" tabindex="0">busbw (GB/s)</th>' in text
     for words in ("of the wire", "sent (B)", "counted (B)"):
@@ -252,7 +252,7 @@ def few(make_row, of_rows):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.999])
-def test_a_report_that_finds_no_room_leaves_the_earlier_one_as_it_was(few, tmp_path, small_files, share):
+def test_a_report_that_finds_a_full_disk_leaves_the_earlier_one_as_it_was(few, tmp_path, small_files, share):
     index = build_report(few, tmp_path, "the first")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     small_files(int(share * index.stat().st_size))
@@ -265,7 +265,7 @@ def test_a_report_that_finds_no_room_leaves_the_earlier_one_as_it_was(few, tmp_p
 
 
 @pytest.mark.parametrize("name", ["\x1b]0;x\x07", "\udcff"])
-def test_a_name_that_no_picture_can_hold_is_drawn_as_it_can_be_written(make_row, of_rows, tmp_path, name):
+def test_a_name_with_unprintable_characters_is_drawn_escaped(make_row, of_rows, tmp_path, name):
     rows = [make_row(nbytes=n, variant=variant) for n in (1024, 4096, 16384) for variant in (name, "other")]
     page = build_report(of_rows(*rows), tmp_path, name).read_text()
     shown = ascii(name)[1:-1]
@@ -274,7 +274,7 @@ def test_a_name_that_no_picture_can_hold_is_drawn_as_it_can_be_written(make_row,
     assert len([*tmp_path.rglob("*.png")]) == len([*tmp_path.rglob("*.svg")])
 
 
-def test_what_is_written_may_be_read_by_others(few, tmp_path):
+def test_written_files_have_the_usual_permissions(few, tmp_path):
     (tmp_path / "other").touch()
     written = {path.stat().st_mode for path in build_report(few, tmp_path / "r", "x").parent.rglob("*.*")}
     assert written == {(tmp_path / "other").stat().st_mode}
@@ -293,7 +293,7 @@ def bundles(bundled, monkeypatch):
     return asked
 
 
-def test_it_is_bundled_once_and_nothing_else_is_left(bundles, tmp_path, monkeypatch):
+def test_vega_is_bundled_once_and_cached(bundles, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     first, second = vega_script.__wrapped__(), vega_script.__wrapped__()
     assert first == second
@@ -308,7 +308,7 @@ def test_it_is_bundled_once_and_nothing_else_is_left(bundles, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/null"])
-def test_where_it_cannot_be_kept_it_is_bundled_each_time(bundles, place, monkeypatch):
+def test_without_a_cache_vega_is_bundled_each_time(bundles, place, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", place)
     assert vega_script.__wrapped__() == vega_script.__wrapped__()
     assert bundles == [VEGA_SNIPPET] * 2

@@ -1,4 +1,4 @@
-"""NCCL's own model is told and drawn beside what was measured."""
+"""Times that NCCL's own model predicts are drawn and compared with the measured ones."""
 
 import json
 from dataclasses import replace
@@ -43,14 +43,14 @@ def expected(group):
     return {(d["series"], d["bytes"]): d["expected"] for d in data if d["expected"] is not None}
 
 
-def test_the_chart_of_time_has_a_dashed_line_at_what_nccl_expects_and_says_so(measured):
+def test_the_chart_of_time_has_a_dashed_line_at_the_times_of_the_model(measured):
     group = measured()
     assert expected(group) == pytest.approx({("native", n): 1e-5 + n / 1e9 for n in SIZES})
     assert "strokeDash" in json.dumps(TIME.specification(group)["spec"]["layer"][0])
     assert TIME.group_caption(group).endswith(TIME.model_caption)
 
 
-def test_the_findings_tell_how_far_from_it_the_library_is(measured):
+def test_the_finding_has_the_ratios_to_the_model(measured):
     values = only_values(measured(), "library_model")
     assert values["series"] == "native"
     assert [nbytes for _, nbytes in values["ratios"]] == [1 << 20, 1024]
@@ -58,7 +58,7 @@ def test_the_findings_tell_how_far_from_it_the_library_is(measured):
 
 
 @pytest.mark.parametrize("changes", [{"kind": SHARED_GPU}, {"transport": "mpi"}], ids=["one GPU", "another transport"])
-def test_a_model_of_links_says_nothing_of_ranks_that_share_a_gpu_nor_of_mpi(measured, changes):
+def test_the_model_has_no_times_for_a_shared_gpu_or_mpi(measured, changes):
     group = measured(**changes)
     assert not expected(group)
     assert TIME.model_caption not in TIME.group_caption(group)

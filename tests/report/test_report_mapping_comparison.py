@@ -1,4 +1,4 @@
-"""Mappings side by side: ratios at each size, what crosses between racks, and a sentence that says both."""
+"""Comparison of mappings: ratios at each size, bytes between racks, and the finding about both."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def racked(make_node_row, make_bed_run, of_rows):
     return of_rows(*rows, runs=(make_bed_run(),))
 
 
-def test_every_series_stands_beside_the_fastest_at_each_size_with_what_it_sends_between_racks(racked):
+def test_the_table_has_the_ratio_at_each_size_and_the_bytes_between_racks(racked):
     (group,) = chart_groups(racked)
     head, body = mapping_table(group)
     assert head == ["time over the fastest's", "on", "4 KiB", "4 MiB", "between racks"]
@@ -52,7 +52,7 @@ def test_every_series_stands_beside_the_fastest_at_each_size_with_what_it_sends_
     assert "<td>ring cyclic</td>" in render_page(racked, (group,), (), "racks")
 
 
-def test_a_sentence_says_what_the_worse_mapping_costs_and_why(racked):
+def test_the_finding_has_the_cost_of_the_slower_mapping_and_its_bytes(racked):
     (group,) = chart_groups(racked)
     (finding,) = mapping_findings(group)
     assert (finding.values["nbytes"], finding.values["place"]) == (LARGE, "8 nodes")
@@ -70,7 +70,7 @@ def of_rounds(row, *seconds, runs=("run-1",) * 3):
     return replace(row, rounds=3, round_medians_s=seconds, round_intervals_s=ends, round_run_ids=runs, run_id=runs[-1])
 
 
-def test_a_mapping_that_is_slower_in_most_rounds_only_is_not_said_to_take_as_long(racked, of_rows):
+def test_a_mapping_that_is_slower_in_most_rounds_only_is_not_clearly_slower(racked, of_rows):
     ring = {row.mapping: row for row in racked.rows if (row.algorithm, row.in_place) == ("ring", False)}
     for last, clear in ((0.9, False), (2.9, True)):
         rows = (
@@ -83,7 +83,7 @@ def test_a_mapping_that_is_slower_in_most_rounds_only_is_not_said_to_take_as_lon
         assert (cost["clear"], cost["ratio"]) == (clear, pytest.approx(2.8))
 
 
-def test_nothing_takes_less_than_the_fastest_whoever_has_the_least_median(racked, of_rows):
+def test_no_ratio_to_the_fastest_is_below_1(racked, of_rows):
     rows = [row for row in racked.rows if row.algorithm == "ring" and not row.in_place and row.bytes == LARGE]
     block, cyclic = (next(row for row in rows if row.mapping == mapping) for mapping in ("block", "cyclic"))
     several = (
@@ -94,7 +94,7 @@ def test_nothing_takes_less_than_the_fastest_whoever_has_the_least_median(racked
     assert [line[0:3:2] for line in mapping_table(group)[1]] == [["ring cyclic", "1.00x"], ["ring block", "1.20x"]]
 
 
-def test_where_the_largest_size_has_one_mapping_the_largest_that_has_several_is_told(racked, of_rows):
+def test_the_finding_uses_the_largest_size_with_several_mappings(racked, of_rows):
     rows = [row for row in racked.rows if row.mapping == "block" or row.bytes < LARGE]
     (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
     (finding,) = mapping_findings(group)
@@ -118,7 +118,7 @@ def test_a_job_that_was_interrupted_between_its_rounds_has_one_table(racked, mak
     assert [finding.values["nbytes"] for finding in mapping_findings(group)] == [LARGE]
 
 
-def test_only_of_the_library_it_is_said_that_its_schedule_is_not_known(racked, of_rows):
+def test_only_the_library_has_an_unknown_schedule(racked, of_rows):
     rows = [replace(row, rack_bytes_predicted=None) for row in racked.rows]
     rows += [replace(row, rack_bytes_predicted=row.bytes, algorithm="torus") for row in racked.rows]
     (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
@@ -129,7 +129,7 @@ def test_only_of_the_library_it_is_said_that_its_schedule_is_not_known(racked, o
     assert unknown not in {line[-1] for line in mapping_table(group)[1]}
 
 
-def test_in_one_rack_nothing_is_said_of_racks(racked, of_rows):
+def test_one_rack_has_no_bytes_between_racks(racked, of_rows):
     rows = (replace(row, rack_bytes_predicted=None) for row in racked.rows)
     (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
     head, body = mapping_table(group)
@@ -138,7 +138,7 @@ def test_in_one_rack_nothing_is_said_of_racks(racked, of_rows):
     assert {cost["rack_sizes"] for cost in finding.values["series"]} == {None}
 
 
-def test_where_no_run_has_several_mappings_there_is_nothing_to_set_side_by_side(results, racked, make_bed_run, of_rows):
+def test_runs_with_one_mapping_each_are_not_compared(results, racked, make_bed_run, of_rows):
     apart = [replace(row, run_id=row.mapping) for row in racked.rows]
     for found in (results, of_rows(*apart, runs=(make_bed_run("block"), make_bed_run("cyclic")))):
         (group,) = chart_groups(found)

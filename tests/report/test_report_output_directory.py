@@ -1,4 +1,4 @@
-"""Where ``hpccoll report`` writes: no report of something else is lost without a word."""
+"""The directory that ``hpccoll report`` writes to: it replaces no report of other inputs unnoticed."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ from hpccoll.store import hdf5
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Two raw files in a directory, which is where we are."""
+    """The current directory, with two raw files."""
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         path = tmp_path / f"{name}.h5"
@@ -27,15 +27,15 @@ def last(*arguments):
     return said.out.splitlines()[-1]
 
 
-def test_the_report_of_a_file_lies_beside_it_and_that_of_a_directory_in_it(here):
-    assert last("a.h5") == "report: a.report/index.html; --out DIR puts it elsewhere"
-    assert last("b.h5") == "report: b.report/index.html; --out DIR puts it elsewhere"
+def test_the_report_of_a_file_is_next_to_it_and_that_of_a_directory_in_it(here):
+    assert last("a.h5") == "report: a.report/index.html; --out DIR selects another directory"
+    assert last("b.h5") == "report: b.report/index.html; --out DIR selects another directory"
     assert last(".") == "report: report/index.html"
     assert "<title>a</title>" in (here / "a.report" / "index.html").read_text()
 
 
 @pytest.mark.usefixtures("here")
-def test_a_report_is_made_anew_however_its_input_is_written():
+def test_a_report_of_the_same_input_is_replaced():
     last("a.h5")
     for same in ("./a.h5", Path("a.h5").absolute()):
         assert invoke("report", same).code == 3
@@ -50,16 +50,16 @@ def test_a_directory_that_was_moved_with_its_report_is_the_same_input(here):
     assert last("new") == "report: new/report/index.html"
 
 
-def test_the_report_of_something_else_is_not_replaced_unless_its_place_is_named_and_then_it_is_said(here):
+def test_the_report_of_other_inputs_is_replaced_only_with_out_and_a_message(here):
     last("a.h5", "b.h5")
     before = (here / "a.report" / "index.html").read_text()
-    assert invoke("report", "a.h5").is_bad_input("--out", "'a.report'", "there is the report of a.h5, b.h5")
+    assert invoke("report", "a.h5").is_bad_input("--out", "'a.report'", "contains the report of a.h5, b.h5")
     assert (here / "a.report" / "index.html").read_text() == before
-    assert last("a.h5", "--out", "a.report") == "report: a.report/index.html, in place of that of a.h5, b.h5"
-    assert last("a.h5") == "report: a.report/index.html; --out DIR puts it elsewhere"
+    assert last("a.h5", "--out", "a.report") == "report: a.report/index.html, replaces the report of a.h5, b.h5"
+    assert last("a.h5") == "report: a.report/index.html; --out DIR selects another directory"
 
 
-def test_a_page_that_does_not_say_what_it_is_of_is_replaced(here):
+def test_a_page_without_recorded_inputs_is_replaced(here):
     (here / "a.report").mkdir()
     (here / "a.report" / "index.html").write_bytes(b"\xff<html>")
     assert last("a.h5").startswith("report: a.report/index.html; ")

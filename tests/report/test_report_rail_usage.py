@@ -1,4 +1,4 @@
-"""Rails: what the report says and draws of the ports of a node."""
+"""Use of rails: the finding and the chart of the ports of a node."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ def test_a_gain_is_over_the_same_mapping_and_transport(changes, make_node_row, m
     assert [usage["gain"] for usage in series] == [None, None]
 
 
-def test_what_was_measured_again_or_elsewhere_is_stacked_on_nothing(make_node_row, make_bed_run, of_rows):
+def test_repeated_measurements_and_other_machines_are_not_stacked(make_node_row, make_bed_run, of_rows):
     runs = [make_bed_run(name, 2, rails=2) for name in ("first", "again", "far")]
     runs[2] = replace(runs[2], machine="another")
     rows = [
@@ -100,7 +100,7 @@ def test_what_was_measured_again_or_elsewhere_is_stacked_on_nothing(make_node_ro
     assert [(usage["name"], usage["machine"]) for usage in series] == [("ring", "machine 1"), ("ring", "machine 2")]
 
 
-def test_rails_are_told_of_the_most_nodes(make_node_row, make_bed_run, of_rows):
+def test_the_finding_about_rails_uses_the_most_nodes(make_node_row, make_bed_run, of_rows):
     rows = [make_node_row("ring", nodes, BIG, port_sent=BOTH) for nodes in (2, 4)]
     (group,) = chart_groups(of_rows(*rows, runs=[make_bed_run(nodes=4, rails=2)]))
     place, _, usage = usage_of(group)
@@ -115,14 +115,14 @@ def test_the_bytes_of_each_port_are_stacked(valid, group):
     assert (bars["native two", "eth0"], bars["native two", "rail2"]) == (0.99, 0.01)
 
 
-def test_the_per_cent_is_told_of_one_rail_and_of_two(group):
+def test_the_share_of_the_wire_has_one_rail_and_two(group):
     best = only_values(group, "wire_share")["best"]
     assert [(each["series"], round(each["share"], 2), each["wire"]) for each in best] == [
         ("ring one", 0.68, "the calibrated wire"), ("ring two", 0.68, "2 calibrated wires"),
     ]  # fmt: skip
 
 
-def test_nodes_with_one_port_have_nothing_to_tell(testbed_results):
+def test_nodes_with_one_port_have_no_finding_and_no_chart(testbed_results):
     (group,) = chart_groups(testbed_results)
     assert "rails" not in kinds_of(group)
     assert [figure.specification(group) for figure in FIGURES if figure.name == "rails"] == [None]

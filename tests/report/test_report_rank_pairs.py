@@ -1,4 +1,4 @@
-"""Messages between two ranks: rows of different pairs are a map, and lines of what lies in the middle."""
+"""Messages between two ranks: a heat map of all pairs, and lines of the median pair."""
 
 import json
 
@@ -104,7 +104,7 @@ def test_a_cell_of_the_map_is_a_pair_and_a_panel_an_algorithm(group, name):
     assert len({d["size"] for d in data}) == 1
 
 
-def test_the_maps_say_their_size_and_the_hosts_of_the_ranks(group):
+def test_the_maps_have_their_size_and_the_hosts_of_the_ranks(group):
     slow, _ = drawn(group, "pairs-time")
     fast, _ = drawn(group, "pairs-busbw")
     assert slow["title"]["text"].endswith("time of each pair of ranks at 8 B")
@@ -118,7 +118,7 @@ def test_charts_of_pairs_are_vega_lite_and_can_be_rendered(valid, group, name):
     assert "NaN" not in vl_convert.vegalite_to_svg(json.dumps(valid(specification)))
 
 
-def test_the_fastest_and_the_slowest_pair_are_named(group):
+def test_the_finding_names_the_fastest_and_the_slowest_pair(group):
     found = {(values["series"], values["nbytes"]): values for values in values_of_kind(group, "pair_extremes")}
     assert found["ping_pong between nodes", 8] == {
         "series": "ping_pong between nodes", "nbytes": 8, "place": "2 nodes", "quantity": "seconds", "pairs": 4,
@@ -158,7 +158,7 @@ def test_one_pair_is_compared_like_any_collective(make_pair, of_rows):
     assert {d["panel"] for d in data} == {"4 ranks"}
 
 
-def test_of_a_pair_that_was_measured_again_the_last_counts(make_pair, make_run, of_rows):
+def test_of_a_repeated_pair_the_last_measurement_counts(make_pair, make_run, of_rows):
     again = make_run(run_id="run-2", created="2026-02-01T00:00:00Z")
     rows = make_pair(0, 1), make_pair(0, 1, seconds=3e-5, run_id="run-2"), make_pair(0, 2, seconds=5e-5)
     (group,) = chart_groups(of_rows(*rows, runs=(make_run(), again)))
@@ -166,7 +166,7 @@ def test_of_a_pair_that_was_measured_again_the_last_counts(make_pair, make_run, 
     assert middle.range == (3e-5, 5e-5)
 
 
-def test_the_page_says_that_a_ping_pong_is_a_round_trip(pairs):
+def test_the_page_describes_a_ping_pong_as_a_round_trip(pairs):
     text = render_page(pairs, chart_groups(pairs), [], "T")
     assert "The time is that of the round trip, and busbw = 2 S / t" in text
     assert "ranks 0 (alpha) and 3 (beta)</td>" in text

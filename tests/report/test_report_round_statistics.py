@@ -1,4 +1,4 @@
-"""Rounds in the report: series are compared side by side, and win where they win every time."""
+"""Statistics of rounds: series are compared round by round, and a clear winner wins every round."""
 
 import csv
 import io
@@ -32,14 +32,14 @@ def points(of_rows, make_run):
     return make
 
 
-def test_who_wins_every_round_wins_though_the_machine_drifts_by_more_than_the_lead(rounds_row, points):
+def test_a_series_that_wins_every_round_wins_on_a_drifting_machine(rounds_row, points):
     (comparison,) = find_comparisons(points(rounds_row("ring", 10, 20, 40), rounds_row("native", 12, 24, 48)))
     assert (comparison.clear_winner, comparison.runner_up_ratio) == ("ring", pytest.approx(1.2))
     ring, native = comparison.entries
     assert ring.row.ci_high_s > native.row.ci_low_s  # which the intervals of the cases would not tell
 
 
-def test_who_loses_one_round_is_no_clear_winner(rounds_row, points):
+def test_a_series_that_loses_one_round_is_no_clear_winner(rounds_row, points):
     (comparison,) = find_comparisons(points(rounds_row("ring", 10, 10, 13), rounds_row("native", 12, 12, 12)))
     assert comparison.clear_winner is None
     assert comparison.fastest.series == "ring"
@@ -53,7 +53,7 @@ def test_a_round_is_won_where_the_median_is_below_the_interval_of_the_other(roun
     assert not clearly_faster(native, ring)
 
 
-def test_of_one_round_the_intervals_may_not_touch(rounds_row, points):
+def test_with_one_round_the_intervals_must_be_disjoint(rounds_row, points):
     ring, native = points(rounds_row("ring", 10), rounds_row("native", 10.3))
     assert not clearly_faster(ring, native)
 
@@ -64,7 +64,7 @@ def short(row):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_of_too_few_iterations_for_an_interval_there_is_no_clear_winner(count, rounds_row, points):
+def test_without_intervals_there_is_no_clear_winner_in_any_number_of_rounds(count, rounds_row, points):
     rows = rounds_row("ring", *[10] * count), rounds_row("native", *[30] * count)
     assert find_comparisons(points(*rows))[0].clear_winner == "ring"
     (comparison,) = find_comparisons(points(*map(short, rows)))
@@ -82,7 +82,7 @@ def test_one_round_without_an_interval_leaves_no_clear_winner(rounds_row, points
     assert comparison.clear_winner is None
 
 
-def test_intervals_are_apart_only_where_both_are_there():
+def test_intervals_are_disjoint_only_if_both_are_known():
     assert disjoint((1, 2), (3, 4))
     assert not disjoint((1, 3), (3, 4))
     assert not disjoint((3, 4), (1, 2))
@@ -90,7 +90,7 @@ def test_intervals_are_apart_only_where_both_are_there():
     assert not disjoint((1, 2), None)
 
 
-def test_what_has_no_interval_is_drawn_without_a_band_and_says_so(rounds_row, of_rows):
+def test_a_point_without_an_interval_has_no_band(rounds_row, of_rows):
     (group,) = chart_groups(of_rows(short(rounds_row("ring", 10, 10, 10))))
     for name in ("time", "busbw"):
         (figure,) = (figure for figure in FIGURES if figure.name == name)
@@ -100,7 +100,7 @@ def test_what_has_no_interval_is_drawn_without_a_band_and_says_so(rounds_row, of
         assert point["interval"] == "none: too few iterations"
 
 
-def test_a_winner_is_ahead_of_all_others_and_not_of_the_second_alone(rounds_row, points):
+def test_a_clear_winner_is_faster_than_all_others(rounds_row, points):
     rows = (
         rounds_row("ring", 10, 10, 10),
         rounds_row("native", 12, 12, 12),
@@ -117,7 +117,7 @@ def test_a_ratio_is_the_median_of_the_ratios_of_the_rounds(rounds_row, points):
     assert native_ratios(find_comparisons([ring, native])) == {("ring", 2): [(1024, pytest.approx(1.0))]}
 
 
-def test_only_rounds_that_one_launch_measured_of_both_are_side_by_side(rounds_row, points):
+def test_only_rounds_of_one_launch_are_paired(rounds_row, points):
     first, second = points(
         rounds_row("ring", 10, 20, 30, runs=["a", "a", "b"]),
         rounds_row("native", 5, 40, 15, runs=["a", "b", "b"]),
@@ -129,7 +129,7 @@ def test_only_rounds_that_one_launch_measured_of_both_are_side_by_side(rounds_ro
     assert len(comparison.entries) == 2
 
 
-def test_runs_that_share_no_launch_are_apart_until_a_point_of_both_joins_them(rounds_row, points):
+def test_runs_without_a_common_launch_are_separate_unless_a_point_joins_them(rounds_row, points):
     first = rounds_row("ring", 10, 10, runs=["a", "a"])
     last = rounds_row("native", 10, 10, runs=["b", "b"])
     both = rounds_row("tree", 10, 10, runs=["a", "b"])
@@ -139,14 +139,14 @@ def test_runs_that_share_no_launch_are_apart_until_a_point_of_both_joins_them(ro
     assert not clearly_faster(replace(ring, row=replace(ring.row, round_medians_s=(1e-9, 1e-9))), native)
 
 
-def test_a_row_that_knows_of_no_rounds_is_one_round_of_its_run(make_row, of_rows):
+def test_a_row_without_rounds_is_one_round_of_its_run(make_row, of_rows):
     ((point,),) = (group.points for group in chart_groups(of_rows(make_row(seconds=1e-5))))
     ((key, taken),) = round_stats(point).items()
     assert key == ("run-1", 1)
     assert taken == RoundStats(1e-5, (point.row.ci_low_s, point.row.ci_high_s))
 
 
-def test_rounds_that_are_missing_leave_those_that_are_there_in_the_report(rounds_row, points):
+def test_a_row_with_missing_rounds_is_compared_in_the_others(rounds_row, points):
     partial = rounds_row("ring", 10, 10, None, status="partial", reason="2 of 3 rounds")
     (comparison,) = find_comparisons(points(partial, rounds_row("native", 12, 12, 1)))
     assert {entry.series for entry in comparison.entries} == {"ring", "native"}

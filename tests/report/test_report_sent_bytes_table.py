@@ -1,4 +1,4 @@
-"""What a node sent, and what is said where nothing is counted."""
+"""The table of sent bytes: measured by ports, and counted from schedules."""
 
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.sent_bytes_table import sent_bytes_table
@@ -6,7 +6,7 @@ from hpccoll.report.sent_bytes_table import sent_bytes_table
 BIG = 16 << 20
 
 
-def test_what_was_sent_is_set_beside_what_we_count_at_the_largest_size(testbed_results):
+def test_measured_and_counted_bytes_are_listed_at_the_largest_size(testbed_results):
     (group,) = chart_groups(testbed_results)
     _, body = sent_bytes_table(group)
     assert ["native", "8 nodes", "4 MiB", "its schedule is not known", "1.769 S", ""] in body
@@ -15,14 +15,14 @@ def test_what_was_sent_is_set_beside_what_we_count_at_the_largest_size(testbed_r
     assert len(body) == 9
 
 
-def test_what_an_older_file_did_not_count_is_left_empty(make_node_row, make_bed_run, of_rows):
+def test_files_without_counted_bytes_have_an_empty_cell(make_node_row, make_bed_run, of_rows):
     rows = (make_node_row(name, worker_sent_predicted=None, wire_bytes_predicted=None) for name in ("ring", "native"))
     (group,) = chart_groups(of_rows(*rows, runs=(make_bed_run(),)))
     counted = {cells[0]: cells[3] for cells in sent_bytes_table(group)[1]}
     assert counted == {"ring": "", "native": "its schedule is not known"}
 
 
-def test_what_workers_and_aggregators_carry_is_told_apart(make_node_row, make_bed_run, of_rows):
+def test_workers_and_aggregators_have_separate_cells(make_node_row, make_bed_run, of_rows):
     half = {"aggregators": 1, "ranks": 4, "wire_bytes_measured": 8 * BIG, "worker_received_measured": 1.02 * BIG}
     half |= {"wire_bytes_predicted": 8 * BIG, "worker_received_predicted": 1.0 * BIG}
     counted = {"worker_sent_predicted": 1.0 * BIG, "worker_sent_measured": 1.01 * BIG}
@@ -33,9 +33,7 @@ def test_what_workers_and_aggregators_carry_is_told_apart(make_node_row, make_be
     assert cells[3:7] == ["1.000 S", "1.010 S", "1.000 S, 1.020 S", "4.000 S, 3.960 S"]
 
 
-def test_where_switches_were_asked_the_librarys_own_stands_beside_what_it_sends_with_them_and_without(
-    make_node_row, make_bed_run, of_rows
-):
+def test_rows_with_requested_switches_have_the_bytes_with_and_without_them(make_node_row, make_bed_run, of_rows):
     def row(nodes, sent, **what):
         words = {"worker_sent_measured": sent * BIG, "worker_sent_predicted": None, "wire_bytes_predicted": None}
         return make_node_row("native", nodes, BIG, **words, **what)

@@ -1,4 +1,4 @@
-"""Drift: what part of the variance between rounds all ways to do a call share."""
+"""The part of the variance between rounds that all series of a call share."""
 
 from dataclasses import replace
 
@@ -31,18 +31,18 @@ def made(make_row, of_rows):
 
 
 @pytest.mark.parametrize(("common", "alone"), [(0.3, 0.1), (0.1, 0.1), (0.1, 0.2), (0.2, 0.0)])
-def test_it_is_the_part_of_the_variance_that_rounds_have_in_common(made, common, alone):
+def test_the_value_is_the_part_of_the_variance_that_series_share(made, common, alone):
     part = common**2 / (common**2 + alone**2)
     assert shared_variance(made(common, alone).usable) == pytest.approx(part, abs=0.08)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 2), (1, 2, 3), (2, 4, 2), (4, 2, 3), (8, 4, 3)], ids=str)
-def test_noise_alone_is_next_to_never_taken_for_the_machine(made, shape):
+def test_noise_alone_rarely_passes_the_test(made, shape):
     """1 of 100 by Fisher's F; 4 or more of 60 come about once in 300 times, and these are always the same ones."""
     assert sum(shared_variance(made(0.0, 0.1, *shape, seed=seed).usable) is not None for seed in range(60)) < 4
 
 
-def test_one_way_shares_with_nobody_and_a_floor_is_no_way_to_do_a_call(made):
+def test_one_series_and_the_floor_share_no_variance(made):
     assert shared_variance(made(0.3, 0.1, ways=1).usable) is None
     assert shared_variance(made(0.3, 0.1, floor=True).usable) is None
 
@@ -57,7 +57,7 @@ def test_pairs_of_ranks_are_calls_of_their_own(made):
     assert shared_variance(pairs) is None
 
 
-def test_rounds_of_different_launches_are_not_side_by_side(made):
+def test_rounds_of_different_launches_share_no_variance(made):
     points = made(0.3, 0.1, ways=2).usable
     other = [replace(p, row=replace(p.row, round_run_ids=("run-2",) * 4)) for p in points if p.series == "way1"]
     assert shared_variance([*(p for p in points if p.series == "way0"), *other]) is None

@@ -1,4 +1,4 @@
-"""What a terminal is told of results: every case is counted once, in the same words by every command."""
+"""Summaries for a terminal: every command counts every case once, and in the same words."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -53,7 +53,7 @@ def at_work(out):
         yield out
 
 
-def test_while_a_sweep_is_at_work_status_is_a_line_for_each_job_and_for_each_reason(at_work):
+def test_the_status_of_a_running_sweep_has_a_line_for_each_job_and_reason(at_work):
     said = invoke("status", at_work)
     assert (said.code, said.err) == (3, "")
     head, first, skipped, second, waits, left_out = said.out.splitlines()
@@ -70,7 +70,7 @@ def test_while_a_sweep_is_at_work_status_is_a_line_for_each_job_and_for_each_rea
     assert left_out == "  left out in mpi.p3: x: needs a power of two"
 
 
-def test_once_it_is_not_the_reasons_are_told_each_once_for_all_of_its_cases(ended):
+def test_the_status_of_an_ended_sweep_has_each_reason_once(ended):
     log = ended / "logs" / "mpi.p3.log"
     log.parent.mkdir()
     log.touch()  # as the workflow does when it starts the job
@@ -82,7 +82,7 @@ def test_once_it_is_not_the_reasons_are_told_each_once_for_all_of_its_cases(ende
         f"  not run: {CASES[3].id}: the job ended before it",
         f"  skipped: {CASES[1].id}: too large",
         "mpi.p3: 0 of 4 cases, 4 not run",
-        f"  what its ranks printed: {log}",
+        f"  output of its ranks: {log}",
         "  not run: 4 cases: its job left no result",
         "  left out in mpi.p3: x: needs a power of two",
     ]
@@ -97,7 +97,7 @@ def test_report_and_validate_count_as_status_does(ended):
 
 
 @pytest.mark.parametrize("more", [0, 1, 2])
-def test_reasons_are_counted_only_where_that_saves_a_line(of_rows, make_row, more):
+def test_further_reasons_are_counted_if_that_saves_a_line(of_rows, make_row, more):
     gaps = tuple(Gap(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + more))
     counts, *reasons = outcome_lines(of_rows(make_row(), missing=gaps))
     assert counts == f"1 of {MAX_REASONS + more + 1} cases, {MAX_REASONS + more} failed"
@@ -107,7 +107,7 @@ def test_reasons_are_counted_only_where_that_saves_a_line(of_rows, make_row, mor
     ] * (more == 2)
 
 
-def test_a_reason_of_several_jobs_is_a_line_that_names_them_unless_they_are_too_many(of_rows, make_row):
+def test_a_reason_of_several_jobs_names_them_up_to_a_maximum(of_rows, make_row):
     gaps = [Gap(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MAX_JOBS_NAMED + 1)]
     few, many = (list(outcome_lines(of_rows(make_row(), missing=gaps[:n])))[1:] for n in (2, MAX_JOBS_NAMED + 1))
     assert few == ["  not run in mpi.p0, mpi.p1: 2 cases: no"]

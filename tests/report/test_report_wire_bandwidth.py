@@ -108,19 +108,19 @@ def test_bytes_are_compared_with_headers_and_only_where_the_frames_are_known(row
     assert measured_to_counted(replace(plain, wire_bytes_measured=None), CALIBRATED) is None
 
 
-def test_what_a_node_sends_is_told_in_units_of_the_size(row):
+def test_the_bytes_of_a_node_are_in_units_of_the_size(row):
     assert in_units_of_size(replace(row, bytes=100), 150) == 1.5
     assert in_units_of_size(row, None) is None
     assert in_units_of_size(replace(row, nodes=1), 600) is None
 
 
-def test_what_nodes_of_workers_do_not_send_aggregators_do(row):
+def test_the_bytes_of_aggregators_are_those_of_no_worker(row):
     assert aggregator_bytes(replace(row, nodes=4, aggregators=1), 1000, 150.0) == 400
     assert aggregator_bytes(replace(row, nodes=4), 600, 150.0) is None
     assert aggregator_bytes(replace(row, aggregators=1), None, 150.0) is None
 
 
-def test_rates_are_written_as_people_name_them():
+def test_rates_have_the_usual_units():
     assert [format_bit_rate(bps) for bps in (10**7, 10**8, 10**9, 25 * 10**8)] == [
         "10 Mbit/s",
         "100 Mbit/s",
