@@ -16,7 +16,7 @@ from hpccoll.evidence.log_parser import LoggedCall, LogMessage, ParserState, Rul
 from hpccoll.evidence.log_record import CollectiveLine, ModelledCost
 from hpccoll.evidence.requested import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 
-COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
+_COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
 
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 
@@ -36,7 +36,7 @@ def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage)
 
 
 def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-    collective = COLLECTIVES.get(match["function"].lower())
+    collective = _COLLECTIVES.get(match["function"].lower())
     dtype = _DTYPES.get(int(match["dtype"]))
     if collective and dtype:
         name, size = dtype
@@ -50,7 +50,7 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
     kind = (match["kind"] or "").lower().replace(" ", "_")
     if not (kind or match["algorithm"]):  # part of the line is missing
         return
-    collective = COLLECTIVES.get(match["function"].lower(), match["function"].lower())
+    collective = _COLLECTIVES.get(match["function"].lower(), match["function"].lower())
     nbytes, pending = int(match["bytes"]), state.calls[message.process]
     call = next((call for call in pending if call[:2] == (collective, nbytes)), None)
     if call:
