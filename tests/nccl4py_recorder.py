@@ -123,8 +123,8 @@ class HostGpu:
 
     stream = SimpleNamespace(ptr=4711)
 
-    def at(self, place, count, dtype, owner):
-        array = np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(place), dtype).view(Room)
+    def array_at(self, address, count, dtype, owner):
+        array = np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype).view(Room)
         array.owner = owner
         return array
 

@@ -56,5 +56,5 @@ class QueuedMemory:
         self.queue.clear()
 
     @property
-    def fences(self):
+    def sync_calls(self):
         return [(self.synchronize, ())]

@@ -1,4 +1,4 @@
-"""The allow-list: which variables are recorded, also of those on command lines: no secret gets into a file."""
+"""The allow-list of environment variables that files record. It keeps secrets out of files and command lines."""
 
 import os
 import re
@@ -10,13 +10,13 @@ VARIABLES = (
     "SLURM_CLUSTER_NAME", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK",
     "SLURM_DISTRIBUTION", "SLURM_RESTART_COUNT", "SLURM_TOPOLOGY_ADDR", "SLURM_MPI_TYPE",
 )  # fmt: skip
-"""Variables that are recorded by name: Slurm's are listed one by one, because SLURM_JWT is a key."""
+"""Variables recorded by name. Slurm's are listed one by one, because SLURM_JWT is a secret."""
 
 PREFIXES = (
     "MPI4PY_", "MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "I_MPI_", "MV2_", "MVP_",
     "UCX_", "FI_", "NCCL_", "UCC_", "HCOLL_", "SHARP_",
 )  # fmt: skip
-"""Variables that are recorded by prefix: settings of communication libraries."""
+"""Variables recorded by prefix: the settings of communication libraries."""
 
 SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CRED|COOKIE|AUTH|JWT", re.IGNORECASE)
 
@@ -26,14 +26,14 @@ def is_allowed(name: str) -> bool:
 
 
 def allowed_variables() -> dict[str, str]:
-    """Return the variables of the allow-list that are set."""
+    """Return the allow-listed variables that are set, with their values."""
     return {name: value for name, value in sorted(os.environ.items()) if is_allowed(name)}
 
 
 def redacted_command_line(words: Sequence[str]) -> str:
-    """Return a command line without the values of variables that are not on the allow-list.
+    """Return a command line in which *** replaces the values of variables that are not on the allow-list.
 
-    Launchers take them as ``-genv NAME VALUE``, ``-x NAME=VALUE`` and ``--export=ALL,NAME=VALUE``.
+    Launchers accept variables as ``-genv NAME VALUE``, ``-x NAME=VALUE`` and ``--export=ALL,NAME=VALUE``.
     """
     shown = []
     for option, name, word in zip(("", "", *words), ("", *words), words, strict=False):

@@ -1,4 +1,4 @@
-"""What the environment of this process is: its CPUs, its node, its MPI library, its packages and what started it."""
+"""The environment of this process: its CPUs, node, launcher, packages and commit."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ PACKAGES = (
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
-    """Return CPUs as ``0-3,8``."""
+    """Return CPU numbers as ranges, such as ``0-3,8``."""
     ranges: list[list[int]] = []
     for cpu in sorted(cpus):
         if ranges and cpu == ranges[-1][1] + 1:
@@ -28,24 +28,32 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 
 def is_oversubscribed(masks: Collection[frozenset[int]]) -> bool:
-    """Return whether the ranks of a node, of which each may use the CPUs of its mask, are more than those CPUs."""
+    """Return whether the ranks of a node outnumber the CPUs that they may use.
+
+    Args:
+        masks: the CPU affinity mask of each rank.
+    """
     groups = {*masks, frozenset[int]().union(*masks)}
     return any(sum(mask <= cpus for mask in masks) > len(cpus) for cpus in groups)
 
 
 def boot_id() -> str:
-    """Return what identifies the running kernel, and so the clock."""
+    """Return the boot ID of the running kernel, which identifies the clock domain."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def node_name() -> str:
-    """Return the name of this host: Slurm's where srun has started the ranks, for others hand that name to all."""
+    """Return the name of this host.
+
+    If srun started the ranks, it is Slurm's node name. Other launchers pass the first node's SLURMD_NODENAME to all
+    ranks, so that MPI's processor name is used.
+    """
     by_srun = os.environ.get("SLURM_STEP_NUM_TASKS") == str(MPI.COMM_WORLD.size)
     return (os.environ.get("SLURMD_NODENAME") if by_srun else None) or MPI.Get_processor_name()
 
 
 def launcher_command_lines() -> list[str]:
-    """Return the command lines of this process and of the mpiexec or srun that started it, the nearest first."""
+    """Return the command lines of this process and of the launchers above it, the nearest first."""
     lines: list[str] = []
     pid = os.getpid()
     while pid > 1 and len(lines) < 6:
@@ -55,12 +63,12 @@ def launcher_command_lines() -> list[str]:
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, IndexError):
             break
-    launching = re.compile(r"\S*(mpiexec|mpirun|srun|hydra_pmi_proxy|prterun|orted|prted)\b")
-    return [line for number, line in enumerate(lines) if number == 0 or launching.match(line)]
+    is_launcher = re.compile(r"\S*(mpiexec|mpirun|srun|hydra_pmi_proxy|prterun|orted|prted)\b")
+    return [line for number, line in enumerate(lines) if number == 0 or is_launcher.match(line)]
 
 
 def git_commit() -> str | None:
-    """Return the commit of the checkout that this package is imported from, None for an installed one."""
+    """Return the commit of the checkout that contains this package, None for an installed package."""
     git = Path(__file__).parents[2] / ".git"
     try:
         head = (git / "HEAD").read_text().strip()
@@ -76,20 +84,21 @@ def git_commit() -> str | None:
 
 
 def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed packages of ``PACKAGES``."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def rack_name() -> str:
-    """Return the switches above this node as Slurm's topology names them, empty where it has none.
+    """Return the path of switches above this node in Slurm's topology, empty without a topology.
 
-    Slurm writes the way from the top to the node, such as spine.rack1.n1 (``man srun``, SLURM_TOPOLOGY_ADDR).
+    SLURM_TOPOLOGY_ADDR holds the path from the top switch to the node, such as spine.rack1.n1 (``man srun``).
     """
     return os.environ.get("SLURM_TOPOLOGY_ADDR", "").rpartition(".")[0]

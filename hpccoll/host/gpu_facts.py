@@ -1,4 +1,4 @@
-"""GPU facts: what a measurement on a GPU depends on, from an allow-list, by NVML where nvidia-ml-py is there."""
+"""Facts about GPUs that affect measurements. NVML reports them if nvidia-ml-py is installed."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -8,14 +8,14 @@ from typing import Any
 from hpccoll.host.machine import group_by_host
 
 MAX_NVLINKS = 18
-"""The most NVLinks that a GPU is asked for (NVML_NVLINK_MAX_LINKS of the H100's generation)."""
+"""The number of NVLinks that are queried (NVML_NVLINK_MAX_LINKS of the H100's generation)."""
 
 
-def _links(nvml: Any, handle: Any) -> int:
-    """Return how many NVLinks are up."""
+def _active_nvlinks(nvml: Any, handle: Any) -> int:
+    """Return the number of NVLinks that are up."""
     up = 0
     for link in range(MAX_NVLINKS):
-        with suppress(nvml.NVMLError):  # a GPU has as many as it answers for
+        with suppress(nvml.NVMLError):  # the GPU has fewer links
             up += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
     return up
 
@@ -34,9 +34,9 @@ FACT_QUERIES: Mapping[str, Callable[[Any, Any], object]] = {
     "persistence": lambda nvml, gpu: bool(nvml.nvmlDeviceGetPersistenceMode(gpu)),
     "pcie_generation": lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu)),
     "pcie_width": lambda nvml, gpu: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu)),
-    "nvlinks": _links,
+    "nvlinks": _active_nvlinks,
 }
-"""What is recorded of a GPU, and who tells it; null where nobody does."""
+"""The recorded facts of a GPU, each with its NVML query; a fact is null if the query fails."""
 
 
 def _version(number: int) -> str:
@@ -59,49 +59,53 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
     """Return the facts of a GPU.
 
     Args:
-        bus: its address on the PCI bus, 0000:1b:00.0.
-        nvml: the module pynvml, initialised; None to find it.
+        bus: the PCI bus address of the GPU, such as 0000:1b:00.0.
+        nvml: the initialised module pynvml; None imports it.
     """
-    found: dict[str, object] = {"bus": bus, **dict.fromkeys(FACT_QUERIES)}
+    facts: dict[str, object] = {"bus": bus, **dict.fromkeys(FACT_QUERIES)}
     nvml = nvml or _nvml()
     if nvml is None:
-        return found
+        return facts
     with suppress(nvml.NVMLError):
         handle = nvml.nvmlDeviceGetHandleByPciBusId(bus)
-        for name, tell in FACT_QUERIES.items():
-            with suppress(nvml.NVMLError):  # not every GPU has every one
-                found[name] = tell(nvml, handle)
-    return found
+        for name, query in FACT_QUERIES.items():
+            with suppress(nvml.NVMLError):  # some GPUs do not support every query
+                facts[name] = query(nvml, handle)
+    return facts
 
 
-def gpu_provenance(said: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
-    """Return the GPUs, the one of each rank by its address on the bus, and whether MPI takes their memory.
+def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
+    """Return the GPUs of all hosts, the bus address of each rank's GPU, and whether MPI accepts GPU memory.
 
     Args:
-        said: by each rank, its host, and of its GPU what ``Gpus.on_record`` returns; null where no case is on one.
+        records: for each rank, its host and its GPU record; the record is empty if no case runs on a GPU.
     """
     gpus: dict[str, dict[str, object]] = defaultdict(dict)
-    for host, words in said:
-        if words:
-            gpus[host][words["gpu"]["bus"]] = words["gpu"]
-    aware = {host: words["cuda_aware_mpi"] for host, words in said if "cuda_aware_mpi" in words}
+    for host, record in records:
+        if record:
+            gpus[host][record["gpu"]["bus"]] = record["gpu"]
+    verdicts = {host: record["cuda_aware_mpi"] for host, record in records if "cuda_aware_mpi" in record}
     return {
-        "gpus": group_by_host("gpus", {host: [*those.values()] for host, those in gpus.items()}) or None,
-        "gpu_of_rank": [words["gpu"]["bus"] if words else None for _, words in said] if gpus else None,
-        "cuda_aware_mpi": group_by_host("verdict", aware) or None,
+        "gpus": group_by_host("gpus", {host: [*facts.values()] for host, facts in gpus.items()}) or None,
+        "gpu_of_rank": [record["gpu"]["bus"] if record else None for _, record in records] if gpus else None,
+        "cuda_aware_mpi": group_by_host("verdict", verdicts) or None,
     }
 
 
-def gpu_description(words: Mapping[str, Any]) -> list[str]:
-    """Return the GPUs of a host in words, as many as a rank of it sees; none where no case is on one.
+def gpu_description(record: Mapping[str, Any]) -> list[str]:
+    """Return a one-element list such as ``["8 NVIDIA H100"]``, empty if no case runs on a GPU.
 
     Args:
-        words: what ``Gpus.on_record`` returns.
+        record: the GPU record of a rank, with the number of GPUs visible to it.
     """
-    return [f"{words['visible']} {words['gpu']['name'] or 'GPU'}"] if words else []
+    return [f"{record['visible']} {record['gpu']['name'] or 'GPU'}"] if record else []
 
 
-def gpus_are_shared(said: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
-    """Return whether ranks have a GPU together: what they say is how a collective works, not how fast it is."""
-    gpus = [(host, words["gpu"]["bus"]) for host, words in said if words]
+def gpus_are_shared(records: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
+    """Return whether several ranks share a GPU; such timings say nothing about speed.
+
+    Args:
+        records: for each rank, its host and its GPU record.
+    """
+    gpus = [(host, record["gpu"]["bus"]) for host, record in records if record]
     return len(set(gpus)) < len(gpus)

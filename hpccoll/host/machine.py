@@ -1,4 +1,4 @@
-"""The machine: facts that need no MPI, so that a login node can ask for them too."""
+"""Facts about the machine that need no MPI, so that login nodes can collect them too."""
 
 import json
 import platform
@@ -11,16 +11,16 @@ from pathlib import Path
 
 
 def cpu_model() -> str:
-    """Return the processor's name."""
+    """Return the model name of the processor."""
     found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return found[1] if found else platform.machine()
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of memory that new processes of this host can have, of this job where it has a limit.
+    """Return the bytes of memory available to new processes of this host, within the limits of this job.
 
     Args:
-        root: the directory below which proc and sys are.
+        root: the directory that contains proc and sys.
     """
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(), re.MULTILINE)
     free = [int(found[1]) * 1024] if found else [sys.maxsize]
@@ -28,10 +28,10 @@ def available_memory(root: Path = Path("/")) -> int:
 
 
 def _free_in_cgroups(root: Path) -> Iterator[int]:
-    """Yield what is left of the memory limits of the control groups of this process, those above it among them.
+    """Yield the bytes left below the memory limit of each control group of this process and of their ancestors.
 
-    Slurm limits a job by them (task/cgroup): memory.max and memory.current of version 2, other names in version 1
-    (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux).
+    Slurm limits jobs by control groups (task/cgroup): memory.max and memory.current of version 2, other names in
+    version 1 (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux).
     """
     try:
         memberships = (root / "proc/self/cgroup").read_text().splitlines()
@@ -47,30 +47,35 @@ def _free_in_cgroups(root: Path) -> Iterator[int]:
         )
         below = Path(group.lstrip("/"))
         for part in (below, *below.parents):
-            with suppress(OSError, ValueError):  # not every group has a limit, and "max" is none
-                place = root / mount / part
-                stat = (place / "memory.stat").read_text()
-                cached = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)  # given up when asked for
-                taken = int((place / used).read_text()) - (int(cached[1]) if cached else 0)
-                yield max(0, int((place / limit).read_text()) - taken)
+            with suppress(OSError, ValueError):  # some groups have no limit; "max" means none
+                directory = root / mount / part
+                stat = (directory / "memory.stat").read_text()
+                cached = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)  # reclaimable
+                in_use = int((directory / used).read_text()) - (int(cached[1]) if cached else 0)
+                yield max(0, int((directory / limit).read_text()) - in_use)
 
 
 TESTBED_FILE = Path("/etc/slurm/hpccoll-testbed.json")
-"""Where a host of slurm/testbed says that it is one, and what its wire carries."""
+"""The file that marks a host of slurm/testbed and holds the rate of its wire."""
 
 
 def testbed_facts() -> dict[str, object] | None:
-    """Return what the testbed that this host belongs to says of itself, None on real hosts."""
+    """Return the facts about the testbed of this host, None on real hosts."""
     try:
-        said: dict[str, object] = json.loads(TESTBED_FILE.read_text())
+        facts: dict[str, object] = json.loads(TESTBED_FILE.read_text())
     except OSError:
         return None
-    return said
+    return facts
 
 
-def group_by_host(name: str, said: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return what hosts say, as ``name``, said once for all that say the same."""
+def group_by_host(name: str, value_of_host: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return one entry for each distinct value, with the hosts that have it.
+
+    Args:
+        name: the key of the value in each entry.
+        value_of_host: the value of each host, which JSON can hold.
+    """
     hosts: dict[str, list[str]] = defaultdict(list)
-    for host, words in said.items():
-        hosts[json.dumps(words)].append(host)
-    return [{"hosts": those, name: json.loads(words)} for words, those in hosts.items()]
+    for host, value in value_of_host.items():
+        hosts[json.dumps(value)].append(host)
+    return [{"hosts": same, name: json.loads(value)} for value, same in hosts.items()]

@@ -1,4 +1,4 @@
-"""The MPI library of this process: what it says of itself, where it lies, and whether it takes GPU memory."""
+"""The MPI library of this process: its version, its path, and whether it reports CUDA support."""
 
 import ctypes
 import re
@@ -10,40 +10,40 @@ GPU_SUPPORT_CUDA = 0
 
 
 def mpi_library() -> dict[str, str]:
-    """Return the MPI library's own words for itself, on one line, and the file that it was loaded from."""
-    from mpi4py import MPI  # here, because importing it starts MPI, and a child must choose its GPU before that
+    """Return the version string of the MPI library on one line, its path and its thread level."""
+    from mpi4py import MPI  # here: the import starts MPI, and a child process must select its GPU before that
 
     maps = Path("/proc/self/maps").read_text()
     paths = sorted(set(re.findall(r"(/\S*/libmpi\S*\.so\S*)", maps)))
-    words = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
+    version = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
     levels = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
     return {
-        "version": re.sub(r"\s*Version:?\s*", " ", words),
+        "version": re.sub(r"\s*Version:?\s*", " ", version),
         "path": ", ".join(paths),
-        # mpi4py asks for multiple; MPICH's own small all-reduce takes twice as long with it as with funneled.
+        # mpi4py requests multiple; MPICH's own small all-reduce takes twice as long with it as with funneled.
         "threads": levels.get(MPI.Query_thread(), "multiple"),
     }
 
 
 def cuda_support(library: Any = None) -> tuple[bool | None, str]:
-    """Return whether the MPI of this process says that it is CUDA-aware, None where it says nothing, and in words.
+    """Return whether the MPI of this process reports CUDA support (None if it cannot report it), and a description.
 
-    mpi4py loads it where symbols are not seen by others, so it is asked by its path. MPI must be up.
+    mpi4py loads the library with local symbols, so that it is opened again by its path. MPI must be initialised.
 
     Args:
-        library: to ask; None for that of this process.
+        library: the library to query; None for the library of this process.
     """
     library = library or _load_library()
-    said = ctypes.c_int(0)
-    if hasattr(library, "MPIX_GPU_query_support"):  # of MPICH
+    supported = ctypes.c_int(0)
+    if hasattr(library, "MPIX_GPU_query_support"):  # MPICH
         query = "MPIX_GPU_query_support"
-        library.MPIX_GPU_query_support(GPU_SUPPORT_CUDA, ctypes.pointer(said))
-    elif hasattr(library, "MPIX_Query_cuda_support"):  # of Open MPI
+        library.MPIX_GPU_query_support(GPU_SUPPORT_CUDA, ctypes.pointer(supported))
+    elif hasattr(library, "MPIX_Query_cuda_support"):  # Open MPI
         query = "MPIX_Query_cuda_support"
-        said.value = library.MPIX_Query_cuda_support()
+        supported.value = library.MPIX_Query_cuda_support()
     else:
-        return None, "the library has no query for it"
-    return bool(said), f"{query} says {'yes' if said else 'no'}"
+        return None, "the library has no query for CUDA support"
+    return bool(supported), f"{query} reports {'yes' if supported else 'no'}"
 
 
 def _load_library() -> ctypes.CDLL | None:
@@ -52,6 +52,6 @@ def _load_library() -> ctypes.CDLL | None:
 
 
 def library_path() -> Path | None:
-    """Return where the MPI library of this process lies."""
+    """Return the path of the MPI library of this process, None if it is not loaded."""
     paths = re.findall(r"(/\S*/libmpi(?:_\w+)?\.so\S*)", Path("/proc/self/maps").read_text())
     return Path(min(paths, key=len)) if paths else None

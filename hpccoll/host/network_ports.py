@@ -1,14 +1,14 @@
-"""Ports: the network ports of this host, and their counters at one moment.
+"""The network ports of this host and their counters, read from sysfs.
 
-Ports are found in sysfs. Bytes are those of Ethernet devices (statistics/{tx,rx}_bytes: Documentation/ABI/testing/
-sysfs-class-net-statistics of Linux), and of InfiniBand and RoCE ports (counters/port_{xmit,rcv}_data, in units of four
-bytes: Documentation/ABI/stable/sysfs-class-infiniband). RDMA passes the Ethernet device of a RoCE port by, so that the
-two are added; the bytes of IPoIB are counted at its port already. They are bytes on the link, headers among them, and
-those of everybody who uses the port.
+Ethernet devices count bytes in statistics/{tx,rx}_bytes (Documentation/ABI/testing/sysfs-class-net-statistics of
+Linux); InfiniBand and RoCE ports count units of four bytes in counters/port_{xmit,rcv}_data
+(Documentation/ABI/stable/sysfs-class-infiniband). RDMA traffic bypasses the Ethernet device of a RoCE port, so that
+both are added; the InfiniBand port already counts the bytes of IPoIB. All are bytes on the link, including headers and
+the traffic of other processes.
 
-Counters of congestion keep the names that Linux gives them: drops, port_xmit_wait (ticks), and those of the mlx5 driver
-in hw_counters (drivers/infiniband/hw/mlx5/counters.c). Pause frames have a name in every driver, among the statistics
-of ethtool; those of mlx5 are in Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst.
+Congestion counters keep Linux's names: drops, port_xmit_wait (ticks), and the mlx5 driver's in hw_counters
+(drivers/infiniband/hw/mlx5/counters.c). Every driver names pause frames differently among the statistics of ethtool;
+mlx5's names are in Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ NETDEV_COUNTERS = {
     "rx_dropped": "statistics/rx_dropped",
     "rx_missed_errors": "statistics/rx_missed_errors",
 }
-"""Counters of an Ethernet device and their files."""
+"""The files of an Ethernet device's counters."""
 
 HW_COUNTERS = (
     "np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets", "out_of_sequence", "packet_seq_err",
@@ -42,20 +42,20 @@ INFINIBAND_COUNTERS = {
     "port_xmit_discards": "counters/port_xmit_discards",
     **{name: f"hw_counters/{name}" for name in HW_COUNTERS},
 }
-"""Counters of an InfiniBand or RoCE port and their files."""
+"""The files of an InfiniBand or RoCE port's counters."""
 
 COUNTER_FILES: Mapping[str, Mapping[str, str]] = {
     "netdev": NETDEV_COUNTERS,
     "infiniband": INFINIBAND_COUNTERS,
     "cxi": {},
 }
-"""The counters of a port by its kind; those of Slingshot's cxi devices are not in one place, and are not read."""
+"""The counter files by the kind of port. Slingshot's cxi devices have no common directory, and are not read."""
 
 DATA_WORD_BYTES = 4
-"""Bytes in the unit of port_xmit_data and port_rcv_data."""
+"""The unit of port_xmit_data and port_rcv_data, in bytes."""
 
 SATURATED = 2**32 - 1
-"""Where a 32-bit counter of an InfiniBand port stops: it does not wrap."""
+"""The value at which a 32-bit counter of an InfiniBand port stops; it does not wrap."""
 
 ETHERNET = 1
 """ARPHRD_ETHER of linux/if_arp.h, in the file ``type``; IPoIB is 32."""
@@ -69,9 +69,9 @@ class NetworkPort:
     """A network port of this host.
 
     Args:
-        name: such as ``eth0`` or ``mlx5_0/1``.
+        name: the name, such as ``eth0`` or ``mlx5_0/1``.
         kind: ``netdev``, ``infiniband`` or ``cxi`` (Slingshot).
-        path: its directory in sysfs.
+        path: the directory in sysfs.
     """
 
     name: str
@@ -80,9 +80,9 @@ class NetworkPort:
 
     @property
     def has_uncounted_bytes(self) -> bool:
-        """Whether bytes may pass that nothing here counts: RDMA devices such as EFA, whose drivers have other files.
+        """Whether bytes may pass without being counted, as on RDMA devices such as EFA, whose drivers use other files.
 
-        What other ports of the host count is then not all that it sends.
+        The counters of the other ports are then less than the traffic of the host.
         """
         return self.kind != "netdev" and _read_number(self.path / COUNTER_FILES[self.kind].get(SENT, "")) is None
 
@@ -90,7 +90,7 @@ class NetworkPort:
 def _read_text(path: Path) -> str | None:
     try:
         return path.read_text().strip()
-    except (OSError, ValueError):  # there is none, or the driver will not say
+    except (OSError, ValueError):  # the file does not exist, or the driver does not support it
         return None
 
 
@@ -102,12 +102,11 @@ def _read_number(path: Path) -> int | None:
 
 
 def find_ports(sys: Path = SYS) -> tuple[NetworkPort, ...]:
-    """Return the ports whose bytes make up what this host sends and receives, each counted once.
+    """Return the ports whose counters sum to the traffic of this host, without double counting.
 
-    Bonds, bridges and VLANs have no hardware of their own behind them, and what they send a device below counts too. A
-    virtual function whose master has hardware (Hyper-V) is counted by its master.
-    Where no Ethernet or InfiniBand hardware is there at all (a container, virtual wires), every device counts that is
-    up, but for loopback.
+    Bonds, bridges and VLANs are left out: the devices below them count the same bytes. A virtual function whose master
+    has hardware (Hyper-V) is left out: its master counts it. If the host has neither Ethernet nor InfiniBand hardware
+    (a container, virtual wires), all devices that are up count, except loopback.
     """
     ports = [
         NetworkPort(f"{path.parent.parent.name}/{path.name}", "infiniband", path)
@@ -129,10 +128,11 @@ def find_ports(sys: Path = SYS) -> tuple[NetworkPort, ...]:
 
 
 def port_facts(sys: Path = SYS) -> list[dict[str, str | int | None]]:
-    """Return what is to be known of this host's ports, for the provenance; what cannot be read is None.
+    """Return the facts about this host's ports for the provenance; unreadable facts are None.
 
     Returns:
-        name and kind; of a netdev mtu in bytes and speed in Mbit/s, of an InfiniBand port link_layer and rate in words.
+        name and kind of each port; for a netdev also mtu in bytes and speed in Mbit/s, for an InfiniBand port also
+        link_layer and rate as text.
     """
     return [{"name": port.name, "kind": port.kind, **_port_facts(port)} for port in find_ports(sys)]
 
@@ -147,16 +147,16 @@ def _port_facts(port: NetworkPort) -> dict[str, str | int | None]:
 
 
 Counters = Mapping[tuple[str, str], int]
-"""The counters of a host at one moment, by port and name; what cannot be read is left out."""
+"""The counters of a host at one moment, by port and counter name; unreadable counters are left out."""
 
 
 def read_counters(ports: Iterable[NetworkPort]) -> Counters:
-    """Read all counters of ``port_facts``."""
+    """Return the current values of all counters of ``ports``."""
     return {(port.name, name): value for port in ports for name, value in _read_port(port)}
 
 
 def _read_port(port: NetworkPort) -> Iterator[tuple[str, int]]:
-    """Yield the counters of a port that can be read."""
+    """Yield the readable counters of a port."""
     for name, file in COUNTER_FILES[port.kind].items():
         value = _read_number(port.path / file)
         if value is not None:

@@ -76,12 +76,12 @@ class RankGpus:
         return next(filter(None, self.ranks.comm.allgather(complaint)), None)
 
     def _mpi_not_cuda_aware(self) -> str | None:
-        return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.words}"
+        return None if self.verdict.aware else f"MPI is not CUDA-aware: {self.verdict.description}"
 
     def assumed(self, case: Case) -> str | None:
         """Return what is taken for true of MPI in ``case`` by the word of a user alone, None for nothing."""
         over_mpi = case.device == "cuda" and case.transport == "mpi"
-        return f"MPI takes GPU memory: {self.verdict.words}" if over_mpi and self.verdict.assumed else None
+        return f"MPI takes GPU memory: {self.verdict.description}" if over_mpi and self.verdict.assumed else None
 
     @cached_property
     def verdict(self) -> CudaAwareVerdict:

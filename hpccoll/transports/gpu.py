@@ -1,4 +1,4 @@
-"""GPUs: what this process lacks to use one, and the one that it uses. CuPy is imported where a case needs it."""
+"""The GPU of this process, and the reasons why it cannot use one. CuPy is imported only if a case needs it."""
 
 import ctypes
 import gc
@@ -15,20 +15,20 @@ from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.operation import Array, address
 
 if TYPE_CHECKING:
-    from hpccoll.transports.mpi.step import DeferredCall  # at run time it would start MPI, before whom a GPU is taken
+    from hpccoll.transports.mpi.step import DeferredCall  # its import starts MPI, and a GPU is selected before that
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
 
 GpuArray: TypeAlias = Any
-"""An array of CuPy; those of bfloat16 hold its bits, as uint16."""
+"""A CuPy array. Arrays of bfloat16 hold its bits as uint16."""
 
 Event: TypeAlias = Any
-"""An event of CuPy."""
+"""A CuPy event."""
 
 
 @cache
 def device_count() -> int:
-    """Return how many GPUs this process sees, by the driver itself: that takes neither CuPy nor a context."""
+    """Return the number of GPUs visible to this process; the driver reports it without CuPy and without a context."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -40,7 +40,7 @@ def device_count() -> int:
 
 @cache
 def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
-    """Return why this process cannot move ``dtype`` in a GPU's memory over ``transport``, or None where it can."""
+    """Return the reason why this process cannot run ``dtype`` on a GPU over ``transport``, None if it can."""
     if not device_count():
         return "no CUDA device"
     if find_spec("cupy") is None:
@@ -56,24 +56,24 @@ def _missing_nvrtc() -> str | None:
     try:
         nvrtc.getVersion()
     except (ImportError, OSError, RuntimeError) as error:
-        return f"NVRTC not found, which compiles kernels: {' '.join(str(error).split())} ({INSTALL})"
+        return f"NVRTC, the kernel compiler, not found: {' '.join(str(error).split())} ({INSTALL})"
     return None
 
 
 def _missing_nccl() -> str | None:
     import warnings
 
-    with warnings.catch_warnings(record=True) as said:  # CuPy warns of a library that it does not find
+    with warnings.catch_warnings(record=True) as caught:  # CuPy warns if it does not find the library
         warnings.simplefilter("always")
         from cupy.cuda import nccl
     if nccl.available:
         return None
-    words = " ".join(str(said[0].message).split()) if said else "CuPy finds no libnccl"
-    return f"NCCL not found: {words}"
+    reason = " ".join(str(caught[0].message).split()) if caught else "CuPy finds no libnccl"
+    return f"NCCL not found: {reason}"
 
 
 def select_gpu(number: int) -> Any:
-    """Have this process use the GPU ``number`` of those that it sees, and return CuPy's device."""
+    """Make GPU ``number``, of those visible, the current device of this process, and return CuPy's device."""
     import cupy
 
     device = cupy.cuda.Device(number)
@@ -82,10 +82,10 @@ def select_gpu(number: int) -> Any:
 
 
 class Gpu:
-    """The GPU of this process, and the one stream on which all is queued; CuPy's calls go on it, too.
+    """The GPU of this process and its only stream, which CuPy uses too.
 
     Args:
-        number: of the device among those that the process sees.
+        number: the index of the device among those visible to the process.
     """
 
     def __init__(self, number: int) -> None:
@@ -98,52 +98,55 @@ class Gpu:
         self.stream.use()
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> GpuArray:
-        """Return an uninitialised array of ``count`` elements, which begins at a multiple of 512 bytes."""
+        """Return an uninitialised array of ``count`` elements, aligned to 512 bytes."""
         return self._cupy.empty(count, gpu_dtype(dtype))
 
-    def at(self, place: int, count: int, dtype: np.dtype[np.generic], owner: object) -> GpuArray:
-        """Return what lies at an address that somebody else has allocated, as an array that holds ``owner``."""
-        of = gpu_dtype(dtype)
-        memory = self._cupy.cuda.UnownedMemory(place, count * of.itemsize, owner, self.number)
-        return self._cupy.ndarray(count, of, self._cupy.cuda.MemoryPointer(memory, 0))
+    def array_at(self, address: int, count: int, dtype: np.dtype[np.generic], owner: object) -> GpuArray:
+        """Return an array on memory that another library allocated; the array keeps ``owner`` alive."""
+        element = gpu_dtype(dtype)
+        memory = self._cupy.cuda.UnownedMemory(address, count * element.itemsize, owner, self.number)
+        return self._cupy.ndarray(count, element, self._cupy.cuda.MemoryPointer(memory, 0))
 
     def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised array of host memory that copies from and to the GPU without a detour."""
+        """Return an uninitialised array in pinned host memory, for direct copies from and to the GPU."""
         if not count:
             return np.empty(0, gpu_dtype(dtype))
         memory = self._cupy.cuda.PinnedMemory(count * dtype.itemsize)  # CuPy's pool would round it up to a power of two
         return np.frombuffer(self._cupy.cuda.PinnedMemoryPointer(memory, 0), gpu_dtype(dtype), count)
 
     def upload(self, values: NDArray[Any]) -> GpuArray:
-        """Return a copy of ``values`` on the GPU; what is queued after it finds it there."""
+        """Return a copy of ``values`` on the GPU, for work that is queued later."""
         copy = self._cupy.empty(values.shape, values.dtype)
         copy.set(np.ascontiguousarray(values), stream=self.stream)
         return copy
 
     def download(self, array: GpuArray) -> NDArray[Any]:
-        """Return a copy on the host, after all that was queued."""
+        """Return a copy on the host, made after all queued work."""
         copy: NDArray[Any] = self._cupy.asnumpy(array, stream=self.stream)
         self.stream.synchronize()
         return copy
 
     def address(self, array: GpuArray) -> int:
-        """Return where an array begins."""
+        """Return the address of an array's first element."""
         return address(array)
 
     def kernel(self, source: Path, name: str, itemsize: int) -> Callable[..., None]:
-        """Return a kernel of a file of CUDA C++, compiled with ITEMSIZE for elements of so many bytes.
+        """Return a function that queues a kernel, given its grid, block and arguments.
 
-        It takes a grid, a block and its arguments, and is queued on the stream.
+        Args:
+            source: the file of CUDA C++.
+            name: the name of the kernel.
+            itemsize: the bytes of an element, which the source sees as ITEMSIZE.
         """
         function, stream = _function(self.number, source, name, itemsize), self.stream
 
         def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[object, ...]) -> None:
-            function(grid, block, arguments, 0, stream)  # named: whatever stream is CuPy's current one
+            function(grid, block, arguments, 0, stream)  # explicit, because CuPy's current stream may differ
 
         return launch
 
     def copy(self, target: GpuArray, source: GpuArray) -> "DeferredCall":
-        """Return the call that queues a copy between arrays of one length, of which one is pinned."""
+        """Return the call that queues a copy between arrays of one length, one of which is pinned."""
         runtime = self._cupy.cuda.runtime
         return runtime.memcpyAsync, (
             address(target),
@@ -154,43 +157,43 @@ class Gpu:
         )
 
     def synchronize(self) -> None:
-        """Return when all that was queued is done."""
+        """Wait for all queued work."""
         self.stream.synchronize()
 
     @property
-    def fences(self) -> "Sequence[DeferredCall]":
-        """Calls that stand before MPI is handed memory: it does not know of streams."""
+    def sync_calls(self) -> "Sequence[DeferredCall]":
+        """The calls to make before MPI accesses memory, because MPI does not synchronise with streams."""
         return [(self.synchronize, ())]
 
     def event(self) -> Event:
-        """Return an event with a time, to be recorded on the stream."""
+        """Return a timing event, to be recorded on the stream."""
         return self._cupy.cuda.Event()
 
     def elapsed_ns(self, start: Event, end: Event) -> int:
-        """Return the time between two events that have been, in ns; they tell it to about half a microsecond."""
+        """Return the time between two completed events in ns; their resolution is about 0.5 us."""
         milliseconds: float = self._cupy.cuda.get_elapsed_time(start, end)
         return round(milliseconds * 1e6)
 
     @property
     def free_bytes(self) -> int:
-        """The bytes of memory that can be had, by whichever process, what CuPy keeps for this one among it."""
+        """The free bytes of GPU memory, including the unused memory in CuPy's pool."""
         free, _ = self.device.mem_info
         return int(free) + int(self._cupy.get_default_memory_pool().free_bytes())
 
     @property
     def id(self) -> str:
-        """The bus address of the device: ranks that say the same on one node share it."""
+        """The PCI bus address of the device; ranks of a node with the same address share the GPU."""
         return str(self.device.pci_bus_id)
 
     def release(self) -> None:
-        """Give back what memory CuPy keeps of arrays that are gone."""
-        gc.collect()  # some name each other
+        """Free the unused memory in CuPy's pool."""
+        gc.collect()  # some arrays are in reference cycles
         self.stream.synchronize()
         self._cupy.get_default_memory_pool().free_all_blocks()
 
 
 @cache
-def _function(number: int, source: Path, name: str, itemsize: int) -> Callable[..., None]:  # noqa: ARG001 - one per device
+def _function(number: int, source: Path, name: str, itemsize: int) -> Callable[..., None]:  # noqa: ARG001  one per device
     import cupy
 
     program = cupy.RawModule(code=source.read_text(), options=(f"-DITEMSIZE={itemsize}",))
@@ -199,5 +202,5 @@ def _function(number: int, source: Path, name: str, itemsize: int) -> Callable[.
 
 
 def gpu_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """Return the dtype of arrays on a GPU, which CuPy must know: that of the bits for one that NumPy lacks."""
+    """Return the dtype of GPU arrays for elements of ``dtype``: an unsigned integer if NumPy lacks the type."""
     return dtype if dtype.kind in "fiu" else np.dtype(f"u{dtype.itemsize}")

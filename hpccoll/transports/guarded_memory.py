@@ -1,4 +1,4 @@
-"""Guards: memory next to a buffer that no operation may write, so that a check sees when one does."""
+"""Buffers between guards: memory that no operation may write, so that a check detects writes out of bounds."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -6,24 +6,23 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 Allocate: TypeAlias = Callable[[int, np.dtype[np.generic]], Any]
-"""Returns an uninitialised array of so many elements, of NumPy or of CuPy."""
+"""Returns an uninitialised NumPy or CuPy array, given its length and dtype."""
 
 MARGIN_BYTES = 4096
-"""Bytes left free on each side of a buffer: one page, so that a buffer is aligned as the memory it is cut from."""
+"""The unused bytes on each side of a buffer: one page, so that the buffer keeps the alignment of its memory."""
 
 GUARD_BYTES = 512
-"""The bytes of a margin that are guards, those next to the buffer; more of them would displace what is timed from the
-caches."""
+"""The bytes of a margin next to the buffer that are guards. Larger guards would displace timed data from the caches."""
 
 
 class GuardedBuffer(NamedTuple):
     """A buffer inside the memory that was allocated for it.
 
     Args:
-        memory: all of it.
-        start: element of it at which the part begins that an operation may write.
-        stop: element behind the last one of that part.
-        on_host: whether this is the copy on the host of a buffer of a GPU.
+        memory: the allocated array.
+        start: the first element that an operation may write.
+        stop: the element after the last one that an operation may write.
+        on_host: whether this is the host copy of a GPU buffer.
     """
 
     memory: Any
@@ -36,11 +35,11 @@ class GuardedBuffer(NamedTuple):
         return self.memory[self.start : self.stop]
 
     def narrow(self, span: slice) -> "GuardedBuffer":
-        """Return the same memory, of whose buffer only the elements of ``span`` may be written."""
+        """Return the same memory with a smaller buffer: only its elements ``span`` may be written."""
         return self._replace(start=self.start + span.start, stop=self.start + span.stop)
 
     def guards(self) -> tuple[range, range]:
-        """Return the elements of ``memory`` that are guards, before and after what may be written."""
+        """Return the elements of ``memory`` that are guards, before and after the buffer."""
         length = GUARD_BYTES // self.memory.itemsize
         before = range(max(0, self.start - length), self.start)
         return before, range(self.stop, min(self.stop + length, len(self.memory)))
@@ -49,14 +48,14 @@ class GuardedBuffer(NamedTuple):
 def allocate_guarded(
     allocate: Allocate, count: int, dtype: np.dtype[np.generic], *, front: bool = True, on_host: bool = False
 ) -> GuardedBuffer:
-    """Return a buffer of ``count`` elements between two margins; an empty one has none.
+    """Return a buffer of ``count`` elements between two margins; an empty buffer has no margins.
 
     Args:
-        allocate: gives the memory.
-        count: elements of the buffer.
-        dtype: of the elements.
-        front: whether there is a margin before it; else the buffer begins where the memory does.
-        on_host: whether it is the copy on the host of a buffer of a GPU.
+        allocate: the function that allocates the memory.
+        count: the length of the buffer in elements.
+        dtype: the dtype of the elements.
+        front: whether a margin precedes the buffer; otherwise the buffer begins where the memory does.
+        on_host: whether the buffer is the host copy of a GPU buffer.
     """
     margin = MARGIN_BYTES // dtype.itemsize if count else 0
     start = margin if front else 0
@@ -64,16 +63,16 @@ def allocate_guarded(
 
 
 class GuardedBuffers:
-    """What transports have in common: they keep each buffer that they give, with the memory around it."""
+    """The base of transports: it keeps each buffer that a transport allocates, with its guards."""
 
     def __init__(self) -> None:
         self.guarded: list[GuardedBuffer] = []
 
-    def keep(self, made: GuardedBuffer) -> Any:
-        """Return the buffer of ``made``."""
-        self.guarded.append(made)
-        return made.buffer
+    def keep(self, guarded: GuardedBuffer) -> Any:
+        """Keep ``guarded`` until ``close``, and return its buffer."""
+        self.guarded.append(guarded)
+        return guarded.buffer
 
     def close(self) -> None:
-        """Let go of the buffers: their memory is freed once nobody names them."""
+        """Drop the buffers; Python frees their memory with the last reference."""
         self.guarded.clear()

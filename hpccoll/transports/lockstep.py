@@ -1,4 +1,4 @@
-"""Lockstep: all ranks in one process on NumPy arrays, no MPI: the reference that other transports are held against."""
+"""The reference executor: all ranks in one process on NumPy arrays, without MPI. Tests compare transports with it."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from hpccoll.transports.operation import Array, Operation
 
 
 def run_lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -> None:
-    """Do ``operation`` once on the buffers of all ranks.
+    """Run ``operation`` once on the buffers of all ranks.
 
     Args:
-        operation: what to do.
-        src: of each rank, ``operation.elements("src", rank)`` long; not read in place.
-        dst: of each rank, ``operation.elements("dst", rank)`` long.
+        operation: the operation to run.
+        src: the source buffer of each rank, ``operation.elements("src", rank)`` long; unused in place.
+        dst: the destination buffer of each rank, ``operation.elements("dst", rank)`` long.
     """
     slices = [list(match(operation.lane_schedule(number))) for number in range(len(operation.schedules))]
     for lane in range(operation.lanes):
@@ -34,7 +34,7 @@ def run_lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array
 
 
 class _Memory:
-    """The buffers of all ranks, read and written by parts of one lane."""
+    """The buffers of all ranks, accessed by the parts of one lane."""
 
     def __init__(self, operation: Operation, lane: int, src: Sequence[Array], dst: Sequence[Array]) -> None:
         self.cut, self.lane, self.dtype = operation.cut, lane, operation.dtype
@@ -50,9 +50,9 @@ class _Memory:
 
     def write(self, part: Part, me: int, i: int, values: Array) -> None:
         spans = self._spans(part, me, i)
-        room = max((b for _, b in spans), default=0)
-        if part.buffer == "tmp" and room > len(self.buffers["tmp"][me]):
-            self.buffers["tmp"][me] = np.resize(self.buffers["tmp"][me], room)
+        length = max((b for _, b in spans), default=0)
+        if part.buffer == "tmp" and length > len(self.buffers["tmp"][me]):
+            self.buffers["tmp"][me] = np.resize(self.buffers["tmp"][me], length)
         done = 0
         for a, b in spans:
             self.buffers[part.buffer][me][a:b] = values[done : done + b - a]

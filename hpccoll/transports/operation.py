@@ -1,4 +1,4 @@
-"""What a transport is given to compile, and what it gives back."""
+"""Operations and the plans that transports compile from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from hpccoll.transports.guarded_memory import GuardedBuffer, GuardedBuffers, all
 Array = NDArray[np.generic]
 
 
-@dataclass(frozen=True)  # with no slots, so that a cut is made once
+@dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
 class Operation:
     """One collective call: the call, its schedules, and the shape of its buffers.
 
     Args:
         call: the call of a collective.
-        layout: of all ranks.
-        schedules: the slices of an algorithm, written in place; empty for a vendor's own call.
-        count: elements of the whole buffer (divisible units), or of one block, the mean one (per-rank units).
-        dtype: of the elements.
-        reduction: folds two arrays.
-        in_place: whether dst begins with the contribution; else it is in src, and dst begins undefined.
-        channels: pieces of each slice that advance independently.
-        window: how many channels, each with a lane for every slice, are in flight at once.
+        layout: the layout of all ranks.
+        schedules: the schedules of an algorithm's slices, in their in-place form; empty for a vendor's own call.
+        count: the elements of the whole buffer (divisible units), or of the mean block (per-rank units).
+        dtype: the dtype of the elements.
+        reduction: the reduction, which folds two arrays.
+        in_place: whether dst holds the contribution; otherwise src holds it, and dst is undefined at the start.
+        channels: the number of pieces of each slice that advance independently.
+        window: the number of channels in flight at once; each has a lane for every slice.
     """
 
     call: CollectiveCall
@@ -43,7 +43,7 @@ class Operation:
 
     def __post_init__(self) -> None:
         if len({schedule.units for schedule in self.schedules}) > 1:
-            raise ValueError("the slices of an algorithm have one number of units")
+            raise ValueError("all slices of an algorithm must have the same number of units")
         if self.collective.token and self.lanes > 1:
             raise ValueError(f"{self.collective.name} moves one byte a unit, which cannot be cut into lanes")
 
@@ -61,30 +61,30 @@ class Operation:
 
     @cached_property
     def api_cut(self) -> Cut:
-        """The cut that callers know: one unit, or the block of each rank."""
+        """The cut of the collective's API: one unit, or one block for each rank."""
         units = 1 if self.collective.units == "divisible" else self.layout.workers
         return Cut(self.call, self.count, units, 1, self.dtype.itemsize)
 
     def lane_schedule(self, number: int) -> Schedule:
-        """Return the schedule of a lane, for the placement that is asked."""
+        """Return the schedule of a lane, in or out of place as the operation is."""
         schedule = self.schedules[number % len(self.schedules)]
         return schedule if self.in_place else out_of_place(self.call, schedule)
 
     def elements(self, buffer: str, me: int) -> int:
-        """Return the elements of src or dst at rank ``me``; dst has room for all units, its workspace among them."""
+        """Return the length of src or dst at rank ``me`` in elements; dst holds all units, including its workspace."""
         return self.api_cut.elements(buffer, me)
 
     def result(self, dst: Array, me: int) -> Array:
-        """Return the part of dst that is defined at rank ``me`` in the end."""
+        """Return the part of dst that is defined at rank ``me`` after the operation."""
         return dst[self.span("dst", self.call.target(me, self.api_cut.units), me)]
 
     def contribution(self, src: Array, dst: Array, me: int) -> Array:
-        """Return the part of src, or of dst in place, that rank ``me`` contributes."""
+        """Return the part of src (in place: of dst) that rank ``me`` contributes."""
         buffer, name = (dst, "dst") if self.in_place else (src, "src")
         return buffer[self.span(name, self.call.source(me, self.api_cut.units), me)]
 
     def span(self, buffer: str, units: range, me: int) -> slice:
-        """Return where neighbouring units of ``api_cut`` lie in a buffer of rank ``me``."""
+        """Return the elements of consecutive units of ``api_cut`` in a buffer of rank ``me``."""
         spans = self.api_cut.spans(0, me, Part(buffer, (Range(units.start, units.stop),))) if units else []
         return slice(*spans[0]) if spans else slice(0, 0)
 
@@ -93,70 +93,76 @@ class CompiledPlan(Protocol):
     """An operation compiled for one set of buffers.
 
     Args:
-        result: where the result lies: the units of dst that are defined at this rank in the end. A check compares what
-            the case promises, and holds this against it.
+        result: the part of dst that is defined at this rank after the operation. The check compares it with the
+            expected result.
     """
 
     result: Array
 
     def run(self) -> None:
-        """Do the operation once; when it returns, this rank's part of it is complete."""
+        """Run the operation once; on return, this rank's part is complete."""
 
     def progress(self) -> str:
-        """Return how far a run has come, for a person who wonders why it does not end."""
+        """Return a description of how far a run has come, for reports on stalled runs."""
 
     def close(self) -> None:
-        """Free what the plan holds; it cannot run again."""
+        """Free the plan's resources; it cannot run again."""
 
 
 class Transport(Protocol):
-    """How bytes move.
+    """A way to move bytes.
 
     Args:
-        guarded: the buffers that ``empty`` gave, in that order, and then their copies on the host where it made some.
+        guarded: the buffers from ``empty``, in that order, and then their host copies, if any.
     """
 
     guarded: list[GuardedBuffer]
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return a buffer of ``count`` elements from memory that this transport moves well."""
+        """Return a buffer of ``count`` elements in memory suited to this transport."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
-        """Compile ``operation``, on all ranks together, for these buffers (src is not read in place).
+        """Compile ``operation`` for these buffers; all ranks call this together. In place, src is unused.
 
         Raises:
-            PlanMismatchError: where the ranks' plans do not fit together.
+            PlanMismatchError: if the plans of the ranks do not match.
         """
 
     def close(self) -> None:
-        """Free the buffers that it gave, on all ranks together, after its plans."""
+        """Free the buffers after all plans are closed; all ranks call this together."""
 
 
 class PlanMismatchError(RuntimeError):
-    """Two ranks disagree on what they send each other; names both."""
+    """Two ranks disagree on the messages between them; the message names both."""
 
 
-def check_agreement(strange: Sequence[Sequence[int]]) -> None:
-    """See that no rank has others whose messages are strange to it, given those of each; on all ranks together.
+def check_agreement(mismatched_peers: Sequence[Sequence[int]]) -> None:
+    """Check that the plans of all ranks match; all ranks call this with the same argument.
+
+    Args:
+        mismatched_peers: for each rank, the peers that would send messages that it does not expect.
 
     Raises:
-        PlanMismatchError: on every rank; names both ranks of each pair that disagrees.
+        PlanMismatchError: on every rank, if any pair disagrees; names both ranks of each pair.
     """
-    pairs = [(peer, me) for me, peers in enumerate(strange) for peer in peers]
+    pairs = [(peer, me) for me, peers in enumerate(mismatched_peers) for peer in peers]
     if pairs:
-        words = [f"rank {source} is about to send what rank {target} does not expect" for source, target in pairs]
-        raise PlanMismatchError("; ".join(words))
+        raise PlanMismatchError(
+            "; ".join(
+                f"rank {source} would send messages that rank {target} does not expect" for source, target in pairs
+            )
+        )
 
 
 def aligned_empty(count: int, dtype: np.dtype[np.generic], alignment: int = 4096) -> Array:
-    """Return an uninitialised array whose first element lies on a page."""
-    room = np.empty(count * dtype.itemsize + alignment, np.uint8)
-    offset = -room.ctypes.data % alignment
-    return room[offset : offset + count * dtype.itemsize].view(dtype)
+    """Return an uninitialised array whose first element is aligned to ``alignment`` bytes."""
+    memory = np.empty(count * dtype.itemsize + alignment, np.uint8)
+    offset = -memory.ctypes.data % alignment
+    return memory[offset : offset + count * dtype.itemsize].view(dtype)
 
 
 class HostBuffers(GuardedBuffers):
-    """The same of transports whose buffers are ordinary memory of the host."""
+    """The base of transports whose buffers are ordinary host memory."""
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         buffer: Array = self.keep(allocate_guarded(aligned_empty, count, dtype))
@@ -164,5 +170,5 @@ class HostBuffers(GuardedBuffers):
 
 
 def address(array: Any) -> int:
-    """Return where an array of NumPy or of CuPy begins."""
+    """Return the address of the first element of a NumPy or CuPy array."""
     return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)

@@ -91,7 +91,7 @@ def dispatch(here: Here) -> Iterator[Verdict]:
     for graph in (False, True):
         plan = NcclVendorTransport(MPI.COMM_SELF, gpu, graph=graph).plan(asked, buffer[:0], buffer)
         sync = EventTimed(plan, gpu)
-        sync.wait_by(partial(wait, timeout=60))
+        sync.wait_by(partial(wait, timeout_s=60))
         ways = {"": plan.run, ", as one rank is timed": EventTimed(plan, gpu).run, ", as several are": sync.run}
         for timed, run in ways.items():
             ratio = in_turn(lambda run=run: host_seconds(run, 2000), lambda: host_seconds(bare, 2000))

@@ -213,9 +213,9 @@ def drill() -> None:
         raise AssertionError("an all-reduce without one of its ranks came to an end")
     communicators.abort_all_worlds()
     GPU.synchronize()  # the aborted stream has come to its end
-    there = agree_on_survivors(COMM, patience)
-    assert there == [*range(last)], there
-    made = communicators.nccl_world(shrink_communicator(COMM, there))
+    survivors = agree_on_survivors(COMM, patience)
+    assert survivors == [*range(last)], survivors
+    made = communicators.nccl_world(shrink_communicator(COMM, survivors))
     array[:] = made.comm.rank + 1
     all_reduce(made.communicator)
     GPU.synchronize()

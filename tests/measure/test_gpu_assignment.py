@@ -55,5 +55,5 @@ def test_only_cases_over_mpi_on_gpus_carry_the_assumption_of_the_user(mpiexec, a
              (("cuda", "mpi"), ("cuda", "staged"), ("cpu", "mpi")))  # fmt: skip
     over_mpi, *others = map(gpus.assumed, cases)
     assert (over_mpi is not None) == assumed
-    assert not assumed or found.words in over_mpi
+    assert not assumed or found.description in over_mpi
     assert others == [None, None]

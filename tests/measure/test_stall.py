@@ -84,7 +84,7 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     who, (one, two) = f"rank 1 on {platform.node()}", hdf5.read_raw_file(out).attempts
     assert (one[0].ranks, [outcome.status for outcome in one[1]]) == (3, ["ok", "failed"])
     failed = one[1][1]
-    assert failed.reason.startswith(f"{who} stalled: NCCL has not come to an end in 3 s (on the stream: ")
+    assert failed.reason.startswith(f"{who} stalled: NCCL did not complete in 3 s (on the stream: ")
     assert f"has not answered in 2 s, and rank 0 on {platform.node()} and rank 2" in failed.reason
     assert (two[0].ranks, len(two[0].places), two[0].provenance["launched_as"]) == (2, 2, [0, 2])
     (behind,) = two[0].provenance["left_behind"]
@@ -124,7 +124,7 @@ def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launched, n
     assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (3, ["ok", "failed", "ok"])
     assert outcomes[1].reason.startswith(f"rank {who} on {platform.node()}, ")
     assert "s after the others: " in outcomes[1].reason
-    assert " has not come to an end in 4.5 s" in outcomes[1].reason
+    assert " did not complete in 4.5 s" in outcomes[1].reason
 
 
 def test_where_too_few_are_left_the_rest_is_left_and_a_rank_that_never_comes_ends_with_the_launch(launched):

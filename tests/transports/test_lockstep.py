@@ -113,7 +113,7 @@ def test_buffers_begin_on_a_page(dtype):
 
 def test_an_operation_refuses_slices_that_are_cut_differently_and_lanes_of_a_token():
     slices = ring.slices(Layout.of(2)) + ring.slices(Layout.of(3))
-    with pytest.raises(ValueError, match="one number of units"):
+    with pytest.raises(ValueError, match="same number of units"):
         Case(all_reduce.call(2), slices).operation(8)
     slices, uint8, largest = dissemination.slices(Layout.of(2)), np.dtype("uint8"), REDUCTIONS["max"]
     with pytest.raises(ValueError, match="one byte a unit"):

@@ -1,10 +1,10 @@
-"""Compile: the steps of one rank turned into calls and MPI messages on its buffers.
+"""The compiler of schedules for MPI: it turns the steps of one rank into calls and messages on its buffers.
 
-Arrivals that are to be folded, or that land on what their own step still needs, go to scratch; a part of several pieces
-is sent and received through a derived datatype.
+Arrivals that are folded, or that would overwrite data which their step still reads, are received into scratch. A part
+of several pieces is sent and received through a derived datatype.
 
-Between ranks that see each other's memory two empty messages take the place of each: *ready*, on which the receiver
-takes the part where it lies, and *done*, which ends the sender's step.
+Ranks that share memory exchange two empty messages (signals) instead of each message: after *ready* the receiver reads
+the part from the sender's memory, and *done* ends the sender's step.
 """
 
 from collections import defaultdict
@@ -33,28 +33,28 @@ from hpccoll.transports.mpi.step import CompiledStep, DeferredCall, MpiMessage, 
 from hpccoll.transports.operation import Array, Operation, address, aligned_empty
 
 MAX_MESSAGES = 32
-"""The most messages from one rank to another in a step."""
+"""The maximum number of messages from one rank to another in a step."""
 
 TAGS_PER_LANE = 2 * MAX_MESSAGES
-"""One for each message, and one for the word that it has been taken where it lies."""
+"""The number of tags of a lane: one for each message or ready signal, and one for its done signal."""
 
 MAX_LANES = 32768 // TAGS_PER_LANE
-"""The most lanes of a plan: MPI promises tags up to 32767."""
+"""The maximum number of lanes of a plan: MPI guarantees tags up to 32767."""
 
 NO_DATA = np.empty(1, np.uint8), 0, MPI.BYTE
-"""The data of a message that is only a word: ready, or done."""
+"""The buffer specification of a signal."""
 
 
 class MpiCompiler:
-    """Turns the steps of this rank into calls and messages on its buffers; made on all ranks together where they share.
+    """Compiles the steps of this rank. With ``shared``, all ranks create it together.
 
     Args:
         me: this rank.
-        operation: what to do.
-        src: this rank's source buffer, not used in place.
-        dst: its destination buffer.
-        shared: the memory of the node, src and dst among it; None where all parts are sent.
-        memory: where src and dst lie, if not on the host: CuPy then folds and copies what NumPy is asked to.
+        operation: the operation to compile.
+        src: the source buffer of this rank, unused in place.
+        dst: the destination buffer of this rank.
+        shared: the shared memory of the node, which contains src and dst; None to send all parts.
+        memory: the memory of src and dst if it is not the host's; CuPy then executes NumPy's folds and copies.
     """
 
     def __init__(
@@ -74,78 +74,78 @@ class MpiCompiler:
         self.spans = cache(operation.cut.spans)
         self.buffers = {"src": src, "dst": dst, "tmp": self._tmp(shared.empty if shared else self.empty)}
         self.datatypes: list[MPI.Datatype] = []
-        self.near = self._neighbours(shared) if shared else {}
+        self.node_peers = self._node_peers(shared) if shared else {}
 
     def sequences(self) -> list[list[CompiledStep]]:
-        """Return the steps of each sequence, lane after lane; ``datatypes`` are then what is to be freed."""
+        """Return the steps of each sequence, lane after lane; the caller later frees ``datatypes``."""
         window = max(1, min(self.operation.window * len(self.slices), self.operation.lanes))
         return [self._sequence(range(first, self.operation.lanes, window)) for first in range(window)]
 
     def _sequence(self, lanes: range) -> list[CompiledStep]:
-        room = max((self._landing(lane, step) for lane in lanes for step in self.steps[lane]), default=0)
-        scratch = self.empty(room, self.operation.dtype)
+        length = max((self._scratch_length(lane, step) for lane in lanes for step in self.steps[lane]), default=0)
+        scratch = self.empty(length, self.operation.dtype)
         compiled = []
         for lane in lanes:
             for step in self.steps[lane]:
                 compiled += self._step(lane, step, scratch)
             compiled += self._scaling(lane)
         if self.memory:
-            return _synchronized(compiled, self.memory.fences)
-        return self._fenced(merge_steps(compiled)) if self.near else compiled
+            return _synchronized(compiled, self.memory.sync_calls)
+        return self._fenced(merge_steps(compiled)) if self.node_peers else compiled
 
     def _fenced(self, steps: list[CompiledStep]) -> list[CompiledStep]:
-        """Order memory before what is told to neighbours, and after what they tell."""
+        """Add memory barriers before and after the steps that exchange signals."""
         fences = self.shared.fences if self.shared else []
         for step in steps:
-            if any(message.empty for message in step.messages):
+            if any(message.is_signal for message in step.messages):
                 step.before, step.after = [*step.before, *fences], [*fences, *step.after]
         return steps
 
     def _tmp(self, empty: Callable[[int, np.dtype[np.generic]], Array]) -> Array:
-        """Return the algorithm's own buffer."""
-        room = workspace_elements(chain.from_iterable(self.slices), self.operation.cut, self.operation.count)
-        return empty(room, self.operation.dtype)
+        """Return the algorithm's buffer ``tmp``."""
+        length = workspace_elements(chain.from_iterable(self.slices), self.operation.cut, self.operation.count)
+        return empty(length, self.operation.dtype)
 
-    def _neighbours(self, shared: SharedMemory) -> dict[int, NodePeer]:
-        """Return the ranks whose memory this one sees, with where the parts lie that each sends it."""
+    def _node_peers(self, shared: SharedMemory) -> dict[int, NodePeer]:
+        """Return the ranks whose memory this rank reads, with the spans of the parts that each sends to it."""
         node = self.operation.layout.node
-        near = [rank for rank in shared.ranks if rank != self.me and node[rank] == node[self.me]]
+        peers = [rank for rank in shared.ranks if rank != self.me and node[rank] == node[self.me]]
         views = {name: shared.views(buffer) for name, buffer in self.buffers.items()}
-        theirs = shared.exchange(self._offers(near))
+        received = shared.exchange(self._send_spans(peers))
         return {
             peer: NodePeer(
-                buffers={name: of[peer] for name, of in views.items()},
-                offers={lane: iter(parts) for lane, parts in theirs[peer].items()},
+                buffers={name: of_rank[peer] for name, of_rank in views.items()},
+                sends={lane: iter(parts) for lane, parts in received[peer].items()},
             )
-            for peer in near
+            for peer in peers
         }
 
-    def _offers(self, near: Iterable[int]) -> dict[int, SendSpans]:
-        """Return where the parts lie that neighbours are sent, in the order in which they meet them."""
-        offers: dict[int, SendSpans] = {peer: defaultdict(list) for peer in near}
+    def _send_spans(self, peers: Iterable[int]) -> dict[int, SendSpans]:
+        """Return, for each peer, the spans of the parts that this rank sends to it, in the order of the schedule."""
+        sends: dict[int, SendSpans] = {peer: defaultdict(list) for peer in peers}
         for lane, steps in enumerate(self.steps):
             for action in (action for step in steps for action in step.actions):
-                if isinstance(action, Send) and (peer := int(action.peer)) in offers:
+                if isinstance(action, Send) and (peer := int(action.peer)) in sends:
                     spans = self.spans(lane, self.me, action.part)
-                    offers[peer][lane] += [[(action.part.buffer, *span) for span in spans]] if spans else []
-        return offers
+                    sends[peer][lane] += [[(action.part.buffer, *span) for span in spans]] if spans else []
+        return sends
 
-    def _landing(self, lane: int, step: Step) -> int:
-        """Return the elements that the arrivals and copies of a step could need of scratch."""
+    def _scratch_length(self, lane: int, step: Step) -> int:
+        """Return the elements of scratch that suffice for the arrivals and copies of a step."""
         return sum(b - a for part in written_parts(step) for a, b in self.spans(lane, self.me, part))
 
     def _step(self, lane: int, step: Step, scratch: Array) -> list[CompiledStep]:
-        """Compile a step; where parts are taken in place of being sent, its end is another."""
+        """Compile a step; if peers read parts from shared memory, a second step waits until they are done."""
         start, end = CompiledStep(), CompiledStep()
-        land = end if self._overwrites_what_is_taken(lane, step) else start
+        write = end if self._overwrites_parts_being_read(lane, step) else start
         ordinal: dict[tuple[bool, int], int] = defaultdict(int)
-        used, common = 0, self._touched(lane, step)
-        for place, action in enumerate(step.actions):
-            target = self._spans(lane, action.target if isinstance(action, Copy) else action.part)
+        used, overlapping = 0, self._overlapping(lane, step)
+        for number, action in enumerate(step.actions):
+            target = self._views(lane, action.target if isinstance(action, Copy) else action.part)
             length = sum(len(view) for view in target)
-            room = scratch[used : used + length]
+            staging = scratch[used : used + length]
             if isinstance(action, Copy):
-                used += self._copy(start, land, lane, action, room, touched=place in common)
+                used += self._copy(start, write, lane, action, staging, overlapping=number in overlapping)
                 continue
             sends, peer = isinstance(action, Send), int(action.peer)
             tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
@@ -154,84 +154,84 @@ class MpiCompiler:
                 raise ScheduleError(f"rank {self.me} has over {MAX_MESSAGES} messages with rank {peer} in one step")
             if not length:
                 continue
-            near, nbytes = self.near.get(peer), length * self.operation.dtype.itemsize
-            if near:
+            node_peer, nbytes = self.node_peers.get(peer), length * self.operation.dtype.itemsize
+            if node_peer:
                 start.messages.append(MpiMessage(sends, NO_DATA, peer, tag, nbytes))
                 end.messages.append(MpiMessage(not sends, NO_DATA, peer, tag + MAX_MESSAGES, 0))
             if sends:
-                start.messages += [] if near else [MpiMessage(sends, self._data(target), peer, tag, nbytes)]
+                start.messages += [] if node_peer else [MpiMessage(sends, self._data(target), peer, tag, nbytes)]
                 continue
-            staged = land is end if near else isinstance(action, RecvReduce) or place in common
-            arrival = [room] if staged else target
+            staged = write is end if node_peer else isinstance(action, RecvReduce) or number in overlapping
+            arrival = [staging] if staged else target
             used += length * staged
-            if near:
-                theirs = near.part(lane, room)
-                start.after += [(np.copyto, views) for views in align_pieces(arrival, theirs)] if staged else []
-                arrival = arrival if staged else theirs
+            if node_peer:
+                source = node_peer.next_part(lane, staging)
+                start.after += [(np.copyto, views) for views in align_pieces(arrival, source)] if staged else []
+                arrival = arrival if staged else source
             else:
                 start.messages.append(MpiMessage(sends, self._data(arrival), peer, tag, nbytes))
             if isinstance(action, RecvReduce):
-                own, fold = self._spans(lane, action.operand), self.operation.reduction.fold
-                land.after += [(partial(fold, out=out), (a, b)) for a, b, out in align_pieces(own, arrival, target)]
+                operand, fold = self._views(lane, action.operand), self.operation.reduction.fold
+                write.after += [
+                    (partial(fold, out=out), (a, b)) for a, b, out in align_pieces(operand, arrival, target)
+                ]
             elif arrival is not target:
-                land.after += [(np.copyto, views) for views in align_pieces(target, arrival)]
+                write.after += [(np.copyto, views) for views in align_pieces(target, arrival)]
         return [start, end] if end.messages else [start]
 
-    def _overwrites_what_is_taken(self, lane: int, step: Step) -> bool:
-        """Return whether arrivals or copies of a step land on what neighbours take in the same step."""
-        taken = (a.part for a in step.actions if isinstance(a, Send) and a.peer in self.near)
-        return bool(
-            count_overlaps(self._pieces(lane, *written_parts(step)), *sorted_bounds(self._pieces(lane, *taken)))
-        )
+    def _overwrites_parts_being_read(self, lane: int, step: Step) -> bool:
+        """Return whether a step writes parts that ranks of the node read in the same step."""
+        read = (a.part for a in step.actions if isinstance(a, Send) and a.peer in self.node_peers)
+        return bool(count_overlaps(self._pieces(lane, *written_parts(step)), *sorted_bounds(self._pieces(lane, *read))))
 
     def _copy(
-        self, start: CompiledStep, land: CompiledStep, lane: int, action: Copy, room: Array, *, touched: bool
+        self, start: CompiledStep, write: CompiledStep, lane: int, action: Copy, staging: Array, *, overlapping: bool
     ) -> int:
-        """Compile a copy, through scratch where the step writes what it reads; return the scratch it takes."""
-        source, target = self._spans(lane, action.source), self._spans(lane, action.target)
+        """Compile a copy, through ``staging`` if the step writes what it reads; return the elements of scratch used."""
+        source, target = self._views(lane, action.source), self._views(lane, action.target)
         pieces = self._pieces(lane, action.source)
-        if not (touched or count_overlaps(pieces, *sorted_bounds(self._pieces(lane, action.target)))):
-            land.after += [(np.copyto, views) for views in align_pieces(target, source)]
+        if not (overlapping or count_overlaps(pieces, *sorted_bounds(self._pieces(lane, action.target)))):
+            write.after += [(np.copyto, views) for views in align_pieces(target, source)]
             return 0
-        start.before += [(np.copyto, views) for views in align_pieces([room], source)]
-        land.after += [(np.copyto, views) for views in align_pieces(target, [room])]
-        return len(room)
+        start.before += [(np.copyto, views) for views in align_pieces([staging], source)]
+        write.after += [(np.copyto, views) for views in align_pieces(target, [staging])]
+        return len(staging)
 
-    def _touched(self, lane: int, step: Step) -> set[int]:
-        """Return the places of actions whose buffers another action of the step touches, so that they are staged."""
+    def _overlapping(self, lane: int, step: Step) -> set[int]:
+        """Return the indices of the actions that overlap another action of the step, and so need staging."""
         return overlapping_actions([self._pieces(lane, *accessed_parts(Step(action))) for action in step.actions])
 
     def _pieces(self, lane: int, *parts: Part) -> list[Piece]:
-        """Return where parts lie in their buffers."""
+        """Return the element ranges of parts."""
         return [((part.buffer, a), (part.buffer, b)) for part in parts for a, b in self.spans(lane, self.me, part)]
 
-    def _spans(self, lane: int, part: Part) -> list[Array]:
+    def _views(self, lane: int, part: Part) -> list[Array]:
         return [self.buffers[part.buffer][a:b] for a, b in self.spans(lane, self.me, part)]
 
     def _data(self, views: list[Array]) -> tuple[NDArray[np.uint8], int, MPI.Datatype]:
-        """Describe the bytes of ``views``: as they are where they are one piece, else by a derived datatype."""
+        """Return the buffer specification of ``views``; several views need a derived datatype."""
         first = views[0].view(np.uint8)
         if len(views) == 1:
             return first, len(first), MPI.BYTE
-        places = [address(view) - address(views[0]) for view in views]
-        datatype = MPI.BYTE.Create_hindexed([view.nbytes for view in views], places).Commit()
+        offsets = [address(view) - address(views[0]) for view in views]
+        datatype = MPI.BYTE.Create_hindexed([view.nbytes for view in views], offsets).Commit()
         self.datatypes.append(datatype)
         return first, 1, datatype
 
     def _scaling(self, lane: int) -> list[CompiledStep]:
-        """Return the last step of an average: the lane's sum over p."""
+        """Return the last step of an average, which divides the lane's sum by the number of workers."""
         if not self.operation.reduction.averages or self.me >= self.operation.layout.workers:
             return []
         units = self.operation.call.target(self.me, self.operation.cut.units)
-        views = self._spans(lane, Part("dst", (Range(units.start, units.stop),)))
+        views = self._views(lane, Part("dst", (Range(units.start, units.stop),)))
         scale = self.operation.reduction.scale
         return [CompiledStep(after=[(scale, (view, self.operation.layout.workers)) for view in views])]
 
 
-def _synchronized(steps: list[CompiledStep], fences: Sequence[DeferredCall]) -> list[CompiledStep]:
-    """Let what has been queued be done before messages start, and at the end: MPI does not know of streams."""
+def _synchronized(steps: list[CompiledStep], sync_calls: Sequence[DeferredCall]) -> list[CompiledStep]:
+    """Wait for queued work before messages start and at the end, because MPI does not synchronise with streams."""
     for step in steps:
-        step.before += fences if step.messages else []
+        step.before += sync_calls if step.messages else []
     if steps:
-        steps[-1].after += fences
+        steps[-1].after += sync_calls
     return steps

@@ -1,14 +1,14 @@
-"""CUDA-aware MPI: what the library says of itself, and what a transfer of GPU memory in processes of their own shows.
+"""Detection of CUDA-aware MPI: the library's own report, and a test transfer of GPU memory in child processes.
 
-A library that is not CUDA-aware takes a device pointer for one of the host: that ends the process that tries, so that
-children try, and what becomes of them tells. Two of them, for what a process sends itself takes another way in UCX and
-MPICH: on two GPUs where there are, by CUDA IPC or what the library has in its place. They are started by the mpiexec
-that stands beside the library, as a job of their own. The ranks of this job cannot be risked; MPI_Comm_spawn needs a
-launcher that takes part, and MPI_Comm_join and MPI_Comm_connect, in Open MPI, a server. Where that mpiexec is not there
-or does not start two (Cray's ranks start under srun alone), one child tries with itself, and where that cannot start
-either, nothing shows that the library is CUDA-aware: HPCCOLL_CUDA_AWARE=yes is then the word of who knows.
+A library that is not CUDA-aware dereferences a device pointer on the host and crashes. Child processes therefore do the
+test transfer, so that the ranks of this job survive it. Two children are used, because UCX and MPICH have a separate
+path for messages of a process to itself: they use two GPUs if there are two, with CUDA IPC or the library's substitute.
+The mpiexec next to the library starts them as a separate job: MPI_Comm_spawn needs support by the launcher, and
+MPI_Comm_join and MPI_Comm_connect need a server in Open MPI. If there is no such mpiexec, or if it cannot start two
+processes (Cray's ranks start under srun only), one child sends to itself. If that cannot start either, the library
+counts as not CUDA-aware; the user can state that it is with HPCCOLL_CUDA_AWARE=yes.
 
-Run as a program this is a child: ``python -m hpccoll.transports.mpi.cuda_aware NUMBER``, the number of a GPU.
+Run as a program, this module is the child: ``python -m hpccoll.transports.mpi.cuda_aware NUMBER``, the number of a GPU.
 """
 
 import os
@@ -26,26 +26,25 @@ from hpccoll.host.mpi_library import cuda_support, library_path
 from hpccoll.transports.gpu import device_count
 
 TRANSFER_ELEMENTS = 1 << 18
-"""Elements of the transfers: 1 MiB, above what libraries send eagerly."""
+"""The elements of a transfer: 1 MiB, above the eager limits of libraries."""
 
-PAIRED, CORRECT, WRONG = "paired", "right", "wrong"
-"""What children say: that MPI has joined two of them, and of what has arrived."""
+PAIRED, CORRECT, WRONG = "paired", "correct", "wrong"
+"""The output of children: MPI has connected two of them; the received data are correct, or wrong."""
 
-SELF_TRANSFER = "a transfer of GPU memory of a child with itself"
-PAIR_TRANSFER = "a transfer of GPU memory between two children"
+SELF_TRANSFER, PAIR_TRANSFER = "GPU transfer within one child process", "GPU transfer between two child processes"
 
 TRANSFER_TIMEOUT_S, START_TIMEOUT_S = 40.0, 20.0
-"""Seconds for a transfer, and how many of them two children have to be started: less than the watchdog waits, together,
-also where two do not start and one then hangs."""
+"""The limit for a transfer in seconds, and the part of it in which two children must start. The sum is below the
+watchdog's limit, even if two children do not start and the single child then hangs."""
 
 OVERRIDE = "HPCCOLL_CUDA_AWARE"
-"""The variable by which a user says ``yes`` or ``no`` himself: then nothing is tried."""
+"""The variable by which the user answers ``yes`` or ``no``; no transfer is then tested."""
 
 LAUNCHER_PREFIXES = (
     "PMI_", "PMIX_", "PMI2_", "OMPI_COMM_", "OMPI_MCA_ess", "OMPI_MCA_orte", "PRTE_", "PALS_", "SLURM_", "HYDI_",
     "MPI_LOCAL",
 )  # fmt: skip
-"""Variables by which a launcher tells a process that it is one of many; a child without them is alone."""
+"""The prefixes of variables by which a launcher marks a process as a rank of a job; children start without them."""
 
 OVERSUBSCRIBE: Mapping[str, str] = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -55,18 +54,18 @@ OVERSUBSCRIBE: Mapping[str, str] = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-"""Variables by which the mpiexec of Open MPI, 4 and 5, starts two processes on the CPUs of one rank, whoever it is."""
+"""The variables that let the mpiexec of Open MPI 4 and 5 start two processes on the CPUs of one rank, also as root."""
 
 
 @dataclass(frozen=True, slots=True)
 class CudaAwareVerdict:
-    """Whether an MPI library takes GPU memory.
+    """The verdict on whether an MPI library accepts GPU memory.
 
     Args:
-        aware: whether it does: it does not deny it, and the transfer was right; or as its user says.
-        library: what it says of itself, and by which function.
-        transfer: what became of the transfer.
-        assumed: whether that is the user's word.
+        aware: whether it does: the library does not deny it and the transfer was correct, or the user states it.
+        library: the report of the library, with the function that returned it.
+        transfer: the outcome of the transfer.
+        assumed: whether the verdict is the user's statement.
     """
 
     aware: bool
@@ -75,14 +74,14 @@ class CudaAwareVerdict:
     assumed: bool = False
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"{self.library}; {self.transfer}"
 
 
 def find_mpiexec(library: Path | None) -> str | None:
-    """Return the mpiexec that stands beside an MPI library, else the first one on PATH; None where there is none."""
-    beside = (place / "bin" / "mpiexec" for place in library.parents[:4]) if library else ()
-    return next((str(path) for path in beside if os.access(path, os.X_OK)), None) or shutil.which("mpiexec")
+    """Return the mpiexec of the installation that contains ``library``, else the first on PATH; None without one."""
+    candidates = (directory / "bin" / "mpiexec" for directory in library.parents[:4]) if library else ()
+    return next((str(path) for path in candidates if os.access(path, os.X_OK)), None) or shutil.which("mpiexec")
 
 
 def run_transfer(
@@ -92,39 +91,44 @@ def run_transfer(
     *,
     what: str = SELF_TRANSFER,
 ) -> tuple[bool | None, str]:
-    """Return whether the transfer of children was right, None of two that never met; and what became of it, in words.
+    """Return whether the transfer was correct (None if two children could not be started together), and its outcome.
 
     Args:
-        command: that starts one child, or two of them, of which the first says PAIRED, and then RIGHT or WRONG.
-        timeout: seconds after which it is ended.
-        environment: of this process; of the launcher's variables children are told none.
-        what: is tried, ONE or TWO.
+        command: the command that starts one child, or two; the first of two prints PAIRED, and then CORRECT or WRONG.
+        timeout: the limit in seconds.
+        environment: the environment of this process; children do not inherit the variables of its launcher.
+        what: the kind of transfer, SELF_TRANSFER or PAIR_TRANSFER.
     """
-    alone = {name: value for name, value in environment.items() if not name.startswith(LAUNCHER_PREFIXES)}
+    inherited = {name: value for name, value in environment.items() if not name.startswith(LAUNCHER_PREFIXES)}
     try:
         child = subprocess.Popen(
-            command, env={**alone, **OVERSUBSCRIBE}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            command, env={**inherited, **OVERSUBSCRIBE}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        return None if what == PAIR_TRANSFER else False, f"{what} could not be tried: {error.strerror}"
-    said = _communicate(child, (START_TIMEOUT_S, timeout - START_TIMEOUT_S) if what == PAIR_TRANSFER else (timeout,))
-    if said is None:
+        return None if what == PAIR_TRANSFER else False, f"{what} not possible: {error.strerror}"
+    output = _communicate(child, (START_TIMEOUT_S, timeout - START_TIMEOUT_S) if what == PAIR_TRANSFER else (timeout,))
+    if output is None:
         with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)  # an mpiexec and what it has started
-    out, err = said or child.communicate()
+            os.killpg(child.pid, signal.SIGKILL)  # mpiexec and its processes
+    out, err = output or child.communicate()
     if what == PAIR_TRANSFER and PAIRED not in out.split():
-        return None, f"{what} could not be tried: they are not started together"
-    if said is None:
-        return False, f"{what} did not end in {timeout:g} s"
+        return None, f"{what} not possible: the processes did not start as one job"
+    if output is None:
+        return False, f"{what} did not finish in {timeout:g} s"
     return _judge_transfer(child.returncode, out, err, what)
 
 
-def _communicate(child: "subprocess.Popen[str]", waits: Sequence[float]) -> tuple[str, str] | None:
-    """Return what a child has said when it ended, else None; who has said PAIRED is waited for again."""
-    for wait in waits:
+def _communicate(child: "subprocess.Popen[str]", limits: Sequence[float]) -> tuple[str, str] | None:
+    """Return the output of a child, None if it does not end in time.
+
+    Args:
+        child: the process.
+        limits: the limits in seconds; each further one applies only if the child has printed PAIRED by then.
+    """
+    for limit in limits:
         try:
-            return child.communicate(timeout=max(0.0, wait))
+            return child.communicate(timeout=max(0.0, limit))
         except subprocess.TimeoutExpired as expired:
             if PAIRED.encode() not in (expired.output or b""):
                 break
@@ -132,85 +136,85 @@ def _communicate(child: "subprocess.Popen[str]", waits: Sequence[float]) -> tupl
 
 
 def _signal_name(code: int, out: str) -> str | None:
-    """Return the signal that ended a child: an mpiexec tells of it as a shell does, or as that of MPICH in words."""
-    told = re.search(r"\(signal (\d+)\)", out)
-    number = int(told[1]) if told else -code if code < 0 else code - 128
+    """Return the name of the signal that killed a child, from its exit code or from the output of MPICH's mpiexec."""
+    reported = re.search(r"\(signal (\d+)\)", out)
+    number = int(reported[1]) if reported else -code if code < 0 else code - 128
     return signal.Signals(number).name if number in signal.valid_signals() else None
 
 
 def _judge_transfer(code: int, out: str, err: str, what: str) -> tuple[bool, str]:
+    """Return whether a transfer was correct, and its outcome, from the exit code and the output of the child."""
     if name := _signal_name(code, out):
-        return False, f"{what} ended {'them' if what == PAIR_TRANSFER else 'it'} by {name}"
-    said = out.split()[-1:]
-    if code == 0 and said in ([CORRECT], [WRONG]):
-        right = said == [CORRECT]
-        return right, f"{what} {'was right' if right else 'came out wrong'}"
+        return False, f"{what} killed by {name}"
+    answer = out.split()[-1:]
+    if code == 0 and answer in ([CORRECT], [WRONG]):
+        return answer == [CORRECT], f"{what} {answer[0]}"
     if "cudaErrorDevicesUnavailable" in err:
-        return False, f"{what} could not be tried: the GPU admits one process alone (its compute mode)"
-    last = next((line.strip() for line in reversed(err.splitlines()) if line.strip(" =|-")), "it said nothing")
-    failed = "ended them" if what == PAIR_TRANSFER else "could not be tried: the child ended"
+        return False, f"{what} not possible: the compute mode of the GPU admits only one process"
+    last = next((line.strip() for line in reversed(err.splitlines()) if line.strip(" =|-")), "no error message")
+    failed = "failed" if what == PAIR_TRANSFER else "not possible: the child ended"
     return False, f"{what} {failed} with exit code {code}: {last}"
 
 
-def probe_transfer(numbers: Sequence[int], starter: str | None) -> tuple[bool, str]:
-    """Return whether GPU memory that two children exchange arrives, or one sends itself, and what became of it.
+def probe_transfer(numbers: Sequence[int], mpiexec: str | None) -> tuple[bool, str]:
+    """Return whether a test transfer between two children, or within one, is correct, and its outcome.
 
     Args:
-        numbers: of their GPUs.
-        starter: the mpiexec for two, None where there is none.
+        numbers: the numbers of the GPUs of the two children.
+        mpiexec: the mpiexec that starts two children, None without one.
     """
     one, two = ((sys.executable, "-m", "hpccoll.transports.mpi.cuda_aware", str(number)) for number in numbers)
-    if starter:
-        right, became = run_transfer((starter, "-n", "1", *one, ":", "-n", "1", *two), what=PAIR_TRANSFER)
-        if right is not None:
-            return right, became
-    right, became = run_transfer(one)
-    return bool(right), f"{became} ({f'{starter} starts no two' if starter else 'there is no mpiexec to start two'})"
+    if mpiexec:
+        correct, outcome = run_transfer((mpiexec, "-n", "1", *one, ":", "-n", "1", *two), what=PAIR_TRANSFER)
+        if correct is not None:
+            return correct, outcome
+    correct, outcome = run_transfer(one)
+    return bool(correct), f"{outcome} ({f'{mpiexec} cannot start two processes' if mpiexec else 'mpiexec not found'})"
 
 
 def cuda_aware_verdict(number: int) -> CudaAwareVerdict:
-    """Return whether the MPI of this process takes the memory of GPU ``number``; children try unless MPI denies it.
+    """Return whether the MPI of this process accepts the memory of GPU ``number``.
 
-    Nor do they where the user has said it.
+    Children test a transfer, unless the library reports no CUDA support or the user has answered by ``OVERRIDE``.
     """
-    says, words = cuda_support()
-    told = os.environ.get(OVERRIDE)
-    if told is not None:
-        known = {"yes": "the user says so, nothing was tried", "no": "the user says so"}
-        transfer = f"{OVERRIDE}={told}: {known.get(told, 'it is yes or no')}"
-        return CudaAwareVerdict(aware=told == "yes", library=words, transfer=transfer, assumed=True)
-    if says is False:
-        return CudaAwareVerdict(aware=False, library=words, transfer="no transfer was tried")
-    right, became = probe_transfer((number, (number + 1) % max(1, device_count())), find_mpiexec(library_path()))
-    hint = "" if right else f"; {OVERRIDE}=yes is for who knows better"
-    return CudaAwareVerdict(aware=right, library=words, transfer=f"{became}{hint}")
+    supported, report = cuda_support()
+    answer = os.environ.get(OVERRIDE)
+    if answer is not None:
+        meanings = {"yes": "stated by the user, transfer not tested", "no": "stated by the user"}
+        transfer = f"{OVERRIDE}={answer}: {meanings.get(answer, 'not valid; valid: yes or no')}"
+        return CudaAwareVerdict(aware=answer == "yes", library=report, transfer=transfer, assumed=True)
+    if supported is False:
+        return CudaAwareVerdict(aware=False, library=report, transfer="transfer not tested")
+    correct, outcome = probe_transfer((number, (number + 1) % max(1, device_count())), find_mpiexec(library_path()))
+    hint = "" if correct else f"; set {OVERRIDE}=yes if you know that the library is CUDA-aware"
+    return CudaAwareVerdict(aware=correct, library=report, transfer=f"{outcome}{hint}")
 
 
 def transfer_in_child(number: int) -> str | None:
-    """Exchange GPU memory with the other child, or with itself alone, and reduce it; return RIGHT or WRONG.
+    """Exchange GPU memory with the other child, or with itself, and all-reduce it.
 
     Returns:
-        what the first of two has to say, None at the second.
+        CORRECT or WRONG in the first child, None in the second.
     """
     import cupy
 
-    cupy.cuda.Device(number).use()  # before MPI is up: some libraries look for it then
+    cupy.cuda.Device(number).use()  # before MPI starts: some libraries look for the current device then
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
     if world.size == 2 and world.rank == 0:
         print(PAIRED, flush=True)
     values = cupy.arange(TRANSFER_ELEMENTS, dtype=cupy.float32)
-    sent, arrived, reduced = values + world.rank, cupy.zeros_like(values), cupy.zeros_like(values)
+    sent, received, reduced = values + world.rank, cupy.zeros_like(values), cupy.zeros_like(values)
     cupy.cuda.get_current_stream().synchronize()
     peer = world.size - 1 - world.rank
-    world.Sendrecv(sent, peer, recvbuf=arrived, source=peer)
+    world.Sendrecv(sent, peer, recvbuf=received, source=peer)
     world.Allreduce(sent, reduced)
-    own = bool((arrived == values + peer).all()) and bool((reduced == values * world.size + world.size - 1).all())
-    right = world.allreduce(own, MPI.LAND)
-    return (CORRECT if right else WRONG) if world.rank == 0 else None
+    own = bool((received == values + peer).all()) and bool((reduced == values * world.size + world.size - 1).all())
+    correct = world.allreduce(own, MPI.LAND)
+    return (CORRECT if correct else WRONG) if world.rank == 0 else None
 
 
 if __name__ == "__main__":
-    if said := transfer_in_child(int(sys.argv[1])):
-        print(said, flush=True)
+    if answer := transfer_in_child(int(sys.argv[1])):
+        print(answer, flush=True)

@@ -1,4 +1,4 @@
-"""GPU memory over MPI: handed to a library that is CUDA-aware, or staged through pinned memory of the host."""
+"""Transports of GPU memory over MPI: passed to a CUDA-aware library, or staged through pinned host memory."""
 
 from typing import Protocol
 
@@ -13,24 +13,24 @@ from hpccoll.transports.operation import Array, CompiledPlan, Operation, address
 
 
 class GpuMemory(QueuedMemory, Protocol):
-    """What these transports need of a GPU."""
+    """The operations of a GPU that these transports need."""
 
     def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised array of the host, for copies from and to the GPU."""
+        """Return an uninitialised array in pinned host memory."""
 
     def copy(self, target: Array, source: Array) -> DeferredCall:
         """Return the call that queues a copy from or to the GPU."""
 
     def synchronize(self) -> None:
-        """Return when all that was queued is done."""
+        """Wait for all queued work."""
 
 
 class _GpuTransport(GuardedBuffers):
-    """Buffers on a GPU.
+    """The base of transports whose buffers are on a GPU.
 
     Args:
-        comm: of the ranks.
-        gpu: of this one.
+        comm: the communicator of the ranks.
+        gpu: the GPU of this rank.
     """
 
     def __init__(self, comm: MPI.Intracomm, gpu: GpuMemory) -> None:
@@ -42,19 +42,19 @@ class _GpuTransport(GuardedBuffers):
         return buffer
 
     def pinned(self, array: Array) -> Array:
-        """Return an array of the host, of whatever content, that ``array`` is to be copied to and from."""
+        """Return an uninitialised host array of the length and dtype of ``array``."""
         buffer: Array = self.keep(allocate_guarded(self.gpu.pinned, len(array), array.dtype, on_host=True))
         return buffer
 
 
 def _warmed_up(plan: CompiledPlan) -> CompiledPlan:
-    """Run it once, on whatever lies in dst: kernels are compiled, and MPI learns of the memory, at the first time."""
+    """Run ``plan`` once, which compiles kernels, registers memory with MPI and overwrites dst; return the plan."""
     plan.run()
     return plan
 
 
 class GpuMpiTransport(_GpuTransport):
-    """Schedules over messages of GPU memory, which the library must take: it is CUDA-aware."""
+    """Schedules over messages of GPU memory, for a CUDA-aware library."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         return _warmed_up(MpiPlan(self.comm, operation, src, dst, memory=self.gpu))
@@ -69,7 +69,7 @@ class GpuVendorTransport(_GpuTransport):
 
 
 class _StreamOrderedPlan:
-    """A plan that knows of no stream: it starts when all that was queued is done, and ends when what it queues is."""
+    """A plan of a library that ignores streams: it runs after all queued work and waits for its own queued work."""
 
     def __init__(self, plan: CompiledPlan, gpu: GpuMemory, *, scales: bool) -> None:
         self.result, self.progress, self.close = plan.result, plan.progress, plan.close
@@ -78,12 +78,12 @@ class _StreamOrderedPlan:
     def run(self) -> None:
         self._synchronize()
         self._run()
-        if self._scales:  # an average, on the stream
+        if self._scales:  # the division of an average is queued on the stream
             self._synchronize()
 
 
 class StagedMpiTransport(_GpuTransport):
-    """Schedules over messages of the host, which the contribution is copied to first, and the result from last."""
+    """Schedules over messages of host memory, between copies of the contribution to the host and of the result back."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         host = self.pinned(src), self.pinned(dst)
@@ -93,7 +93,7 @@ class StagedMpiTransport(_GpuTransport):
 
 
 class StagedVendorTransport(_GpuTransport):
-    """The library's own collectives, staged likewise."""
+    """The library's own collectives on host memory, between the same copies."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> CompiledPlan:
         host = self.pinned(src), self.pinned(dst)
@@ -105,18 +105,18 @@ class StagedPlan:
     """A plan on host buffers, between copies from and to the GPU.
 
     Args:
-        plan: of the host.
-        way: has the ranks and the GPU.
-        operation: that the plan does.
+        plan: the plan for the host buffers.
+        transport: the transport with the communicator and the GPU.
+        operation: the operation of the plan.
         device: src and dst on the GPU.
-        host: the same on the host, which the plan is for.
-        moves: whether this rank does anything: an empty schedule leaves all as it is, and copies nothing.
+        host: src and dst on the host.
+        moves: whether this rank moves data; if not, nothing is copied.
     """
 
     def __init__(
         self,
         plan: CompiledPlan,
-        way: _GpuTransport,
+        transport: _GpuTransport,
         operation: Operation,
         device: tuple[Array, Array],
         host: tuple[Array, Array],
@@ -125,22 +125,22 @@ class StagedPlan:
     ) -> None:
         begin = (address(plan.result) - address(host[1])) // operation.dtype.itemsize if len(plan.result) else 0
         self.result = device[1][begin : begin + len(plan.result)]
-        contributed, contribution = (operation.contribution(*buffers, way.comm.rank) for buffers in (device, host))
-        down, up = (contribution, contributed), (self.result, plan.result)
-        self._down, self._up = (
-            [way.gpu.copy(target, source)] if moves and len(source) else [] for target, source in (down, up)
+        on_device, on_host = (operation.contribution(*buffers, transport.comm.rank) for buffers in (device, host))
+        self._to_host, self._to_device = (
+            [transport.gpu.copy(target, source)] if moves and len(source) else []
+            for target, source in ((on_host, on_device), (self.result, plan.result))
         )
-        self._plan, self._synchronize, self._stage = plan, way.gpu.synchronize, ""
+        self._plan, self._synchronize, self._stage = plan, transport.gpu.synchronize, ""
 
     def run(self) -> None:
         self._stage = "copying to the host"
-        for copy, arguments in self._down:
+        for copy, arguments in self._to_host:
             copy(*arguments)
         self._synchronize()
         self._stage = ""
         self._plan.run()
         self._stage = "copying from the host"
-        for copy, arguments in self._up:
+        for copy, arguments in self._to_device:
             copy(*arguments)
         self._synchronize()
         self._stage = ""

@@ -1,11 +1,11 @@
-"""MPI: a schedule compiled once per buffer into persistent requests, in lanes that advance independently.
+"""Schedules over MPI's point-to-point messages, compiled once per buffer into persistent requests.
 
-The messages of a step start together; when all have ended, the arrivals are folded in the listed order. Lanes are dealt
-to sequences, one for each slice of ``window`` channels: lanes of a sequence follow one another and share its scratch;
-sequences advance as their messages come, so that one folds while another transfers.
+The messages of a step start together; after all have completed, the arrivals are folded in the listed order. Lanes are
+distributed over sequences, one for each slice of ``window`` channels. The lanes of a sequence run one after another and
+share its scratch; sequences progress independently, so that one folds while another transfers.
 
-Where all ranks begin inside their nodes and go on between them, a channel waits until the one before it has ended its
-first step: all at once, they would share the cores, and the wires would stand still until the last ones were done.
+If all ranks start with messages inside their nodes, a channel waits until the one before it has completed its first
+step. Otherwise all channels would compete for the cores first, and the network would be idle until the last was done.
 """
 
 import hashlib
@@ -26,10 +26,11 @@ from hpccoll.transports.mpi.step import CompiledStep, QueuedMemory
 from hpccoll.transports.operation import Array, CompiledPlan, HostBuffers, Operation, check_agreement
 
 MAX_PERSISTENT_REQUESTS = 65536
-"""Above this many, a plan starts new requests each time: MPICH keeps about 900 bytes for a persistent one."""
+"""The maximum number of persistent requests of a plan; above it, each run starts new requests. MPICH keeps about 900
+bytes for a persistent request."""
 
 CHANNELS_KEY = "parameter channels"
-"""What is complained of where there are more lanes than tags."""
+"""The key named in the error if a plan has more lanes than tags."""
 
 
 class MpiTransport(HostBuffers):
@@ -44,10 +45,10 @@ class MpiTransport(HostBuffers):
 
 
 class TieredTransport(GuardedBuffers):
-    """The same schedules, but inside a node a part is taken from the memory of its sender, where it lies.
+    """Schedules over shared memory inside nodes and over messages between them.
 
-    What a flat algorithm does inside nodes, and all of what ``hierarchical`` does there, then needs no copy but that
-    into its place; a fold reads the other's memory. On one node it is a transport of its own, ``shm``.
+    A receiver on the sender's node reads the part directly from the sender's memory: a receive is one copy, a fold
+    none. On a single node this transport is called ``shm``.
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -68,11 +69,19 @@ class TieredTransport(GuardedBuffers):
 
 
 class MpiPlan:
-    """An operation compiled for the buffers of this rank; made on all ranks together.
+    """An operation compiled for the buffers of this rank; all ranks create it together.
+
+    Args:
+        comm: the communicator of the ranks.
+        operation: the operation.
+        src: the source buffer of this rank, unused in place.
+        dst: the destination buffer of this rank.
+        shared: the shared memory that contains src and dst, None to send all parts.
+        memory: the memory of src and dst if it is not the host's.
 
     Raises:
-        BadInputError: for more lanes than there are tags.
-        PlanMismatchError: where the ranks do not agree on what they send each other.
+        BadInputError: if the operation has more lanes than there are tags.
+        PlanMismatchError: if the ranks disagree on the messages between them.
     """
 
     def __init__(
@@ -93,89 +102,89 @@ class MpiPlan:
         self.result = operation.result(dst, comm.rank)
         compiler = MpiCompiler(comm.rank, operation, src, dst, shared, memory)
         self._sequences, self._datatypes = compiler.sequences(), compiler.datatypes
-        _check_plans_agree(comm, operation, self._sequences)
+        _check_plans_match(comm, operation, self._sequences)
         steps = [step for sequence in self._sequences for step in sequence]
         persistent = sum(len(step.messages) for step in steps) <= MAX_PERSISTENT_REQUESTS
         for step in steps:
             step.prepare(comm, persistent=persistent)
-        self._width = max((len(step.messages) for step in steps), default=0)
-        self._at, self._begun = [0] * len(self._sequences), len(self._sequences)
-        waits = comm.allreduce(_starts_inside_node(self._sequences, operation.layout, comm.rank), MPI.LAND)
-        self._together = len(operation.schedules) if waits else len(self._sequences)
+        self._max_messages = max((len(step.messages) for step in steps), default=0)
+        self._step_index, self._started = [0] * len(self._sequences), len(self._sequences)
+        staggered = comm.allreduce(_starts_inside_node(self._sequences, operation.layout, comm.rank), MPI.LAND)
+        self._initial = len(operation.schedules) if staggered else len(self._sequences)
 
     def run(self) -> None:
-        if len(self._at) == 1:
+        if len(self._step_index) == 1:
             self._run_sequence()
         else:
             self._run_sequences()
 
     def _run_sequence(self) -> None:
-        # MPICH's Waitall takes longer than to test until all have ended, 1 KiB on 2 ranks 4.1 us against 3.3, and like
-        # its Waitsome it does not give way to ranks that share a core.
-        ended = MPI.Request.Testall
-        self._at[0] = 0
+        # MPICH's Waitall is slower than repeated Testall (1 KiB on 2 ranks: 4.1 us against 3.3 us), and like its
+        # Waitsome it does not yield to ranks that share a core.
+        completed = MPI.Request.Testall
+        self._step_index[0] = 0
         for step in self._sequences[0]:
             requests = step.start()
-            while not ended(requests):
+            while not completed(requests):
                 os.sched_yield()
             step.finish()
-            self._at[0] += 1
+            self._step_index[0] += 1
 
     def _run_sequences(self) -> None:
-        number_of = len(self._sequences)
-        self._at[:] = [0] * number_of
-        width = self._width
-        active: list[MPI.Request] = [MPI.REQUEST_NULL] * (width * number_of)
-        pending = [0] * number_of
-        self._begun = live = 0
+        count = len(self._sequences)
+        self._step_index[:] = [0] * count
+        slots = self._max_messages
+        active: list[MPI.Request] = [MPI.REQUEST_NULL] * (slots * count)
+        pending = [0] * count
+        self._started = running = 0
         while True:
-            while self._begun < number_of and self._may_begin(self._begun):
-                pending[self._begun] = self._begin(self._begun, active)
-                live += pending[self._begun] > 0
-                self._begun += 1
-            if not live:
+            while self._started < count and self._may_start(self._started):
+                pending[self._started] = self._start_step(self._started, active)
+                running += pending[self._started] > 0
+                self._started += 1
+            if not running:
                 return
-            ended_now = MPI.Request.Testsome(active)
-            if not ended_now:
-                # MPICH's Waitsome never gives way: with more ranks than cores, 46 ms where this takes 0.5.
+            completed = MPI.Request.Testsome(active)
+            if not completed:
+                # MPICH's Waitsome never yields: with more ranks than cores it takes 46 ms, and this loop 0.5 ms.
                 os.sched_yield()
                 continue
-            for ended in ended_now:
-                number = ended // width
+            for request in completed:
+                number = request // slots
                 pending[number] -= 1
                 if not pending[number]:
-                    self._sequences[number][self._at[number]].finish()
-                    self._at[number] += 1
-                    pending[number] = self._begin(number, active)
-                    live -= not pending[number]
+                    self._sequences[number][self._step_index[number]].finish()
+                    self._step_index[number] += 1
+                    pending[number] = self._start_step(number, active)
+                    running -= not pending[number]
 
-    def _may_begin(self, number: int) -> bool:
-        """Return whether a sequence is one of the first, or follows one that has ended a step, or has none."""
-        before = number - self._together
-        return before < 0 or self._at[before] > 0 or not self._sequences[before]
+    def _may_start(self, number: int) -> bool:
+        """Return whether a sequence may start: at once, or after its predecessor has completed a step or has none."""
+        before = number - self._initial
+        return before < 0 or self._step_index[before] > 0 or not self._sequences[before]
 
-    def _begin(self, number: int, active: list[MPI.Request]) -> int:
-        """Start the next step of a sequence that has messages, and return how many; 0 at the end of the sequence."""
+    def _start_step(self, number: int, active: list[MPI.Request]) -> int:
+        """Start a sequence's next step with messages, and return their number; return 0 at the end of the sequence."""
         sequence = self._sequences[number]
-        while self._at[number] < len(sequence):
-            step = sequence[self._at[number]]
+        while self._step_index[number] < len(sequence):
+            step = sequence[self._step_index[number]]
             requests = step.start()
             if requests:
-                first = number * self._width
+                first = number * self._max_messages
                 active[first : first + len(requests)] = requests
                 return len(requests)
             step.finish()
-            self._at[number] += 1
+            self._step_index[number] += 1
         return 0
 
     def progress(self) -> str:
-        """Return, for each sequence that has begun, the step it is in and the peers of that step."""
-        places = []
-        for number, (at, sequence) in enumerate(zip(self._at, self._sequences[: self._begun], strict=False)):
+        """Return the current step of each started sequence, and the peers of that step."""
+        unfinished = []
+        for number, (at, sequence) in enumerate(zip(self._step_index, self._sequences[: self._started], strict=False)):
             if at < len(sequence):
                 peers = ", ".join(f"{'to' if m.sends else 'from'} rank {m.peer}" for m in sequence[at].messages)
-                places.append(f"sequence {number}, step {at + 1} of {len(sequence)} ({peers or 'no messages'})")
-        return "; ".join(places) or "done"
+                unfinished.append(f"sequence {number}, step {at + 1} of {len(sequence)} ({peers or 'no messages'})")
+        return "; ".join(unfinished) or "done"
 
     def close(self) -> None:
         for sequence in self._sequences:
@@ -188,25 +197,25 @@ class MpiPlan:
 
 
 def _starts_inside_node(sequences: Sequence[Sequence[CompiledStep]], layout: Layout, me: int) -> bool:
-    """Return whether the first steps of a rank, of which others follow, are with ranks of its node alone."""
+    """Return whether the first steps of this rank have messages only with ranks of its node, of several nodes."""
     if layout.nodes == 1:
         return False
     peers = {message.peer for steps in sequences for message in (steps[0].messages if steps else ())}
     return all(layout.node[peer] == layout.node[me] for peer in peers)
 
 
-def _check_plans_agree(comm: MPI.Intracomm, operation: Operation, sequences: list[list[CompiledStep]]) -> None:
-    """See that what each rank sends to each other is what that one expects.
+def _check_plans_match(comm: MPI.Intracomm, operation: Operation, sequences: list[list[CompiledStep]]) -> None:
+    """Check that each rank sends to each other rank the messages that the other expects.
 
     Raises:
         PlanMismatchError: on every rank; names both ranks of each pair that disagrees.
     """
-    what = f"{operation.collective.name} {operation.count} {operation.dtype} {operation.reduction.name}".encode()
-    digests: dict[tuple[bool, int], hashlib.blake2b] = defaultdict(lambda: hashlib.blake2b(what, digest_size=8))
+    header = f"{operation.collective.name} {operation.count} {operation.dtype} {operation.reduction.name}".encode()
+    digests: dict[tuple[bool, int], hashlib.blake2b] = defaultdict(lambda: hashlib.blake2b(header, digest_size=8))
     for sequence in sequences:
         for step in sequence:
-            for message in filter(attrgetter("nbytes"), step.messages):  # one that says done ends a step, whichever
+            for message in filter(attrgetter("nbytes"), step.messages):  # done signals have no bytes
                 digests[message.sends, message.peer].update(b"%d %d;" % (message.tag, message.nbytes))
-    theirs = comm.alltoall([digests[True, peer].digest() for peer in range(comm.size)])
-    strange = [peer for peer, digest in enumerate(theirs) if digest != digests[False, peer].digest()]
-    check_agreement(comm.allgather(strange))
+    sent_to_me = comm.alltoall([digests[True, peer].digest() for peer in range(comm.size)])
+    mismatched = [peer for peer, digest in enumerate(sent_to_me) if digest != digests[False, peer].digest()]
+    check_agreement(comm.allgather(mismatched))

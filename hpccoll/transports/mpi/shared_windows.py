@@ -1,4 +1,4 @@
-"""Shared memory: buffers that the ranks of a node read in each other's place, by windows of MPI."""
+"""Buffers in shared-memory windows of MPI, which all ranks of a node can read."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -18,46 +18,50 @@ from hpccoll.transports.operation import Array
 
 PAGE_BYTES = 4096
 
-SHM_DIRECTORY = Path("/dev/shm")  # noqa: S108  where Linux keeps shared memory: MPICH and Open MPI both use it
-"""The file system whose room bounds a window."""
+SHM_DIRECTORY = Path("/dev/shm")  # noqa: S108  MPICH and Open MPI both allocate shared memory there
+"""The file system whose free space limits windows."""
 
 SendSpans: TypeAlias = dict[int, list[list[tuple[str, int, int]]]]
-"""By lane, the parts that a rank sends another, in order: elements [start, stop) of buffers."""
+"""By lane, the parts that a rank sends to another rank, in order; each part is a list of (buffer, start, stop)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePeer:
-    """Another rank of the node, as a plan sees it.
+    """Another rank of the node, whose memory this rank reads.
 
     Args:
-        buffers: those of its that it sends from.
-        offers: by lane, where the parts lie that it sends this rank.
+        buffers: the peer's buffers by name.
+        sends: by lane, the spans of the parts that the peer sends to this rank, in order.
     """
 
     buffers: Mapping[str, Array]
-    offers: Mapping[int, Iterator[list[tuple[str, int, int]]]]
+    sends: Mapping[int, Iterator[list[tuple[str, int, int]]]]
 
-    def part(self, lane: int, room: Array) -> list[Array]:
-        """Return the next part that it sends in ``lane``, ``room`` where that is not as long: no plan comes of it."""
-        spans = next(self.offers.get(lane, iter(())), [])
+    def next_part(self, lane: int, scratch: Array) -> list[Array]:
+        """Return views of the next part that the peer sends in ``lane``.
+
+        If its length differs from that of ``scratch``, the ranks disagree: the result is then ``scratch``, and the plan
+        is rejected later.
+        """
+        spans = next(self.sends.get(lane, iter(())), [])
         part = [self.buffers[buffer][start:stop] for buffer, start, stop in spans]
-        return part if sum(map(len, part)) == len(room) else [room]
+        return part if sum(map(len, part)) == len(scratch) else [scratch]
 
 
 def _aligned(memory: NDArray[np.uint8], count: int, dtype: np.dtype[np.generic]) -> Array:
-    """Return ``count`` elements of ``memory`` from its first page on."""
+    """Return ``count`` elements of ``memory`` from its first page boundary on."""
     start = -memory.ctypes.data % PAGE_BYTES
     return memory[start : start + count * dtype.itemsize].view(dtype)
 
 
 class SharedMemory:
-    """The windows of the ranks of one node; made, used and closed on all ranks of ``comm`` together.
+    """The windows of the ranks of one node; all ranks of ``comm`` create, use and close it together.
 
-    Memory is ordered by MPI alone: who has written calls ``sync`` and sends a message; who has received it calls
-    ``sync`` and reads (MPI 5.0, section 12.7: a memory barrier, and a message as the synchronisation).
+    MPI alone orders accesses: the writer calls MPI_Win_sync and sends a message; the receiver of the message calls
+    MPI_Win_sync and reads (MPI 5.0, section 12.7: a memory barrier, and a message as the synchronisation).
 
     Args:
-        comm: of all ranks, on whatever nodes.
+        comm: the communicator of all ranks, on any number of nodes.
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -68,61 +72,61 @@ class SharedMemory:
         self._buffers: list[tuple[GuardedBuffer, Mapping[int, Array]]] = []
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return a buffer of this rank, of whatever content, which begins on a page; all ranks ask together.
+        """Return an uninitialised, page-aligned buffer of this rank; all ranks call this together.
 
         Raises:
-            BadInputError: on all ranks, where a node lacks the room.
+            BadInputError: on all ranks, if a node has too little free shared memory.
         """
         counts: list[int] = self.node.allgather(count)
-        around = PAGE_BYTES + 2 * MARGIN_BYTES  # each rank has a segment of its own, which may begin anywhere in a page
-        self._check_room(sum(counts) * dtype.itemsize + len(counts) * around if any(counts) else 0)
-        made = {rank: GuardedBuffer(np.empty(0, dtype), 0, 0) for rank in self.ranks}
-        if any(counts):  # a window without memory would only cost fences
-            window = self._window(count * dtype.itemsize + around)
-            for place, (rank, length) in enumerate(zip(self.ranks, counts, strict=True)):
-                memory = np.asarray(window.Shared_query(place)[0])
-                made[rank] = allocate_guarded(partial(_aligned, memory), length, dtype)
-            made[self.comm.rank].memory.view(np.uint8)[::PAGE_BYTES] = 0  # touched, so that its room is not given again
-        views: dict[int, Array] = {rank: each.buffer for rank, each in made.items()}
-        self._buffers.append((made[self.comm.rank], views))
+        overhead = PAGE_BYTES + 2 * MARGIN_BYTES  # each rank has its own segment, which may begin anywhere in a page
+        self._check_free_space(sum(counts) * dtype.itemsize + len(counts) * overhead if any(counts) else 0)
+        guarded = {rank: GuardedBuffer(np.empty(0, dtype), 0, 0) for rank in self.ranks}
+        if any(counts):  # an empty window would only add calls of MPI_Win_sync
+            window = self._window(count * dtype.itemsize + overhead)
+            for node_rank, (rank, length) in enumerate(zip(self.ranks, counts, strict=True)):
+                memory = np.asarray(window.Shared_query(node_rank)[0])
+                guarded[rank] = allocate_guarded(partial(_aligned, memory), length, dtype)
+            guarded[self.comm.rank].memory.view(np.uint8)[::PAGE_BYTES] = 0  # makes the pages count as used
+        views: dict[int, Array] = {rank: each.buffer for rank, each in guarded.items()}
+        self._buffers.append((guarded[self.comm.rank], views))
         return views[self.comm.rank]
 
     def _window(self, nbytes: int) -> MPI.Win:
-        apart = MPI.Info.Create({"alloc_shared_noncontig": "true"})  # so that the pages of each rank are near to it
-        window = MPI.Win.Allocate_shared(nbytes, 1, apart, self.node)
-        apart.Free()
+        info = MPI.Info.Create({"alloc_shared_noncontig": "true"})  # places each rank's pages in its NUMA domain
+        window = MPI.Win.Allocate_shared(nbytes, 1, info, self.node)
+        info.Free()
         window.Lock_all(MPI.MODE_NOCHECK)
         self._windows.append(window)
         return window
 
-    def _check_room(self, nbytes: int) -> None:
-        self.node.Barrier()  # what was given before has been touched by all
-        room = os.statvfs(SHM_DIRECTORY) if SHM_DIRECTORY.exists() else None
-        free = room.f_bavail * room.f_frsize if room else 0
+    def _check_free_space(self, nbytes: int) -> None:
+        self.node.Barrier()  # all ranks have touched the pages of earlier windows
+        usage = os.statvfs(SHM_DIRECTORY) if SHM_DIRECTORY.exists() else None
+        free = usage.f_bavail * usage.f_frsize if usage else 0
         _, needed, least = self.comm.allreduce((nbytes - free, nbytes, free), max)
         if needed > least:
-            there = f"at most {least / 2**30:.3g} GiB on a node, what {SHM_DIRECTORY} has free"
-            raise BadInputError("shared memory", f"{needed / 2**30:.3g} GiB", there)
+            valid = f"at most {least / 2**30:.3g} GiB on a node, the free space of {SHM_DIRECTORY}"
+            raise BadInputError("shared memory", f"{needed / 2**30:.3g} GiB", valid)
 
     def views(self, own: Array) -> Mapping[int, Array]:
-        """Return what the same call of ``empty`` gave each rank of the node, by its rank in ``comm``."""
+        """Return, by rank in ``comm``, the buffer of each rank of the node from the same call of ``empty``."""
         return next(views for _, views in self._buffers if views[self.comm.rank] is own)
 
     def guarded(self, own: Array) -> GuardedBuffer:
-        """Return what ``empty`` gave this rank, with the memory around it."""
-        return next(made for made, views in self._buffers if views[self.comm.rank] is own)
+        """Return a buffer from ``empty`` with its guards."""
+        return next(guarded for guarded, views in self._buffers if views[self.comm.rank] is own)
 
-    def exchange(self, offers: Mapping[int, SendSpans]) -> dict[int, SendSpans]:
-        """Give ranks of the node what is for them, and return what each has for this one; all of them together."""
-        return dict(zip(self.ranks, self.node.alltoall([offers.get(rank, {}) for rank in self.ranks]), strict=True))
+    def exchange(self, sends: Mapping[int, SendSpans]) -> dict[int, SendSpans]:
+        """Send each rank of the node its entry of ``sends``, and return the entries for this rank."""
+        return dict(zip(self.ranks, self.node.alltoall([sends.get(rank, {}) for rank in self.ranks]), strict=True))
 
     @property
     def fences(self) -> list[DeferredCall]:
-        """Calls that order what this rank has done in the memory of the node before them and what it does after."""
+        """The memory barriers that order the accesses of this rank to shared memory."""
         return [(window.Sync, ()) for window in self._windows]
 
     def close(self) -> None:
-        """Free all buffers; who still has one must not touch it."""
+        """Free all buffers; references to them become invalid."""
         for window in self._windows:
             window.Unlock_all()
             window.Free()

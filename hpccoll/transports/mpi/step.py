@@ -1,4 +1,4 @@
-"""A step of one rank, compiled: calls, messages that start together, and calls once all of them have ended."""
+"""A compiled step of one rank: calls, messages that start together, and calls after all messages have completed."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 from hpccoll.transports.operation import Array
 
 DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
+"""A function and its arguments."""
 
 
 class QueuedMemory(Protocol):
-    """Memory that is not the host's, and what is done in it queued."""
+    """Memory, such as a GPU's, in which copies and folds are queued instead of executed at once."""
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised array there."""
+        """Return an uninitialised array in this memory."""
 
     @property
-    def fences(self) -> Sequence[DeferredCall]:
-        """Calls that return when all that was queued is done."""
+    def sync_calls(self) -> Sequence[DeferredCall]:
+        """The calls that wait for all queued work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,11 @@ class MpiMessage:
     """One message of this rank.
 
     Args:
-        sends: whether it is sent, or received.
-        data: which bytes, as mpi4py takes them.
-        peer: to or from whom.
-        tag: of MPI.
-        nbytes: how many bytes it is for: an empty one stands for those that the receiver takes where they lie.
+        sends: whether this rank sends it; otherwise it receives it.
+        data: the buffer specification for mpi4py.
+        peer: the other rank.
+        tag: the MPI tag.
+        nbytes: the bytes that the message carries, or that the receiver reads from shared memory after a signal.
     """
 
     sends: bool
@@ -44,8 +45,8 @@ class MpiMessage:
     nbytes: int
 
     @property
-    def empty(self) -> bool:
-        """Whether it is only a word: nothing waits for its bytes."""
+    def is_signal(self) -> bool:
+        """Whether the message carries no bytes, and only synchronises two ranks."""
         return self.data[1] == 0
 
     def persistent(self, comm: MPI.Intracomm) -> MPI.Prequest:
@@ -57,7 +58,15 @@ class MpiMessage:
 
 @dataclass(slots=True)
 class CompiledStep:
-    """What this rank does in a step: calls, then messages, then calls."""
+    """The work of this rank in a step.
+
+    Args:
+        before: the calls to make before the messages start.
+        messages: the messages of the step.
+        after: the calls to make after all messages have completed.
+        requests: the persistent requests of the messages, if they are persistent.
+        starts: the functions that start new requests, otherwise.
+    """
 
     before: list[DeferredCall] = field(default_factory=list)
     messages: list[MpiMessage] = field(default_factory=list)
@@ -66,7 +75,7 @@ class CompiledStep:
     starts: list[Callable[[], MPI.Request]] = field(default_factory=list)
 
     def prepare(self, comm: MPI.Intracomm, *, persistent: bool) -> None:
-        """Make what ``start`` starts: requests that persist, or calls that make new ones."""
+        """Create persistent requests, or functions that create a new request in each run."""
         if persistent:
             self.requests = [message.persistent(comm) for message in self.messages]
         else:
@@ -86,13 +95,13 @@ class CompiledStep:
 
 
 def merge_steps(steps: Iterable[CompiledStep]) -> list[CompiledStep]:
-    """Return the same with fewer steps: words follow words at once where nothing is to be done between them."""
-    fewer: list[CompiledStep] = []
+    """Return fewer steps: consecutive steps that only exchange signals, without calls between them, become one."""
+    merged: list[CompiledStep] = []
     for step in steps:
-        words = all(message.empty for part in (*fewer[-1:], step) for message in part.messages)
-        if fewer and words and not (fewer[-1].after or step.before):
-            fewer[-1].messages += step.messages
-            fewer[-1].after = step.after
+        only_signals = all(message.is_signal for part in (*merged[-1:], step) for message in part.messages)
+        if merged and only_signals and not (merged[-1].after or step.before):
+            merged[-1].messages += step.messages
+            merged[-1].after = step.after
         else:
-            fewer.append(step)
-    return fewer
+            merged.append(step)
+    return merged

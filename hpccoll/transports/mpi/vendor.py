@@ -1,4 +1,4 @@
-"""Vendor: the library's own collective, called the way its users call it."""
+"""The MPI library's own collectives, called as applications call them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,7 @@ from hpccoll.transports.operation import Array, CompiledPlan, HostBuffers, Opera
 LibraryCall: TypeAlias = Callable[[], object]
 
 TypedBuffer: TypeAlias = tuple[Array | MPI.buffer, MPI.Datatype]
-"""Memory, and what lies in it."""
+"""A buffer and the datatype of its elements."""
 
 MPI_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "avg": MPI.SUM}
 
@@ -30,10 +30,10 @@ class MpiVendorTransport(HostBuffers):
 
 
 def result_span(operation: Operation, me: int) -> slice:
-    """Return where in dst a call of MPI leaves the result of rank ``me``.
+    """Return the elements of dst in which MPI leaves the result of rank ``me``.
 
-    It is where a schedule leaves it, but for an in-place reduce-scatter: MPI puts that at the beginning of the buffer,
-    at every rank (MPI 5.0, section 6.10.1).
+    They are those of a schedule, except in place for a reduce-scatter: MPI writes its result to the beginning of the
+    buffer on every rank (MPI 5.0, section 6.10.1).
     """
     span = operation.span("dst", operation.call.target(me, operation.api_cut.units), me)
     if operation.in_place and operation.collective.name == "reduce_scatter":
@@ -42,47 +42,47 @@ def result_span(operation: Operation, me: int) -> slice:
 
 
 def memory_of(array: Array) -> Array | MPI.buffer:
-    """Return an array of NumPy as it is, and of CuPy its memory, found once: mpi4py would ask for it in each call."""
+    """Return a NumPy array as it is, and the memory of a CuPy array, which mpi4py would look up in each call."""
     return array if type(array) is np.ndarray else MPI.buffer.fromaddress(address(array), array.nbytes)
 
 
 class _CallArguments:
-    """What a call is made of, at this worker.
+    """The arguments of a call at this worker.
 
     Args:
-        comm: of the workers.
-        operation: what to do.
-        src: this rank's source buffer, not used in place.
-        dst: its destination buffer.
+        comm: the communicator of the workers.
+        operation: the operation.
+        src: the source buffer of this rank, unused in place.
+        dst: the destination buffer of this rank.
     """
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
         self.comm, self.operation = comm, operation
         self.root, self.peer = operation.call.root, operation.call.peer or 0
         self.at_root = comm.rank == self.root
-        self.datatype = MPI.Datatype.fromcode(operation.dtype.char)  # given, or mpi4py would look it up in each call
+        self.datatype = MPI.Datatype.fromcode(operation.dtype.char)  # mpi4py would look it up in each call
         self.op = MPI_OPS[operation.reduction.name]
         self.dst = dst
         self.contribution = operation.contribution(src, dst, comm.rank)
         self.result = dst[result_span(operation, comm.rank)]
 
-    def described(self, buffer: Array) -> TypedBuffer:
+    def typed_buffer(self, buffer: Array) -> TypedBuffer:
         return memory_of(buffer), self.datatype
 
     @property
     def source(self) -> TypedBuffer:
-        return self.described(self.contribution)
+        return self.typed_buffer(self.contribution)
 
     @property
     def target(self) -> TypedBuffer:
-        return self.described(self.result)
+        return self.typed_buffer(self.result)
 
     @property
     def source_or_in_place(self) -> TypedBuffer | MPI.InPlaceType:
         return MPI.IN_PLACE if self.operation.in_place else self.source
 
     def blocks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the elements that this rank has for each other, and each other for it."""
+        """Return the elements that this rank sends to each rank, and receives from each rank."""
         unequal = self.operation.call.blocks(self.operation.count)
         if unequal is None:
             raise ValueError(f"{self.operation.collective.name} has equal blocks")
@@ -95,7 +95,7 @@ def _all_reduce(a: _CallArguments) -> LibraryCall:
 
 def _reduce_scatter(a: _CallArguments) -> LibraryCall:
     if a.operation.in_place:
-        return partial(a.comm.Reduce_scatter_block, MPI.IN_PLACE, a.described(a.dst), a.op)
+        return partial(a.comm.Reduce_scatter_block, MPI.IN_PLACE, a.typed_buffer(a.dst), a.op)
     return partial(a.comm.Reduce_scatter_block, a.source, a.target, a.op)
 
 
@@ -130,9 +130,9 @@ def _all_to_all(a: _CallArguments) -> LibraryCall:
 
 
 def _all_to_all_v(a: _CallArguments) -> LibraryCall:
-    there, here = ((counts, counts.cumsum() - counts) for counts in a.blocks())
-    own, dst = memory_of(a.contribution), memory_of(a.dst)
-    return partial(a.comm.Alltoallv, (own, there, a.datatype), (dst, here, a.datatype))
+    sent, received = ((counts, counts.cumsum() - counts) for counts in a.blocks())
+    source, target = memory_of(a.contribution), memory_of(a.dst)
+    return partial(a.comm.Alltoallv, (source, sent, a.datatype), (target, received, a.datatype))
 
 
 def _barrier(a: _CallArguments) -> LibraryCall:
@@ -161,7 +161,7 @@ def _bidirectional(a: _CallArguments) -> LibraryCall:
 
 
 def _no_op() -> None:
-    """What a rank does that has no part in a call."""
+    """Do nothing, on a rank that does not take part in a call."""
 
 
 CALLS = {
@@ -178,17 +178,17 @@ CALLS = {
     "send_recv": _send_recv,
     "bidirectional": _bidirectional,
 }
-"""The call of each collective; between two ranks, what a program of MPI would write."""
+"""The call of each collective; point-to-point patterns use the calls of an MPI program."""
 
 
 class MpiVendorPlan:
-    """One call of the library among the workers; an average is its sum and our one scale."""
+    """One call of the library among the workers; an average is the library's sum, divided by this plan."""
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
         workers = operation.layout.workers
         self._operation, self.result = operation, dst[:0]
         self._call: LibraryCall = _no_op
-        self._workers: MPI.Intracomm | None = None  # a communicator of ours, where others aggregate
+        self._workers: MPI.Intracomm | None = None  # our own communicator if there are aggregators
         if operation.layout.aggregators:
             self._workers = cast("MPI.Intracomm", comm.Split(0 if comm.rank < workers else MPI.UNDEFINED, comm.rank))
         if comm.rank < workers:

@@ -203,7 +203,7 @@ class NcclBuffers:
             raise MemoryError(f"NCCL allocates no {count * dtype.itemsize} bytes: {error}") from None
         owner = _Owner()
         weakref.finalize(owner, nccl.mem_free, place).atexit = False  # by then CUDA may be gone
-        array: Array = self.gpu.at(place, count, dtype, owner)
+        array: Array = self.gpu.array_at(place, count, dtype, owner)
         return array
 
     def register(self, communicator: Any, workers: int, arrays: Iterable[Array]) -> None:

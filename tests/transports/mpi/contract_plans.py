@@ -79,11 +79,11 @@ def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
         operation("all_reduce-null", 120),
     ):
         asked = wrong if odd == ME else right
-        with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
+        with pytest.raises(PlanMismatchError, match=f"rank {odd} would send messages that rank .* does not expect"):
             MpiTransport(COMM).plan(asked, np.empty(0, asked.dtype), np.zeros(asked.count, asked.dtype))
         transport = TieredTransport(COMM)
         target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
-        with pytest.raises(PlanMismatchError, match=f"rank {odd} is about to send .*what rank {odd} does not expect"):
+        with pytest.raises(PlanMismatchError, match=f"rank {odd} would send messages that rank .* does not expect"):
             transport.plan(asked, nothing, target)
         transport.close()
     agrees_with_lockstep(right)
@@ -97,7 +97,7 @@ def a_plan_says_where_it_is() -> None:
     else:
         last = 2 * (RANKS - 1)
         assert plan.progress() == f"sequence 0, step 1 of {last} (to rank {right}, from rank {left})"
-        plan._at[0] = last - 1
+        plan._step_index[0] = last - 1
         assert plan.progress() == f"sequence 0, step {last} of {last} (to rank {right}, from rank {left})"
     plan.run()
     assert plan.progress() == "done"
@@ -106,7 +106,7 @@ def a_plan_says_where_it_is() -> None:
         plan = MpiTransport(COMM).plan(
             operation(RING, 300, channels=3, window=2, op="avg"), np.empty(0, np.float32), np.zeros(300, np.float32)
         )
-        plan._at[:] = [2 * (RANKS - 1), 1]
+        plan._step_index[:] = [2 * (RANKS - 1), 1]
         told = plan.progress()
         assert told.startswith(
             f"sequence 0, step {2 * RANKS - 1} of {4 * RANKS - 2} (no messages); sequence 1, step 2 of"

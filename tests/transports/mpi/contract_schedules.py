@@ -96,7 +96,7 @@ def parts_are_taken_inside_nodes_and_sent_between_them() -> None:
     target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
     plan = transport.plan(asked, nothing, target)
     messages = [message for sequence in plan._sequences for step in sequence for message in step.messages]
-    assert all(message.empty == (message.peer // 2 == ME // 2) for message in messages)
+    assert all(message.is_signal == (message.peer // 2 == ME // 2) for message in messages)
     assert bool(messages) == (RANKS > 1)
     plan.close()
     transport.close()

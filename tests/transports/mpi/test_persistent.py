@@ -84,7 +84,7 @@ def test_an_action_is_touched_where_another_of_its_step_has_an_element_in_common
         for place, mine in enumerate(elements)
         if any(mine & theirs for other, theirs in enumerate(elements) if other != place)
     }
-    assert one._touched(0, Step(*actions)) == touched
+    assert one._overlapping(0, Step(*actions)) == touched
 
 
 @pytest.mark.usefixtures("mpiexec")

@@ -119,13 +119,13 @@ def stalls(who):
         wait(lambda: False, lambda: None, 0.2)
     communicators.abort_all_worlds()
     try:
-        there = agree_on_survivors(COMM, PATIENCE)
+        survivors = agree_on_survivors(COMM, PATIENCE)
     except ExcludedError as error:
         print(f"rank {COMM.rank}: {error}", flush=True)
         assert COMM.rank == who
     else:
-        assert there == [rank for rank in range(COMM.size) if rank != who]
-        made = communicators.nccl_world(shrink_communicator(COMM, there), Library)
+        assert survivors == [rank for rank in range(COMM.size) if rank != who]
+        made = communicators.nccl_world(shrink_communicator(COMM, survivors), Library)
         assert made.comm.allreduce(1) == COMM.size - 1
         assert made.communicator.size == COMM.size - 1
         assert made.communicator.unique != old.unique
@@ -138,9 +138,9 @@ def stalls(who):
 
 def nobody_stalls():
     time.sleep(0.1 * COMM.rank)
-    there = agree_on_survivors(COMM, 20)
-    assert there == [*range(COMM.size)]
-    assert shrink_communicator(COMM, there).size == COMM.size
+    survivors = agree_on_survivors(COMM, 20)
+    assert survivors == [*range(COMM.size)]
+    assert shrink_communicator(COMM, survivors).size == COMM.size
 
 
 def ends(who):
