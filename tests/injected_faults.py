@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.measure.check import Check
+from hpccoll.measure.check import Check, guards_of
 from hpccoll.measure.check_gpu import CheckDevice, GpuCheck
-from hpccoll.measure.guard_check import guards_of
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import bits, concatenated
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of

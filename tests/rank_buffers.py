@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from hpccoll.measure.check import Check
-from hpccoll.measure.guard_check import guards_of
+from hpccoll.measure.check import Check, guards_of
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import concatenated
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of

@@ -1,4 +1,4 @@
-"""The sitting: cases measured one after the other by ranks that stay the same, until one of them is left behind."""
+"""Runs an attempt: measures cases one after the other on a fixed group of ranks, until it loses one of them."""
 
 import gc
 from operator import itemgetter
@@ -23,52 +23,53 @@ from hpccoll.store.raw import Attempt, Outcome
 from hpccoll.transports.nccl.fault_tolerance import StalledError
 
 MAX_DIAGNOSES = 8
-"""The most ranks that say in a row's reason what is wrong with their result."""
+"""The maximum number of ranks whose diagnosis is part of the reason of a row."""
 
 
 class AttemptRunner:
-    """The ranks of an attempt and what they measure with; made, used and closed on all of them together.
+    """An attempt on a group of ranks; created, used and closed on all of them together.
 
     Args:
         group: the ranks.
-        job: whose cases are measured.
-        attempt: that it is.
-        found: what a probe of these ranks found of the library's logs; used at rank 0.
-        progress: told where this rank is.
+        job: the job, of which cases are measured.
+        attempt: the record of the attempt.
+        probe_result: the result of a log probe of the same ranks, None if there was none; used at rank 0.
+        progress: the progress of this rank, kept up to date for the watchdog.
     """
 
     def __init__(
-        self, group: RankGroup, job: Job, attempt: Attempt, found: ProbeResult | None, progress: RankProgress
+        self, group: RankGroup, job: Job, attempt: Attempt, probe_result: ProbeResult | None, progress: RankProgress
     ) -> None:
-        self.group, self.job, self.attempt, self.found, self.progress = group, job, attempt, found, progress
+        self.group, self.job, self.attempt = group, job, attempt
+        self.probe_result, self.progress = probe_result, progress
         self._bind_group()
         self.ranks_lost = False
-        """Whether a rank was left behind, with which this comes to its end."""
+        """Whether the group has lost a rank, which ends the attempt."""
         self._prepared: PreparedCase | None = None
-        self._counted_cases: set[str] = set()  # the cases whose bytes were: another round would tell the same
+        self._counted_cases: set[str] = set()  # the cases whose bytes were counted: one round is enough
 
     def _bind_group(self) -> None:
-        """Take the ranks of the crew: what knows of their communicator is made with it."""
+        """Create everything that depends on the communicator of the group."""
         self.ranks = self.group.ranks
         self.comm = self.ranks.comm
         self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus)
-        self.sync = DeadlineSync(self.ranks, self.job.effort.timeout) if _can_part(self.ranks, self.job) else None
+        self.sync = DeadlineSync(self.ranks, self.job.effort.timeout) if _can_lose_ranks(self.ranks, self.job) else None
 
     def run_round(self, case: Case, number: int) -> Outcome:
         """Measure round ``number`` of ``case``.
 
         Raises:
-            ExcludedError: where this rank has stalled, and the others have gone on.
+            ExcludedError: if this rank has stalled and the others have continued without it.
         """
         self.progress.enter("compiling")
         prepared = self.factory.make(case)
         if isinstance(prepared, SkippedCase):
-            reason = full_reason(prepared.reason, self.found, self.job, case)
+            reason = full_reason(prepared.reason, self.probe_result, self.job, case)
             return Outcome(
                 case=case, status=prepared.status, reason=reason, requested=requested_algorithm(self.job, case)
             )
         self._prepared = prepared
-        sync = self.sync if self.sync and prepared.waits(self.sync.wait) else None
+        sync = self.sync if self.sync and prepared.set_wait(self.sync.wait) else None
         try:
             outcome = self._measure(case, number, prepared, sync or self.ranks)
         except StalledError as error:
@@ -79,56 +80,58 @@ class AttemptRunner:
         self._prepared = None
         return outcome
 
-    def _measure(self, case: Case, number: int, prepared: PreparedCase, together: RankSync) -> Outcome:
-        samples = measure(prepared, together, self.job.effort.of_a_round, self.progress)
+    def _measure(self, case: Case, number: int, prepared: PreparedCase, sync: RankSync) -> Outcome:
+        samples = measure(prepared, sync, self.job.effort.of_a_round, self.progress)
         self.progress.enter("collecting the outcome")
-        return self._collect(case, number, prepared, samples, together)
+        return self._collect(case, number, prepared, samples, sync)
 
     def where(self) -> str:
-        """Return how far the operation under way has come."""
+        """Return the progress of the current operation."""
         return self._prepared.progress() if self._prepared else "no plan yet"
 
     def is_excluded(self) -> bool:
-        """Return whether the others have gone on without this rank; from any thread."""
+        """Return whether the others have continued without this rank; callable from any thread."""
         return self.sync is not None and self.sync.is_excluded()
 
     def close(self) -> None:
         self.factory.close()
-        sync, self.sync = self.sync, None  # the watchdog looks at it, too
+        sync, self.sync = self.sync, None  # the watchdog's thread reads it, too
         if sync:
             sync.close()
 
     def _handle_stall(self, case: Case, prepared: PreparedCase, error: StalledError, sync: DeadlineSync) -> Outcome:
-        """Have NCCL end what it does, find out who is there, and go on with them."""
-        gc.enable()  # the loop has left it off
+        """Abort NCCL, regroup with the ranks that still respond, and return the outcome of the case: failed."""
+        gc.enable()  # the timing loop has disabled it
         where = prepared.progress()
-        self.progress.enter("calling the other ranks, for one has stalled")
+        self.progress.enter("regrouping after a stall")
         prepared.abort()
         self._prepared = None
-        self.group.gpus.own.synchronize()  # a rank whose GPU does not even come to this end is the one that is missing
+        self.group.gpus.own.synchronize()  # blocks on a rank whose GPU hangs, which is then the one that is lost
         stall = self.group.regroup(sync, type(error)(f"{error} ({where})"), self.attempt.number, case)
         self.ranks_lost = bool(stall.lost_ranks)
         if not self.ranks_lost:
             self._bind_group()
-        return Outcome(case=case, status="failed", reason=stall.words, requested=requested_algorithm(self.job, case))
+        return Outcome(
+            case=case, status="failed", reason=stall.description, requested=requested_algorithm(self.job, case)
+        )
 
-    def _collect(
-        self, case: Case, number: int, prepared: PreparedCase, samples: Samples, together: RankSync
-    ) -> Outcome:
+    def _collect(self, case: Case, number: int, prepared: PreparedCase, samples: Samples, sync: RankSync) -> Outcome:
+        """Return the outcome of a round: all of it at rank 0, its status elsewhere."""
         wrong = self.comm.allreduce(samples.wrong)
-        said = self.comm.allgather(prepared.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None)
+        diagnosis = prepared.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None
+        diagnoses = self.comm.allgather(diagnosis)
         cpu_s = self.comm.gather(samples.cpu_s)
-        # After the diagnosis, for it changes the buffers.
-        traffic = None if case.id in self._counted_cases else self._traffic(prepared, samples, together)
+        # The counting pass comes after the diagnosis because it changes the buffers.
+        traffic = None if case.id in self._counted_cases else self._traffic(prepared, samples, sync)
         self._counted_cases.add(case.id)
         if self.comm.rank != 0:
             return Outcome(case=case, status="wrong" if wrong else "ok")
-        reasons = [words for words in said if words] or ["in an iteration before the last one"]
+        reasons = [each for each in diagnoses if each] or ["in an iteration before the last one"]
         if len(reasons) > MAX_DIAGNOSES:
-            reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} ranks more"]
+            reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
         sent = traffic.sent if traffic else None
-        judgement = judge(
-            self.job, case, self.found, prepared.evidence(sent),  # of auto the choice says what ran
+        executed = judge(
+            self.job, case, self.probe_result, prepared.evidence(sent),
             nbytes=prepared.bytes, workers=prepared.layout.workers,
             port_bytes=None if sent is None else sent / prepared.layout.nodes,
         )  # fmt: skip
@@ -150,9 +153,9 @@ class AttemptRunner:
             port_sent=traffic.by_port(network_ports.SENT, self.attempt.ports) if traffic else (),
             port_received=traffic.by_port(network_ports.RECEIVED, self.attempt.ports) if traffic else (),
             counters=traffic.counters if traffic else None,
-            requested=judgement.requested,
-            executed=judgement.executed,
-            evidence=judgement.evidence,
+            requested=executed.requested,
+            executed=executed.executed,
+            evidence=executed.evidence,
             floor=prepared.floor,
             times=CaseTimes.from_samples(
                 samples.start_ns,
@@ -165,26 +168,26 @@ class AttemptRunner:
             cpu_s=np.array(cpu_s),
         )
 
-    def _traffic(self, prepared: PreparedCase, samples: Samples, together: RankSync) -> port_traffic.PortTraffic | None:
-        """Return, at rank 0, what crossed between nodes, counted at the first rank of each; None where there is one."""
+    def _traffic(self, prepared: PreparedCase, samples: Samples, sync: RankSync) -> port_traffic.PortTraffic | None:
+        """Return, at rank 0, the traffic between nodes, counted at the first rank of each; None on a single node."""
         nodes = [place.node for place in self.attempt.places]
         if len(set(nodes)) == 1:
             return None
         me = self.comm.rank
         operations = self.ranks.agree(port_traffic.pass_operations(samples) if me == 0 else 0)
         reads = nodes.index(nodes[me]) == me
-        moved = port_traffic.count_traffic(
-            prepared, together, operations, self.progress, network_ports.find_ports() if reads else ()
+        changes = port_traffic.count_traffic(
+            prepared, sync, operations, self.progress, network_ports.find_ports() if reads else ()
         )
-        everyone = self.comm.gather((nodes[me], moved) if reads else None)
-        if everyone is None:
+        gathered = self.comm.gather((nodes[me], changes) if reads else None)
+        if gathered is None:
             return None
         return port_traffic.PortTraffic(
-            operations, tuple(moved for _, moved in sorted(filter(None, everyone), key=itemgetter(0)))
+            operations, tuple(changes for _, changes in sorted(filter(None, gathered), key=itemgetter(0)))
         )
 
 
-def _can_part(ranks: Ranks, job: Job) -> bool:
-    """Return whether ranks can part from one that stalls: over NCCL, where the watchdog may ask MPI, too."""
+def _can_lose_ranks(ranks: Ranks, job: Job) -> bool:
+    """Return whether ranks can continue without a stalled one: over NCCL, if the watchdog may call MPI, too."""
     over_nccl = any(case.transport == "nccl" for case in job.cases)
     return over_nccl and ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE

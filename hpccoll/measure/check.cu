@@ -1,7 +1,7 @@
-// Fills buffers with values that repeat, and counts what differs from them: check_gpu.py says how segments are made.
+// Fills buffers with periodic values, and counts the elements that differ from them; check_gpu.py makes the segments.
 //
-// ITEMSIZE is the bytes of an element; 16 bytes go at once. A period is read over and over, so that it stays in L2: a
-// fill costs the writes of what it fills, a check the reads.
+// ITEMSIZE is the size of an element in bytes; a thread moves 16 bytes at once. The period is read again and again, so
+// it stays in L2: a fill of S bytes writes S bytes of memory, a check reads S bytes.
 
 typedef unsigned long long Word;
 
@@ -16,12 +16,12 @@ typedef Word Element;
 #endif
 
 struct Segment {
-    Word at;      // the address of the first 16 bytes, of which the first elements may not be of the segment
-    Word first;   // element of these 16 bytes and the following at which the segment begins
-    Word stop;    // and behind its last one
-    Word values;  // the address of the values, 16 bytes after 16 bytes
-    Word period;  // after so many of these they repeat
-    Word step;    // so many later the next turn begins
+    Word at;      // the address of the first vector of 16 bytes; its first elements may precede the segment
+    Word first;   // the index of the segment's first element, counted from at
+    Word stop;    // the index after its last element
+    Word values;  // the address of the values, in vectors of 16 bytes
+    Word period;  // the number of vectors after which the values repeat
+    Word step;    // the number of vectors by which the values of the next generation begin later
 };
 
 #define PER_VECTOR (16 / sizeof(Element))
@@ -31,7 +31,7 @@ union Vector {
     Element each[PER_VECTOR];
 };
 
-// Calls VISIT(place, expected, begin, end) for every 16 bytes of segment blockIdx.y, elements [begin, end) of them.
+// Calls VISIT(vector, expected, begin, end) for elements [begin, end) of every vector of segment blockIdx.y.
 #define FOR_ALL_VECTORS(VISIT)                                                                                     \
     const Segment s = segments[blockIdx.y];                                                                        \
     const Word stride = (Word)gridDim.x * blockDim.x, hop = stride % s.period;                                     \
@@ -39,7 +39,7 @@ union Vector {
     Vector *place = (Vector *)s.at;                                                                                \
     const Vector *values = (const Vector *)s.values;                                                               \
     Word q = (Word)blockIdx.x * blockDim.x + threadIdx.x;                                                          \
-    for (Word now = (q + turn * s.step) % s.period; q < vectors; q += stride) {                                    \
+    for (Word now = (q + generation * s.step) % s.period; q < vectors; q += stride) {                              \
         const Word before = q * PER_VECTOR;                                                                        \
         const unsigned begin = before < s.first ? (unsigned)(s.first - before) : 0;                                \
         const unsigned end = before + PER_VECTOR > s.stop ? (unsigned)(s.stop - before) : (unsigned)PER_VECTOR;    \
@@ -69,16 +69,16 @@ static __device__ __forceinline__ unsigned differing(const Vector &place, const 
     return count;
 }
 
-extern "C" __global__ void fill(const Segment *segments, Word turn) {
+extern "C" __global__ void fill(const Segment *segments, Word generation) {
 #define VISIT(place, value, begin, end) put(place, value, begin, end)
     FOR_ALL_VECTORS(VISIT)
 #undef VISIT
 }
 
-extern "C" __global__ void count_wrong(const Segment *segments, Word turn, Word *wrong) {
-    Word mine = 0;
-#define VISIT(place, value, begin, end) mine += differing(place, value, begin, end)
+extern "C" __global__ void count_wrong(const Segment *segments, Word generation, Word *wrong) {
+    Word count = 0;
+#define VISIT(place, value, begin, end) count += differing(place, value, begin, end)
     FOR_ALL_VECTORS(VISIT)
 #undef VISIT
-    if (mine) atomicAdd(wrong, mine);  // which it seldom is
+    if (count) atomicAdd(wrong, count);  // rarely
 }

@@ -1,12 +1,12 @@
-"""Patient: ranks that wait for each other with a clock in view while a case over NCCL is measured.
+"""Synchronisation with a deadline, used while a case over NCCL is measured.
 
-NCCL waits for ever for a rank that stalls, and so does MPI. Here a rank gives up after a part of the watchdog's time,
-or when another has; all that are there then call each other (``nccl_survive``), and go on. The watchdog still has what
-is waited for elsewhere, where cases are made and where their outcomes are collected.
+NCCL and MPI wait for a stalled rank without limit. Here a rank gives up after a fraction of the watchdog's timeout, or
+when another rank has given up; the ranks that still respond then regroup (``transports/nccl/fault_tolerance.py``) and
+continue. The watchdog still covers the waits elsewhere, where cases are prepared and outcomes are collected.
 
-What was begun together is ended together: barriers that somebody is missing from, and messages that nobody took, are
-brought to their ends once all ranks are there again, at the latest before MPI ends, which is done together, too. A rank
-that does not come back by then is ended with the launch.
+Every collective call that was started must complete on all ranks: barriers that a rank has not entered and messages
+that no rank has received are completed once all ranks respond again, at the latest before MPI_Finalize, which is
+collective, too. If a rank does not return by then, the launch is aborted.
 """
 
 import time
@@ -30,45 +30,44 @@ from hpccoll.transports.nccl.fault_tolerance import (
 )
 
 LIMIT, ANSWER = 1 / 4, 1 / 6
-"""Of the watchdog's time: after which a rank gives up, and in which ranks that are called have to answer. To agree on
-who goes on takes five times the latter at most, which is less than the watchdog's, too."""
+"""Fractions of the watchdog's timeout: the time after which a rank gives up, and the time within which the ranks must
+answer a roll call. The agreement on the remaining ranks takes at most five times the latter, less than the timeout."""
 
 PAUSE = 0.01
-"""Seconds between two looks for a rank that is to come back, which may take an hour."""
+"""The seconds between two tests for the return of a rank, which may take an hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """What came of a roll call: the same on all ranks that are there.
+    """The result of a roll call, equal on all ranks that answered it.
 
     Args:
-        words: who stalled, and how that was seen.
-        lost_ranks: the ranks that have not answered, as the launcher numbers them.
-        comm: of the others; where all are there, too, for on the old one some may have begun what others have not.
+        description: the stalled ranks and how the stall was detected.
+        lost_ranks: the ranks that have not answered, by their ranks in MPI_COMM_WORLD.
+        comm: a communicator of the other ranks. It is a new one even if all ranks answered, because some ranks may have
+            started operations on the old one that others have not.
     """
 
-    words: str
+    description: str
     lost_ranks: tuple[int, ...]
     comm: MPI.Intracomm
 
 
 class DeadlineSync:
-    """The other ranks, as the loop needs them; made on all of them together.
+    """The synchronisation of the timing loop (``RankSync``) with a deadline; created on all ranks together.
 
     Args:
         ranks: the ranks.
-        timeout: of the watchdog, in seconds.
+        timeout: the timeout of the watchdog, in seconds.
     """
 
     def __init__(self, ranks: Ranks, timeout: float) -> None:
         self.ranks, self.limit_s, self.answer_s = ranks, timeout * LIMIT, timeout * ANSWER
-        self.control_comm = ranks.comm.Dup()  # where nobody is in the middle of a barrier
-        self._barriers_started = 0  # barriers
-        self._pending_barriers: list[MPI.Request] = []  # those that somebody was missing from
-        self._recent_waits_s = (
-            0.0,
-            0.0,
-        )  # seconds, the last two times: who has waited is not the one that was waited for
+        self.control_comm = ranks.comm.Dup()  # a communicator on which no barrier is pending
+        self._barriers_started = 0
+        self._pending_barriers: list[MPI.Request] = []  # a rank has not entered them
+        # The last two waits: the last one alone does not show whether this rank waited or was waited for.
+        self._recent_waits_s = 0.0, 0.0
 
     def barrier(self) -> None:
         request = self._start_barrier()
@@ -91,28 +90,33 @@ class DeadlineSync:
         return self.ranks.comm.Ibarrier()
 
     def _await_all(self) -> None:
-        """See that all are there before MPI waits for them: nobody looks at a clock there."""
+        """Wait for all ranks with the deadline, before a blocking call of MPI, which has none."""
         self.barrier()
         try:
-            check_peers(self.control_comm)  # who comes last finds the barrier open, and the others gone
+            check_peers(self.control_comm)  # the last rank passes the barrier even if the others have given up
         except StalledError:
             announce_stall(self.control_comm)
             raise
 
     def wait(self, done: Callable[[], bool], complaint: Callable[[], str | None], what: str = "NCCL") -> None:
-        """Wait until ``done()``, no longer than the limit, nor after another rank has given up.
+        """Wait until ``done()`` returns True.
+
+        Args:
+            done: returns whether the operation has completed.
+            complaint: returns the reason why it never will, None if no error is known.
+            what: the name of the operation in the error message.
 
         Raises:
-            StalledError: otherwise, or where there is a ``complaint()``.
+            StalledError: if the limit expires, another rank gives up, or ``complaint()`` returns a reason.
         """
 
-        def wrong() -> str | None:
+        def failure() -> str | None:
             check_peers(self.control_comm)
             return complaint()
 
         began = time.monotonic()
         try:
-            wait(done, wrong, self.limit_s, what)
+            wait(done, failure, self.limit_s, what)
         except StalledError:
             announce_stall(self.control_comm)
             raise
@@ -120,37 +124,43 @@ class DeadlineSync:
             self._recent_waits_s = self._recent_waits_s[1], time.monotonic() - began
 
     def regroup(self, stall: StalledError) -> Stall:
-        """Find out who is there, after NCCL was aborted at this rank; the ranks that are do so together.
+        """Agree on the ranks that still respond; they call this together, after each has aborted NCCL.
+
+        Args:
+            stall: the error with which this rank gave up.
 
         Raises:
-            ExcludedError: on a rank that the others have gone on without.
-            StalledError: where it cannot be agreed on who goes on, or rank 0 is gone, which keeps the results.
+            ExcludedError: if the others have continued without this rank.
+            StalledError: if the ranks cannot agree, or rank 0, which keeps the results, does not respond.
         """
-        there = agree_on_survivors(self.control_comm, self.answer_s)
-        gone = [rank for rank in range(self.control_comm.size) if rank not in there]
-        comm = shrink_communicator(self.control_comm, there)
-        said: list[tuple[bool, float, str]] = comm.allgather(
+        present = agree_on_survivors(self.control_comm, self.answer_s)
+        lost = [rank for rank in range(self.control_comm.size) if rank not in present]
+        comm = shrink_communicator(self.control_comm, present)
+        reports: list[tuple[bool, float, str]] = comm.allgather(
             (type(stall) is not PeerStallError, max(self._recent_waits_s), str(stall))
         )
-        longest = max(waited for _, waited, _ in said)
-        *_, words = max(said)  # of the one that has seen it by itself, after the longest time
+        longest = max(waited for _, waited, _ in reports)
+        *_, cause = max(reports)  # of the rank that waited longest among those that detected the stall themselves
         names = self.rank_names()
-        if 0 in gone:
-            raise StalledError(f"{names[0]} has stalled, which keeps the results: {words}")
-        if gone:
-            who, others = (_listed([names[rank] for rank in some]) for some in (gone, there))
-            silent = f"it has not answered in {self.answer_s:.3g} s"
-            words = f"{who} stalled: {words}; {silent}, and {others} went on without it"
-            launched = launcher_numbers(self.ranks.comm)
-            return Stall(words, tuple(launched[rank] for rank in gone), comm)
+        if 0 in lost:
+            raise StalledError(f"{names[0]} has stalled, which keeps the results: {cause}")
+        if lost:
+            lost_names, others = (_join_words([names[rank] for rank in some]) for some in (lost, present))
+            description = (
+                f"{lost_names} stalled: {cause}; no answer in {self.answer_s:.3g} s; {others} continued without it"
+            )
+            world_ranks = launcher_numbers(self.ranks.comm)
+            return Stall(description, tuple(world_ranks[rank] for rank in lost), comm)
         self.complete_pending()
-        late = {rank: longest - waited for rank, (saw, waited, _) in zip(there, said, strict=True) if not saw}
-        if who := _listed([f"{names[rank]}, at least {s:.1f} s" for rank, s in late.items() if s > longest / 2]):
-            return Stall(f"{who} after the others: {words}; it has come back, and all ranks went on", (), comm)
-        return Stall(f"{words}; all ranks answered, and went on", (), comm)
+        late = {rank: longest - waited for rank, (saw, waited, _) in zip(present, reports, strict=True) if not saw}
+        delays = [f"{names[rank]}, at least {s:.1f} s" for rank, s in late.items() if s > longest / 2]
+        if delays:
+            description = f"{_join_words(delays)} after the others: {cause}; it has returned, and all ranks continued"
+            return Stall(description, (), comm)
+        return Stall(f"{cause}; all ranks answered and continued", (), comm)
 
     def complete_pending(self) -> None:
-        """End what was begun together and what was said aside; on all ranks together, once all are there."""
+        """Complete all started barriers and receive all pending messages; called by all ranks together."""
         most = max(self.control_comm.allgather(self._barriers_started))
         while self._barriers_started < most:
             self._pending_barriers.append(self._start_barrier())
@@ -159,15 +169,15 @@ class DeadlineSync:
         drain_messages(self.control_comm)
 
     def close(self) -> None:
-        """Free what all ranks have, on all of them together."""
+        """Free the control communicator; called by all ranks together."""
         self.control_comm.Free()
 
     def is_excluded(self) -> bool:
-        """Return whether the others have gone on without this rank; from any thread."""
+        """Return whether the others have continued without this rank; callable from any thread."""
         return is_excluded(self.control_comm)
 
     def rank_names(self) -> list[str]:
-        """Return each rank by the launcher's number, and its host."""
+        """Return a name for each rank: its rank in MPI_COMM_WORLD and its host."""
         return [
             f"rank {n} on {host}"
             for n, (host, _) in zip(launcher_numbers(self.ranks.comm), self.ranks.node_ids, strict=True)
@@ -175,7 +185,7 @@ class DeadlineSync:
 
 
 def launcher_numbers(comm: MPI.Intracomm) -> list[int]:
-    """Return the number of each rank of ``comm`` as the launcher has it."""
+    """Return the ranks in MPI_COMM_WORLD of all ranks of ``comm``."""
     own, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
     translated = own.Translate_ranks(None, world)
     own.Free()
@@ -183,28 +193,29 @@ def launcher_numbers(comm: MPI.Intracomm) -> list[int]:
     return translated
 
 
-def _listed(words: Sequence[str]) -> str:
-    """Return words as one would say them."""
-    *some, last = words or [""]
-    return f"{', '.join(some)} and {last}" if some else last
+def _join_words(words: Sequence[str]) -> str:
+    """Return words joined by commas and ``and``."""
+    *others, last = words or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
-def rejoin(generations: Sequence[DeadlineSync], patience: float | None) -> bool:
-    """Wait for those that were left behind, and end what is left of all that was begun together.
+def rejoin(syncs: Sequence[DeadlineSync], timeout: float | None) -> bool:
+    """Wait for the excluded ranks, then complete all that was started together; all ranks of a launch call this.
 
     Args:
-        generations: of the ranks, those this rank was one of that have lost one, the first one first: all ranks.
-        patience: in seconds, None where this rank is one of those.
+        syncs: the synchronisations of this rank whose groups have lost a rank, in order of time; the first one has all
+            ranks of the launch.
+        timeout: the seconds to wait, None on an excluded rank, which waits without limit.
 
     Returns:
-        whether all have come.
+        whether all ranks have returned.
     """
-    until = None if patience is None else time.monotonic() + patience
-    coming = generations[0].control_comm.Ibarrier()
-    while not coming.Test():
+    until = None if timeout is None else time.monotonic() + timeout
+    returned = syncs[0].control_comm.Ibarrier()
+    while not returned.Test():
         if until is not None and time.monotonic() > until:
             return False
         time.sleep(PAUSE)
-    for generation in reversed(generations):
-        generation.complete_pending()
+    for sync in reversed(syncs):
+        sync.complete_pending()
     return True

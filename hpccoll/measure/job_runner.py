@@ -1,4 +1,4 @@
-"""The rank program: runs the cases of a job on all ranks, round by round, and keeps what each one gave."""
+"""Runs a job on all ranks, round by round, and keeps the outcomes in the journal and the raw file."""
 
 import signal
 from collections.abc import Callable
@@ -22,14 +22,15 @@ from hpccoll.store.raw import Attempt, CaseHistory, Failure, Outcome, RawResults
 from hpccoll.transports.nccl.fault_tolerance import ExcludedError
 
 MAX_DAMAGE_LINES = 5
-"""Damaged lines of a journal that are named as a job goes on."""
+"""The maximum number of damaged lines of a journal that are printed when a job is resumed."""
+
 Show = Callable[[Job, CaseHistory, int, int], None]
 
 
 class JobRunner:
-    """A launch of a job: one attempt at it, and another for each time that ranks are left behind by the rest.
+    """A launch of a job: one attempt, and another attempt whenever the group of ranks loses a rank.
 
-    Made and run on all ranks together.
+    Created and run on all ranks together.
 
     Args:
         ranks: all ranks of the launch.
@@ -39,7 +40,7 @@ class JobRunner:
             measured so far, and the number of rounds to measure.
         pending_signal: returns the number of the signal on which this rank is to stop after the current round; 0 if
             none has come.
-        found: the result of a log probe of the same job, None if there was none; used at rank 0.
+        probe_result: the result of a log probe of the same job, None if there was none; used at rank 0.
         network: the network that the nodes should use, ``rdma`` or ``tcp``; None if unspecified.
         exit_limit: returns a context that ends this process if it blocks in it for too long; entered where no watchdog
             runs.
@@ -47,33 +48,29 @@ class JobRunner:
 
     def __init__(
         self, ranks: Ranks, job: Job, out: Path | None, show: Show, pending_signal: Callable[[], int] = lambda: 0,
-        found: ProbeResult | None = None, network: str | None = None,
+        probe_result: ProbeResult | None = None, network: str | None = None,
         exit_limit: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
-        self.group, self.job, self.out, self.show, self.pending_signal = (
-            RankGroup(ranks, job.aggregators),
-            job,
-            out,
-            show,
-            pending_signal,
-        )
-        self.found, self.network, self.exit_limit = found, network, exit_limit
+        self.group, self.job, self.out = RankGroup(ranks, job.aggregators), job, out
+        self.show, self.pending_signal, self.exit_limit = show, pending_signal, exit_limit
+        self.probe_result, self.network = probe_result, network
         self.me = ranks.comm.rank
-        self.attempt_number = 0  # of this attempt
-        self.has_results = False  # whether there is any result
-        self.stop_signal = 0  # the signal that told a rank to end, and all have
+        self.attempt_number = 0  # the number of the current attempt
+        self.has_results = False  # whether any case was measured, in this or an earlier attempt
+        self.stop_signal = 0  # the signal on which all ranks have stopped, 0 if none
         self.progress = RankProgress()
         self.runner: AttemptRunner | None = None
-        self.journal: Journal | None = None  # at rank 0, where there is an out
-        self.raw = RawResults(path=out or Path(), job=job)  # the journal's where there is one
+        self.journal: Journal | None = None  # at rank 0, if ``out`` is given
+        self.raw = RawResults(path=out or Path(), job=job)  # that of the journal, if there is one
 
     def run(self) -> bool:
-        """Measure what is not measured yet, and return whether all of it is there and no result is wrong.
+        """Measure all rounds that are not measured yet.
 
-        Where every case is skipped nothing is there.
+        Returns:
+            whether everything is measured and no result is wrong; False if all cases are skipped.
 
         Raises:
-            BadInputError: on all ranks, where the job cannot be run as it is asked; nothing is lost.
+            BadInputError: on all ranks, if the job cannot be run as requested; no result is lost.
         """
         check_cases(self.job)
         shape = self.group.shape
@@ -84,7 +81,7 @@ class JobRunner:
         self.has_results = earlier.timed
         left = rounds_left(self.job, shape, earlier)
         if not left:
-            with self.exit_limit():  # an earlier attempt may have ended just before it wrote the results
+            with self.exit_limit():  # an earlier launch may have ended before it wrote the results
                 self.group.ranks.run_at_root(self._write_results)
             return earlier.fine and self.has_results
         self.attempt_number = earlier.attempts
@@ -100,15 +97,15 @@ class JobRunner:
         return fine and earlier.fine and self.has_results and not self.stop_signal
 
     def _run_attempts(self, shape: Shape, left: list[tuple[int, Case]]) -> bool:
-        """Measure what is ``left``, unless a signal ends it; return whether all of it is right.
+        """Run attempts until the rounds ``left`` are measured or a signal stops the job; return whether all are right.
 
         Raises:
-            ExcludedError: on a rank that the others have left behind.
+            ExcludedError: on a rank that the others have continued without.
         """
-        whole, job = True, self.job
+        all_right, job = True, self.job
         while left:
             self.runner = self._begin_attempt(job)
-            whole &= self._run_rounds(self.runner, left)
+            all_right &= self._run_rounds(self.runner, left)
             if not self.runner.ranks_lost:
                 self.runner.close()
                 break
@@ -116,27 +113,27 @@ class JobRunner:
             rest = self.group.shape if self.group.can_continue else None
             job = job_for_remaining_ranks(self.job, shape, rest, earlier)
             left = rounds_left(job, rest, earlier) if rest else []
-        return whole
+        return all_right
 
     def _begin_attempt(self, job: Job) -> AttemptRunner:
-        """Begin an attempt."""
+        """Begin an attempt on the current group."""
         self.attempt_number += 1
-        found = self.found if self.group.complete else None  # it is of all ranks
-        attempt = self._gather_attempt(found)
+        probe_result = self.probe_result if self.group.complete else None  # the probe ran on all ranks
+        attempt = self._gather_attempt(probe_result)
         if self.journal:
             self.journal.begin(attempt)
         else:
             self.raw.attempts.append((attempt, []))
         if self.me == 0 and not self.group.complete:
-            print(f"# attempt {self.attempt_number} goes on with {self.group.shape.words}", flush=True)
-        return AttemptRunner(self.group, job, attempt, found, self.progress)
+            print(f"# attempt {self.attempt_number} continues with {self.group.shape.words}", flush=True)
+        return AttemptRunner(self.group, job, attempt, probe_result, self.progress)
 
     def _run_rounds(self, runner: AttemptRunner, left: list[tuple[int, Case]]) -> bool:
-        """Measure what is ``left`` until a signal ends it or somebody is gone; return whether it is right."""
+        """Measure the rounds ``left`` until a signal or the loss of a rank; return whether all results are right."""
         fine = True
-        over: set[str] = set()  # whose other rounds would be skipped or fail, too
-        for place, (number, case) in enumerate(left, 1):
-            if case.id in over:
+        finished: set[str] = set()  # cases that were skipped or failed: so would their other rounds
+        for position, (number, case) in enumerate(left, 1):
+            if case.id in finished:
                 continue
             if stop_signal := self.group.ranks.max_over_ranks(self.pending_signal()):
                 self.stop_signal = stop_signal
@@ -145,21 +142,21 @@ class JobRunner:
             fine &= outcome.status == "ok" or (outcome.status == "skipped" and number == 1)
             self.has_results |= outcome.timed
             if outcome.status in ("skipped", "failed"):
-                over.add(case.id)
+                finished.add(case.id)
             if self.me == 0:
-                self.show(self.job, next(self.raw.histories(case.id)), place, len(left))
+                self.show(self.job, next(self.raw.histories(case.id)), position, len(left))
             if runner.ranks_lost:
                 break
         return fine
 
-    def _gather_attempt(self, found: ProbeResult | None) -> Attempt:
+    def _gather_attempt(self, probe_result: ProbeResult | None) -> Attempt:
         group = self.group
-        made = gather_attempt(group.ranks.comm, self.job, self.attempt_number, group.gpus.provenance(self.job.cases))
-        provenance = {**made.provenance, "network": self.network, **group.provenance()}
-        return replace(made, provenance=provenance, evidence=found.to_json() if found else None)
+        attempt = gather_attempt(group.ranks.comm, self.job, self.attempt_number, group.gpus.provenance(self.job.cases))
+        provenance = {**attempt.provenance, "network": self.network, **group.provenance()}
+        return replace(attempt, provenance=provenance, evidence=probe_result.to_json() if probe_result else None)
 
     def _run_round(self, runner: AttemptRunner, case: Case, number: int) -> Outcome:
-        """Measure a round of ``case`` and put what became of it into the journal."""
+        """Measure a round of ``case`` and record its outcome in the journal."""
         self.progress.case, self.progress.iteration = case.id, 0
         if self.journal:
             self.journal.start(case)
@@ -171,6 +168,7 @@ class JobRunner:
         return outcome
 
     def _open_results(self) -> Completed:
+        """Open the journal, if ``out`` is given, and return what earlier attempts have measured; called at rank 0."""
         if self.out is None:
             return Completed()
         earlier = None
@@ -179,20 +177,20 @@ class JobRunner:
         if earlier:
             check_same_job(earlier, self.job, self.out)
             if earlier.complete:
-                # Whoever wrote it may have ended before it removed its journal.
+                # The launch that wrote it may have ended before it removed its journal.
                 journal_path(self.out).unlink(missing_ok=True)
                 return Completed.of(earlier)
         self.journal = Journal(self.out, self.job, earlier)
         self.raw = self.journal.raw
         for damage in self.raw.unrecovered_damage[:MAX_DAMAGE_LINES]:
-            print(f"# {self.journal.path}: {damage}; what it held is measured again", flush=True)
+            print(f"# {self.journal.path}: {damage}; the lost measurements are repeated", flush=True)
         return Completed.of(self.raw)
 
     def _read_earlier(self, out: Path) -> RawResults | None:
-        """Return what a raw file holds; None where it is damaged, and its journal has all of it.
+        """Return the content of a raw file; None if it is damaged but its journal has all of it.
 
         Raises:
-            BadInputError: where it is damaged, and has no journal.
+            BadInputError: if it is damaged and has no journal.
         """
         from hpccoll.store import hdf5
 
@@ -201,14 +199,14 @@ class JobRunner:
         except BadInputError as error:
             if not (journal_path(out).exists() and has_records(journal_path(out))):
                 raise
-            print(f"# {error}; its journal is read in its place", flush=True)
+            print(f"# {error}; its journal is read instead", flush=True)
             return None
 
     def _finish(self) -> None:
-        """Say why something is left, where it is, and write the results."""
+        """Record why measurements are left, if any are, and write the results; called at rank 0."""
         if self.stop_signal and self.journal:
-            who = ", as Slurm does before a time limit" if self.stop_signal == signal.SIGUSR1 else ""
-            self.journal.end(f"{signal.Signals(self.stop_signal).name} told it to end{who}")
+            sender = " (Slurm sends it before the time limit)" if self.stop_signal == signal.SIGUSR1 else ""
+            self.journal.end(f"stopped by {signal.Signals(self.stop_signal).name}{sender}")
         if self.journal and not self.group.complete:
             self.journal.end(*self.group.loss)
         self._write_results()
@@ -217,7 +215,7 @@ class JobRunner:
         if self.journal is not None and self.out is not None:
             from hpccoll.store import hdf5
 
-            # Who interrupts a sweep ends all of it, and a partial file that nobody removes is a result to Snakemake.
+            # SIGINT interrupts the whole sweep; Snakemake would then take a partial file for a complete output.
             partial = (self.raw.stop_reason or self.raw.failed_cases) and self.stop_signal != signal.SIGINT
             if self.raw.complete or partial:
                 hdf5.write_raw_file(self.raw, self.out)
@@ -230,9 +228,10 @@ class JobRunner:
         return self.runner is not None and self.runner.is_excluded()
 
     def report_failure(self, message: str) -> None:
-        """Print, and put into the journal, what this rank has to say before the job ends; from any thread."""
+        """Print the reason why this rank fails, and record it next to the journal; callable from any thread."""
         self.group.print_message(message)
         with suppress(OSError):
-            if self.out is not None and journal_path(self.out).exists():  # not where out is a disk of another host
-                said = Failure(case_id=self.progress.case, rank=self.me, message=message, attempt=self.attempt_number)
-                write_failure_note(self.out, said)
+            # A host that does not share the directory of ``out`` has no journal.
+            if self.out is not None and journal_path(self.out).exists():
+                number = self.attempt_number
+                write_failure_note(self.out, Failure(self.progress.case, self.me, message, attempt=number))

@@ -1,7 +1,7 @@
-"""The probe: an untimed pass over the library's own collectives, in which its logs say what it does.
+"""The log probe: an untimed run of the library's own collectives in which the library logs what it does.
 
-Logging costs time at rank 0, and NCCL reads its variables once in a process: so it is a launch of its own, in the same
-environment but for those that make libraries log. The timed launch after it reads what was found.
+Logging slows down rank 0, and NCCL reads its variables once per process. The probe is therefore a launch of its own, in
+the same environment except for the variables that enable logging. The timed launch that follows reads its result.
 """
 
 import sys
@@ -18,22 +18,22 @@ from hpccoll.measure.watchdog import watchdog
 from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.probe_cases import probe_cases
 
-TIMES = 2
-"""How often an operation runs: libraries connect at the first one, and log the choice at each."""
+REPETITIONS = 2
+"""The number of runs of each operation: libraries connect in the first one, and log the algorithm in each."""
 
 
 def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int]) -> None:
-    """Run every case of ``job`` that is logged a few times on all ranks together, in one placement, untimed.
+    """Run the cases of ``job`` that the library logs a few times, untimed, out of place; all ranks call this together.
 
-    What cannot run is left out: the timed launch says why.
+    Cases that cannot run are left out: the timed launch records the reason.
 
     Args:
         ranks: the ranks.
-        job: whose cases are meant; those of the shape of these ranks.
-        pending_signal: returns the signal that tells this rank to end, 0 while there is none.
+        job: the job, of which the cases that have the shape of ``ranks`` are run.
+        pending_signal: returns the number of the signal on which this rank is to stop; 0 if none has come.
     """
     progress = RankProgress()
-    with watchdog(progress, lambda: "", job.effort.timeout, partial(_last_words, ranks.comm.rank)):
+    with watchdog(progress, lambda: "", job.effort.timeout, partial(_print_message, ranks.comm.rank)):
         gpus = RankGpus(ranks)
         factory = CaseFactory(ranks, job, gather_attempt(ranks.comm, job, 0, gpus.provenance(job.cases)), gpus)
         shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
@@ -45,19 +45,19 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int]) -> None:
             prepared = factory.make(case)
             if isinstance(prepared, SkippedCase):
                 continue
-            for _ in range(TIMES):
+            for _ in range(REPETITIONS):
                 progress.iteration += 1
                 progress.enter("preparing")
                 prepared.reset()
-                progress.phase = "in an operation that is logged"
+                progress.phase = "in a logged operation"
                 prepared.run()
             progress.enter("waiting for the other ranks")
             ranks.barrier()
             prepared.close()
-            del prepared  # and what it has of a GPU's memory, before the next one is made
+            del prepared  # frees its GPU memory before the next case is prepared
         factory.close()
 
 
-def _last_words(rank: int, message: str) -> None:
+def _print_message(rank: int, message: str) -> None:
     with suppress(OSError):
         print(f"r{rank} | {message}", file=sys.stderr, flush=True)

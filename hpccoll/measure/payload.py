@@ -1,8 +1,8 @@
-"""The payload: what one rank contributes to a case, and what it must end with.
+"""The payload: the values that each rank contributes to a case, and the values that each rank must end with.
 
-Positions of its values repeat with the prime PERIOD, and move on by one from operation to operation, so that a part
-which is missing, doubled, displaced, or left by an earlier operation differs from what is expected in most of its
-elements: results/golden/detection.md says in how many.
+The positions of the values repeat with the prime PERIOD and advance by one from operation to operation. A part that is
+missing, doubled, displaced, or left over from an earlier operation therefore differs from the expected values in most
+of its elements; results/golden/detection.md says in how many.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,26 +18,27 @@ from hpccoll.spec.memory import GENERATIONS, PERIOD, SHORT_BLOCK
 from hpccoll.units import format_size
 
 SAMPLED = 256
-"""The most wrong elements that a cause is sought for."""
+"""The maximum number of wrong elements that a diagnosis examines."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """What one rank contributes to a case, and what it must end with.
+    """The values of one rank.
 
-    Where a method takes ``extra``, every block is that many elements longer: it begins as it would in this turn, and
-    from its k-th element on it is what the block is k turns later.
+    Methods with an argument ``extra`` return blocks that are ``extra`` elements longer: the values from the k-th
+    element on are those of the block k generations later.
 
     Args:
-        call: decides who contributes what to whom.
-        reduction: the op.
-        dtype: of the elements.
-        count: elements of the whole buffer (divisible units), or of one block, the mean one (per-rank units).
+        call: the call, which defines the contributions and results of all ranks.
+        reduction: the reduction operation.
+        dtype: the element type.
+        count: the number of elements of the whole buffer for divisible units, or of one block (the mean one, if blocks
+            differ) for per-rank units.
         me: this rank.
-        floor: whether nothing is to happen to dst.
-        seed: another seed gives other values.
-        generation: which operation it is: each one gives other values, TURNS of them.
-        periodic: whether blocks that are not short are told by one period, which begins where they do.
+        floor: whether the operation must leave dst unchanged.
+        seed: the seed of the values.
+        generation: the number of the operation modulo GENERATIONS; each generation has other values.
+        periodic: whether the values of long blocks are returned as one period, which begins where the block begins.
     """
 
     call: CollectiveCall
@@ -55,25 +56,26 @@ class Payload:
         return self.call.p
 
     def source(self, extra: int = 0) -> list[Array]:
-        """Return what src holds: this rank's contribution, by units."""
+        """Return the content of src, the contribution of this rank, by units."""
         return [self._contribution(self.me, unit, extra) for unit in self.call.source(self.me, self.units)]
 
     def sentinel(self) -> Array:
-        """Return the value that dst holds where nothing has been written, one element.
+        """Return the value of elements of dst that are not written yet, as an array of one element.
 
-        No result is NaN, a third of the largest integer, or near it, but for a sum of int32 over 10,000 ranks and more.
+        It is NaN, or a third of the largest integer. No result is equal to it, except that a sum of int32 over 10,000
+        ranks and more may be.
         """
         number = np.iinfo(self.dtype.name).max // 3 if self.dtype.kind == "i" else np.nan
         return np.array([number], self.dtype)
 
     def initial(self, *, in_place: bool, extra: int = 0) -> list[Array]:
-        """Return what dst holds before the operation, in the units of ``filled_units``."""
+        """Return the content of dst before the operation, for the units of ``filled_units``."""
         return [
             self._initial_unit(unit, in_place=in_place, extra=extra) for unit in self.filled_units(in_place=in_place)
         ]
 
     def filled_units(self, *, in_place: bool) -> range:
-        """Return the units of dst that mean something before or after the operation; the rest is workspace."""
+        """Return the units of dst that hold a contribution or a result; the others are workspace."""
         source, target = self.call.source(self.me, self.units), self.call.target(self.me, self.units)
         return max(source, target, key=len) if in_place else target
 
@@ -83,7 +85,7 @@ class Payload:
         return np.full(self._pattern_length(self.length("dst", unit) + extra), self.sentinel())
 
     def expected(self, *, in_place: bool, extra: int = 0) -> list[Array]:
-        """Return what the defined units of dst must hold after the operation, bit for bit."""
+        """Return the content that the result units of dst must have after the operation, bit for bit."""
         units = self.call.target(self.me, self.units)
         if self.floor:
             return [self._initial_unit(unit, in_place=in_place, extra=extra) for unit in units]
@@ -98,19 +100,20 @@ class Payload:
         return self.call.blocks(self.count)
 
     def _length(self, origin: int, unit: int) -> int:
-        """Return the elements of unit ``unit`` of the contribution of ``origin``."""
+        """Return the number of elements of unit ``unit`` of the contribution of ``origin``."""
         return self.count if self._blocks is None else int(self._blocks[origin, unit])
 
     def length(self, buffer: str, unit: int) -> int:
-        """Return the elements of a unit of src or dst at this rank."""
+        """Return the number of elements of a unit of src or dst at this rank."""
         return self._length(self.me, unit) if buffer == "src" else self._length(unit, self.me)
 
     @property
     def expected_length(self) -> int:
-        """Return the elements of the result at this rank, by the case alone."""
+        """The number of elements of the result at this rank, derived from the call and not from a plan."""
         return sum(self.length("dst", unit) for unit in self.call.target(self.me, self.units))
 
     def _pattern_length(self, length: int) -> int:
+        """Return the number of values that describe a block of ``length`` elements."""
         return PERIOD if self.periodic and length > SHORT_BLOCK else length
 
     @property
@@ -122,19 +125,19 @@ class Payload:
             self.reduction.scale(folded, self.p)
 
     def _position(self, unit: int) -> int:
-        """Return the position at which a unit begins; units are so far apart that no turn of one is another."""
+        """Return the first position of a unit; the distance keeps generations of different units distinct."""
         pattern = self.call.traffic
         longest = self.count if pattern is None else traffic.longest(pattern, self.p, self.count)
         return unit * (longest + GENERATIONS) + self.generation
 
     def _contribution(self, origin: int, unit: int, extra: int) -> Array:
-        """Return what ``origin`` contributes as its unit ``unit``."""
+        """Return unit ``unit`` of the contribution of ``origin``."""
         length = self._pattern_length(self._length(origin, unit) + extra)
         positions = (self._position(unit) + np.arange(min(length, PERIOD))) % PERIOD
         return np.resize(contribution(self.seed, origin, positions, self.p, self.dtype, self._op), length)
 
     def _expected_unit(self, unit: int, extra: int) -> Array:
-        """Return what unit ``unit`` of dst ends with."""
+        """Return the content of unit ``unit`` of dst after the operation."""
         parts = self.call.result(self.me, unit)
         if self.call.collective.reduces and len(parts) == self.p:
             whole = reduced_values(self.seed, self.p, self.dtype, self.reduction)
@@ -146,12 +149,12 @@ class Payload:
         return folded
 
     def diagnose(self, dst: Array, *, in_place: bool, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        """Return what is wrong with the defined units of dst after the operation, in words, or None for nothing.
+        """Return a description of the errors in the result, or None if it is right.
 
         Args:
-            dst: the buffer.
-            in_place: whether it begins with the contribution.
-            name: says a rank of this numbering in words.
+            dst: the result.
+            in_place: whether dst held the contribution before the operation.
+            name: returns the name of a rank of this numbering.
         """
         right = concatenated(self.expected(in_place=in_place), self.dtype)
         if len(dst) != len(right):
@@ -164,7 +167,7 @@ class Payload:
         return f"{name(self.me)}: {where}: {' or '.join(causes[:3]) or 'no single cause explains it'}"
 
     def diagnose_source(self, src: Array, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        """Return how src differs from the contribution, which no operation out of place may change, or None."""
+        """Return how src differs from the contribution, which an operation out of place must not change, or None."""
         changed = np.flatnonzero(bits(src) != bits(concatenated(self.source(), self.dtype)))
         if not len(changed):
             return None
@@ -174,7 +177,7 @@ class Payload:
     def _causes(
         self, dst: Array, at: NDArray[np.intp], name: Callable[[int], str], *, in_place: bool
     ) -> list[str]:  # fmt: skip
-        """Return what would explain all of the wrong elements ``at``, the likeliest first."""
+        """Return the causes that each explain all of the wrong elements ``at``, the most likely first."""
         wrong = bits(dst[at])
         found = []
         if (wrong == bits(self.sentinel())).all():
@@ -196,15 +199,15 @@ class Payload:
         return found
 
     def _miscounted(self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]) -> Iterator[tuple[int, str]]:
-        """Yield whose contributions explain the wrong elements if they are missing, or counted twice, and which."""
+        """Yield the ranks whose contribution explains the wrong elements by being missing or counted twice."""
         begins = np.array([self._position(unit) for unit in self.call.target(self.me, self.units)])
         positions = (begins[at // self.count] + at % self.count) % PERIOD
         origins = np.arange(self.p)[:, np.newaxis]
         values = contribution(self.seed, origins, positions, self.p, self.dtype, self._op)  # [origin, element]
         fold = self.reduction.fold
-        before = fold.accumulate(values, dtype=self.dtype)  # NumPy would widen integers
+        before = fold.accumulate(values, dtype=self.dtype)  # without dtype NumPy would widen integers
         after = fold.accumulate(values[::-1], dtype=self.dtype)[::-1]
-        missing = np.concatenate([after[1:2], fold(before[:-2], after[2:]), before[-2:-1]])  # nothing, where p is 1
+        missing = np.concatenate([after[1:2], fold(before[:-2], after[2:]), before[-2:-1]])  # empty if p is 1
         for word, candidates in (("is missing", missing), ("is counted twice", fold(before[-1], values))):
             self._scale(candidates)
             explained = (bits(candidates) == wrong).all(axis=1)

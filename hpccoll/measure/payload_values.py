@@ -1,9 +1,9 @@
-"""The values: which say the rank and the position that they come from, and that any order of folding keeps exact.
+"""The values of the payload: they identify their rank and position, and every order of reduction gives the same bits.
 
-A value is a seeded hash of (origin, position), squeezed into what the dtype can fold exactly over p ranks: for sums
-integers whose total stays below the precision; for products, signs and powers of two whose product neither over- nor
-underflows; for minima and maxima any, of which each rank decides every p-th. After nccl-tests
-(verifiable/verifiable.h).
+A value is a seeded hash of (origin, position), mapped to values that the dtype can reduce exactly over p ranks: for
+sums integers whose total stays within the precision; for products signs and powers of two whose product neither
+overflows nor underflows; for minima and maxima any integers, of which each rank decides every p-th. This follows
+nccl-tests (verifiable/verifiable.h).
 """
 
 from functools import lru_cache, reduce
@@ -16,7 +16,7 @@ from hpccoll.schedule import Reduction
 from hpccoll.spec.memory import PERIOD
 
 GUARDS = 1 << 16
-"""The seed of guards of the first buffer: no payload has it."""
+"""The seed of the guards of the first buffer; no payload uses it."""
 
 Array = NDArray[np.generic]
 DType = np.dtype[np.generic]
@@ -24,7 +24,7 @@ Positions = NDArray[np.int64]
 
 
 def _hash(seed: int, origin: int | Positions, positions: Positions) -> NDArray[np.uint64]:
-    """Return well-mixed words (the finaliser of SplitMix64: Steele, Lea, Flood, OOPSLA 2014)."""
+    """Return hashes (the finaliser of SplitMix64: Steele, Lea, Flood, OOPSLA 2014)."""
     stream = np.atleast_1d(np.asarray(origin, np.uint64)) + np.uint64((seed << 20) + 1)
     x: NDArray[np.uint64] = positions.astype(np.uint64) + stream * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -33,7 +33,7 @@ def _hash(seed: int, origin: int | Positions, positions: Positions) -> NDArray[n
 
 
 def _float(dtype: DType) -> Any:
-    """Return what NumPy's finfo says of floats, and ml_dtypes of those that NumPy lacks."""
+    """Return the finfo of a float type: NumPy's, or that of ml_dtypes for types that NumPy does not have."""
     if dtype.kind == "f":
         return np.finfo(dtype.name)
     from ml_dtypes import finfo
@@ -42,66 +42,66 @@ def _float(dtype: DType) -> Any:
 
 
 def _exact(dtype: DType) -> int:
-    """Return the largest n such that all integers up to n, and their sums up to n, are exact."""
+    """Return the largest n such that all integers up to n are exact."""
     return int(np.iinfo(dtype.name).max) if dtype.kind == "i" else 2 ** (int(_float(dtype).nmant) + 1)
 
 
 def _doublings(dtype: DType) -> int:
-    """Return how many factors of two (or halves) a product can take."""
+    """Return the largest exponent of two that a product can reach."""
     return np.iinfo(dtype.name).bits - 2 if dtype.kind == "i" else -int(_float(dtype).minexp)
 
 
-def _takes_part(origin: int | Positions, positions: Positions, p: int, room: int) -> NDArray[np.bool]:
-    """Return at which positions ``origin`` is one of the at most ``room`` ranks of p that have a value of weight."""
-    turns = -(-p // room)
-    taking: NDArray[np.bool] = (positions + origin) % turns == 0
-    return taking
+def _participates(origin: int | Positions, positions: Positions, p: int, most: int) -> NDArray[np.bool]:
+    """Return the positions at which ``origin`` is one of the ranks, at most ``most`` of p, with a non-neutral value."""
+    period = -(-p // most)
+    participates: NDArray[np.bool] = (positions + origin) % period == 0
+    return participates
 
 
 def contribution(
     seed: int, origin: int | Positions, positions: Positions, p: int, dtype: DType, op: str | None
 ) -> Array:
-    """Return the values of ``origin`` at ``positions``, the two broadcast; op is None where nothing is folded."""
+    """Return the values of ``origin`` at ``positions``, which are broadcast; op is None if nothing is reduced."""
     words = _hash(seed, origin, positions)
     if op in ("sum", "avg"):
-        room = min(p, _exact(dtype))
-        top = min(_exact(dtype) // room, 1 << 16)
-        values = np.where(_takes_part(origin, positions, p, room), 1 + words % np.uint64(top), np.uint64(0))
+        contributors = min(p, _exact(dtype))
+        top = min(_exact(dtype) // contributors, 1 << 16)
+        values = np.where(_participates(origin, positions, p, contributors), 1 + words % np.uint64(top), np.uint64(0))
         return values.astype(dtype)
     if op == "prod":
-        weighty = _takes_part(origin, positions, p, _doublings(dtype))
+        participates = _participates(origin, positions, p, _doublings(dtype))
         sign = np.where(words & np.uint64(1), 1, -1)
         exponent = np.where(words & np.uint64(2), 1, 0 if np.issubdtype(dtype, np.integer) else -1)
-        return (sign * np.where(weighty, np.exp2(exponent), 1)).astype(dtype)
+        return (sign * np.where(participates, np.exp2(exponent), 1)).astype(dtype)
     values = (words % np.uint64(min(_exact(dtype), 1 << 16))).astype(np.int64)
-    if op is not None:  # the ranks take turns to have the least value, or the greatest: each is missed if it is missing
-        decides = _takes_part(origin, positions, p, 1)
+    if op is not None:  # at each position one rank has the extreme value, so that its absence shows
+        decides = _participates(origin, positions, p, 1)
         values = np.where(decides if op == "min" else ~decides, -1 - values, values)
     return values.astype(dtype)
 
 
-@lru_cache(maxsize=4)  # thousands of ranks take seconds to fold, for every size of a sweep the same
+@lru_cache(maxsize=4)  # the reduction over thousands of ranks takes seconds and is the same for all sizes
 def reduced_values(seed: int, p: int, dtype: DType, reduction: Reduction) -> Array:
-    """Return the values of all ranks, folded, at positions 0 to PERIOD - 1."""
+    """Return the reduction of the values of all ranks at positions 0 to PERIOD - 1."""
     positions = np.arange(PERIOD)
     values = (contribution(seed, origin, positions, p, dtype, reduction.name) for origin in range(p))
     return reduce(reduction.fold, values)
 
 
 def guard_words(number: int, me: int, positions: range, itemsize: int) -> NDArray[np.unsignedinteger]:
-    """Return what guards hold at ``positions`` of buffer ``number`` of a rank: elsewhere they hold something else.
+    """Return the content of the guards of buffer ``number`` of rank ``me``.
 
-    So what is copied from behind one buffer to behind another is seen.
+    The words depend on the position, so that a copy from the guards of one buffer to those of another is detected.
     """
     words: NDArray[np.unsignedinteger] = _hash(GUARDS + number, me, np.asarray(positions)).astype(f"u{itemsize}")
     return words
 
 
 def bits(values: Array) -> NDArray[np.unsignedinteger]:
-    """Return values as they are compared: NaN equals itself, and -0.0 is not 0.0."""
+    """Return values as unsigned integers for comparison: NaN equals itself, and -0.0 differs from 0.0."""
     return values.view(f"u{values.dtype.itemsize}")
 
 
 def concatenated(units: list[Array], dtype: DType) -> Array:
-    """Return units one after the other, as they lie in a buffer; there may be none."""
+    """Return the concatenation of units, which may be empty."""
     return np.concatenate(units) if units else np.empty(0, dtype)

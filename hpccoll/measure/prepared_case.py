@@ -10,9 +10,8 @@ from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import CommunicatorSettings
-from hpccoll.measure.check import Check
+from hpccoll.measure.check import Check, guards_of
 from hpccoll.measure.check_gpu import GpuCheck
-from hpccoll.measure.guard_check import guards_of
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array
 from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings, cached_slices
@@ -189,7 +188,7 @@ class PreparedCase:
             return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self._guards)
         return Check(*buffers, in_place=in_place, generation=generation, guards=self._guards)
 
-    def waits(self, wait: Wait) -> bool:
+    def set_wait(self, wait: Wait) -> bool:
         """Have runs wait so for what they queue, and return whether they queue all that they do."""
         if self._timed:
             self._timed.wait_by(wait)

@@ -1,4 +1,4 @@
-"""The crew: the ranks of a launch that go on, and what became of those that they have left behind."""
+"""The group of ranks that measures: all ranks of a launch, or those that continue after others have stalled."""
 
 import sys
 import time
@@ -14,26 +14,26 @@ from hpccoll.spec.case import Case, Shape
 from hpccoll.transports.nccl.fault_tolerance import ExcludedError, StalledError
 
 MIN_WORKERS = 2
-"""Workers that go on: one exchanges nothing."""
+"""The smallest number of workers that continue: a single one exchanges nothing."""
 
 INCOMPLETE = 3
-"""The exit code of a launch in which something planned is missing."""
+"""The exit code of a launch that has not measured everything planned."""
 
 
 class RankGroup:
-    """The ranks that are there, with their GPUs; made of all ranks of a launch, on all of them together.
+    """The ranks that measure, with their GPUs; created on all ranks of a launch together.
 
     Args:
-        ranks: all of them.
-        aggregators: how many of these, the last ones, aggregate.
+        ranks: all ranks of the launch.
+        aggregators: the number of aggregators, which are the last ranks.
     """
 
     def __init__(self, ranks: Ranks, aggregators: int) -> None:
         self.ranks, self.gpus, self.aggregators = ranks, RankGpus(ranks), aggregators
-        self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators  # as they were launched
-        self.excluded = False  # whether the others have gone on without this rank
-        self._lossy_syncs: list[DeadlineSync] = []  # as which this rank was one of some of whom one was left behind
-        self._stalls: list[tuple[int, Case, Stall]] = []  # each with the attempt
+        self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators  # of the whole launch
+        self.excluded = False  # whether the others have continued without this rank
+        self._lossy_syncs: list[DeadlineSync] = []  # the earlier synchronisations of this rank that lost a rank
+        self._stalls: list[tuple[int, Case, Stall]] = []  # the stalls that lost ranks, each with its attempt and case
 
     @property
     def shape(self) -> Shape:
@@ -42,50 +42,50 @@ class RankGroup:
 
     @property
     def complete(self) -> bool:
-        """Whether nobody was left behind."""
+        """Whether the group has all ranks of the launch."""
         return not self._stalls
 
     @property
     def can_continue(self) -> bool:
-        """Whether those that are left can measure something: all that aggregate, and workers for them."""
+        """Whether the remaining ranks can measure: all aggregators and enough workers are left."""
         workers = sum(number < self.workers for number in launcher_numbers(self.ranks.comm))
         return workers >= MIN_WORKERS and self.ranks.comm.size - workers == self.aggregators
 
     @property
     def loss(self) -> tuple[str, int]:
-        """Why something is left to be measured, and the rank that was left behind first."""
+        """The reason why cases are left to be measured, and the first rank that was lost."""
         _, _, stall = self._stalls[0]
-        return f"it needs all ranks: {stall.words}", stall.lost_ranks[0]
+        return f"it needs all ranks: {stall.description}", stall.lost_ranks[0]
 
     def provenance(self) -> Mapping[str, object]:
-        """Return what an attempt says of those that were left behind; nothing where nobody was."""
+        """Return the record of the lost ranks in the provenance of an attempt; empty if no rank was lost."""
         if self.complete:
             return {}
-        behind = [
-            {"attempt": attempt, "case": case.id, "ranks": stall.lost_ranks, "how": stall.words}
+        lost = [
+            {"attempt": attempt, "case": case.id, "ranks": stall.lost_ranks, "how": stall.description}
             for attempt, case, stall in self._stalls
         ]
-        return {"left_behind": behind, "launched_as": launcher_numbers(self.ranks.comm)}
+        return {"left_behind": lost, "launched_as": launcher_numbers(self.ranks.comm)}
 
     def regroup(self, sync: DeadlineSync, error: StalledError, attempt: int, case: Case) -> Stall:
-        """Find out who is there, and go on with them, by numbers of their own; each rank keeps its GPU.
+        """Continue with the ranks that still respond, renumbered; each rank keeps its GPU.
 
         Args:
-            sync: as which the ranks have waited for each other.
-            error: why this one gave up.
-            attempt: in which that was.
-            case: during which.
+            sync: the synchronisation in which a rank stalled.
+            error: the error with which this rank gave up.
+            attempt: the number of the attempt.
+            case: the case that was measured.
 
         Raises:
-            ExcludedError: on a rank that the others have left behind.
-            StalledError: where nobody can go on.
+            ExcludedError: if the others have continued without this rank.
+            StalledError: if no rank can continue.
         """
         try:
             stall = sync.regroup(error)
         except ExcludedError:
             self._lossy_syncs.append(sync)
             self.excluded = True
-            self.print_message("stalled, and the others have gone on: it ends with them")
+            self.print_message("stalled; the other ranks continued without it, and it exits with them")
             raise
         if stall.lost_ranks:
             self._lossy_syncs.append(sync)
@@ -94,21 +94,21 @@ class RankGroup:
         self.gpus = self.gpus.subset(self.ranks)
         return stall
 
-    def finish(self, patience: float) -> None:
-        """See those that were left behind once more, so that MPI ends well, or end the launch if they do not come.
+    def finish(self, timeout: float) -> None:
+        """Wait for lost ranks, so that MPI_Finalize returns; abort the launch if they do not return in time.
 
         Args:
-            patience: for them, in seconds.
+            timeout: the seconds to wait for them.
         """
-        if not self._lossy_syncs or rejoin(self._lossy_syncs, None if self.excluded else patience):
+        if not self._lossy_syncs or rejoin(self._lossy_syncs, None if self.excluded else timeout):
             return
         if self.ranks.comm.rank == 0:
-            self.print_message(f"{self.loss[0]}; the launch is ended, for it has not come back in {patience:g} s")
+            self.print_message(f"{self.loss[0]}; the launch is aborted: no return within {timeout:g} s")
         else:
-            time.sleep(ABORT_DELAY_S)  # one speaks for all, and ends all
+            time.sleep(ABORT_DELAY_S)  # rank 0 prints the reason before any rank aborts
         abort_job(MPI.COMM_WORLD, code=INCOMPLETE)
 
     def print_message(self, message: str) -> None:
-        """Print what this rank has to say; from any thread."""
+        """Print a message of this rank; callable from any thread."""
         with suppress(OSError):  # a full disk or a closed pipe must not keep the job from ending
             print(f"r{self.me} | {message}", file=sys.stderr, flush=True)

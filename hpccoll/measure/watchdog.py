@@ -1,4 +1,4 @@
-"""The watchdog: says which rank, case and iteration is stuck, and ends the job instead of letting it hang."""
+"""The watchdog of a rank: reports the rank, case and iteration that make no progress, and ends the process."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from hpccoll.measure.timing_loop import RankProgress
 
 GRACE = 2.0
-"""Seconds between the words and the end, so that every stuck rank gets to speak."""
+"""The seconds between the report and the end of the process, so that every stuck rank can report."""
 
 
 @contextmanager
@@ -18,35 +18,35 @@ def watchdog(
     where: Callable[[], str],
     timeout: float,
     report: Callable[[str], None],
-    spared: Callable[[], bool] = lambda: False,
+    excluded: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
-    """Watch ``progress`` from a thread; if nothing moves for ``timeout`` seconds, report it and end this process.
+    """Watch ``progress`` from a thread: if it does not change in ``timeout`` seconds, report that and exit.
 
-    The launcher ends the other ranks: MPI may not be called here, where the main thread is inside it.
+    The launcher then ends the other ranks. The thread must not call MPI, because the main thread is inside it.
 
     Args:
-        progress: of this rank.
-        where: how far the operation under way has come, in words.
-        timeout: in seconds.
-        report: takes the words.
-        spared: returns whether the others have gone on without this rank: then it is theirs to end the job.
+        progress: the progress of this rank.
+        where: returns the progress of the current operation.
+        timeout: the timeout in seconds.
+        report: prints and records the message.
+        excluded: returns whether the other ranks have continued without this one; then they end the job.
     """
-    over = threading.Event()
+    finished = threading.Event()
 
     def run() -> None:
-        seen, since = progress.heartbeats, time.monotonic()
-        while not over.wait(min(1.0, timeout / 4)):
-            if progress.heartbeats != seen:
-                seen, since = progress.heartbeats, time.monotonic()
+        last, since = progress.heartbeats, time.monotonic()
+        while not finished.wait(min(1.0, timeout / 4)):
+            if progress.heartbeats != last:
+                last, since = progress.heartbeats, time.monotonic()
             elif time.monotonic() - since > timeout:
                 inside = f": {where()}" if progress.phase == "in the operation" else ""
                 place = f"case {progress.case}, iteration {progress.iteration}, {progress.phase}{inside}"
                 ended = False
                 try:
                     report(f"stuck for {timeout:g} s: {place}")
-                    ended = spared() or over.wait(GRACE)
+                    ended = excluded() or finished.wait(GRACE)
                 finally:
-                    if not ended and progress.heartbeats == seen:  # else it was slow, not stuck
+                    if not ended and progress.heartbeats == last:  # otherwise it was slow, not stuck
                         os._exit(1)
                 if ended:
                     return
@@ -55,4 +55,4 @@ def watchdog(
     try:
         yield
     finally:
-        over.set()
+        finished.set()

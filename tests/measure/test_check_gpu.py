@@ -89,7 +89,7 @@ def test_values_go_on_beyond_their_period_whatever_the_number_of_threads(gpu, mo
     one = payload("all_gather", 2, 1, dtype=dtype, count=2 * PERIOD + 5)  # the second block begins on no vector
     places = 0, PERIOD, 2 * PERIOD + 4, 2 * PERIOD + 5, -1
     ends = alike(Bench(one, in_place=False), gpu, 2, lambda size: {place for place in places if place < size})
-    assert all(table.nbytes <= 16 * PERIOD for tables in ends._kept for table in tables)
+    assert all(table.nbytes <= 16 * PERIOD for tables in ends._tables for table in tables)
 
 
 @pytest.mark.parametrize("dtype", EVERY)
@@ -98,7 +98,7 @@ def test_values_go_on_beyond_their_period_whatever_the_number_of_threads(gpu, mo
 )
 def test_a_table_takes_no_more_memory_than_is_said(gpu, dtype, count):
     made = beside(Bench(payload("all_to_all", 2, 1, dtype=dtype, count=count), in_place=True), gpu)
-    of_guards, *of_units = made._kept
+    of_guards, *of_units = made._tables
     tables = [table.nbytes for tables in of_units for table in tables]
     assert (len(of_guards), len(tables)) == (4, 4)
     assert 0.05 * table_bytes(count) < max(tables) <= table_bytes(count)
@@ -108,7 +108,7 @@ def test_guards_of_copies_on_the_host_are_left_to_the_host(gpu):
     bench = Bench(payload("all_reduce", 2, 1), in_place=True)
     bench.guards = [guard._replace(on_host=True) for guard in bench.guards]
     check = beside(bench, gpu)
-    assert check._kept[0] == []
+    assert check._tables[0] == []
     for _ in range(2):
         check.reset()
         np.copyto(bench.result, bench.expected(generation=check.generation))

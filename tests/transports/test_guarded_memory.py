@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure.guard_check import guards_of
+from hpccoll.measure.check import guards_of
 from hpccoll.schedule import BFLOAT16, DTYPES, dtype_of
 from hpccoll.transports.guarded_memory import GUARD_BYTES, MARGIN_BYTES, allocate_guarded
 from hpccoll.transports.operation import aligned_empty
