@@ -23,7 +23,7 @@ SIMILAR_NAME = 0.88
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class VariantLimits:
     """The cases for which a variant makes sense; None is no limit.
 
     Args:
@@ -82,7 +82,7 @@ class Variant:
     communicator: CommunicatorSettings = field(default_factory=dict)
     expected_evidence: ExpectedEvidence
     requirements: tuple[str, ...]
-    limits: Limits = field(default_factory=Limits)
+    limits: VariantLimits = field(default_factory=VariantLimits)
     control: str | None = None
 
     @property
@@ -107,7 +107,7 @@ def _variant(row: Mapping[str, Any], shared_limits: Mapping[str, Any]) -> Varian
     changed: dict[str, Any] = {
         "expected_evidence": expected_evidence(*row["expected_evidence"]),
         "requirements": tuple(row["requirements"]),
-        "limits": Limits(**limits),
+        "limits": VariantLimits(**limits),
     }
     return Variant(**{**row, **changed})
 

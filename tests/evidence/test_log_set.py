@@ -153,9 +153,9 @@ def test_lines_without_a_process_belong_to_the_only_launch_of_their_log():
 
 
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.integers(0, 5), st.sampled_from("abc")), max_size=12))
-def test_processes_share_a_launch_exactly_if_communicators_connect_them(told):
+def test_processes_share_a_launch_exactly_if_communicators_connect_them(writers):
     logs = {}
-    for log, pid, of in told:
+    for log, pid, of in writers:
         logs.setdefault(log, []).append(init_line("n1", pid + 10 * "xyz".index(log), of))
     read = {name: [*split_messages(lines)] for name, lines in logs.items()}
     groups = [{(line.process, line.text) for lines in one.values() for line in lines} for one in split_launches(read)]

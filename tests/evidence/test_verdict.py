@@ -1,4 +1,4 @@
-"""What ran, as judged by logs. The texts in logs/ are written after documented shapes; nothing of them was recorded."""
+"""The verdict on what ran, by logs and port counters."""
 
 import pytest
 from library_logs import TEXTS, read_log
@@ -12,9 +12,9 @@ MIB = 1 << 20
 
 
 def test_a_request_that_ran_is_confirmed_with_its_line():
-    made = judge_collective("ring", "all_reduce", 64 * MIB, 4, read_log("rdma-2.27"), dtype="float32", op="sum")
-    assert made == Verdict("ring", "AllReduce: 67108864 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..15}")
-    assert not made.offloaded
+    verdict = judge_collective("ring", "all_reduce", 64 * MIB, 4, read_log("rdma-2.27"), dtype="float32", op="sum")
+    assert verdict == Verdict("ring", "AllReduce: 67108864 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..15}")
+    assert not verdict.offloaded
 
 
 def test_symmetric_kernels_are_confirmed_and_another_algorithm_is_a_fallback():
@@ -48,8 +48,8 @@ def test_communicator_settings_show_in_the_log_but_not_in_that_of_the_control(na
 
 
 def test_an_overridden_traffic_class_is_not_shown_by_its_own_line():
-    beside = read_log("settings", "n1:300:310 [0] NCCL INFO NCCL_IB_TC set by environment to 26.")
-    assert not named_variants()["nccl-traffic-class-comm"].expected_evidence.is_met(beside)
+    overridden = read_log("settings", "n1:300:310 [0] NCCL INFO NCCL_IB_TC set by environment to 26.")
+    assert not named_variants()["nccl-traffic-class-comm"].expected_evidence.is_met(overridden)
 
 
 def test_without_a_request_the_choice_of_the_library_is_the_label():
@@ -77,8 +77,8 @@ def test_an_average_is_logged_as_the_sum_that_it_is_scaled_from():
 
 
 def test_lines_of_the_same_size_with_another_dtype_are_named():
-    made = judge_collective(None, "all_reduce", 64 * MIB, 4, read_log("rdma-2.27"), dtype="float64", op="sum")
-    assert made == Verdict(
+    verdict = judge_collective(None, "all_reduce", 64 * MIB, 4, read_log("rdma-2.27"), dtype="float64", op="sum")
+    assert verdict == Verdict(
         "unknown",
         "no line names all_reduce of 67108864 bytes with this dtype and op, only with float32 sum, bfloat16 prod",
     )
@@ -89,14 +89,14 @@ def test_a_node_of_nccl_may_be_several_hosts():
 
 
 def test_lines_that_disagree_prove_nothing():
-    made = judge_collective("ring", "all_reduce", 64 * MIB, 4, read_log("rdma-2.27"))
-    assert made.executed == "unknown"
-    assert made.evidence.startswith("the log names ring and tree for all_reduce of 64 MiB: AllReduce: ")
+    verdict = judge_collective("ring", "all_reduce", 64 * MIB, 4, read_log("rdma-2.27"))
+    assert verdict.executed == "unknown"
+    assert verdict.evidence.startswith("the log names ring and tree for all_reduce of 64 MiB: AllReduce: ")
 
 
 def test_a_size_that_the_log_does_not_name_is_not_guessed():
-    made = judge_collective("ring", "all_reduce", 16, 4, read_log("rdma-2.27"))
-    assert made == Verdict("unknown", "no line names all_reduce of 16 bytes, only of 8, 67108864 bytes")
+    verdict = judge_collective("ring", "all_reduce", 16, 4, read_log("rdma-2.27"))
+    assert verdict == Verdict("unknown", "no line names all_reduce of 16 bytes, only of 8, 67108864 bytes")
 
 
 def test_bytes_that_nccl_counts_for_one_rank_are_converted():
@@ -107,28 +107,28 @@ def test_bytes_that_nccl_counts_for_one_rank_are_converted():
 
 @pytest.mark.parametrize("requested", ["sharp", "collnet_direct"])
 def test_sharp_with_its_lines_is_confirmed(requested):
-    made = judge_collective(requested, "all_reduce", 64 * MIB, 16, read_log("sharp"))
-    assert made.executed == "sharp (collnet_direct)"
-    assert "Algo COLLNET_DIRECT" in made.evidence
-    assert "tree_type:SAT" in made.evidence
-    assert made.evidence.endswith(str(PortBytes(64 * MIB, 16, 2, None)))
-    assert made.offloaded
+    verdict = judge_collective(requested, "all_reduce", 64 * MIB, 16, read_log("sharp"))
+    assert verdict.executed == "sharp (collnet_direct)"
+    assert "Algo COLLNET_DIRECT" in verdict.evidence
+    assert "tree_type:SAT" in verdict.evidence
+    assert verdict.evidence.endswith(str(PortBytes(64 * MIB, 16, 2, None)))
+    assert verdict.offloaded
 
 
 def test_port_bytes_of_a_ring_contradict_sharp():
     ring = 2 * 15 / 16 * 64 * MIB
-    made = judge_collective("sharp", "all_reduce", 64 * MIB, 16, read_log("sharp"), port_bytes=ring)
-    assert made.executed == "unknown"
-    assert made.evidence.endswith(str(PortBytes(64 * MIB, 16, 2, ring)))
+    verdict = judge_collective("sharp", "all_reduce", 64 * MIB, 16, read_log("sharp"), port_bytes=ring)
+    assert verdict.executed == "unknown"
+    assert verdict.evidence.endswith(str(PortBytes(64 * MIB, 16, 2, ring)))
     one_vector = judge_collective("sharp", "all_reduce", 64 * MIB, 16, read_log("sharp"), port_bytes=1.02 * 64 * MIB)
     assert one_vector.executed == "sharp (collnet_direct)"
 
 
 def test_port_bytes_are_named_for_a_fallback_from_sharp():
     ring = 2 * 3 / 4 * 64 * MIB
-    made = judge_collective("sharp", "all_reduce", 64 * MIB, 4, read_log("rdma-2.32"), nodes=4, port_bytes=ring)
-    assert made.executed.startswith("ring (fallback: ")
-    assert str(PortBytes(64 * MIB, 4, 4, ring)) in made.evidence
+    verdict = judge_collective("sharp", "all_reduce", 64 * MIB, 4, read_log("rdma-2.32"), nodes=4, port_bytes=ring)
+    assert verdict.executed.startswith("ring (fallback: ")
+    assert str(PortBytes(64 * MIB, 4, 4, ring)) in verdict.evidence
     assert (
         "vectors"
         not in judge_collective("tree", "all_reduce", 64 * MIB, 4, read_log("rdma-2.32"), port_bytes=ring).evidence
@@ -141,9 +141,9 @@ def test_for_two_ranks_port_bytes_decide_nothing():
 
 def test_on_three_nodes_port_bytes_distinguish_sharp_from_trees():
     tree = 2 * 3 / 4 * 64 * MIB
-    made = judge_collective("sharp", "all_reduce", 64 * MIB, 32, read_log("sharp"), nodes=4, port_bytes=tree)
-    assert made.executed == "unknown"
-    assert made.evidence.endswith(str(PortBytes(64 * MIB, 32, 4, tree)))
+    verdict = judge_collective("sharp", "all_reduce", 64 * MIB, 32, read_log("sharp"), nodes=4, port_bytes=tree)
+    assert verdict.executed == "unknown"
+    assert verdict.evidence.endswith(str(PortBytes(64 * MIB, 32, 4, tree)))
     assert judge_collective(
         "sharp", "all_reduce", 64 * MIB, 32, read_log("sharp"), nodes=4, port_bytes=1.1 * 64 * MIB
     ).offloaded
@@ -157,8 +157,8 @@ def test_nvls_over_several_nodes_is_sharp_and_within_one_node_is_nvls():
 
 def test_collnet_without_a_line_of_sharp_is_not_labelled_sharp():
     text = "\n".join(line for line in TEXTS["sharp"].splitlines() if "SHARP rank" not in line and "[group#" not in line)
-    made = judge_collective("sharp", "all_reduce", 64 * MIB, 16, read_logs({"a": text}))
-    assert made.executed == "collnet_direct (not shown to be SHARP)"
+    verdict = judge_collective("sharp", "all_reduce", 64 * MIB, 16, read_logs({"a": text}))
+    assert verdict.executed == "collnet_direct (not shown to be SHARP)"
     assert not named_variants()["nccl-sharp"].expected_evidence.is_met(read_logs({"a": text}))
 
 
@@ -169,9 +169,9 @@ RING = "n1:1:1 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE 
 
 def test_a_fallback_is_labelled_by_what_ran_with_the_most_specific_reason():
     record = read_logs({"a": f"{GENERAL}\n{SPECIAL}\n{RING}"})
-    made = judge_collective("sharp", "all_reduce", MIB, 16, record)
-    assert made.executed == "ring (fallback: NET/IB : SHARP coll init error: Cannot create SHARP job(-11))"
-    assert not made.offloaded
+    verdict = judge_collective("sharp", "all_reduce", MIB, 16, record)
+    assert verdict.executed == "ring (fallback: NET/IB : SHARP coll init error: Cannot create SHARP job(-11))"
+    assert not verdict.offloaded
 
 
 def test_a_fallback_without_a_reason_is_marked():
@@ -192,17 +192,17 @@ def test_an_unusable_forced_algorithm_gives_its_reason():
     line = (
         "n1:1:1 [0] tuning.cc:9 (f) NCCL WARN No algorithm/protocol available for function AllReduce with datatype x."
     )
-    made = judge_collective("pat", "all_reduce", MIB, 4, read_logs({"a": line}))
-    assert made.executed == "unknown"
-    assert made.evidence.endswith("; No algorithm/protocol available for function AllReduce with datatype x.")
+    verdict = judge_collective("pat", "all_reduce", MIB, 4, read_logs({"a": line}))
+    assert verdict.executed == "unknown"
+    assert verdict.evidence.endswith("; No algorithm/protocol available for function AllReduce with datatype x.")
 
 
 def test_symmetric_kernels_and_copy_engines_are_labelled_for_every_request():
     record = read_log("rdma-2.32")
     assert judge_collective("ring", "all_reduce", MIB, 16, record).executed == "symmetric (AllReduce_RSxLD_AGxST)"
     multicast = read_logs({"a": TEXTS["rdma-2.32"].replace("RSxLD_AGxST", "RSxLDMC_AGxSTMC")})
-    made = judge_collective("ring", "all_reduce", MIB, 16, multicast)
-    assert (made.executed, made.offloaded) == ("symmetric_multicast (AllReduce_RSxLDMC_AGxSTMC)", True)
+    verdict = judge_collective("ring", "all_reduce", MIB, 16, multicast)
+    assert (verdict.executed, verdict.offloaded) == ("symmetric_multicast (AllReduce_RSxLDMC_AGxSTMC)", True)
     assert judge_collective("ring", "all_gather", MIB, 16, record).executed == "copy_engine (cudaMemcpyBatchAsync)"
 
 
@@ -218,8 +218,8 @@ def test_ucc_is_sharp_if_its_trace_and_a_group_show_it():
 
 def test_a_barrier_is_judged_by_its_line_which_has_no_size():
     assert judge_collective(None, "barrier", 4, 4, read_log("ucc-sharp")).executed == "ucp"
-    made = judge_collective("sharp", "barrier", 4, 4, read_log("sharp"))
-    assert made == Verdict("unknown", "no line names barrier")
+    verdict = judge_collective("sharp", "barrier", 4, 4, read_log("sharp"))
+    assert verdict == Verdict("unknown", "no line names barrier")
 
 
 def test_an_all_gather_in_place_under_ucc_is_judged_by_the_block_of_one_rank():
@@ -239,11 +239,11 @@ def test_an_all_gather_in_place_under_ucc_is_judged_by_the_block_of_one_rank():
 def test_ucc_is_judged_by_the_memory_type_of_buffers():
     line = next(line for line in TEXTS["ucc-sharp"].splitlines() if "TL_SHARP}" in line)
     record = read_log("ucc-sharp", line.replace("Cuda", "Host").replace("TL_SHARP", "TL_UCP"))
-    said = [
+    executed = [
         judge_collective("sharp", "all_reduce", MIB, 4, record, memory=memory).executed
         for memory in ("cuda", "host", None)
     ]
-    assert said == ["sharp", "ucp (fallback: no line says why)", "unknown"]
+    assert executed == ["sharp", "ucp (fallback: no line says why)", "unknown"]
 
 
 def test_a_hierarchical_collective_of_ucc_is_sharp_if_one_of_its_layers_is():
@@ -268,18 +268,18 @@ def test_hcoll_is_sharp_only_if_port_bytes_prove_it():
 
 @pytest.mark.parametrize("vectors", [0.0, 0.05, 0.85])
 def test_incomplete_port_counters_prove_and_contradict_nothing(vectors):
-    made = judge_collective("sharp", "all_reduce", MIB, 8, read_log("hcoll"), nodes=8, port_bytes=vectors * MIB)
-    assert made.executed == "unknown"
-    assert made.evidence.endswith(str(PortBytes(MIB, 8, 8, vectors * MIB)))
+    verdict = judge_collective("sharp", "all_reduce", MIB, 8, read_log("hcoll"), nodes=8, port_bytes=vectors * MIB)
+    assert verdict.executed == "unknown"
+    assert verdict.evidence.endswith(str(PortBytes(MIB, 8, 8, vectors * MIB)))
     of_nccl = judge_collective("sharp", "all_reduce", 64 * MIB, 16, read_log("sharp"), port_bytes=vectors * 64 * MIB)
     assert of_nccl.executed == "sharp (collnet_direct)"
 
 
 def test_headers_of_a_small_vector_do_not_contradict_its_line():
     text = TEXTS["sharp"].replace("67108864 Bytes", "16 Bytes")
-    made = judge_collective("sharp", "all_reduce", 16, 32, read_logs({"a": text}), nodes=4, port_bytes=180.0)
-    assert made.executed == "sharp (collnet_direct)"
-    assert made.evidence.endswith(str(PortBytes(16, 32, 4, 180.0)))
+    verdict = judge_collective("sharp", "all_reduce", 16, 32, read_logs({"a": text}), nodes=4, port_bytes=180.0)
+    assert verdict.executed == "sharp (collnet_direct)"
+    assert verdict.evidence.endswith(str(PortBytes(16, 32, 4, 180.0)))
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_a_negative_control_must_lose_the_evidence():
     assert control_violation(read_log("nvls"), "nccl-nvls-off").startswith("NVLS is off, and still: AllReduce: ")
 
 
-@pytest.mark.parametrize("variant", ["nccl-sharp", "nccl-ring", "somebody's own"])
+@pytest.mark.parametrize("variant", ["nccl-sharp", "nccl-ring", "own-variant"])
 def test_other_variants_than_controls_are_not_checked(variant):
     assert control_violation(read_log("sharp"), variant) is None
 

@@ -29,40 +29,40 @@ def auto(nbytes=4096, **more):
 
 
 def test_other_cases_than_auto_are_unchanged():
-    asked = case()
-    assert resolve_auto(asked, TWO_NODES, None) == (asked, None)
+    requested = case()
+    assert resolve_auto(requested, TWO_NODES, None) == (requested, None)
 
 
 @given(st.integers(4, 64 * MIB))
 @example(CUT - 1)
 @example(CUT)
 def test_the_size_decides_and_everything_else_stays(nbytes):
-    made, _ = resolve_auto(auto(nbytes), TWO_NODES, MADE)
+    resolved, _ = resolve_auto(auto(nbytes), TWO_NODES, MADE)
     ours = {} if nbytes < CUT else {"channels": 4}
     algorithm = "recursive_doubling" if nbytes < CUT else "ring"
-    assert made == case(algorithm=algorithm, bytes=nbytes, in_place=False, params=ours)
-    check_case(made)
-    assert unmet_needs(made, TWO_NODES) is None
+    assert resolved == case(algorithm=algorithm, bytes=nbytes, in_place=False, params=ours)
+    check_case(resolved)
+    assert unmet_needs(resolved, TWO_NODES) is None
 
 
 def test_the_reason_names_the_table_the_range_and_the_measured_limits():
-    _, words = resolve_auto(auto(MIB), TWO_NODES, MADE)
-    assert words == f"ring channels=4 by the table of {MADE.created}, from {CUT} B"
-    _, words = resolve_auto(auto(8), TWO_NODES, MADE)
-    assert words.endswith(f", below {CUT} B, measured from 1 KiB to 16 MiB")
+    _, text = resolve_auto(auto(MIB), TWO_NODES, MADE)
+    assert text == f"ring channels=4 by the table of {MADE.created}, from {CUT} B"
+    _, text = resolve_auto(auto(8), TWO_NODES, MADE)
+    assert text.endswith(f", below {CUT} B, measured from 1 KiB to 16 MiB")
 
 
 @pytest.mark.parametrize("here", ["3 nodes with MPICH 5", "2 nodes with Open MPI 5"])
 def test_the_reason_names_other_conditions_of_the_table(here):
-    _, words = resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=here)
-    assert words.endswith(f", made on 2 nodes with MPICH 5, not on {here}")
+    _, text = resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=here)
+    assert text.endswith(f", made on 2 nodes with MPICH 5, not on {here}")
     assert resolve_auto(auto(MIB), TWO_NODES, MADE, conditions="2 nodes with MPICH 5") == resolve_auto(
         auto(MIB), TWO_NODES, MADE
     )
 
 
 @pytest.mark.parametrize(
-    ("asked", "layout", "variant", "words"),
+    ("requested", "layout", "variant", "text"),
     [
         (auto(), Layout.of(4, 2), None, "all_reduce out of place, 4 ranks on 2 nodes"),
         (auto(), Layout.of(2), None, "all_reduce out of place, 2 ranks on 1 node"),
@@ -74,10 +74,10 @@ def test_the_reason_names_other_conditions_of_the_table(here):
         (case("broadcast", "auto"), TWO_NODES, None, "broadcast out of place"),
     ],
 )
-def test_a_missing_setting_is_refused_with_those_of_the_table(asked, layout, variant, words):
+def test_a_missing_setting_is_refused_with_those_of_the_table(requested, layout, variant, text):
     with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$") as refused:
-        resolve_auto(asked, layout, MADE, variant)
-    assert words in str(refused.value).partition(": the table has")[0]
+        resolve_auto(requested, layout, MADE, variant)
+    assert text in str(refused.value).partition(": the table has")[0]
     assert str(refused.value).startswith("auto: no choice for ")
 
 
@@ -103,8 +103,8 @@ def test_types_with_the_same_arithmetic_share_a_setting():
 def test_a_call_keeps_its_arguments():
     curves = {"pairwise traffic=random window=1": {8: 1e-6}}
     made = measured_table(curves, collective="all_to_all_v", op=None)
-    asked = case("all_to_all_v", "auto", params={"traffic": "random"})
-    assert dict(resolve_auto(asked, TWO_NODES, made)[0].params) == {"traffic": "random", "window": 1}
+    requested = case("all_to_all_v", "auto", params={"traffic": "random"})
+    assert dict(resolve_auto(requested, TWO_NODES, made)[0].params) == {"traffic": "random", "window": 1}
     with pytest.raises(BadInputError, match="traffic=zipf"):
         resolve_auto(case("all_to_all_v", "auto"), TWO_NODES, made)
 
@@ -133,7 +133,7 @@ def edited(**change):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "text"),
     [
         ({"schema_version": "2.0"}, "it is hpccoll-tune 2.0, not hpccoll-tune 1.1"),
         ({"schema": "other"}, "it is other 1.1"),
@@ -145,10 +145,10 @@ def edited(**change):
         (edited(sizes=None), "its structure is not that of a table"),
     ],
 )
-def test_another_document_is_no_table(tmp_path, change, words):
+def test_another_document_is_no_table(tmp_path, change, text):
     path = tmp_path / "t.json"
     path.write_text(json.dumps(MADE.to_json() | change))
-    with pytest.raises(BadInputError, match=words):
+    with pytest.raises(BadInputError, match=text):
         load_table(path, "--table")
 
 

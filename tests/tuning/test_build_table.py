@@ -59,10 +59,10 @@ def test_a_difference_within_the_noise_makes_no_range():
 
 
 def test_a_small_gain_at_many_sizes_makes_a_range_but_not_at_one_size():
-    for first, there in ((SIZES[4], ["ring", "star"]), (SIZES[-1], ["ring"])):
+    for first, labels in ((SIZES[4], ["ring", "star"]), (SIZES[-1], ["ring"])):
         other = {size: seconds * (1.2 if size < first else 0.9) for size, seconds in LATE.items()}
         made = choices_by_first_size(measured_table({"ring": LATE, "star": other}, spread=0.2))
-        assert [words for _, words in made] == there
+        assert [label for _, label in made] == labels
 
 
 def test_a_round_that_is_slow_for_all_choices_is_no_noise():
@@ -202,7 +202,7 @@ def test_floors_policies_and_wrong_or_failed_results_are_never_chosen():
 
 def test_a_choice_holds_its_parameters_and_how_it_moves_bytes():
     made = measured_table({"ring channels=4": EARLY, "ring": LATE}, transport="tiered")
-    assert [words for _, words in choices_by_first_size(made)] == ["ring channels=4 over tiered", "ring over tiered"]
+    assert [label for _, label in choices_by_first_size(made)] == ["ring channels=4 over tiered", "ring over tiered"]
 
 
 def test_arguments_of_a_call_are_of_the_setting():
