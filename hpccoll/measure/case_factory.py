@@ -1,13 +1,16 @@
-"""The maker: a case made ready to run on the ranks of an attempt, or the reason why it cannot."""
+"""Prepares cases to run on the ranks of an attempt, or finds the reason why they cannot run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from typing import Protocol, TypeVar
+
+from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import min_nccl_version
 from hpccoll.host.machine import available_memory
+from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
-from hpccoll.measure.nccl_warmup import make_unless_refused
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import MappedRanks, Ranks
 from hpccoll.spec.case import Case, Job
@@ -16,27 +19,39 @@ from hpccoll.spec.memory import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
 from hpccoll.store.raw import Attempt
 from hpccoll.transports.nccl import communicator_config
-from hpccoll.transports.nccl.communicators import NcclFailedError, close_all_worlds
+from hpccoll.transports.nccl.communicators import (
+    REFUSAL_PATTERN,
+    NcclFailedError,
+    NcclRefusedError,
+    abort_world,
+    close_all_worlds,
+    raise_nccl_failure,
+)
 from hpccoll.tuning.auto import resolve_auto
 from hpccoll.tuning.table import TuneTable, describe_conditions, mpi_version
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedCase:
-    """Why there is nothing to measure: the reason, and the status of the case, skipped or failed."""
+    """A case that cannot be measured.
+
+    Args:
+        reason: the reason in words.
+        status: the status of the case, ``skipped`` or ``failed``.
+    """
 
     reason: str
     status: str = "skipped"
 
 
 class CaseFactory:
-    """Makes the subjects of the cases of a job; made, used and closed on all ranks together.
+    """Prepares the cases of a job; created, used and closed on all ranks together.
 
     Args:
         ranks: the ranks.
-        job: whose cases they are.
-        attempt: where they run.
-        gpus: of the ranks.
+        job: the job that has the cases.
+        attempt: the record of the attempt, which has the machine and the places of the ranks.
+        gpus: the GPUs of the ranks.
     """
 
     def __init__(self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus) -> None:
@@ -45,60 +60,107 @@ class CaseFactory:
         self._table = None if job.table is None else TuneTable.from_json(job.table)
 
     def make(self, case: Case) -> PreparedCase | SkippedCase:
-        """Return ``case`` with its plan and buffers, or why there is none; the same on all ranks.
+        """Return ``case`` with its plan and buffers, or the reason why it is skipped; the same kind on all ranks.
 
-        What cannot be is skipped. Where NCCL fails the case has failed: another launch may have it.
+        A case that this machine or library does not support is skipped. If NCCL fails, the case has failed: another
+        launch may succeed.
         """
         comm, layout = self._mapped.for_mapping(case.mapping)
         try:
-            here = describe_conditions(self.attempt.machine, mpi_version(self.attempt.provenance))
-            made, chosen = resolve_auto(case, self.attempt.layout, self._table, self.job.variant, here)
-            check_case(made)
-            on_gpu = made.device == "cuda"
-            reason = (
-                unmet_needs(made, layout) or self._variant_reason(case) or redundant_mapping(case, self.attempt.layout)
-            )
-            reason = reason or (self.gpus.missing_for(made.transport, made.dtype) if on_gpu else None)
-            reason = reason or self._config_reason(made) or self._memory_reason(made)
+            conditions = describe_conditions(self.attempt.machine, mpi_version(self.attempt.provenance))
+            resolved, choice = resolve_auto(case, self.attempt.layout, self._table, self.job.variant, conditions)
+            check_case(resolved)
+            on_gpu = resolved.device == "cuda"
+            variant = variant_skip_reason(self.job.variant, self.job.sets, case, self.job.shape(case))
+            reason = unmet_needs(resolved, layout) or variant or redundant_mapping(case, self.attempt.layout)
+            reason = reason or (self.gpus.missing_for(resolved.transport, resolved.dtype) if on_gpu else None)
+            reason = reason or self._config_reason(resolved) or self._memory_reason(resolved)
             if reason:
                 return SkippedCase(reason)
-            mine = self.gpus.own if on_gpu else None
-            about = self.gpus.assumed(made), self.job.communicator
-            make = partial(PreparedCase, comm, layout, made, chosen, mine, *about)
-            prepared = make_unless_refused(make, comm) if made.transport == "nccl" else make()
-        except BadInputError as error:  # on all ranks: it depends on the case and the layout only
+
+            def prepare() -> PreparedCase:
+                return PreparedCase(
+                    comm, layout, resolved, choice, self.gpus.own if on_gpu else None,
+                    self.gpus.assumed(resolved), self.job.communicator,
+                )  # fmt: skip
+
+            prepared = make_unless_refused(prepare, comm) if resolved.transport == "nccl" else prepare()
+        except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
             return SkippedCase(str(error))
         except NcclFailedError as error:
             return SkippedCase(str(error), "failed")
         return SkippedCase(prepared) if isinstance(prepared, str) else prepared
 
-    def _variant_reason(self, case: Case) -> str | None:
-        return variant_skip_reason(self.job.variant, self.job.sets, case, self.job.shape(case))
-
     def _config_reason(self, case: Case) -> str | None:
-        """Return why NCCL's communicators cannot be made as the job has them, or None; the same on all ranks."""
+        """Return the reason why NCCL cannot create communicators with the job's settings; the same on all ranks."""
         if not self.job.communicator or case.transport != "nccl":
             return None
-        complaint = communicator_config.missing_for_config(min_nccl_version(self.job.communicator))
-        return next(filter(None, self.comm.allgather(complaint)), None)
+        reason = communicator_config.missing_for_config(min_nccl_version(self.job.communicator))
+        return next(filter(None, self.comm.allgather(reason)), None)
 
     def _memory_reason(self, case: Case) -> str | None:
-        """Return that a node or a GPU lacks the memory for its ranks' buffers, or None; the same on all ranks."""
-        places = self.attempt.places
+        """Return the reason if a node or a GPU has too little memory for its ranks; the same on all ranks."""
+        places, aggregators = self.attempt.places, self.attempt.aggregators
         node = places[self.comm.rank].node
-        crowd = sum(place.node == node for place in places)
-        beside = self.attempt.aggregators
-        workers = self.attempt.ranks - beside
-        sharing = self.gpus.ranks_on_gpu if case.device == "cuda" else 0
-        complaint = None
+        ranks_on_node = sum(place.node == node for place in places)
+        workers = self.attempt.ranks - aggregators
+        ranks_on_gpu = self.gpus.ranks_on_gpu if case.device == "cuda" else 0
+        reason = None
         try:
-            check_memory([case], workers, crowd, available_memory(), aggregators=beside)
-            if sharing:
-                check_memory([case], workers, sharing, self.gpus.own.free_bytes, "cuda", beside)
+            check_memory([case], workers, ranks_on_node, available_memory(), aggregators=aggregators)
+            if ranks_on_gpu:
+                check_memory([case], workers, ranks_on_gpu, self.gpus.own.free_bytes, "cuda", aggregators)
         except BadInputError as error:
-            complaint = str(error)
-        return next(filter(None, self.comm.allgather(complaint)), None)
+            reason = str(error)
+        return next(filter(None, self.comm.allgather(reason)), None)
 
     def close(self) -> None:
-        close_all_worlds()  # NCCL's communicators, each of which is one of MPI's
+        close_all_worlds()  # before the communicators of MPI on which NCCL's are based
         self._mapped.close()
+
+
+class Closable(Protocol):
+    """An object that must be closed."""
+
+    def close(self) -> None:
+        """Release all resources."""
+
+
+Made = TypeVar("Made", bound=Closable)
+
+
+def make_unless_refused(make: Callable[[], Made], comm: MPI.Intracomm) -> Made | str:
+    """Return the result of ``make``, or the reason if NCCL refuses its first call; all ranks call this together.
+
+    NCCL decides by values that all ranks share, so that it refuses a call on all of them. The state of a communicator
+    after a refused call is undocumented: this one is aborted, and the next case gets a new one.
+
+    Args:
+        make: compiles a plan over NCCL and runs it once.
+        comm: the communicator of MPI whose NCCL communicator the plan uses.
+
+    Raises:
+        NcclFailedError: on all ranks, if NCCL creates no communicator or reports an error that is no refusal; another
+            launch may succeed.
+        RuntimeError: if another library reports an error.
+    """
+    made, error_text = None, None
+    try:
+        made = make()
+    except NcclRefusedError as error:  # on all ranks
+        return f"{REFUSAL_PREFIX}: {error}"
+    except RuntimeError as error:
+        if type(error).__name__ != "NcclError":  # the class of CuPy, which is not imported for this test
+            raise
+        error_text = str(error)
+    errors: list[str | None] = comm.allgather(error_text)
+    if made is not None and not any(errors):
+        return made
+    if made is not None:
+        made.close()  # before the communicator, because NCCL waits for graphs that use it
+    abort_world(comm)
+    for text in filter(None, errors):
+        if REFUSAL_PATTERN.search(text):
+            return f"{REFUSAL_PREFIX}: {text}"
+    raise_nccl_failure(errors, "fails")
+    return REFUSAL_PREFIX

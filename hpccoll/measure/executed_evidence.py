@@ -1,4 +1,4 @@
-"""What ran in a case: what the library's logs, the port counters and the schedule say of it."""
+"""Determines the algorithm that ran in a case, from the library's logs, the port counters and the schedule."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from hpccoll.evidence.verdict import judge_collective, unavailable_reasons
 from hpccoll.spec.case import Case, Job
 from hpccoll.spec.probe_cases import has_library_logs, requested_algorithm
 
-REFUSES = "NCCL refuses it"
-"""How a reason begins that is NCCL's own."""
+REFUSAL_PREFIX = "NCCL refuses it"
+"""The beginning of the reason of a case that NCCL refuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What was asked of the library, what ran, and how that is known."""
+    """The algorithm requested of the library, the algorithm that ran, and the evidence for that."""
 
     requested: str | None
     executed: str
@@ -21,39 +21,39 @@ class Executed:
 
 
 def judge(
-    job: Job, case: Case, found: ProbeResult | None, without: tuple[str, str | None], *,
+    job: Job, case: Case, probe_result: ProbeResult | None, without_logs: tuple[str, str | None], *,
     nbytes: int, workers: int, port_bytes: float | None,
 ) -> Executed:  # fmt: skip
-    """Return what ran in a case, by the logs of a probe where they speak of it.
+    """Return the algorithm that ran in a case, by the logs of a probe if they mention it.
 
     Args:
-        job: that the case is of.
-        case: as it was measured.
-        found: what a probe found, None where there was none.
-        without: what ran and how that is known without logs: by our own schedule, or by bytes alone.
+        job: the job of the case.
+        case: the case as it was measured.
+        probe_result: the result of the log probe, None if there was none.
+        without_logs: the algorithm and the evidence that are known without logs: from our schedule or from bytes.
         nbytes: the size S that was moved.
-        workers: the ranks.
-        port_bytes: that the ports of a node sent for one operation; None where they were not counted.
+        workers: the number of workers.
+        port_bytes: the bytes per operation that the ports of a node sent; None if they were not counted.
     """
-    asked = requested_algorithm(job, case)
-    executed, evidence = without
-    if found is None or not has_library_logs(job, case):
-        return Executed(asked, executed, evidence)
-    words = [f"the probe {found.failure}"] if found.failure else []
-    if found.record is not None:
-        by_logs = judge_collective(
-            asked, case.collective, nbytes, workers, found.record, dtype=case.dtype, op=case.op,
+    requested = requested_algorithm(job, case)
+    executed, evidence = without_logs
+    if probe_result is None or not has_library_logs(job, case):
+        return Executed(requested, executed, evidence)
+    from_logs = [f"the probe {probe_result.failure}"] if probe_result.failure else []
+    if probe_result.record is not None:
+        judgement = judge_collective(
+            requested, case.collective, nbytes, workers, probe_result.record, dtype=case.dtype, op=case.op,
             memory="cuda" if case.device == "cuda" and case.transport != "staged" else "host",
             nodes=job.shape(case).nodes, port_bytes=port_bytes,
         )  # fmt: skip
-        executed, words = by_logs.executed, [by_logs.evidence, *words]
-    return Executed(asked, executed, "; ".join(filter(None, (*words, evidence))) or None)
+        executed, from_logs = judgement.executed, [judgement.evidence, *from_logs]
+    return Executed(requested, executed, "; ".join(filter(None, (*from_logs, evidence))) or None)
 
 
-def full_reason(reason: str, found: ProbeResult | None, job: Job, case: Case) -> str:
-    """Return why a case is skipped, with the lines of the log that say most where NCCL refuses what is forced."""
-    if not (found and found.record and reason.startswith(REFUSES)):
+def full_reason(reason: str, probe_result: ProbeResult | None, job: Job, case: Case) -> str:
+    """Return the reason of a skipped case; if NCCL refused it, with the lines of the log that explain the refusal."""
+    if not (probe_result and probe_result.record and reason.startswith(REFUSAL_PREFIX)):
         return reason
-    known = unavailable_reasons(requested_algorithm(job, case), found.record, case.dtype)
-    of_algorithm = (one.line for one in found.record.unavailable if one.feature == "algorithm")
-    return "; ".join(dict.fromkeys((reason, *known[:1], *of_algorithm)))
+    known = unavailable_reasons(requested_algorithm(job, case), probe_result.record, case.dtype)
+    algorithm_lines = (entry.line for entry in probe_result.record.unavailable if entry.feature == "algorithm")
+    return "; ".join(dict.fromkeys((reason, *known[:1], *algorithm_lines)))

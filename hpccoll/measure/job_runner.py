@@ -78,13 +78,13 @@ class JobRunner:
             planned = " or ".join(shape.words for shape in self.job.shapes)
             raise UnusableError("launch", f"{shape.words}, and job {self.job.name} is for {planned}")
         earlier = self.group.ranks.run_at_root(self._open_results)
-        self.has_results = earlier.timed
+        self.has_results = earlier.has_results
         left = rounds_left(self.job, shape, earlier)
         if not left:
             with self.exit_limit():  # an earlier launch may have ended before it wrote the results
                 self.group.ranks.run_at_root(self._write_results)
-            return earlier.fine and self.has_results
-        self.attempt_number = earlier.attempts
+            return earlier.all_right and self.has_results
+        self.attempt_number = earlier.last_attempt
         with watchdog(self.progress, self._where, self.job.effort.timeout, self.report_failure, self._is_excluded):
             try:
                 fine = self._run_attempts(shape, left)
@@ -94,7 +94,7 @@ class JobRunner:
             with self.exit_limit():
                 self.group.ranks.run_at_root(self._finish)
         self.group.finish(self.job.effort.timeout)
-        return fine and earlier.fine and self.has_results and not self.stop_signal
+        return fine and earlier.all_right and self.has_results and not self.stop_signal
 
     def _run_attempts(self, shape: Shape, left: list[tuple[int, Case]]) -> bool:
         """Run attempts until the rounds ``left`` are measured or a signal stops the job; return whether all are right.
@@ -233,5 +233,6 @@ class JobRunner:
         with suppress(OSError):
             # A host that does not share the directory of ``out`` has no journal.
             if self.out is not None and journal_path(self.out).exists():
-                number = self.attempt_number
-                write_failure_note(self.out, Failure(self.progress.case, self.me, message, attempt=number))
+                case_id, number = self.progress.case, self.attempt_number
+                failure = Failure(case_id=case_id, rank=self.me, message=message, attempt=number)
+                write_failure_note(self.out, failure)

@@ -1,4 +1,4 @@
-"""The subject: a case made ready to run, with the buffers it runs on and the check of its result."""
+"""A prepared case: compiled for the ranks, with its buffers and the check of its result."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -52,9 +52,9 @@ def _no_device() -> int:
 
 
 class EventTimed:
-    """A plan that queues all that it does, between two events: their time is the operation's by the clock of the GPU.
+    """A stream plan whose runs are enclosed in two events, so that the clock of the GPU measures their duration.
 
-    The host's time holds the recording of both, some hundreds of nanoseconds each.
+    The host's time includes the recording of both events, some hundreds of nanoseconds each.
     """
 
     def __init__(self, plan: StreamPlan, gpu: Gpu) -> None:
@@ -70,37 +70,37 @@ class EventTimed:
         self._wait()
 
     def wait_by(self, wait: Wait) -> None:
-        """Have runs wait so, instead of for ever."""
+        """Make runs wait with ``wait``, which has a time limit, instead of without limit."""
         self._wait = partial(wait, self._plan.idle, self._plan.error)
 
     def device_ns(self) -> int:
-        """Return the time of the last run."""
+        """Return the duration of the last run."""
         return self._gpu.elapsed_ns(self._start, self._end)
 
 
 def event_timed(plan: CompiledPlan, gpu: Gpu | None) -> EventTimed | None:
-    """Return ``plan`` between events, None where the host has a part in it: its time is then the host's alone."""
+    """Return ``plan`` with events; None if the host takes part in it, because then only the host can time it."""
     return EventTimed(plan, gpu) if gpu and isinstance(plan, StreamPlan) else None
 
 
 class PreparedCase:
-    """A case compiled for the ranks of ``comm``, with its buffers; close it when it is measured.
+    """A case compiled for the ranks of ``comm``, with its buffers; close it after the measurement.
 
     Args:
-        comm: of the ranks.
-        layout: where they are.
-        case: a concrete one: what a table chooses is chosen.
-        chosen: by what and why, in words, where it was.
-        gpu: of this rank, for a case of device cuda.
-        assumed: of the machine, by the word of a user alone: a part of the evidence.
-        communicator: what NCCL's are made with there.
+        comm: the communicator of the ranks.
+        layout: the nodes and racks of the ranks.
+        case: the case, whose algorithm is not ``auto``.
+        choice: the reason why a tuning table chose the algorithm, None if it was requested.
+        gpu: the GPU of this rank for a case of device cuda, else None.
+        assumed: an assumption about the machine that only the user vouches for; it becomes part of the evidence.
+        communicator: the settings of NCCL's communicators.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, layout: Layout, case: Case, chosen: str | None = None, gpu: Gpu | None = None,
+        self, comm: MPI.Intracomm, layout: Layout, case: Case, choice: str | None = None, gpu: Gpu | None = None,
         assumed: str | None = None, communicator: CommunicatorSettings | None = None,
     ) -> None:  # fmt: skip
-        self.case, self.layout, self.rank, self.chosen, self.gpu = case, layout, comm.rank, chosen, gpu
+        self.case, self.layout, self.rank, self.choice, self.gpu = case, layout, comm.rank, choice, gpu
         self.assumed = assumed
         self.family: Collective = collective(case.collective)
         self.algorithm: Algorithm | None = None if case.algorithm == NATIVE else self.family.algorithm(case.algorithm)
@@ -109,7 +109,7 @@ class PreparedCase:
         elements = self.family.elements(case.bytes, dtype.itemsize, p)
         call = call_of(case, p)
         self.bytes = call.bytes(elements, dtype.itemsize)
-        # To hear twice that a rank has come must not matter, whatever op a barrier is asked with.
+        # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever op was requested.
         reduction = REDUCTIONS["max" if self.family.idempotent else case.op or "sum"]
         self.own = own = {} if self.algorithm is None else own_parameters(case)
         schedules = cached_slices(call, self.algorithm, layout, tuple(own.items())) if self.algorithm else ()
@@ -121,7 +121,7 @@ class PreparedCase:
             count=elements,
             dtype=dtype,
             reduction=reduction,
-            in_place=case.in_place or self.floor,  # nothing is nothing in either place
+            in_place=case.in_place or self.floor,  # an empty schedule leaves one buffer unchanged in either placement
             channels=int(self.params.get("channels", 1)),
             window=int(self.params.get("window", 1)),
         )
@@ -134,54 +134,54 @@ class PreparedCase:
             self.src = transport.empty(self.operation.elements("src", comm.rank), dtype)
             self.dst = transport.empty(self.operation.elements("dst", comm.rank), dtype)
             self.plan = transport.plan(self.operation, self.src, self.dst)
-        except BadInputError as error:  # on all ranks: there is no room, or there are no tags; other cases go on
+        except BadInputError as error:  # on all ranks: too little memory or too few tags; other cases may run
             transport.close()
-            if error.key == CHANNELS_KEY and "segment" in case.params:  # they follow from it
+            if error.key == CHANNELS_KEY and "segment" in case.params:  # the segment determines the channels
                 larger = f"a larger one: {error.value} channels follow from it ({error.expected})"
                 raise BadInputError("parameter segment", format_size(int(case.params["segment"])), larger) from None
             raise
-        self._result = self._place_of_result()
+        self._result = self._checked_result()
         self._guards = [*guards_of(self._guarded(), self.rank)]
         filled = self.payload.filled_units(in_place=case.in_place)
         self.check = self._check(self.dst[self.operation.span("dst", filled, comm.rank)])
-        self._timed = by_events = event_timed(self.plan, gpu)
-        # Bound once: a call through this object would be timed.
+        self._event_timed = by_events = event_timed(self.plan, gpu)
+        # Bound once, because a call through this object would add to the measured time.
         self.reset, self.run, self.wrong = self.check.reset, (by_events or self.plan).run, self.check.wrong
         self.device_ns = by_events.device_ns if by_events else _no_device
 
     @property
     def _calls_mpi(self) -> bool:
-        """Whether this is a collective of the MPI library itself."""
+        """Whether the case runs a collective of the MPI library itself."""
         return self.algorithm is None and self.case.transport != "nccl"
 
-    def _span_of_result(self) -> slice:
-        """Return where in dst the case promises the result of this rank."""
+    def _result_span(self) -> slice:
+        """Return the span of dst that must hold the result of this rank, derived from the case."""
         of = self.operation
         if self._calls_mpi:
             return result_span(of, self.rank)
         return of.span("dst", of.call.target(self.rank, of.api_cut.units), self.rank)
 
-    def _place_of_result(self) -> Array:
-        """Return what the check compares: that place, whatever the plan says, unless it says another size.
+    def _checked_result(self) -> Array:
+        """Return the array that the check compares: the span that the case defines, whatever the plan claims.
 
-        The check then finds all of it wrong.
+        If the plan claims another size, return its array, which the check then finds wrong in all elements.
         """
-        promised: Array = self.dst[self._span_of_result()]
-        return promised if len(self.plan.result) == len(promised) else self.plan.result
+        expected: Array = self.dst[self._result_span()]
+        return expected if len(self.plan.result) == len(expected) else self.plan.result
 
     def _guarded(self) -> list[GuardedBuffer]:
-        """Return the buffers, each with the part of it that the operation may write.
+        """Return the buffers, each with the span of it that the operation may write.
 
-        What is not promised of dst is workspace of a schedule, and of what works in place. Out of place, a library is
-        given no more of dst than the result.
+        In place, and for a schedule, all of dst may be written: what is not part of the result is workspace. Out of
+        place, a library gets only the span of the result.
         """
         guarded = [*self.transport.guarded]
         if self.algorithm is None and not self.operation.in_place:
-            guarded[1:2] = [dst.narrow(self._span_of_result()) for dst in guarded[1:2]]
+            guarded[1:2] = [dst.narrow(self._result_span()) for dst in guarded[1:2]]
         return guarded
 
     def _check(self, filled: Array) -> Check | GpuCheck:
-        """Return the check, of the units of dst that are ``filled`` among others."""
+        """Return the check of the buffers; ``filled`` has the units of dst that it fills."""
         generation, in_place = zlib.crc32(self.case.id.encode()) % GENERATIONS, self.case.in_place
         buffers = self.payload, self.src, filled, self._result
         if self.gpu:
@@ -189,20 +189,20 @@ class PreparedCase:
         return Check(*buffers, in_place=in_place, generation=generation, guards=self._guards)
 
     def set_wait(self, wait: Wait) -> bool:
-        """Have runs wait so for what they queue, and return whether they queue all that they do."""
-        if self._timed:
-            self._timed.wait_by(wait)
-        return self._timed is not None
+        """Make runs wait for queued work with ``wait``; return whether they can, which needs a stream plan."""
+        if self._event_timed:
+            self._event_timed.wait_by(wait)
+        return self._event_timed is not None
 
     def close(self) -> None:
-        """Free the plan and the buffers, on all ranks together."""
+        """Free the plan and the buffers; all ranks call this together."""
         self.plan.close()
         self.transport.close()
 
     def abort(self) -> None:
-        """Have NCCL end what does not come to its end, and free all of it, at this rank alone.
+        """Abort the operations of NCCL and free everything, on this rank alone.
 
-        The graphs go first, for NCCL waits for them, and then the communicators, with which it forgets buffers.
+        Graphs are freed first, because NCCL waits for them; then the communicators, which deregister the buffers.
         """
         self.plan.close()
         abort_all_worlds()
@@ -215,41 +215,46 @@ class PreparedCase:
         params, queued, pipelined = self.case.params, self.case.transport == "nccl", self.algorithm.pipelined
         channels = window = 1
         if not self.family.whole:
-            about = params, self.bytes, self.layout, schedules
-            channels, window = plan_channels(*about, pipelined=pipelined, queued=queued)
+            channels, window = plan_channels(
+                params, self.bytes, self.layout, schedules, pipelined=pipelined, queued=queued
+            )
         plan = {"channels": channels, "window": window, **({GRAPH: 0} if queued else {})}
         return {**plan, **self.algorithm.parameters, **self.case.params}
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        """Return what is wrong with the buffers as they are now, in words; ``name`` says a rank of its numbering."""
+        """Return a description of all errors in the buffers, None if there is none.
+
+        Args:
+            name: returns the name of a rank of this numbering.
+        """
         payload, in_place = replace(self.payload, generation=self.check.generation), self.case.in_place
-        said = [payload.diagnose(self._on_host(self._result), in_place=in_place, name=name)]
+        errors = [payload.diagnose(self._on_host(self._result), in_place=in_place, name=name)]
         if not in_place:
-            said.append(payload.diagnose_source(self._on_host(self.src), name))
+            errors.append(payload.diagnose_source(self._on_host(self.src), name))
         for guard in self._guards:
             found = guard.memory if guard.on_host else self._on_host(guard.memory)
-            said.append(guard.diagnose(found, name(self.rank)))
-        return "; ".join(filter(None, said)) or None
+            errors.append(guard.diagnose(found, name(self.rank)))
+        return "; ".join(filter(None, errors)) or None
 
     def _on_host(self, array: Array) -> Array:
         return self.gpu.download(array).view(self.payload.dtype) if self.gpu else array
 
     @cached_property
     def wire_bytes(self) -> int | None:
-        """Return the bytes between nodes per operation by count; None for a library's own algorithm."""
+        """The bytes between nodes per operation, counted on the schedule; None for a library's own algorithm."""
         if self.algorithm is None:
             return None
         return 0 if len(set(self.layout.node)) == 1 else self._crossing(self.algorithm, "node")
 
     def worker_bytes(self, end: str) -> int | None:
-        """Return what of these has its ``end``, source or target, on a node of workers: all, without aggregators."""
+        """Return the part of ``wire_bytes`` whose ``end``, source or target, is on a node of workers."""
         if self.algorithm is None or not self.layout.aggregators:
             return self.wire_bytes
         return self._crossing(self.algorithm, "node", end)
 
     @cached_property
     def rack_bytes(self) -> int | None:
-        """Return the bytes between racks likewise; None also where there is one rack."""
+        """The bytes between racks per operation, counted likewise; None also if there is a single rack."""
         if self.algorithm is None or len(set(self.layout.rack)) == 1:
             return None
         return self._crossing(self.algorithm, "rack")
@@ -262,32 +267,32 @@ class PreparedCase:
         return wire_bytes(slices, of.cut)
 
     def progress(self) -> str:
-        """Return how far a run has come, and the number of this rank in it where a mapping gave it another."""
-        number = f"numbered {self.rank} by mapping {self.case.mapping}, " if self.case.mapping else ""
+        """Return the progress of the current run, with the rank of this process if a mapping renumbered it."""
+        number = f"rank {self.rank} of mapping {self.case.mapping}, " if self.case.mapping else ""
         return number + self.plan.progress()
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
-        """Return the algorithm that ran, as far as can be told, and how it can be told.
+        """Return the algorithm that ran, as far as it is known without logs, and the evidence for that.
 
         Args:
-            sent: the bytes per operation that all hosts sent by their counters, None where they are not known.
+            sent: the bytes per operation that all hosts sent, by their port counters; None if unknown.
         """
-        ran, words = self._ran(sent)
-        words = "; ".join(filter(None, (words, self.assumed))) or None
-        if self.chosen is None:
-            return ran, words
+        executed, evidence = self._executed(sent)
+        evidence = "; ".join(filter(None, (evidence, self.assumed))) or None
+        if self.choice is None:
+            return executed, evidence
         over = "" if self.case.transport == NATIVE_TRANSPORT else f" over {self.case.transport}"
-        return f"{self.case.algorithm}{over}", "; ".join(filter(None, (self.chosen, words)))
+        return f"{self.case.algorithm}{over}", "; ".join(filter(None, (self.choice, evidence)))
 
-    def _ran(self, sent: int | None) -> tuple[str, str | None]:
+    def _executed(self, sent: int | None) -> tuple[str, str | None]:
         if self.algorithm is None:
             return "unknown", None if sent is None else algorithms_matching_bytes(self.operation, self.bytes, sent)
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())
-        words = f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
+        evidence = f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
         if self.algorithm.aggregates:
-            words += "; in software: ranks played the switches"
+            evidence += "; in software: ranks acted as the switches"
         if sent is not None:
             counted = self.wire_bytes
-            times = f"{sent / counted:.3f} times the bytes it counts" if counted else f"{sent} B, where it counts none"
-            words += f"; the ports sent {times}"
-        return self.algorithm.name, words
+            times = f"{sent / counted:.3f} times its wire bytes" if counted else f"{sent} B; its wire bytes: 0"
+            evidence += f"; the ports sent {times}"
+        return self.algorithm.name, evidence

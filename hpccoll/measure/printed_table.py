@@ -1,8 +1,8 @@
-"""The table that rank 0 prints: a row a case, with the columns of nccl-tests, algorithm by algorithm, sizes ascending.
+"""The table that rank 0 prints: one row per case with the columns of nccl-tests, by algorithm, sizes ascending.
 
-Calls are measured in random order. Each row is a comment as soon as its last round is in, so that nothing is lost where
-a job is killed; the table comes at the end: who reads the lines that do not begin with # has every case once, in order.
-Neighbours there that have no numbers, for the same reason, share a line.
+Cases are measured in random order. Each row is printed as a comment as soon as its last round is complete, so that
+nothing is lost if the job is killed. The sorted table follows at the end: lines that do not begin with # have each case
+once. Adjacent cases without numbers that have the same reason share a line.
 """
 
 import sys
@@ -23,156 +23,156 @@ _HEADER = (
     f"{'size':>10} {'count':>11} {'type':>8} {'redop':>5} {'place':>5} "
     f"{'time(us)':>10} {'+-(%)':>6} {'p99(us)':>10} {'algbw(GB/s)':>11} {'busbw(GB/s)':>11} {'#wrong':>6} {'iters':>5}"
 )
-_APART = f" {'rounds(%)':>9}"
+_ROUND_SPREAD_HEADER = f" {'rounds(%)':>9}"
 
 
-def _apart(r: Row) -> str:
-    """Return how far the medians of the rounds are apart, in per cent of the median."""
+def _round_spread(r: Row) -> str:
+    """Return the range of the medians of the rounds, in per cent of the median."""
     medians = [median for median in r.round_medians_s if median is not None]
     return f"{(max(medians) - min(medians)) / r.median_s * 100:.1f}" if r.median_s and len(medians) > 1 else "-"
 
 
-class _Told(NamedTuple):
-    """One case in the table.
+class _TableRow(NamedTuple):
+    """One case in the table; rows sort by their fields.
 
     Args:
-        attempt: its number.
-        ranks: how many there were, and where.
-        place: of the case in the table.
-        name: what it is called, without its size.
-        bytes: its size.
-        without: its status and why, where it has no numbers, else empty.
-        lines: of the table.
+        attempt: the number of the attempt.
+        ranks: the number of ranks and nodes, in words.
+        position: the position of the case in the table.
+        name: the name of the case without its size.
+        bytes: the size.
+        failure: the status and reason of a case without numbers, else empty.
+        lines: the printed lines.
     """
 
     attempt: int
     ranks: str
-    place: tuple[int, ...]
+    position: tuple[int, ...]
     name: str
     bytes: int
-    without: str
+    failure: str
     lines: str
 
 
-def _lines(what: str, r: Row, *, several_rounds: bool) -> str:
-    """Return the row of a case, and below it what is to be said of it beside its numbers.
+def _format_row(name: str, r: Row, *, several_rounds: bool) -> str:
+    """Return the line of a case, followed by a line with its reason if its status is not ok.
 
     Args:
-        what: it is, in words.
-        r: what became of it.
-        several_rounds: whether there is a column of how far they are apart.
+        name: the name and the size of the case.
+        r: the result.
+        several_rounds: whether the table has a column for the spread of the rounds.
     """
-    reason = f"{what} {_place(r)} {r.status}: {r.reason}"
+    reason = f"{name} {_placement(r)} {r.status}: {r.reason}"
     if r.median_s is None or r.p99_s is None:
         return reason
-    sure = "-"
+    interval = "-"
     if r.median_s and r.ci_high_s is not None and r.ci_low_s is not None:
-        sure = f"{(r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100:.1f}"
+        interval = f"{(r.ci_high_s - r.ci_low_s) / 2 / r.median_s * 100:.1f}"
     wrong = "-" if r.wrong is None else r.wrong
     bandwidths = [f"{'-' if rate is None else format_number(rate / 1e9, 3):>11}" for rate in (r.algbw_Bps, r.busbw_Bps)]
     elements = collective(r.collective).elements(r.requested_bytes, itemsize(r.dtype), r.ranks)
     numbers = (
-        f"{what} {elements:>11} {r.dtype:>8} {r.op or '-':>5} {_place(r):>5} "
-        f"{r.median_s * 1e6:>10.2f} {sure:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
+        f"{name} {elements:>11} {r.dtype:>8} {r.op or '-':>5} {_placement(r):>5} "
+        f"{r.median_s * 1e6:>10.2f} {interval:>6} {r.p99_s * 1e6:>10.2f} {' '.join(bandwidths)} {wrong:>6} "
         f"{r.iterations:>5}"
-        + (f" {_apart(r):>9}" if several_rounds else "")
+        + (f" {_round_spread(r):>9}" if several_rounds else "")
         + (f"  {r.executed}" if r.algorithm == AUTO or r.requested not in (None, r.executed) else "")
     )
     return numbers if r.status == "ok" else f"{numbers}\n{reason}"
 
 
-def _place(r: Row) -> str:
+def _placement(r: Row) -> str:
     return "in" if r.in_place else "out"
 
 
-def _words(attempt: Attempt) -> str:
-    """Return how many ranks an attempt has, and where."""
-    apart = len({place.node for place in attempt.places}) > attempt.nodes
-    return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, apart).words
+def _describe_ranks(attempt: Attempt) -> str:
+    """Return the number of ranks and nodes of an attempt, in words."""
+    dedicated_aggregators = len({place.node for place in attempt.places}) > attempt.nodes
+    return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, dedicated_aggregators).words
 
 
 class PrintedTable:
-    """Prints what comes below a head that says what it is measured on, and the rows in order at the end."""
+    """Prints a header with the machine, each case as it is measured, and the sorted rows at the end."""
 
     def __init__(self) -> None:
         self.empty = True
-        self._told: tuple[str, ...] = ()  # of what cases differ in, beside the columns: collective, root, arguments
+        self._varying: tuple[str, ...] = ()  # the coordinates that differ between cases and are part of their names
         self._width = 0
-        self._round = 0  # the one that was begun last
+        self._round = 0  # the last round that was announced
         self._columns = ""
-        self._order: dict[tuple[str, ...], int] = {}  # of the kinds of cases
-        self._rows: dict[tuple[int, str], _Told] = {}  # by attempt and case, of which the last word counts
+        self._order: dict[tuple[str, ...], int] = {}  # the position of each series in the table
+        self._rows: dict[tuple[int, str], _TableRow] = {}  # by attempt and case
 
-    def show(self, job: Job, whole: CaseHistory, place: int, count: int) -> None:
-        """Say what became of one case if it has no more rounds; ``place`` of ``count`` tells how far the job is."""
-        attempt, outcome, runs = whole
+    def show(self, job: Job, history: CaseHistory, position: int, count: int) -> None:
+        """Print the result of a case if it has no more rounds; ``position`` of ``count`` rounds have been measured."""
+        attempt, outcome, runs = history
         if self.empty:
             self._begin(job, attempt, count)
         r = make_row(job, attempt, outcome, runs=runs)
         if job.effort.rounds > 1 and outcome.rounds:
-            self._tell_round(max(outcome.rounds), job.effort.rounds)
+            self._announce_round(max(outcome.rounds), job.effort.rounds)
         if r.status == "partial" and not outcome.reason:
             if sys.stdout.isatty():
-                print(f"# [{place}/{count}]", end="\r", flush=True)  # the next line goes over it
+                print(f"# [{position}/{count}]", end="\r", flush=True)  # the next line overwrites it
             return
         name, size = self._name(outcome.case), format_size(r.bytes)
-        lines = _lines(f"{name:>{self._width}} {size:>10}", r, several_rounds=job.effort.rounds > 1)
-        order = self._order[self._kind(outcome.case)], outcome.case.bytes, outcome.case.in_place
-        without = f"{r.status}: {r.reason}" if r.median_s is None else ""
-        told = _Told(attempt.number, _words(attempt), order, name, r.bytes, without, lines)
-        self._rows[attempt.number, outcome.case.id] = told
+        lines = _format_row(f"{name:>{self._width}} {size:>10}", r, several_rounds=job.effort.rounds > 1)
+        order = self._order[self._series(outcome.case)], outcome.case.bytes, outcome.case.in_place
+        failure = f"{r.status}: {r.reason}" if r.median_s is None else ""
+        row = _TableRow(attempt.number, _describe_ranks(attempt), order, name, r.bytes, failure, lines)
+        self._rows[attempt.number, outcome.case.id] = row
         first, *more = lines.splitlines()
-        print("\n".join([f"# {first}  [{place}/{count}]", *(f"# {line}" for line in more)]), flush=True)
+        print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
 
     def end(self) -> None:
-        """Print the rows, attempt by attempt, in the order in which the job names what is measured, sizes ascending."""
+        """Print the rows by attempt, in the order of the job's cases, sizes ascending."""
         if not self._rows:
             return
         print(f"#{self._columns[1:]}")
-        every = sorted(self._rows.values())
-        for (number, words), rows in groupby(every, key=lambda make_row: (make_row.attempt, make_row.ranks)):
-            if number != every[0].attempt:
+        ordered = sorted(self._rows.values())
+        for (number, words), rows in groupby(ordered, key=lambda row: (row.attempt, row.ranks)):
+            if number != ordered[0].attempt:
                 print(f"# attempt {number}, {words}")
             for lines in self._joined(rows):
                 print(lines)
         self._rows.clear()
         sys.stdout.flush()
 
-    def _joined(self, rows: Iterable[_Told]) -> Iterator[str]:
-        """Yield the lines of ``rows``, one for neighbours that have no numbers for the same reason."""
-        for _, alike in groupby(rows, key=lambda row: (row.name, row.without) if row.without else row.place):
-            found = list(alike)
-            sizes = [row.bytes for row in found]
+    def _joined(self, rows: Iterable[_TableRow]) -> Iterator[str]:
+        """Yield the lines of ``rows``, a single one for adjacent rows that have no numbers for the same reason."""
+        for _, group in groupby(rows, key=lambda row: (row.name, row.failure) if row.failure else row.position):
+            joined = list(group)
+            sizes = [row.bytes for row in joined]
             ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
-            same = f"{found[0].name:>{self._width}} {ends:>10} {len(found)} cases {found[0].without}"
-            yield same if len(found) > 1 else found[0].lines
+            line = f"{joined[0].name:>{self._width}} {ends:>10} {len(joined)} cases {joined[0].failure}"
+            yield line if len(joined) > 1 else joined[0].lines
 
-    def _tell_round(self, number: int, rounds: int) -> None:
+    def _announce_round(self, number: int, rounds: int) -> None:
         if number != self._round:
             self._round = number
             print(f"# round {number} of {rounds}", flush=True)
 
     def _name(self, case: Case) -> str:
-        """Return the algorithm, and what else the case has to be told by."""
+        """Return the algorithm, followed by the other coordinates that distinguish the case."""
         root = "" if case.root is None else f"root {case.root}"
         params = (f"{name}={value}" for name, value in case.params.items())
-        told = {
+        coordinates = {
             "collective": case.collective, "transport": f"over {case.transport}", "root": root,
             "params": " ".join(params), "mapping": case.mapping or "",
         }  # fmt: skip
-        return " ".join(filter(None, (case.algorithm, *(told[what] for what in self._told))))
+        return " ".join(filter(None, (case.algorithm, *(coordinates[name] for name in self._varying))))
 
-    def _kind(self, case: Case) -> tuple[str, ...]:
-        """Return what cases have in common that differ in size and placement alone."""
+    def _series(self, case: Case) -> tuple[str, ...]:
+        """Return the key of the series of a case, which differ in size and placement only."""
         return self._name(case), case.dtype, case.op or ""
 
     def _common(self, job: Job) -> str:
-        """Return what all cases share of what else they are told by, and is not said in each row."""
+        """Return the coordinates that all cases share and that are not part of their names."""
         case = job.cases[0]
-        root = "" if case.root is None or "root" in self._told else f"root {case.root}"
-        params = () if "params" in self._told else (f"{name}={value}" for name, value in case.params.items())
-        mapping = "" if case.mapping is None or "mapping" in self._told else f"mapping {case.mapping}"
-        over = "" if case.transport == NATIVE_TRANSPORT or "transport" in self._told else f"over {case.transport}"
+        root = "" if case.root is None or "root" in self._varying else f"root {case.root}"
+        params = () if "params" in self._varying else (f"{name}={value}" for name, value in case.params.items())
+        mapping = "" if case.mapping is None or "mapping" in self._varying else f"mapping {case.mapping}"
+        over = "" if case.transport == NATIVE_TRANSPORT or "transport" in self._varying else f"over {case.transport}"
         return " ".join(filter(None, (over, root, *params, mapping)))
 
     def _begin(self, job: Job, attempt: Attempt, count: int) -> None:
@@ -184,22 +184,22 @@ class PrintedTable:
             "params": len({tuple(case.params.items()) for case in job.cases}) > 1,
             "mapping": len({case.mapping for case in job.cases}) > 1,
         }
-        self._told = tuple(name for name, differs in several.items() if differs)
+        self._varying = tuple(name for name, differs in several.items() if differs)
         self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))
-        crowd = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
+        oversubscribed = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
         what = "cases" if job.effort.rounds == 1 else f"measurements ({job.effort.rounds} rounds of each case)"
         print(f"# job {job.name}, attempt {attempt.number}: {count} {what} in shuffled order (seed {job.seed})")
         if attempt.ranks == 1:
-            print("# 1 rank exchanges nothing: start more with mpiexec -n 2 hpccoll run ...")
-        print(f"# {_words(attempt)}{crowd}: {attempt.machine}")
+            print("# a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ...")
+        print(f"# {_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}")
         mpi = cast("dict[str, str]", attempt.provenance["mpi"])
         print(f"# {mpi['version']} ({mpi['path']}), thread level {mpi['threads']}")
-        print("# time: the median over iterations of the longest duration over ranks, +- half its 95 % interval")
+        print("# time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval")
         if job.effort.rounds > 1:
-            print("# of several rounds: the median of their medians; rounds(%): from the lowest to the highest of them")
+            print("# several rounds: the median of their medians; rounds(%): the range of these medians")
         if common := self._common(job):
             print(f"# all: {common}")
-        self._columns = f"{'algorithm':>{self._width}} {_HEADER}{_APART if job.effort.rounds > 1 else ''}"
-        kinds = dict.fromkeys(map(self._kind, job.cases))
-        self._order = {kind: place for place, kind in enumerate(kinds)}
+        self._columns = f"{'algorithm':>{self._width}} {_HEADER}{_ROUND_SPREAD_HEADER if job.effort.rounds > 1 else ''}"
+        series = dict.fromkeys(map(self._series, job.cases))
+        self._order = {key: position for position, key in enumerate(series)}
         print(f"# {self._columns}", flush=True)

@@ -1,4 +1,4 @@
-"""Provenance: where and with what an attempt runs, gathered from all of its ranks."""
+"""Provenance: the machine, libraries and settings of an attempt, gathered from all of its ranks."""
 
 import os
 import platform
@@ -32,8 +32,8 @@ from hpccoll.store.raw import Attempt, RankLocation
 
 
 @dataclass(frozen=True, slots=True)
-class _Home:
-    """What a rank says of itself."""
+class _RankReport:
+    """The facts that each rank contributes."""
 
     host: str
     boot: str
@@ -47,15 +47,15 @@ class _Home:
 
 
 def gather_attempt(comm: MPI.Intracomm, job: Job, number: int, gpu: Mapping[str, Any]) -> Attempt:
-    """Return where and with what this attempt runs, as rank 0 sees it; the same on all ranks.
+    """Return the record of an attempt; all ranks call this together and get the same one.
 
     Args:
-        comm: of the ranks.
-        job: what is run.
-        number: of the attempt.
-        gpu: what is on record of this rank's GPU (``Gpus.on_record``).
+        comm: the communicator of the ranks.
+        job: the job.
+        number: the number of the attempt.
+        gpu: the record of this rank's GPU (``RankGpus.provenance``).
     """
-    here = _Home(
+    report = _RankReport(
         host=node_name(),
         boot=boot_id(),
         rack=rack_name(),
@@ -66,44 +66,48 @@ def gather_attempt(comm: MPI.Intracomm, job: Job, number: int, gpu: Mapping[str,
         ports=port_facts(),
         gpu=gpu,
     )
-    homes = comm.gather(here)
-    return cast("Attempt", comm.bcast(None if homes is None else _attempt(homes, job, number)))
+    reports = comm.gather(report)
+    return cast("Attempt", comm.bcast(None if reports is None else _attempt(reports, job, number)))
 
 
 def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
-    """Return the machine in words that are the same for every number of its nodes: they name the lines of a chart."""
+    """Return the name of the machine, which does not depend on the number of nodes, because it labels charts."""
     cluster = os.environ.get("SLURM_CLUSTER_NAME")
     where = f"cluster {cluster}" if cluster else hosts[0] if len(hosts) == 1 else f"{hosts[0]} and others"
     return f"{where}, {' and '.join(hardware)} a node"
 
 
-def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
+def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
     nodes: dict[tuple[str, str], int] = {}
     clocks: dict[str, int] = {}
     racks: dict[str, int] = {}
     places = tuple(
         RankLocation(
-            host=home.host,
-            node=nodes.setdefault((home.host, home.boot), len(nodes)),
-            clock=clocks.setdefault(home.boot, len(clocks)),
-            pid=home.pid,
-            affinity=format_cpu_list(home.cpus),
-            rack=racks.setdefault(home.rack, len(racks)),
+            host=report.host,
+            node=nodes.setdefault((report.host, report.boot), len(nodes)),
+            clock=clocks.setdefault(report.boot, len(clocks)),
+            pid=report.pid,
+            affinity=format_cpu_list(report.cpus),
+            rack=racks.setdefault(report.rack, len(racks)),
         )
-        for home in homes
+        for report in reports
     )
-    bed = next((home.testbed for home in homes if home.testbed), None)
+    testbed = next((report.testbed for report in reports if report.testbed), None)
     masks: dict[int, list[frozenset[int]]] = defaultdict(list)
-    for place, home in zip(places, homes, strict=True):
-        masks[0 if bed else place.node].append(home.cpus)  # the hosts of a testbed share the CPUs of one machine
+    for place, report in zip(places, reports, strict=True):
+        masks[0 if testbed else place.node].append(report.cpus)  # all hosts of a testbed share the CPUs of one machine
     layout = Layout(tuple(place.node for place in places), aggregators=job.aggregators)
     hosts = list(dict.fromkeys(place.host for place in places))
-    gpus = [(home.host, home.gpu) for home in homes]
+    gpus = [(report.host, report.gpu) for report in reports]
     return Attempt(
         run_id=str(uuid.uuid4()),
         number=number,
-        kind="measured on a shared GPU" if gpus_are_shared(gpus) else "measured on a testbed" if bed else "measured",
-        machine=_machine(hosts, sorted({home.hardware for home in homes})),
+        kind="measured on a shared GPU"
+        if gpus_are_shared(gpus)
+        else "measured on a testbed"
+        if testbed
+        else "measured",
+        machine=_machine(hosts, sorted({report.hardware for report in reports})),
         ranks=layout.ranks,
         nodes=layout.nodes,
         ranks_per_node=layout.ranks_per_node,
@@ -111,15 +115,15 @@ def _attempt(homes: Sequence[_Home], job: Job, number: int) -> Attempt:
         aggregators=layout.aggregators,
         oversubscribed=any(map(is_oversubscribed, masks.values())),
         places=places,
-        ports=tuple(sorted({str(port["name"]) for home in homes for port in home.ports})),
+        ports=tuple(sorted({str(port["name"]) for report in reports for port in report.ports})),
         provenance={
             "hpccoll": __version__,
             "git_commit": git_commit(),
             "versions": package_versions(),
             "mpi": mpi_library(),
             "hosts": hosts,
-            "testbed": bed,
-            "ports": group_by_host("ports", {home.host: home.ports for home in homes}),
+            "testbed": testbed,
+            "ports": group_by_host("ports", {report.host: report.ports for report in reports}),
             **gpu_provenance(gpus),
             "cpu": cpu_model(),
             "cpus": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""The ranks of a job: whether they are those that were asked for, and what the loop needs of them."""
+"""The ranks of a launch: where they run, how they communicate, and whether they are the requested ones."""
 
 import fcntl
 import os
@@ -30,20 +30,21 @@ LAUNCHERS = {
     "OMPI_COMM_WORLD_SIZE": "mpirun of Open MPI",
     "SLURM_STEP_NUM_TASKS": "srun",
 }
-"""The variables by which a launcher tells a rank how many it has started."""
+"""The environment variables in which launchers give the number of ranks that they started."""
+
 ABORT_DELAY_S = 5.0
-"""How long a launcher has for reading what a rank has said before it aborts."""
+"""The seconds that a rank waits before MPI_Abort for its launcher to read its output."""
 
 
 class Ranks:
-    """The other ranks, as the loop needs them; made on all of them together."""
+    """All ranks of a communicator, with the synchronisation of the timing loop; created on all of them together."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
-        told: list[tuple[tuple[str, str], str]] = comm.allgather(((node_name(), boot_id()), rack_name()))
-        self.node_ids = [home for home, _ in told]
-        self._racks = [rack for _, rack in told]
-        self.ranks_by_node = Counter(self.node_ids)  # ranks on each node, in order of its first rank
+        locations: list[tuple[tuple[str, str], str]] = comm.allgather(((node_name(), boot_id()), rack_name()))
+        self.node_ids = [node_id for node_id, _ in locations]  # [rank]
+        self._racks = [rack for _, rack in locations]
+        self.ranks_by_node = Counter(self.node_ids)  # in the order of the first rank of each node
 
     @property
     def nodes(self) -> int:
@@ -51,16 +52,16 @@ class Ranks:
 
     @property
     def node_id(self) -> tuple[str, str]:
-        """The node of this rank: its name, and what its clock is known by."""
+        """The node of this rank: its name, and its boot id, which identifies its clock."""
         return self.node_ids[self.comm.rank]
 
     @property
     def local_rank(self) -> int:
-        """The number of this rank among those of its node."""
+        """The index of this rank among the ranks of its node."""
         return self.node_ids[: self.comm.rank].count(self.node_id)
 
     def layout(self, aggregators: int) -> Layout:
-        """Return where the ranks are, of which the last ones aggregate."""
+        """Return the layout of the ranks, of which the last ``aggregators`` are aggregators."""
         node, rack = (
             tuple(map({place: number for number, place in enumerate(dict.fromkeys(places))}.__getitem__, places))
             for places in (self.node_ids, self._racks)
@@ -68,51 +69,56 @@ class Ranks:
         return Layout(node, rack, aggregators=aggregators)
 
     def barrier(self) -> None:
-        # MPICH's own lets 2 ranks of a node go 1.0 us apart, this 0.2 to 0.3: as much longer waits who starts first.
+        # Ranks leave MPICH's MPI_Barrier up to 1.0 us apart (2 ranks of one node), and this one 0.2 to 0.3 us apart;
+        # the rank that starts first waits for the difference within the timed operation.
         request = self.comm.Ibarrier()
         while not request.Test():
             os.sched_yield()
 
     def gather(self, local: Nanoseconds) -> Nanoseconds | None:
-        everyone = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None
-        self.comm.Gather(np.ascontiguousarray(local), everyone)
-        return None if everyone is None else np.moveaxis(everyone, 0, -1)
+        gathered = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None
+        self.comm.Gather(np.ascontiguousarray(local), gathered)
+        return None if gathered is None else np.moveaxis(gathered, 0, -1)
 
     def agree(self, more: int) -> int:
         return int(self.comm.bcast(more))
 
     def max_over_ranks(self, number: int) -> int:
-        """Return the largest of the numbers that the ranks bring, on all of them."""
+        """Return the largest ``number`` of all ranks, on all ranks."""
         return int(self.comm.allreduce(number, MPI.MAX))
 
     def run_at_root(self, do: Callable[[], Answer]) -> Answer:
-        """Do something at rank 0, and return its answer, or raise its complaint, on all ranks."""
+        """Call ``do`` at rank 0, and return its result, or raise its BadInputError, on all ranks."""
         answer: Answer | None = None
-        complaint: BadInputError | None = None
+        failure: BadInputError | None = None
         if self.comm.rank == 0:
             try:
                 answer = do()
             except BadInputError as error:
-                complaint = error
-        complaint, answer = self.comm.bcast((complaint, answer))
-        if complaint is not None:
-            raise complaint
-        return cast("Answer", answer)  # rank 0 answered, or complained
+                failure = error
+        failure, answer = self.comm.bcast((failure, answer))
+        if failure is not None:
+            raise failure
+        return cast("Answer", answer)  # rank 0 has set it if it raised no error
 
 
 class MappedRanks:
-    """The ranks by the numbers of every mapping, each a communicator and a layout; made on all ranks together.
+    """The ranks renumbered by each mapping, as communicators and layouts; created on all ranks together.
 
     Args:
-        comm: of the ranks as the launcher numbered them.
-        layout: of the same.
+        comm: the communicator of the ranks as the launcher numbered them.
+        layout: the layout of the same ranks.
     """
 
     def __init__(self, comm: MPI.Intracomm, layout: Layout) -> None:
         self._by_mapping = {cast("str | None", None): (comm, layout)}
 
     def for_mapping(self, mapping: str | None) -> tuple[MPI.Intracomm, Layout]:
-        """Return the ranks as ``mapping`` numbers them, None as the launcher did; made at the first time."""
+        """Return the communicator and the layout of a mapping, created when first used.
+
+        Args:
+            mapping: the name of the mapping, None for the numbering of the launcher.
+        """
         if mapping is not None and mapping not in self._by_mapping:
             comm, layout = self._by_mapping[None]
             order = numbering(layout, mapping)
@@ -127,11 +133,11 @@ class MappedRanks:
 
 
 def rank_namer(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
-    """Return what says a rank of an attempt in words that people know, with its host where there are several.
+    """Return a function that names ranks for messages: with the host, if there are several.
 
     Args:
-        attempt: whose ranks are as the launcher numbered them.
-        mapping: by which they have other numbers.
+        attempt: the attempt, whose ranks are numbered as by the launcher.
+        mapping: the mapping that renumbered the ranks that the function is given, None if none did.
     """
     hosts = [place.host for place in attempt.places]
     order = range(len(hosts)) if mapping is None else numbering(attempt.layout, mapping)
@@ -147,13 +153,13 @@ def rank_namer(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
 
 
 def abort_job(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 1) -> None:
-    """End the job, as soon as the launcher has read what this rank has said.
+    """Abort the job after the launcher has read the output of this rank.
 
-    Launchers that hear of an abort drop what is still in the pipes from the ranks, and nobody would learn the reason.
+    Launchers discard unread output of the ranks when a rank aborts, and with it the reason.
 
     Args:
-        comm: whose ranks end.
-        streams: descriptors that the rank has written to; those that are no pipes are not waited for.
+        comm: the communicator of the ranks to abort.
+        streams: the file descriptors that this rank has written to; only pipes are waited for.
         code: the exit code.
     """
     with suppress(OSError, ValueError):  # a full disk or a closed stream must not keep the job from ending
@@ -166,7 +172,7 @@ def abort_job(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 
 
 
 def _unread(stream: int) -> int:
-    """Return how many bytes are in a pipe, 0 where it is something else."""
+    """Return the number of unread bytes in a pipe, 0 if the stream is no pipe."""
     if not stat.S_ISFIFO(os.fstat(stream).st_mode):
         return 0
     (unread,) = struct.unpack("i", fcntl.ioctl(stream, termios.FIONREAD, bytes(4)))
@@ -174,10 +180,10 @@ def _unread(stream: int) -> int:
 
 
 def check_launch(comm: MPI.Intracomm) -> None:
-    """See that the launcher and the MPI library speak of the same ranks.
+    """Check that the launcher and the MPI library agree on the number of ranks.
 
     Raises:
-        UnusableError: where a rank is alone although others were started.
+        UnusableError: if a rank is alone in MPI_COMM_WORLD although the launcher started several.
     """
     for variable, launcher in LAUNCHERS.items():
         started = os.environ.get(variable, "1")
@@ -186,29 +192,30 @@ def check_launch(comm: MPI.Intracomm) -> None:
             remedy = f"use the launcher of {library['version']} ({library['path']})"
             raise UnusableError(
                 "launcher",
-                f"{launcher} started {started} ranks, and each rank believes it is alone; {remedy}, "
-                "or on Slurm the --mpi type that it speaks (srun --mpi=list)",
+                f"{launcher} started {started} ranks, but MPI_COMM_WORLD has one rank; {remedy}, "
+                "or on Slurm an --mpi type that the library supports (srun --mpi=list)",
             )
 
 
 def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
-    """See that the ranks are where they were asked for.
+    """Check that the ranks run on the requested nodes.
 
     Args:
-        ranks: as they are.
-        shape: nodes, and the workers, the first ranks, spread evenly over them.
-        hosts: the names of the nodes, where particular ones were asked for, aggregators' among them.
+        ranks: the ranks.
+        shape: the requested nodes, and the workers, which are the first ranks and evenly spread over the nodes.
+        hosts: the names of the requested hosts, those of aggregators included; empty if any hosts will do.
 
     Raises:
-        UnusableError: on all ranks, with what was asked and what is there.
+        UnusableError: on all ranks; names the requested and the actual ranks.
     """
     names = [name for name, _ in ranks.ranks_by_node]
-    each = shape.ranks // shape.nodes
+    per_node = shape.ranks // shape.nodes
     if ranks.comm.size == shape.processes:
-        there = ranks.layout(shape.aggregators)
-        if (there.nodes, there.ranks_per_node) == (shape.nodes, each) and (not hosts or sorted(hosts) == sorted(names)):
+        layout = ranks.layout(shape.aggregators)
+        on_hosts = not hosts or sorted(hosts) == sorted(names)
+        if (layout.nodes, layout.ranks_per_node) == (shape.nodes, per_node) and on_hosts:
             return
-    seen = ", ".join(f"{crowd} on {name}" for (name, _), crowd in ranks.ranks_by_node.items())
-    asked = f"{shape.words}, {each} on each" + (f" of {', '.join(hosts)}" if hosts else "")
+    actual = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
+    requested = f"{shape.words}, {per_node} on each" + (f" of {', '.join(hosts)}" if hosts else "")
     many = f"{ranks.comm.size} rank{'s' * (ranks.comm.size > 1)}"
-    raise UnusableError("launch", f"{many}: {seen}; asked for were {asked}")
+    raise UnusableError("launch", f"{many}: {actual}; requested: {requested}")

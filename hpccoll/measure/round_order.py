@@ -1,4 +1,4 @@
-"""The order: which rounds of which cases a launch has yet to measure, and one after the other."""
+"""The order of measurements: which rounds of which cases are left in a launch, in randomised blocks."""
 
 import random
 from collections import Counter, defaultdict
@@ -13,69 +13,85 @@ from hpccoll.store.raw import RawResults
 
 
 def check_cases(job: Job) -> None:
-    """See that every case can be named, and that each is asked for once.
+    """Check that every case is valid and occurs once.
 
     Raises:
-        BadInputError: names the case or the word.
+        BadInputError: names the case or its invalid value.
     """
     for case in job.cases:
         check_case(case)
     for name, times in Counter(case.id for case in job.cases).items():
         if times > 1:
-            raise BadInputError("case", name, f"each case once; it is asked for {times} times")
+            raise BadInputError("case", name, f"each case once; the job has it {times} times")
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What earlier attempts have left: the ids of cases."""
+    """The state of a job after earlier attempts.
 
-    measured: Mapping[str, frozenset[int]] = field(default_factory=dict)  # the rounds of each
-    started: frozenset[str] = frozenset()  # and not ended: they ended their attempt, or somebody stalled in them
-    attempts: int = 0  # the number of the last one
-    fine: bool = True  # whether no result is wrong
-    timed: bool = False  # whether there is a result at all
+    Args:
+        measured_rounds: the measured rounds of each case, by its id.
+        unfinished: the ids of cases that were started and not finished: their attempt ended, or a rank stalled.
+        last_attempt: the number of the last attempt, 0 if there was none.
+        all_right: whether no result is wrong.
+        has_results: whether any case was measured.
+    """
+
+    measured_rounds: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    unfinished: frozenset[str] = frozenset()
+    last_attempt: int = 0
+    all_right: bool = True
+    has_results: bool = False
 
     @classmethod
     def of(cls, raw: RawResults) -> "Completed":
         return cls(
-            measured=raw.measured,
-            started=frozenset(raw.started) | raw.failed_cases,
-            attempts=max((attempt.number for attempt, _ in raw.attempts), default=0),
-            fine=all(outcome.status != "wrong" for _, outcomes in raw.attempts for outcome in outcomes),
-            timed=any(outcome.timed for _, outcomes in raw.attempts for outcome in outcomes),
+            measured_rounds=raw.measured,
+            unfinished=frozenset(raw.started) | raw.failed_cases,
+            last_attempt=max((attempt.number for attempt, _ in raw.attempts), default=0),
+            all_right=all(outcome.status != "wrong" for _, outcomes in raw.attempts for outcome in outcomes),
+            has_results=any(outcome.timed for _, outcomes in raw.attempts for outcome in outcomes),
         )
 
 
 def rounds_left(job: Job, shape: Shape, earlier: Completed) -> list[tuple[int, Case]]:
-    """Return what is left of the cases of ``shape``: all of the first round, then all of the next, each with its case.
+    """Return the rounds that are left of the cases of ``shape``, in the order in which they are to be measured.
 
-    Every round goes through the calls in an order of its own, and through the ways to do one in another, all of them
-    before the next call: what is compared is measured side by side. A machine that changes within a round, as a virtual
-    one does whose CPUs move, then slows all ways of a call or none (randomised blocks: R. A. Fisher, The Design of
-    Experiments, 1935). Cases that ended an earlier attempt come last.
+    The first round of all cases precedes the second. Each round visits the calls in a new random order, and the
+    variants of a call (algorithms, transports, placements) in a new random order before the next call: variants that
+    are compared are measured close in time. If the machine changes during a round, as virtual machines do when their
+    CPUs are moved, it slows all variants of a call alike (randomised blocks: R. A. Fisher, The Design of Experiments,
+    1935). Cases that ended an earlier attempt come last.
+
+    Args:
+        job: the job.
+        shape: the shape of the ranks that measure.
+        earlier: the state after earlier attempts.
     """
-    left = ((number, case) for number, case in _rounds(job, shape) if number not in earlier.measured.get(case.id, ()))
-    return sorted(left, key=lambda one: one[1].id in earlier.started)
+    left = (
+        (number, case) for number, case in _rounds(job, shape) if number not in earlier.measured_rounds.get(case.id, ())
+    )
+    return sorted(left, key=lambda entry: entry[1].id in earlier.unfinished)
 
 
 def job_for_remaining_ranks(job: Job, shape: Shape, rest: Shape | None, earlier: Completed) -> Job:
-    """Return ``job`` with what ranks can measure that others of theirs were left behind by.
+    """Return ``job`` with the cases that the remaining ranks can measure.
 
-    What is left of the cases of ``shape`` becomes cases of the ranks that there are, which say so: no number stands for
-    more ranks than have taken part, and those that were asked for stay to be measured. A case in which somebody stalled
-    is not tried again: it may be what makes ranks stall.
+    The cases of ``shape`` that are left become cases of the smaller shape ``rest``, so that no result claims more ranks
+    than took part; the original cases stay to be measured. A case in which a rank stalled is not repeated, because it
+    may be the cause.
 
     Args:
-        job: as it was planned.
-        shape: of the ranks that were launched.
-        rest: of those that are left, None where they can measure nothing.
-        earlier: what is there.
+        job: the job as planned.
+        shape: the shape of all ranks of the launch.
+        rest: the shape of the remaining ranks, None if they cannot measure anything.
+        earlier: the state after earlier attempts.
     """
     if rest is None:
         return replace(job, cases=())
-    left = [case for _, case in rounds_left(job, shape, earlier) if case.id not in earlier.started]
+    left = [case for _, case in rounds_left(job, shape, earlier) if case.id not in earlier.unfinished]
     fewer = [replace(case, ranks=rest.ranks, nodes=rest.nodes) for case in left]
-    planned = {case.id for case in job.cases}  # which have a launch of their own, on the hosts that are meant
+    planned = {case.id for case in job.cases}  # cases that have a launch of their own, on their own hosts
     return replace(job, cases=tuple({case.id: case for case in fewer if case.id not in planned}.values()))
 
 
@@ -83,17 +99,17 @@ def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:
     calls: dict[tuple[object, ...], list[Case]] = defaultdict(list)
     for case in job.cases:
         if job.shape(case) == shape:
-            calls[_call(case)].append(case)
+            calls[_call_key(case)].append(case)
     order = list(calls.values())
-    shuffled = random.Random(job.seed)  # noqa: S311  an order, not a secret
+    rng = random.Random(job.seed)  # noqa: S311  not used for cryptography
     for number in range(1, job.effort.rounds + 1):
-        shuffled.shuffle(order)
-        for ways in order:
-            shuffled.shuffle(ways)
-            yield from ((number, case) for case in ways)
+        rng.shuffle(order)
+        for variants in order:
+            rng.shuffle(variants)
+            yield from ((number, case) for case in variants)
 
 
-def _call(case: Case) -> tuple[object, ...]:
-    """Return what is done, whichever way: in place is one of two ways, of which the better counts."""
+def _call_key(case: Case) -> tuple[object, ...]:
+    """Return the key of the call of a case; algorithm, transport and placement are variants of the same call."""
     arguments = tuple((name, case.params.get(name)) for name in collective(case.collective).arguments)
     return case.collective, case.dtype, case.op, case.bytes, case.root, arguments

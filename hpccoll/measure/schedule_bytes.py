@@ -1,4 +1,4 @@
-"""Counted: what schedules send between nodes and racks, and which of them send as much as a library did."""
+"""Bytes that schedules send between nodes and racks, and the algorithms that match a library's measured bytes."""
 
 from functools import lru_cache
 
@@ -10,22 +10,22 @@ from hpccoll.spec.case import Parameter
 from hpccoll.transports.operation import Operation
 
 MATCHING_RATIO = 0.98, 1.1
-"""How many times the bytes of a schedule ports may send and be said to send as many: headers add 7 % at an MTU of 1500
-(hpccoll/report/wire_bandwidth.py), and little else does where messages are large."""
+"""The ratios of port bytes to a schedule's bytes at which both match: headers add 7 % at an MTU of 1500 bytes
+(hpccoll/report/wire_bandwidth.py), and there is little other traffic while messages are large."""
 
 MAX_COMPARED_RANKS = 1024
-"""The most ranks for which the library's bytes are compared with those of our algorithms: to count all of an all-reduce
-takes 3 s, for 4096 ranks 13 s, while all ranks wait."""
+"""The maximum number of ranks for which a library's bytes are compared with those of our algorithms: counting all
+algorithms of an all-reduce takes 3 s, and 13 s for 4096 ranks, while all ranks wait."""
 
 MAX_NAMED = 3
-"""The most algorithms that are named as those that send as much as the library."""
+"""The maximum number of matching algorithms that are named."""
 
 
 @lru_cache
 def cached_slices(
     call: CollectiveCall, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
 ) -> tuple[Schedule, ...]:
-    """Return the slices, the same ones for all sizes of a job: what is found out of them is found once."""
+    """Return the slices of an algorithm, shared by all sizes of a job, and with them the results cached for them."""
     return call.slices(algorithm, layout, **dict(parameters))
 
 
@@ -38,36 +38,40 @@ def cached_crossings(
     tier: str,
     end: str | None = None,
 ) -> tuple[NDArray[np.int64], ...]:
-    """Return the crossings of each slice, found once for all sizes of a job: 4096 ranks take seconds."""
+    """Return the crossings of each slice, computed once for all sizes of a job: 4096 ranks take seconds."""
     return tuple(crossings(schedule, tier, end) for schedule in cached_slices(call, algorithm, layout, parameters))
 
 
 def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> str:
-    """Return in words what a library sent, and which of our algorithms send as much: it may be none of them.
+    """Return a sentence with the bytes that a library sent, and our algorithms that send as many.
+
+    The library may have run none of them.
 
     Args:
-        operation: that it did.
-        nbytes: the size S of it.
-        sent: the bytes that all hosts sent for it by their counters.
+        operation: the operation.
+        nbytes: its size S.
+        sent: the bytes per operation that all hosts sent, by their port counters.
     """
     family, layout = operation.collective, operation.layout
     amount = f"{sent} B" if family.token else f"{sent / layout.nodes / nbytes:.3f} S a node"
     if layout.ranks > MAX_COMPARED_RANKS:
-        return f"the ports sent {amount}; no algorithm is compared with that for over {MAX_COMPARED_RANKS} ranks"
-    alike = [
+        return f"the ports sent {amount}; not compared with algorithms: more than {MAX_COMPARED_RANKS} ranks"
+    matching = [
         algorithm.name
         for algorithm in family.algorithms.values()
-        if not algorithm.floor and not algorithm.unmet(layout) and _as_much(operation, algorithm, sent)
+        if not algorithm.floor and not algorithm.unmet(layout) and _matches(operation, algorithm, sent)
     ]
-    if len(alike) > MAX_NAMED:  # of two ranks nearly all send as much
-        alike[MAX_NAMED:] = [f"{len(alike) - MAX_NAMED} others"]
-    return f"the ports sent {amount}" + (f", as much as {' or '.join(alike)}" if alike else "")
+    if len(matching) > MAX_NAMED:  # on two ranks nearly all algorithms send the same
+        matching[MAX_NAMED:] = [f"{len(matching) - MAX_NAMED} others"]
+    return f"the ports sent {amount}" + (f", as much as {' or '.join(matching)}" if matching else "")
 
 
-def _as_much(of: Operation, algorithm: Algorithm, sent: int) -> bool:
-    if of.call.traffic:
-        return False  # bytes alone do not tell unequal blocks apart
-    slices = cached_crossings(of.call, algorithm, of.layout, (), "node")
-    counted = wire_bytes(slices, Cut(of.call, of.count, len(slices[0]), len(slices), of.dtype.itemsize))
+def _matches(operation: Operation, algorithm: Algorithm, sent: int) -> bool:
+    if operation.call.traffic:
+        return False  # the total does not distinguish algorithms if blocks are unequal
+    slices = cached_crossings(operation.call, algorithm, operation.layout, (), "node")
+    counted = wire_bytes(
+        slices, Cut(operation.call, operation.count, len(slices[0]), len(slices), operation.dtype.itemsize)
+    )
     least, most = MATCHING_RATIO
     return least * counted <= sent <= most * counted

@@ -1,4 +1,4 @@
-"""The catalogue: what can be asked for, by name. It starts no MPI, so that a login node can plan."""
+"""The catalogue: which collectives, algorithms and parameters can be requested. It imports no MPI: login nodes plan."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -26,35 +26,35 @@ from hpccoll.spec.transport_table import DEVICES, transports_by_device, transpor
 from hpccoll.units import format_size, parse_size
 
 PLAN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": IntegerRange(1, MAX_BYTES)}
-"""Parameters of every scheduled case: the pieces that advance independently, how many of them at once, and, instead of
-how many pieces, how large one is at most: of a unit, or, in a pipeline, of all that it moves."""
+"""The parameters of every case with a schedule: the number of channels, the number of channels in flight, and, instead
+of the number of channels, the maximum size of a piece: of a unit, or in a pipeline of the whole buffer."""
 
 GRAPH = "graph"
-"""A parameter of what goes over NCCL, schedules and its own calls: 1 has them replayed as a CUDA graph."""
+"""The parameter of all cases over NCCL that, if 1, replays them as a CUDA graph."""
 
 FIRST_MAPPING = next(iter(MAPPINGS))
-"""The mapping that is measured where others give the same."""
+"""The mapping that is measured if several mappings number the ranks alike."""
 
 
 def check_case(case: Case) -> None:
-    """See that every word of ``case`` is known.
+    """Check that every value of ``case`` is valid.
 
     Raises:
-        BadInputError: names the word, and the ones that would do.
+        BadInputError: names the invalid value and the valid ones.
     """
     family = collective(case.collective)
     check_algorithm(case.algorithm, [case.collective])
-    words: dict[str, tuple[object, tuple[object, ...]]] = {
+    values: dict[str, tuple[object, tuple[object, ...]]] = {
         "device": (case.device, DEVICES),
         "dtype": (case.dtype, (*DTYPES, BFLOAT16)),
         "op": (case.op, tuple(REDUCTIONS) if family.has_op else (None,)),
     }
-    for key, (word, valid) in words.items():
-        if word not in valid:
-            raise BadInputError(key, word, valid)
-    move = distinct_transports(case.collective, case.algorithm, (case.transport,), case.device)
-    if case.transport not in move:
-        raise BadInputError(f"transport of {case.algorithm}", case.transport, move)
+    for key, (value, valid) in values.items():
+        if value not in valid:
+            raise BadInputError(key, value, valid)
+    transports = distinct_transports(case.collective, case.algorithm, (case.transport,), case.device)
+    if case.transport not in transports:
+        raise BadInputError(f"transport of {case.algorithm}", case.transport, transports)
     _check_call(case)
     _check_parameters(case)
 
@@ -68,10 +68,10 @@ def _check_call(case: Case) -> None:
     if case.mapping not in (None, *MAPPINGS):
         raise BadInputError("mapping", case.mapping, MAPPINGS)
     if case.mapping not in distinct_mappings(case.collective, case.algorithm, (case.mapping,)):
-        raise BadInputError("mapping", case.mapping, f"none: the ranks of {case.collective} are named one by one")
+        raise BadInputError("mapping", case.mapping, f"none: {case.collective} names its two ranks")
     if case.in_place not in distinct_placements(case.collective, case.algorithm, (case.in_place,)):
-        what = f"{case.collective} of {case.algorithm}"
-        raise BadInputError("in_place", case.in_place, f"{not case.in_place}: {what} has no other placement")
+        only = f"{not case.in_place}: the only placement of {case.algorithm} of {case.collective}"
+        raise BadInputError("in_place", case.in_place, only)
     if not isinstance(case.bytes, int):
         raise BadInputError("bytes", case.bytes, "a whole number")
     if family.elements(case.bytes, itemsize(case.dtype), 1) < 1:
@@ -81,14 +81,14 @@ def _check_call(case: Case) -> None:
 def _check_parameters(case: Case) -> None:
     if "segment" in case.params and "channels" in case.params:
         raise BadInputError(
-            "parameter segment", case.params["segment"], "one of the two: channels follow from the segment"
+            "parameter segment", case.params["segment"], "segment or channels: the segment determines the channels"
         )
     for name, value in case.params.items():
         known = known_parameters(case.collective, case.algorithm)
         if name not in known:
             raise BadInputError(f"parameter of {case.algorithm}", name, known or "none: it has no parameters")
         if name == GRAPH and (value not in (0, 1) or (value and case.transport != "nccl")):
-            raise BadInputError("parameter graph", value, "0, or over nccl 1: replayed as a CUDA graph")
+            raise BadInputError("parameter graph", value, "0, or over nccl 1, for replay as a CUDA graph")
         if name in PLAN_PARAMETERS:
             PLAN_PARAMETERS[name].check(f"parameter {name}", value)
     if case.algorithm in collective(case.collective).algorithms:
@@ -96,20 +96,20 @@ def _check_parameters(case: Case) -> None:
 
 
 def algorithms_of(name: str) -> tuple[str, ...]:
-    """Return all that a collective can be measured with: its algorithms, and the library's own."""
+    """Return the algorithms of a collective without floors, and ``native``."""
     return (*(a.name for a in collective(name).algorithms.values() if not a.floor), NATIVE)
 
 
 def measurable_names(name: str) -> tuple[str, ...]:
-    """Return all words by which a collective can be measured: floors and ``auto`` among them."""
+    """Return all valid names for the algorithm of a collective, floors and ``auto`` included."""
     return (*collective(name).algorithms, NATIVE, AUTO)
 
 
 def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
-    """See that one of the collectives ``names`` can be measured with ``algorithm``.
+    """Check that at least one of the collectives ``names`` has ``algorithm``.
 
     Raises:
-        BadInputError: where none can, with what they can be, and the collectives that have it.
+        BadInputError: if none has it; names the valid algorithms, and the collectives that have this one.
     """
     known = dict.fromkeys(chain.from_iterable(measurable_names(name) for name in names))
     if algorithm not in known:
@@ -119,10 +119,10 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
 
 
 def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
-    """Return what a case may say beside its coordinates: arguments of the collective, parameters of the algorithm.
+    """Return the valid parameters of a case: arguments of the collective and parameters of the plan and the algorithm.
 
     Raises:
-        BadInputError: for an algorithm that the collective has not.
+        BadInputError: if the collective does not have the algorithm.
     """
     family = collective(name)
     if algorithm in (NATIVE, AUTO):
@@ -135,10 +135,10 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
 def parameters_by_algorithm(
     name: str, algorithms: Iterable[str], parameters: Mapping[str, Parameter]
 ) -> Iterator[tuple[str, dict[str, Parameter]]]:
-    """Yield every algorithm with those of the parameters that it knows, and the arguments of the collective.
+    """Yield every algorithm with the parameters that it has, and with the arguments of the collective.
 
     Raises:
-        BadInputError: for a parameter that none of them knows, or traffic that there is not.
+        BadInputError: if no algorithm has a parameter, or a traffic pattern does not exist.
     """
     known = {algorithm: known_parameters(name, algorithm) for algorithm in algorithms}
     for parameter in parameters:
@@ -154,66 +154,68 @@ def parameters_by_algorithm(
 
 
 def exact_parameters(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """Return parameters as cases have them: a size such as 128K is its bytes.
+    """Return parameters as cases have them: sizes such as 128K in bytes.
 
     Raises:
-        BadInputError: for a segment that is no size.
+        BadInputError: if the segment is not a size.
     """
     if "segment" not in parameters:
         return dict(parameters)
     return {**parameters, "segment": parse_size(parameters["segment"], "parameter segment")}
 
 
-def distinct_placements(name: str, algorithm: str, asked: Sequence[bool]) -> Sequence[bool]:
-    """Return which of the values ``asked`` of in_place make a difference: where there is one placement, it is that."""
+def distinct_placements(name: str, algorithm: str, requested: Sequence[bool]) -> Sequence[bool]:
+    """Return those of the values ``requested`` of in_place that differ; if there is one placement only, return that."""
     family = collective(name)
     if not (family.in_place and family.out_of_place):
         return (family.in_place,)
     if algorithm == NATIVE:
-        return (True,) if family.one_buffer else asked
-    return asked[:1] if _floor(family, algorithm) else asked
+        return (True,) if family.one_buffer else requested
+    return requested[:1] if _floor(family, algorithm) else requested
 
 
-def distinct_mappings(name: str, algorithm: str, asked: Sequence[str | None]) -> Sequence[str | None]:
-    """Return which of the mappings ``asked`` make a difference: to two ranks that are named none does."""
+def distinct_mappings(name: str, algorithm: str, requested: Sequence[str | None]) -> Sequence[str | None]:
+    """Return those of the mappings ``requested`` that differ; none if the call names its two ranks."""
     family = collective(name)
     if "peer" in family.arguments:
         return (None,)
-    return asked[:1] if _floor(family, algorithm) else asked
+    return requested[:1] if _floor(family, algorithm) else requested
 
 
 def _floor(family: Collective, algorithm: str) -> bool:
     return algorithm in family.algorithms and family.algorithms[algorithm].floor
 
 
-def distinct_transports(name: str, algorithm: str, asked: Sequence[str], device: str = "cpu") -> Sequence[str]:
-    """Return which of the transports ``asked`` make a difference: to a choice and who moves nothing none.
+def distinct_transports(name: str, algorithm: str, requested: Sequence[str], device: str = "cpu") -> Sequence[str]:
+    """Return those of the transports ``requested`` that differ for an algorithm: one for floors and ``auto``.
 
-    A library's own collectives go over messages on the host, and over each of the transports on a GPU.
+    The library's own collectives use messages on the host, and each of the requested transports on a GPU.
 
     Raises:
-        BadInputError: for one that the device has not, also where it would make no difference.
+        BadInputError: if the device does not have a transport, even if that makes no difference.
     """
-    there = transports_by_device((device,), asked)[device]
+    transports = transports_by_device((device,), requested)[device]
     native = algorithm == NATIVE
-    return transports_of_native(native, device, there) if native or _floats(name, algorithm) else there
+    if native or _moves_nothing(name, algorithm):
+        return transports_of_native(native, device, transports)
+    return transports
 
 
-def _floats(name: str, algorithm: str) -> bool:
+def _moves_nothing(name: str, algorithm: str) -> bool:
     return algorithm == AUTO or _floor(collective(name), algorithm)
 
 
 def own_parameters(case: Case) -> dict[str, Parameter]:
-    """Return the parameters that are the algorithm's own."""
+    """Return the parameters of the algorithm, without those of the plan and the collective."""
     others = {*PLAN_PARAMETERS, GRAPH, *collective(case.collective).arguments}
     return {name: value for name, value in case.params.items() if name not in others}
 
 
 def call_of(case: Case, p: int) -> CollectiveCall:
-    """Return what ``case`` promises on ``p`` workers.
+    """Return the call of ``case`` on ``p`` workers.
 
     Raises:
-        BadInputError: where its root or another argument does not fit p.
+        BadInputError: if its root or another argument does not fit ``p``.
     """
     family = collective(case.collective)
     arguments = {name: value for name, value in case.params.items() if name in family.arguments}
@@ -221,10 +223,10 @@ def call_of(case: Case, p: int) -> CollectiveCall:
 
 
 def unmet_needs(case: Case, layout: Layout) -> str | None:
-    """Return why ``case`` cannot run on ``layout``, or None where it can.
+    """Return the reason why ``case`` cannot run on ``layout``, None if it can.
 
     Raises:
-        BadInputError: for a parameter whose value makes no sense anywhere.
+        BadInputError: for a value that is invalid on every layout.
     """
     family = collective(case.collective)
     if not isinstance(case.bytes, int):
@@ -237,7 +239,7 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
     except BadInputError as error:
         return str(error)
     if case.algorithm == AUTO:
-        return None  # the table says what it is, and that may have needs
+        return None  # the algorithm is chosen in the job, where its needs are checked
     if case.algorithm == NATIVE:
         return unmet_by_transport(case.transport, case.dtype, layout, {})
     algorithm, own = family.algorithm(case.algorithm), own_parameters(case)
@@ -246,16 +248,18 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
 
 
 def redundant_mapping(case: Case, layout: Layout) -> str | None:
-    """Return why the mapping of ``case`` gives what another one does, which is measured instead, or None.
+    """Return the reason why the mapping of ``case`` is skipped, None if it is not.
+
+    It is skipped if another mapping, which is measured, numbers the ranks alike.
 
     Args:
-        case: to be measured.
-        layout: of the ranks as the launcher numbered them, racks among them.
+        case: the case.
+        layout: the layout of the ranks as the launcher numbered them, with racks.
     """
     if case.mapping in (None, FIRST_MAPPING) or numbering(layout, case.mapping) != numbering(layout, FIRST_MAPPING):
         return None
     racks = len(layout.groups("rack"))
-    words = {layout.workers: "one on each node", 1: "all on one node"}
-    where = words.get(layout.nodes, f"{layout.workers} on {layout.nodes} nodes")
-    beside = f" in {racks} racks" if racks > 1 else ""
-    return f"mapping {case.mapping} numbers these ranks as {FIRST_MAPPING} does: {where}{beside}"
+    places = {layout.workers: "one on each node", 1: "all on one node"}
+    where = places.get(layout.nodes, f"{layout.workers} on {layout.nodes} nodes")
+    in_racks = f" in {racks} racks" if racks > 1 else ""
+    return f"mapping {case.mapping} numbers these ranks as {FIRST_MAPPING} does: {where}{in_racks}"

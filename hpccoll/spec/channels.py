@@ -1,6 +1,6 @@
-"""Channels: in how many pieces that advance independently a case moves what it moves, and how many at once.
+"""Channels: the number of independently advancing pieces of a case, and the number of pieces in flight.
 
-It starts no MPI: what a plan takes of memory follows from them.
+Plans and memory estimates use it, so it imports no MPI.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,68 +8,73 @@ from collections.abc import Mapping, Sequence
 from hpccoll.schedule import Layout, Schedule
 
 LANE_UNIT = 1 << 20
-"""Bytes of a unit at which another channel pays: folding one then overlaps the transfer of another, in cache.
+"""The bytes of a unit per additional channel inside a node: the reduction of one channel then overlaps the transfer of
+another, in cache.
 
 64 MiB on 2 ranks of a node, over messages and in shared memory: with 16 or 32 channels and the best window 4 to 10 %
-slower than the best of 1 to 256, with 128 by 28 % and more.
+slower than the best of 1 to 256; with 128 channels 28 % slower and more.
 """
 
 WIRE_UNIT, WIRE_CHANNELS = 1 << 15, 4
-"""Between nodes another channel pays from smaller units on, up to so many: while one turns round, another transfers.
+"""The bytes of a unit per additional channel between nodes, and the number of such channels: while one channel waits
+for its next step, another transfers.
 
-In 4, 8 and 16 channels, ms: on 4 nodes of 1 Gbit/s, 16 MiB, a ring takes 218, 217 and 215 (at the wire 207) and
-rabenseifner 236, 221 and 221; with 2 ranks a node hierarchical, tiered, 221, 216 and 217 (at the wire 204). On 8 nodes
-of 100 Mbit/s, 4 MiB, a ring 610, 605 and 597 (at the wire 594), rabenseifner 698, 673 and 633.
+Times in ms with 4, 8 and 16 channels. 4 nodes of 1 Gbit/s, 16 MiB: ring 218, 217 and 215 (wire: 207), rabenseifner 236,
+221 and 221; with 2 ranks per node hierarchical, tiered, 221, 216 and 217 (wire: 204). 8 nodes of 100 Mbit/s, 4 MiB:
+ring 610, 605 and 597 (wire: 594), rabenseifner 698, 673 and 633.
 """
 
 WIRE_MESSAGE, WIRE_CHANNELS_MOST = 1 << 19, 16
-"""More channels than those have to leave messages of so many bytes: UCX sends one of up to 256 KiB over a single rail.
+"""The smallest message in bytes that more channels may leave, and the maximum number of channels: UCX sends a message
+of up to 256 KiB over a single rail.
 
-4 MiB between 2 nodes with two rails of 100 Mbit/s: in 4 channels 187 ms, half over each rail; in 8 to 32 344 to 384.
+4 MiB between 2 nodes with two rails of 100 Mbit/s: 187 ms in 4 channels, half over each rail; 344 to 384 ms in 8 to 32
+channels.
 """
 
 WINDOW = 4
-"""Channels in flight at once. Of 16 channels of the same operations 2 instead of 4: a ring takes as long, rabenseifner,
-whose messages differ in size, 715 ms for 633 and 228 for 221; of 4 channels hierarchical 223 for 221."""
+"""The default number of channels in flight. Of 16 channels, for the cases above, 2 instead of 4 in flight: the ring
+takes the same time; rabenseifner, whose messages differ in size, 715 ms instead of 633, and 228 instead of 221. Of 4
+channels, hierarchical 223 ms instead of 221."""
 
 SEGMENT, SEGMENTS = 1 << 17, 64
-"""Bytes of a segment of a pipeline, and how many there are at most.
+"""The bytes of a segment of a pipeline, and the maximum number of segments.
 
-4 MiB on 4 nodes with wires of 100 Mbit/s, in one piece and in 32 segments: a chain takes 1025 ms and 362 (at the wire
-341), a double binary tree 1549 and 717 (682); with a window of 1 the tree takes 1217 ms, with 4 as long as with 2.
+4 MiB on 4 nodes of 100 Mbit/s, in one piece and in 32 segments: a chain takes 1025 and 362 ms (wire: 341), a double
+binary tree 1549 and 717 ms (682). With a window of 1 the tree takes 1217 ms; with 4 as long as with 2.
 """
 
 QUEUED_SEGMENT = 1 << 22
-"""The same over NCCL, where a group takes some 10 us, and 4 MiB over NVLink."""
+"""The bytes of a segment over NCCL: a group takes about 10 us, as long as 4 MiB over NVLink."""
 
 
 def plan_channels(
-    asked: Mapping[str, int | str], nbytes: int, layout: Layout, schedules: Sequence[Schedule], *,
+    requested: Mapping[str, int | str], nbytes: int, layout: Layout, schedules: Sequence[Schedule], *,
     pipelined: bool, queued: bool,
 ) -> tuple[int, int]:  # fmt: skip
-    """Return the channels of a case, and how many of them are in flight at once.
+    """Return the number of channels of a case, and the number of channels in flight.
 
     Args:
-        asked: its parameters: ``channels`` or ``segment``, and ``window``, where it has them.
-        nbytes: that are moved.
-        layout: of the ranks.
+        requested: the parameters of the case, of which ``channels`` or ``segment``, and ``window``, are used.
+        nbytes: the bytes that are moved.
+        layout: the layout of the ranks.
         schedules: the slices of the algorithm.
-        pipelined: whether channels follow one another.
-        queued: whether they go over NCCL.
+        pipelined: whether the channels of the algorithm form a pipeline.
+        queued: whether the case runs over NCCL.
     """
-    segment = asked.get("segment")
+    segment = requested.get("segment")
     by_default = default_channels_nccl if queued else default_channels
     default = (
         channels_of_segment(nbytes, schedules, int(segment), pipelined=pipelined)
         if segment
         else by_default(nbytes, layout, pipelined=pipelined)
     )
-    channels = int(asked.get("channels", default))
-    return channels, int(asked.get("window", min(channels, WINDOW)))
+    channels = int(requested.get("channels", default))
+    return channels, int(requested.get("window", min(channels, WINDOW)))
 
 
 def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:
-    """Return the channels that ``nbytes`` are moved in unless a case says otherwise."""
+    """Return the default number of channels for ``nbytes``."""
     if pipelined:
         return max(1, min(SEGMENTS, nbytes // SEGMENT))
     unit = nbytes // layout.workers
@@ -77,16 +82,15 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False) ->
     return max(1, min(64, unit // LANE_UNIT), between if layout.nodes > 1 else 1)
 
 
-def default_channels_nccl(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:  # noqa: ARG001  as over MPI
-    """Return the same over NCCL.
+def default_channels_nccl(nbytes: int, layout: Layout, *, pipelined: bool = False) -> int:  # noqa: ARG001  same signature as over MPI
+    """Return the default number of channels over NCCL: one, unless the algorithm is pipelined.
 
-    Folds do not overlap messages on a stream, and NCCL cuts each message into channels of its own: only a pipeline has
-    use for several.
+    On a stream, reductions do not overlap messages, and NCCL cuts each message into channels of its own.
     """
     return max(1, min(SEGMENTS, nbytes // QUEUED_SEGMENT)) if pipelined else 1
 
 
 def channels_of_segment(nbytes: int, schedules: Sequence[Schedule], segment: int, *, pipelined: bool = False) -> int:
-    """Return the channels in which no piece is larger than ``segment`` bytes, to a grain: of a unit, or a slice."""
+    """Return the number of channels whose pieces, of a unit or of a slice, have at most ``segment`` bytes."""
     pieces = len(schedules) * (1 if pipelined else schedules[0].units)
     return max(1, -(-nbytes // (pieces * segment)))

@@ -1,33 +1,100 @@
-"""The maker, and what a job has NCCL's communicators made with on the way to the transport."""
+"""The case factory: missing support is a reason to skip a case, as is a refusal by NCCL, which a fake gives here."""
 
 from types import SimpleNamespace
 
+import pytest
 import raw_examples
 from mpi4py import MPI
 
-from hpccoll.measure.case_factory import CaseFactory
-from hpccoll.transports.nccl import communicator_config
+from hpccoll.measure.case_factory import CaseFactory, make_unless_refused
+from hpccoll.transports.nccl import communicator_config, communicators
 
-OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
-
-
-def unconfigured(communicator, case=OVER_NCCL, comm=MPI.COMM_SELF):
-    return CaseFactory._config_reason(
-        SimpleNamespace(job=raw_examples.job(case, communicator=communicator), comm=comm), case
-    )
+NATIVE_OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
+REFUSAL = "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)"
 
 
-def test_a_case_whose_settings_nobody_can_make_is_skipped_with_the_reason_and_others_are_not(monkeypatch):
-    asked = []
-    monkeypatch.setattr(communicator_config, "missing_for_config", lambda v: asked.append(v) or f"no NCCL from {v} on")
-    assert unconfigured({"max_ctas": 4, "traffic_class": 3}) == "no NCCL from 22600 on"
-    assert unconfigured({"max_ctas": 4, "buffers": "symmetric"}) == "no NCCL from 22700 on"
-    assert unconfigured({}) is None
-    assert unconfigured({"max_ctas": 4}, raw_examples.case(transport="staged", device="cuda")) is None
-    assert asked == [22600, 22700]
+def config_reason(communicator, case=NATIVE_OVER_NCCL, comm=MPI.COMM_SELF):
+    factory = SimpleNamespace(job=raw_examples.job(case, communicator=communicator), comm=comm)
+    return CaseFactory._config_reason(factory, case)
 
 
-def test_what_one_rank_lacks_is_the_reason_at_all(monkeypatch):
+def test_only_cases_over_nccl_with_unsupported_settings_have_a_reason(monkeypatch):
+    versions = []
+    monkeypatch.setattr(communicator_config, "missing_for_config", lambda v: versions.append(v) or f"NCCL before {v}")
+    assert config_reason({"max_ctas": 4, "traffic_class": 3}) == "NCCL before 22600"
+    assert config_reason({"max_ctas": 4, "buffers": "symmetric"}) == "NCCL before 22700"
+    assert config_reason({}) is None
+    assert config_reason({"max_ctas": 4}, raw_examples.case(transport="staged", device="cuda")) is None
+    assert versions == [22600, 22700]
+
+
+def test_the_reason_of_one_rank_is_the_reason_on_all_ranks(monkeypatch):
     monkeypatch.setattr(communicator_config, "missing_for_config", lambda _: None)
-    comm = SimpleNamespace(allgather=lambda mine: [mine, "nccl4py not found"])
-    assert unconfigured({"max_ctas": 4}, comm=comm) == "nccl4py not found"
+    comm = SimpleNamespace(allgather=lambda own: [own, "nccl4py not found"])
+    assert config_reason({"max_ctas": 4}, comm=comm) == "nccl4py not found"
+
+
+class NcclError(RuntimeError):
+    """An exception with the name of CuPy's."""
+
+
+class FakeNccl:
+    """The part of NCCL that creates and aborts communicators."""
+
+    def __init__(self):
+        self.aborted = 0
+
+    def get_unique_id(self):
+        return b"id"
+
+    def NcclCommunicator(self, _ranks, _unique, _rank):  # noqa: N802  CuPy's name
+        return SimpleNamespace(abort=self._abort)
+
+    def _abort(self):
+        self.aborted += 1
+
+
+def plan_maker(error=None, closed=None):
+    def make():
+        if error:
+            raise error
+        return SimpleNamespace(close=lambda: closed.append("closed"))
+
+    return make
+
+
+def test_a_refused_call_gives_the_reason_and_the_next_case_gets_a_new_communicator():
+    library, comm = FakeNccl(), MPI.COMM_SELF
+    first = communicators.nccl_world(comm, library)
+    assert not isinstance(make_unless_refused(plan_maker(), comm), str)
+    assert communicators.nccl_world(comm, library) is first
+    assert make_unless_refused(plan_maker(NcclError(REFUSAL)), comm) == f"NCCL refuses it: {REFUSAL}"
+    assert library.aborted == 1
+    assert communicators.nccl_world(comm, library) is not first
+    communicators.abort_world(comm)
+
+
+def test_a_rank_whose_call_succeeded_while_others_were_refused_closes_its_plan_before_the_communicator():
+    done, comm = [], SimpleNamespace(allgather=lambda own: [own, REFUSAL], handle=-1)
+    communicators._WORLDS[comm.handle] = SimpleNamespace(abort=lambda: done.append("aborted"))
+    assert make_unless_refused(plan_maker(closed=done), comm) == f"NCCL refuses it: {REFUSAL}"
+    assert done == ["closed", "aborted"]
+
+
+def test_a_failure_to_create_a_communicator_keeps_the_message_of_nccl():
+    message = "NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR"
+    with pytest.raises(communicators.NcclFailedError, match=message):
+        make_unless_refused(plan_maker(communicators.NcclFailedError(message)), MPI.COMM_SELF)
+
+
+def test_an_error_of_nccl_that_is_no_refusal_is_raised_on_all_ranks_and_names_the_failing_rank():
+    message = "NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
+    done, comm = [], SimpleNamespace(allgather=lambda own: [None, message, own], handle=-1)
+    with pytest.raises(communicators.NcclFailedError, match=f"rank 1: {message}"):
+        make_unless_refused(plan_maker(closed=done), comm)
+    assert done == ["closed"]
+
+
+def test_an_error_of_another_library_is_raised_unchanged():
+    with pytest.raises(RuntimeError, match="an illegal memory access"):
+        make_unless_refused(plan_maker(RuntimeError("an illegal memory access")), MPI.COMM_SELF)

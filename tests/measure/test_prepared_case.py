@@ -1,5 +1,6 @@
-"""What a prepared_case can tell of the algorithm that ran, without ranks: its transport does nothing."""
+"""What a prepared case knows of the algorithm that ran; here its transport moves nothing."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -45,7 +46,7 @@ def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_
     monkeypatch.setattr(schedule_bytes, "cached_crossings", lambda *_: 1 / 0)
     assert words(6) == (
         "unknown",
-        "the ports sent 0.667 S a node; no algorithm is compared with that for over 4 ranks",
+        "the ports sent 0.667 S a node; not compared with algorithms: more than 4 ranks",
     )
 
 
@@ -74,14 +75,14 @@ def test_what_a_case_sends_is_counted_once(prepared_case, monkeypatch, name, alg
         monkeypatch.setattr(prepared_case, way, lambda *what, once=once: counted.append(what) or once(*what))
     ours = prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4, 2), case(name, algorithm))
     sent = ours.wire_bytes
-    assert ours.evidence(sent)[1].endswith("the ports sent 1.000 times the bytes it counts")
+    assert ours.evidence(sent)[1].endswith("the ports sent 1.000 times its wire bytes")
     assert len(counted) == 1
 
 
 def test_the_choice_of_a_table_is_named_with_its_transport_unless_that_is_mpi(prepared_case):
     def executed(transport):
         chosen = case(algorithm="ring", transport=transport)
-        return prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), chosen, chosen="by a table").evidence(
+        return prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), chosen, choice="by a table").evidence(
             None
         )[0]
 
@@ -97,3 +98,13 @@ def test_what_a_user_says_of_his_mpi_is_a_part_of_the_evidence(prepared_case):
 
     assert evidence("ring")[1].endswith("; he says so")
     assert evidence("native") == ("unknown", "he says so")
+
+
+def test_an_abort_ends_the_plan_with_its_graphs_then_the_communicators_then_the_transport(prepared_case):
+    from hpccoll.transports.nccl import communicators
+
+    done = []
+    closable = {name: SimpleNamespace(close=partial(done.append, name)) for name in ("plan", "transport")}
+    communicators._WORLDS[-1] = SimpleNamespace(abort=partial(done.append, "communicator"))
+    prepared_case.PreparedCase.abort(SimpleNamespace(**closable))
+    assert done == ["plan", "communicator", "transport"]

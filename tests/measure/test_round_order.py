@@ -76,11 +76,11 @@ def test_wherever_it_was_interrupted_the_rest_follows_in_the_same_order(done):
     measured = {}
     for number, case in whole[:done]:
         measured[case.id] = measured.get(case.id, frozenset()) | {number}
-    assert rounds_left(job(), SHAPE, Completed(measured=measured)) == whole[done:]
+    assert rounds_left(job(), SHAPE, Completed(measured_rounds=measured)) == whole[done:]
 
 
 def test_a_case_that_ended_an_attempt_comes_after_all_rounds_of_the_others():
-    left = rounds_left(job(), SHAPE, Completed(started=frozenset([CASES[3].id])))
+    left = rounds_left(job(), SHAPE, Completed(unfinished=frozenset([CASES[3].id])))
     assert [case for _, case in left[-3:]] == [CASES[3]] * 3
     assert CASES[3] not in [case for _, case in left[:-3]]
 
@@ -93,7 +93,7 @@ def test_fewer_ranks_measure_what_is_left_as_cases_of_their_own_but_what_stalled
     done, stalled, nested, *left = CASES
     planned = replace(nested, ranks=3, nodes=1)
     asked = raw_examples.job(*CASES, planned, ranks=4)
-    earlier = Completed(measured={done.id: frozenset([1])}, started=frozenset([stalled.id]))
+    earlier = Completed(measured_rounds={done.id: frozenset([1])}, unfinished=frozenset([stalled.id]))
     rest = job_for_remaining_ranks(asked, Shape(1, 4), Shape(1, 3), earlier)
     assert {case.id for case in rest.cases} == {replace(case, ranks=3, nodes=1).id for case in left}
     assert {case.id for _, case in rounds_left(rest, Shape(1, 3), earlier)} == {case.id for case in rest.cases}

@@ -1,6 +1,7 @@
 """A rank stalls while a case over NCCL is measured, and the job goes on; MPI is real, NCCL is nccl_over_files.py."""
 
 import platform
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -84,15 +85,15 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
     who, (one, two) = f"rank 1 on {platform.node()}", hdf5.read_raw_file(out).attempts
     assert (one[0].ranks, [outcome.status for outcome in one[1]]) == (3, ["ok", "failed"])
     failed = one[1][1]
-    assert failed.reason.startswith(f"{who} stalled: NCCL did not complete in 3 s (on the stream: ")
-    assert f"has not answered in 2 s, and rank 0 on {platform.node()} and rank 2" in failed.reason
+    assert failed.reason.startswith(f"{who} stalled: ")
+    assert re.search(rf"in 3 s .* in 2 s; rank 0 on {platform.node()} and rank 2", failed.reason)
     assert (two[0].ranks, len(two[0].places), two[0].provenance["launched_as"]) == (2, 2, [0, 2])
     (behind,) = two[0].provenance["left_behind"]
     assert (behind["attempt"], behind["ranks"], behind["case"]) == (1, [1], failed.case.id)
     (of_two,) = two[1]
     assert (of_two.status, of_two.case.ranks, of_two.case.id.endswith(".p2.n1")) == ("ok", 2, True)
-    assert "r1 | stuck for 12 s: case" in ended.stderr  # and is spared
-    assert "r1 | stalled, and the others have gone on" in ended.stderr
+    assert "r1 | stuck for 12 s: case" in ended.stderr  # but its watchdog leaves the end to the others
+    assert "r1 | stalled; " in ended.stderr
     results = read_results([out])
     assert sorted((row.status, row.ranks) for row in results.rows) == [("failed", 3), ("ok", 2), ("ok", 3)]
     left = {gap.status: gap.reason for gap in results.missing}
@@ -130,7 +131,7 @@ def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launched, n
 def test_where_too_few_are_left_the_rest_is_left_and_a_rank_that_never_comes_ends_with_the_launch(launched):
     ended, out = launched["alone"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
-    assert "the launch is ended, for it has not come back in 12 s" in ended.stderr
+    assert "the launch is aborted: no return within 12 s" in ended.stderr
     ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
     assert (attempt.ranks, [outcome.status for outcome in outcomes]) == (2, ["ok", "failed"])
     assert {gap.status for gap in read_results([out]).missing} == {"failed", "not run"}

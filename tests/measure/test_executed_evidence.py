@@ -1,0 +1,31 @@
+"""The reason of a case that NCCL refuses is followed by the lines of the log that explain the refusal."""
+
+import pytest
+import raw_examples
+
+from hpccoll.evidence.log_record import LogRecord, Unavailable
+from hpccoll.evidence.probe_result import ProbeResult
+from hpccoll.measure.executed_evidence import full_reason
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [({"NCCL_ALGO": "PAT"}, "{line}"), ({"NCCL_ALGO": "CollnetDirect", "NCCL_COLLNET_ENABLE": "1"}, "{why}; {line}")],
+)
+def test_the_lines_of_the_log_stand_beside_the_refusal_and_no_other_reason(environment, said):
+    line = "No algorithm/protocol available for function AllReduce with datatype ncclFloat32."
+    why = "NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"
+    unavailable = (
+        Unavailable(feature="algorithm", reason="none is left", line=line),
+        Unavailable(feature="sharp", reason="no job", line=why),
+    )
+    found, case = (
+        ProbeResult(record=LogRecord(library="nccl", unavailable=unavailable)),
+        raw_examples.case(8, algorithm="native", transport="nccl"),
+    )
+    asked = raw_examples.job(case, environment=environment), case
+    assert (
+        full_reason("NCCL refuses it: no", found, *asked) == f"NCCL refuses it: no; {said.format(line=line, why=why)}"
+    )
+    assert full_reason("too large", found, *asked) == "too large"
+    assert full_reason("NCCL refuses it: no", None, *asked) == "NCCL refuses it: no"
