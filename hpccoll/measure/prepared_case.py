@@ -293,6 +293,6 @@ class PreparedCase:
             evidence += "; in software: ranks acted as the switches"
         if sent is not None:
             counted = self.wire_bytes
-            times = f"{sent / counted:.3f} times its wire bytes" if counted else f"{sent} B; its wire bytes: 0"
+            times = f"{sent / counted:.3f} times its wire bytes" if counted else f"{sent} B (its wire bytes: 0)"
             evidence += f"; the ports sent {times}"
         return self.algorithm.name, evidence

@@ -1,7 +1,4 @@
-"""``hpccoll run`` on ranks that are each a node of its own, whose ports send 4137 bytes for every operation.
-
-Each says of every pass in which they are read during which case that was.
-"""
+"""``hpccoll run`` where each rank is a node whose port sends 4137 bytes per operation; ranks print each counting pass."""
 
 import os
 import sys
@@ -14,7 +11,7 @@ from hpccoll.run import main
 
 EACH = 4137
 sent = 0
-reset, watch = Check.reset, port_traffic.count_traffic
+reset, count_traffic = Check.reset, port_traffic.count_traffic
 
 
 def count(self):
@@ -23,12 +20,12 @@ def count(self):
     reset(self)
 
 
-def told(prepared, together, operations, progress, found):
+def print_and_count(operation, sync, operations, progress, ports):
     print(f"counted {progress.case}", file=sys.stderr, flush=True)
-    return watch(prepared, together, operations, progress, found)
+    return count_traffic(operation, sync, operations, progress, ports)
 
 
-Check.reset, port_traffic.count_traffic = count, told
+Check.reset, port_traffic.count_traffic = count, print_and_count
 provenance.boot_id = ranks.boot_id = lambda: str(os.getpid())
 network_ports.find_ports = lambda _sys=None: (network_ports.NetworkPort("eth0", "netdev", Path("/nowhere")),)
 port_traffic.read_counters = lambda found: {

@@ -150,5 +150,5 @@ def test_what_ports_sent_is_kept_beside_what_is_predicted_and_is_evidence(mpiexe
     assert re.fullmatch(r"the ports sent 1.010 S a node, as much as ring or \w+ or \w+ or \d+ others", native[2])
     assert found == {
         "ring": (8192, "ring", "the ports sent 1.010 times its wire bytes"),
-        "null": (0, "null", "the ports sent 8274 B; its wire bytes: 0"),
+        "null": (0, "null", "the ports sent 8274 B (its wire bytes: 0)"),
     }
