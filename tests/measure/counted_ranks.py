@@ -1,4 +1,4 @@
-"""``hpccoll run`` where each rank is a node whose port sends 4137 bytes per operation; ranks print each counting pass."""
+"""``hpccoll run`` where each rank is a node whose port sends 4137 bytes per operation; prints each counting pass."""
 
 import os
 import sys
