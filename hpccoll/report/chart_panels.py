@@ -39,7 +39,7 @@ class PanelLayout:
 def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Interval = None) -> ChartRecord:
     """Return the record of ``point`` in a chart: ``value`` with its 95 % interval, and the fields of its tooltip."""
     low, high = ends or (value, value)
-    row, taken = point.row, [one.median for one in round_stats(point).values()]
+    row, medians = point.row, [stats.median for stats in round_stats(point).values()]
     return {
         "series": point.series,
         "bytes": row.bytes,
@@ -58,7 +58,7 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "high": high,
         "time": format_seconds(median_seconds(point)),
         "interval": interval_label(median_interval(point)),
-        "rounds": ", ".join(map(format_seconds, taken)) if len(taken) > 1 else "one",
+        "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one",
         "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
         "ran": executed_note(row),

@@ -108,7 +108,7 @@ def _range_field(ends: Interval) -> ChartRecord:
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
     """Return the value of each of several rounds: its time, or ``work`` per second."""
-    times = [taken.median for taken in round_stats(point).values()]
+    times = [stats.median for stats in round_stats(point).values()]
     if len(times) == 1 or point.row.floor or group.many_pairs:
         return {}
     return {"ticks": times if work is None else [work / time for time in times]}

@@ -99,12 +99,12 @@ def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
 
 def _measured_together(points: Iterable[SeriesPoint]) -> Iterator[tuple[tuple[object, ...], list[SeriesPoint]]]:
     """Yield the coordinates of each work, and the faster placement of each series that one launch measured of it."""
-    alike: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    by_work: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
     for point in points:
         row = point.row
         if is_usable(row) and is_ranked(row):
-            alike[point.machine, rank_pair(row), row.mapping, row.ranks, row.nodes, row.requested_bytes].append(point)
-    for work, found in alike.items():
+            by_work[point.machine, rank_pair(row), row.mapping, row.ranks, row.nodes, row.requested_bytes].append(point)
+    for work, found in by_work.items():
         for together in split_by_launch(found):
             best: dict[str, SeriesPoint] = {}
             for point in together:
@@ -205,13 +205,13 @@ class RepeatedPoint:
 
 def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
     """Return the points that several runs on one machine measured."""
-    alike: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    by_point: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
     for point in points:
         row = point.row
         if is_usable(row) and not row.floor:
             key = (point.machine, point.series, rank_pair(row), row.in_place, row.ranks, row.nodes, row.requested_bytes)
-            alike[key].append(point)
-    several = (found for found in alike.values() if len({point.row.run_id for point in found}) > 1)
+            by_point[key].append(point)
+    several = (found for found in by_point.values() if len({point.row.run_id for point in found}) > 1)
     return tuple(RepeatedPoint(min(found, key=median_seconds), max(found, key=median_seconds)) for found in several)
 
 

@@ -98,5 +98,5 @@ def expected_network(run: Run) -> tuple[str | None, str]:
     if network := provenance.get("network"):
         return str(network), "the site file says so"
     hosts = provenance.get("ports") or ()
-    names = {port["name"]: None for alike in hosts for port in alike["ports"] if port["kind"] == "infiniband"}
+    names = {port["name"]: None for host in hosts for port in host["ports"] if port["kind"] == "infiniband"}
     return ("rdma", f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} active") if names else (None, "")

@@ -12,13 +12,13 @@ def jobs_and_hosts(launches: Iterable[tuple[str, frozenset[str]]]) -> str:
 
 def host_ranges(hosts: Iterable[str]) -> str:
     """Return host names, with consecutive numbers as a range: ``n[1-4], n7``."""
-    alike: dict[tuple[str, int], list[str]] = defaultdict(list)
+    by_name: dict[tuple[str, int], list[str]] = defaultdict(list)
     for host in hosts:
         name = host.rstrip("0123456789")
         digits = host[len(name) :]
-        alike[name, len(digits)].append(digits)  # node01 and node1 are different hosts
+        by_name[name, len(digits)].append(digits)  # node01 and node1 are different hosts
     return ", ".join(
-        name + run for (name, _), digits in sorted(alike.items()) for run in _number_ranges(sorted(digits))
+        name + run for (name, _), digits in sorted(by_name.items()) for run in _number_ranges(sorted(digits))
     )
 
 

@@ -77,7 +77,9 @@ def _head(title: str, note: str) -> str:
 
 
 def _critical(results: Results) -> str:
-    critical = (f'<p class="alarm" role="alert">{escape(_sentence(finding))}</p>' for finding in find_critical(results))
+    critical = (
+        f'<p class="critical" role="alert">{escape(_sentence(finding))}</p>' for finding in find_critical(results)
+    )
     resolved = (f'<p class="note">{escape(_sentence(finding))}</p>' for finding in find_resolved(results))
     return "".join((*critical, *resolved))
 

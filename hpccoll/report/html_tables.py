@@ -59,14 +59,14 @@ def missing_table(missing: Iterable[Gap]) -> str:
 
     Cases that were not run come last, because an earlier failure is the cause.
     """
-    alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    by_reason: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for gap in missing:
-        alike[gap.status, gap.job, gap.reason].append(gap.case)
+        by_reason[gap.status, gap.job, gap.reason].append(gap.case)
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("cases", "status", "job", "reason"))
     rows = "".join(
         f"<tr><td>{_folded(cases)}</td>{_cell(status)}{_cell(job)}<td class=words>{escape(reason)}</td></tr>"
         for (status, job, reason), cases in sorted(
-            alike.items(), key=lambda group: (group[0][0] == "not run", -len(group[1]))
+            by_reason.items(), key=lambda group: (group[0][0] == "not run", -len(group[1]))
         )
     )
     return f'<div class="scroll gaps"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'

@@ -27,19 +27,19 @@ def rail_findings(group: ChartGroup) -> Iterator[ReportFinding]:
     """Yield the ports that each algorithm used at the largest size on the most ranks, and the gain of further ports."""
     points = _largest_points(group)
     most = max((point.row.ranks for point in points), default=0)
-    alike: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
+    by_algorithm: dict[tuple[object, ...], list[SeriesPoint]] = defaultdict(list)
     for point in points:
         row = point.row
         if row.ranks == most:
             same = point.machine, row.algorithm, row.transport, row.mapping, row.nodes
-            alike[*same, tuple(sorted(algorithm_params(row).items()))].append(point)
-    if alike:
-        row = next(iter(alike.values()))[0].row
+            by_algorithm[*same, tuple(sorted(algorithm_params(row).items()))].append(point)
+    if by_algorithm:
+        row = next(iter(by_algorithm.values()))[0].row
         yield info(
             "rails",
             place=group.place_label(row),
             nbytes=row.requested_bytes if group.has_size else None,
-            series=tuple(usage for points in alike.values() for usage in _port_usage(group, points)),
+            series=tuple(usage for points in by_algorithm.values() for usage in _port_usage(group, points)),
         )
 
 

@@ -32,11 +32,11 @@ class MedianPair:
 
 def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
     """Return the pairs of each machine, series, number of ranks and size; of a repeated pair, the last point."""
-    alike: dict[tuple[object, ...], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
+    by_series: dict[tuple[object, ...], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
     for point in points:
         row = point.row
-        alike[point.machine, point.series, row.ranks, row.nodes, row.requested_bytes][rank_pair(row)] = point
-    return tuple(MedianPair(tuple(sorted(found.values(), key=median_seconds))) for found in alike.values())
+        by_series[point.machine, point.series, row.ranks, row.nodes, row.requested_bytes][rank_pair(row)] = point
+    return tuple(MedianPair(tuple(sorted(found.values(), key=median_seconds))) for found in by_series.values())
 
 
 def curve_points(group: ChartGroup) -> Iterator[tuple[SeriesPoint, Interval]]:

@@ -24,10 +24,10 @@ def _reason_lines(gaps: Iterable[Gap], *, named: bool = False) -> Iterator[str]:
         gaps: the cases without a result.
         named: whether an earlier line names their job.
     """
-    alike: defaultdict[tuple[str, str], list[Gap]] = defaultdict(list)
+    by_reason: defaultdict[tuple[str, str], list[Gap]] = defaultdict(list)
     for gap in gaps:
-        alike[gap.status, gap.reason].append(gap)
-    for (status, reason), some in alike.items():
+        by_reason[gap.status, gap.reason].append(gap)
+    for (status, reason), some in by_reason.items():
         jobs = list(dict.fromkeys(gap.job for gap in some))
         where = "" if named else f" in {', '.join(jobs) if len(jobs) <= MAX_JOBS_NAMED else f'{len(jobs)} jobs'}"
         cases = some[0].case if len(some) == 1 else f"{len(some)} cases"

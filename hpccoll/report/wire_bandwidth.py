@@ -81,7 +81,7 @@ def _smallest_calibrated(calibration: Iterable[Mapping[str, int]], seen: float) 
 
 def _common_mtu(hosts: Iterable[Mapping[str, Any]]) -> int | None:
     """Return the MTU of all ports of all hosts; None if they differ or are not all Ethernet ports."""
-    ports = [port for alike in hosts for port in alike["ports"]]
+    ports = [port for host in hosts for port in host["ports"]]
     mtus = {port["mtu"] if port["kind"] == "netdev" else None for port in ports}
     return mtus.pop() if len(mtus) == 1 else None
 

@@ -82,7 +82,7 @@ def test_the_page_begins_with_tcp_where_rdma_was_expected(measured, provenance, 
     assert ran.out.startswith("RDMA was expected and TCP was used")
     body = (out / "report" / "index.html").read_text().partition("<body>")[2].strip()
     first = body.partition("</p>")[0]
-    assert first.startswith('<p class="alarm" role="alert">RDMA was expected and TCP was used')
+    assert first.startswith('<p class="critical" role="alert">RDMA was expected and TCP was used')
     assert "Socket" in first
     assert f"Expected, because {why}. In nccl.n2x8." in first
 

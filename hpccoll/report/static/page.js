@@ -1,4 +1,4 @@
-// Charts are drawn to the width of the page: fewer panels side by side on a narrow one.
+// Charts fit the width of the page: a narrow page has fewer panels in a row.
 const AXIS = 76, GAP = 40, LEAST = 180;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const DARK = { "#ffffff": "#14171c", "#1f2937": "#e6e9ee", "#5b6472": "#a3acb9", "#e3e7ed": "#2d333c" };
@@ -11,14 +11,14 @@ function fitted(text, room) {
   const share = () => Math.floor((room - AXIS - GAP * (columns - 1)) / columns);
   while (columns > 1 && share() < LEAST) columns = Math.ceil(columns / 2);
   if (spec.facet) spec.columns = columns;
-  if (spec.facet && columns === 1) spec.resolve = { axis: { x: "independent" } };  // each panel with its own labels
+  if (spec.facet && columns === 1) spec.resolve = { axis: { x: "independent" } };  // each panel has its own labels
   panel.width = Math.min(share(), Math.max(2 * panel.width, 420));
   spec.padding = 0;
   Object.assign(spec.config.legend, { columns: Math.max(1, Math.floor(room / spec.usermeta.label)) });
   return spec;
 }
 
-// For the width that the header has: what is hidden has none. Its labels are seen to be too wide once it is shown.
+// Charts have the width of the header, because hidden elements have none. Wide labels are detected after drawing.
 const drawn = new Map();
 async function show(chart, room) {
   const text = document.getElementById(chart.dataset.spec).textContent;
@@ -31,7 +31,7 @@ async function draw(charts) {
       drawn.set(chart, width);
       await show(chart, width);
     }
-    const over = chart.scrollWidth - chart.clientWidth;  // labels wider than AXIS
+    const over = chart.scrollWidth - chart.clientWidth;  // labels are wider than AXIS
     if (over > 0) await show(chart, width - over);
   }
 }
@@ -51,7 +51,7 @@ for (const head of document.querySelectorAll(".sortable th")) {
   head.addEventListener("click", () => sort(head));
   head.addEventListener("keydown", (event) => { if (event.key === "Enter") sort(head); });
 }
-// What is seen is drawn at once, the rest when there is time, so that all of it can be printed.
+// Visible charts are drawn at once, the others when the browser is idle, so that all of them can be printed.
 const all = [...document.querySelectorAll(".chart")];
 const idle = () => new Promise(globalThis.requestIdleCallback ?? ((then) => setTimeout(then, 50)));
 const seen = () => draw(all.filter((chart) => !chart.closest(".tab:not(.shown)")));

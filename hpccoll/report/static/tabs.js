@@ -1,4 +1,4 @@
-// One part of the page at a time, the one that the hash names or that holds what it names; without one, the first.
+// One tab is visible: the tab that the hash names or that contains the named element, by default the first.
 const tabs = [...document.querySelectorAll(".tab")];
 let shown = null;
 
