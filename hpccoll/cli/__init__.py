@@ -1,1 +1,1 @@
-"""The command line: one short function for each command, in families. What they do is in the rooms below."""
+"""The command line: one short function per command; the other packages do the work."""

@@ -1,4 +1,4 @@
-"""What several commands take, and how they end."""
+"""Arguments and exit codes that several commands share."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -10,30 +10,32 @@ from hpccoll.errors import to_one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PATHS = Annotated[list[Path], typer.Argument(help="Raw files, or directories that hold some.", metavar="PATHS...")]
-PROFILE = Annotated[str, typer.Option(help="Where to run: local, slurm, slurm-nodbd or testbed; see hpccoll doctor.")]
+PATHS = Annotated[list[Path], typer.Argument(help="raw files, or directories with raw files", metavar="PATHS...")]
+PROFILE = Annotated[
+    str, typer.Option(help="execution profile: local, slurm, slurm-nodbd or testbed; see hpccoll doctor")
+]
 SITE = Annotated[
     str | None,
-    typer.Option(help="How jobs run on the cluster: a site file, or one of slurm/sites [all left to Slurm]"),
+    typer.Option(help="site file of the cluster, or the name of one in slurm/sites [Slurm's defaults]"),
 ]
 INCOMPLETE = 3
-"""The exit code of what ran, where something planned is missing or wrong, or nothing could be measured."""
+"""The exit code if something planned is missing or wrong, or nothing could be measured."""
 
 
 class FilesRead(Protocol):
-    """What was read of several files."""
+    """The result of reading several files."""
 
     @property
     def damaged(self) -> "Iterable[str]":
-        """What could not be read, in a sentence each."""
+        """A sentence for each file that could not be read."""
 
     @property
     def notes(self) -> "Iterable[str]":
-        """What else is to be known of the files, in a sentence each."""
+        """Sentences with other remarks on the files."""
 
 
 def report_damaged(read: FilesRead) -> int:
-    """Print on stderr what could not be read and what else is to be known, and return the exit code that follows."""
+    """Print unreadable files and notes on stderr, and return the exit code."""
     damaged = list(read.damaged)
     for line in (*damaged, *(f"note: {note}" for note in read.notes)):
         typer.echo(f"hpccoll: {to_one_line(line)}", err=True)

@@ -1,4 +1,4 @@
-"""Commands that measure nothing: what there is to measure with, what algorithms do, what logs say, what is here."""
+"""Commands that measure nothing: list, show, evidence and doctor."""
 
 import json
 from pathlib import Path
@@ -13,10 +13,11 @@ family = typer.Typer()
 
 
 @family.command("list", epilog="Example: hpccoll list --json | jq '.algorithms[].name'")
-def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_(*, as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False) -> None:
     """List collectives, algorithms, transports and variants.
 
-    With what variants set and where they make sense, and what is missing here; --json has what they must show, too.
+    Variants are listed with their settings and requirements, everything with what this machine lacks for it. --json
+    also has the evidence that each variant requires.
     """
     from hpccoll.spec.listing import listing, listing_lines
 
@@ -26,24 +27,24 @@ def list_(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")
 
 @family.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")
 def show(
-    algorithm: Annotated[str, typer.Argument(help="Its name; see hpccoll list.", metavar="ALGORITHM")],
-    workers: Annotated[int, typer.Option("-p", "--workers", help="The number of workers.")],
+    algorithm: Annotated[str, typer.Argument(help="name of the algorithm; see hpccoll list", metavar="ALGORITHM")],
+    workers: Annotated[int, typer.Option("-p", "--workers", help="number of workers")],
     collective: Annotated[
-        str | None, typer.Option("-c", "--collective", help="Whose algorithm it is [the first that has it].")
+        str | None, typer.Option("-c", "--collective", help="collective [the first one with this algorithm]")
     ] = None,
     ranks_per_node: Annotated[
-        int | None, typer.Option(help="Workers on a node; the last may have fewer [all on one node].")
+        int | None, typer.Option(help="workers per node; the last node may have fewer [all on one node]")
     ] = None,
-    racks: Annotated[int, typer.Option(help="Racks that the nodes are dealt to, in blocks.")] = 1,
-    aggregators: Annotated[int, typer.Option(help="Ranks that aggregate, each on a node of its own.")] = 0,
-    root: Annotated[int | None, typer.Option("-r", "--root", help="The root, where the collective has one.")] = None,
-    param: Annotated[list[str] | None, typer.Option(help="A parameter of the algorithm.", metavar="K=V")] = None,
-    unit: Annotated[int | None, typer.Option(help="Whose way the table follows [chosen to say most].")] = None,
-    out: Annotated[Path | None, typer.Option(help="Draw it there.", metavar="F.svg|F.png")] = None,
+    racks: Annotated[int, typer.Option(help="number of racks, each with a block of nodes")] = 1,
+    aggregators: Annotated[int, typer.Option(help="number of aggregators, each on its own node")] = 0,
+    root: Annotated[int | None, typer.Option("-r", "--root", help="root of a rooted collective")] = None,
+    param: Annotated[list[str] | None, typer.Option(help="parameter of the algorithm", metavar="K=V")] = None,
+    unit: Annotated[int | None, typer.Option(help="unit that the table follows [the most informative one]")] = None,
+    out: Annotated[Path | None, typer.Option(help="file of the drawing", metavar="F.svg|F.png")] = None,
 ) -> int:
-    """Say what an algorithm does, round by round, and draw it.
+    """Describe the schedule of an algorithm, and draw it.
 
-    Who talks to whom, what happens when, and who holds what.
+    The text lists the rounds. The drawing shows the messages, their times, and the contents of the buffers.
     """
     import hpccoll.spec.catalogue  # noqa: F401  fills the registry
     from hpccoll.draw import ask, describe, draw
@@ -63,16 +64,16 @@ def show(
     epilog="Example: hpccoll evidence logs --network rdma, of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log"
 )
 def evidence(
-    logs: Annotated[list[Path], typer.Argument(help="Logs, or directories of some.", metavar="LOGS...")],
+    logs: Annotated[list[Path], typer.Argument(help="logs, or directories with logs", metavar="LOGS...")],
     *,
-    network: Annotated[str | None, typer.Option(help="What was expected between nodes: rdma or tcp.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    network: Annotated[str | None, typer.Option(help="expected network between nodes: rdma or tcp")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
 ) -> int:
-    """Say what ran, by logs of NCCL, UCC and SHARP.
+    """Report what libraries executed, from their logs.
 
-    Over which network, and why not what was asked for. Logs of several launches are told apart. Also of dumps of NCCL's
-    topology beside them: whether each GPU has a NIC as near as its peers'. Ends with 3 where lines name another network
-    between nodes than was expected.
+    Logs of NCCL, UCC and SHARP are read. The report names the algorithm, the network and the reason of a fallback, separately for each launch. Dumps of
+    NCCL's topology among the logs show whether each GPU has a NIC as near as its peers'. Ends with 3 if the logs name
+    another network between nodes than --network.
     """
     from hpccoll.evidence import report
     from hpccoll.evidence.log_set import read_log_files
@@ -87,10 +88,10 @@ def evidence(
 
 @family.command(epilog="Example: hpccoll doctor")
 def doctor() -> int:
-    """Look at MPI, its launcher, Snakemake, Slurm, GPUs and RDMA.
+    """Check MPI, its launcher, Snakemake, Slurm, GPUs and RDMA.
 
-    Say what is there (ok), what is not and what to install (none), what is of less use than it could be (warn), what
-    has to be mended before a sweep can run (WRONG), and which profile fits. Ends with 1 where something is WRONG.
+    Each line is ok, none (not installed, with what to install), warn (usable with a restriction), or WRONG (a sweep
+    cannot run before it is fixed). The last line names the profile to use. Ends with 1 if a line is WRONG.
     """
     from hpccoll.sweep.doctor import examine
 

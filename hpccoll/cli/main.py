@@ -1,4 +1,4 @@
-"""The command line: the families of commands as one program, and how a command ends. Ranks never import this."""
+"""The program of all commands, and its exit codes. Ranks never import this module."""
 
 import sys
 from typing import Annotated
@@ -22,7 +22,7 @@ for commands in (sweeps, results, tuning, info):
 
 @app.callback(invoke_without_command=True)
 def hpccoll(
-    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="version number")] = False
 ) -> None:
     if version:
         typer.echo(__version__)
@@ -31,7 +31,7 @@ def hpccoll(
 
 
 def main() -> int:
-    """Run the command line and return its exit code; what is wrong with the input takes one line."""
+    """Run the command line and return its exit code; an error of the input is printed as one line."""
     try:
         check_arguments(sys.argv)
         return int(app(standalone_mode=False) or 0)

@@ -1,4 +1,4 @@
-"""Commands that read results: what raw files and directories of sweeps hold."""
+"""Commands that read raw files and directories of sweeps."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,22 +17,22 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Directory of the report [DIR/report, or FILE.report next to FILE.h5, of the first of PATHS]."
+            help="directory of the report [DIR/report, or FILE.report next to FILE.h5, for the first of PATHS]"
         ),
     ] = None,
 ) -> int:
     """Write a report of raw files.
 
-    Curves, tables, what is missing, provenance: one HTML file that opens offline.
+    Curves, tables, missing results and provenance in one HTML file that opens offline.
     """
     from hpccoll.report.output_directory import default_directory, other_inputs
 
-    directory = out or default_directory(paths)
-    other = other_inputs(paths, directory)
-    if other and out is None:
-        raise BadInputError("--out", str(directory), f"another directory: it already contains the report of {other}")
-    where = "" if out or paths[0].is_dir() else "; --out DIR selects another directory"
-    return write_report(paths, directory, f"{where}, replaces the report of {other}" if other else where)
+    place = out or default_directory(paths)
+    lost = other_inputs(paths, place)
+    if lost and out is None:
+        raise BadInputError("--out", str(place), f"another directory: it contains the report of {lost}")
+    where = "" if out or paths[0].is_dir() else "; --out DIR chooses another directory"
+    return write_report(paths, place, f"{where}; it replaces the report of {lost}" if lost else where)
 
 
 def write_report(paths: list[Path], out: Path, note: str = "") -> int:
@@ -56,10 +56,13 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
 @family.command(epilog="Example: hpccoll export results/default --format csv > default.csv")
 def export(
     paths: PATHS,
-    format_: Annotated[str, typer.Option("--format", help="json, csv or nccl-tests.")] = "json",
-    timing: Annotated[str, typer.Option(help="The time of an operation: max or span.")] = "max",
+    format_: Annotated[str, typer.Option("--format", help="output format: json, csv or nccl-tests")] = "json",
+    timing: Annotated[str, typer.Option(help="definition of the time of an operation: max or span")] = "max",
 ) -> int:
-    """Print the rows, one a case and attempt, in SI units. Ends with 3 where a file cannot be read."""
+    """Print one row per case and attempt, in SI units.
+
+    Ends with 3 if a file cannot be read.
+    """
     from hpccoll.report.export import export as write
     from hpccoll.store.load import read_results
 
@@ -72,7 +75,10 @@ def export(
 
 @family.command(epilog="Example: hpccoll validate results/default")
 def validate(paths: PATHS) -> int:
-    """See that raw files are whole, and say what they hold. Ends with 3 where one is not."""
+    """Check that raw files are complete and undamaged.
+
+    Their results are counted. Ends with 3 if a file is not.
+    """
     from hpccoll.report.terminal_summary import case_counts
     from hpccoll.store.load import to_results
     from hpccoll.store.result_files import ResultFiles, absent_files, read_all
@@ -88,13 +94,13 @@ def validate(paths: PATHS) -> int:
         typer.echo(f"{raw.path}: {state}, {case_counts(results)}, {len(results.runs)} attempts")
     absent = sorted(absent_files(found))
     for path in absent:
-        typer.echo(f"{path}: planned, and not there")
+        typer.echo(f"{path}: planned, but missing")
     return report_damaged(found) or (INCOMPLETE if partial or absent else 0)
 
 
 @family.command(epilog="Example: hpccoll status results/default")
-def status(directory: Annotated[Path, typer.Argument(help="The results of a sweep.")]) -> int:
-    """Show how far a sweep is, how long it takes, and what failed."""
+def status(directory: Annotated[Path, typer.Argument(help="directory of the results of a sweep")]) -> int:
+    """Show the progress of a sweep, its time left, and its failures."""
     from hpccoll.report.terminal_summary import measurement_progress, status_lines
     from hpccoll.store.load import read_results
     from hpccoll.store.scheduler_log import read_scheduled
@@ -104,9 +110,9 @@ def status(directory: Annotated[Path, typer.Argument(help="The results of a swee
 
     busy = is_running(directory)
     if not busy and any(job.state in LIVE_STATES for job in read_scheduled(directory)):
-        SlurmMonitor(directory).poll_now()  # the sweep that looked last is gone
+        SlurmMonitor(directory).poll_now()  # the sweep that recorded them has ended
     results = read_results([directory])
-    typer.echo(f"{'a' if busy else 'no'} sweep is at work: {measurement_progress(results.progress)}")
+    typer.echo(f"{'a' if busy else 'no'} sweep is running: {measurement_progress(results.progress)}")
     for line in status_lines(results, directory):
         typer.echo(line)
     code = report_damaged(results)

@@ -1,4 +1,4 @@
-"""Commands that measure: a sweep, its plan, a job of it, and the ranks."""
+"""Commands that measure: sweep, plan, launch and run."""
 
 import shlex
 import subprocess
@@ -22,15 +22,17 @@ family = typer.Typer()
 def sweep(
     context: typer.Context,
     config: Annotated[
-        Path | None, typer.Argument(help="The sweep file [a small one, about a minute].", metavar="[CONFIG]")
+        Path | None, typer.Argument(help="sweep file [a small sweep of about a minute]", metavar="[CONFIG]")
     ] = None,
     profile: PROFILE = "local",
     site: SITE = None,
-    out: Annotated[Path | None, typer.Option(help="Where results go [results/NAME, NAME of the sweep file].")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="directory of the results [results/NAME, with the NAME of the sweep file]")
+    ] = None,
 ) -> int:
-    """Measure what a sweep file names, and report. What is measured is not measured again.
+    """Measure the cases of a sweep file, and write a report.
 
-    Arguments after -- are Snakemake's: -- -n shows what it would do.
+    Cases with results are not measured again. Arguments after -- are passed to Snakemake; -- -n is a dry run.
     """
     from hpccoll.sweep import workflow
     from hpccoll.sweep.paths import default_sweep
@@ -49,43 +51,42 @@ def sweep(
         return subprocess.run(command, check=False).returncode
     with workflow.exclusive(out):
         check_output_directory(plan, out)
-        every_s = 5.0 if profile == "testbed" else 30.0  # a controller of thousands of nodes has other things to do
+        every_s = 5.0 if profile == "testbed" else 30.0  # spare the controller of a large cluster
         monitor = SlurmMonitor(out, every_s) if plan.launcher.slurm else None
-        left = workflow.kill_orphans(out) + (monitor.cancel_and_wait("the next sweep ended it") if monitor else [])
-        for what in left:
-            typer.echo(f"ended what an earlier sweep left running: {what}", err=True)
+        orphans = workflow.kill_orphans(out) + (monitor.cancel_and_wait("the next sweep ended it") if monitor else [])
+        for orphan in orphans:
+            typer.echo(f"ended an orphan of an earlier sweep: {orphan}", err=True)
         write_plan(plan, out)
         typer.echo("\n".join((*head(plan), f"$ {shlex.join(command)}")))
-        tally = MeasurementCounter(plan, out)
-        with progress_display(tally.total) as show:
-            code = workflow.run_workflow(command, out, lambda: show(tally.count()), monitor)
-            show(tally.count())
+        counter = MeasurementCounter(plan, out)
+        with progress_display(counter.total) as show:
+            code = workflow.run_workflow(command, out, lambda: show(counter.count()), monitor)
+            show(counter.count())
         if code:
             typer.echo(f"snakemake ended with {code}: see {out}/logs", err=True)
         try:
             return write_report([out], out / "report") or (INCOMPLETE if code else 0)
-        except BadInputError as error:  # such as a full disk; what was measured is there, for 'hpccoll report'
+        except BadInputError as error:  # such as a full disk; the results remain for 'hpccoll report'
             typer.echo(f"hpccoll: {error}", err=True)
             return INCOMPLETE
 
 
 @family.command(epilog="Example: hpccoll plan workflows/config/default.yaml")
 def plan(
-    config: Annotated[Path, typer.Argument(help="The sweep file.", metavar="CONFIG")],
+    config: Annotated[Path, typer.Argument(help="sweep file", metavar="CONFIG")],
     profile: Annotated[
         str | None,
-        typer.Option(help="Where it is to run: local, slurm, slurm-nodbd or testbed [for a cluster: on paper]."),
+        typer.Option(help="execution profile: local, slurm, slurm-nodbd or testbed [for a cluster: offline]"),
     ] = None,
     site: SITE = None,
-    out: Annotated[Path | None, typer.Option(help="Write plan.json and the job files there.")] = None,
+    out: Annotated[Path | None, typer.Option(help="directory for plan.json and the job files")] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
 ) -> None:
-    """Show the jobs of a sweep file, and what is left out and why.
+    """Show the jobs of a sweep file and the skipped cases.
 
-    With their environments, and the evidence that they will demand. Nothing is submitted. Without --profile a sweep
-    over nodes, or one for a --site, is planned by its files alone, on any machine; with a profile of Slurm's the
-    cluster is asked what it can give.
+    Each job is shown with its environment and the evidence that it requires. Nothing is submitted. Without --profile, a
+    sweep over nodes or for a --site is planned offline, on any machine; with a Slurm profile the cluster is queried.
     """
     from hpccoll.sweep import plan_text
     from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
@@ -99,13 +100,13 @@ def plan(
 
 @family.command(epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out results/my/raw/mpi.p4.h5")
 def launch(
-    plan_file: Annotated[Path, typer.Argument(help="The plan of a sweep.", metavar="PLAN")],
-    job: Annotated[str, typer.Argument(help="The name of one of its jobs.", metavar="JOB")],
-    out: Annotated[Path, typer.Option(help="The raw file.", metavar="F.h5")],
+    plan_file: Annotated[Path, typer.Argument(help="plan.json of a sweep", metavar="PLAN")],
+    job: Annotated[str, typer.Argument(help="name of one of its jobs", metavar="JOB")],
+    out: Annotated[Path, typer.Option(help="raw file", metavar="F.h5")],
 ) -> int:
-    """Start the ranks of a job; the workflow calls this.
+    """Start the ranks of a job; the workflow calls this command.
 
-    Where the job runs: on Slurm that is inside the allocation.
+    On Slurm it runs inside the allocation.
     """
     from hpccoll.sweep.launch import launch as start
 
@@ -114,9 +115,9 @@ def launch(
 
 @family.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run(context: typer.Context) -> int:
-    """Measure on the ranks of an MPI job.
+    """Measure collectives on the ranks of an MPI job.
 
-    mpiexec -n 4 hpccoll run -a ring,native. See 'hpccoll run --help'.
+    Such as mpiexec -n 4 hpccoll run -a ring,native. See 'hpccoll run --help'.
     """
     from hpccoll.run import main as run_main
 

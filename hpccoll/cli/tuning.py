@@ -1,4 +1,4 @@
-"""Commands that learn from results: which algorithm to take, and why it takes as long as it does."""
+"""Commands that evaluate results: tune and model."""
 
 import json
 from pathlib import Path
@@ -15,17 +15,18 @@ family = typer.Typer()
 @family.command(epilog="Example: hpccoll tune results/default --out table.json")
 def tune(
     paths: PATHS,
-    out: Annotated[Path | None, typer.Option(help="Write the table there.", metavar="TABLE.json")] = None,
+    out: Annotated[Path | None, typer.Option(help="file of the new table", metavar="TABLE.json")] = None,
     judge: Annotated[
-        Path | None, typer.Option(help="Say what this table loses in PATHS, over the best there.", metavar="TABLE.json")
+        Path | None,
+        typer.Option(help="table whose choices to compare with the best ones in PATHS", metavar="TABLE.json"),
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="With --judge: print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="with --judge: JSON output")] = False,
 ) -> int:
-    """Make a table of what to choose for which size, or judge one.
+    """Build a table of the best algorithms, or judge one.
 
-    It is what the algorithm auto goes by, and judged by other results than it was made of. Ends with 3 where a file
-    cannot be read.
+    The algorithm auto selects by this table, size by size. Judge a table by other results than those it was built from. Ends with 3
+    if a file cannot be read.
     """
     from hpccoll.store.load import read_results
     from hpccoll.tuning.build_table import build_table, table_warnings, write_table
@@ -33,9 +34,9 @@ def tune(
     from hpccoll.tuning.table import TuneTable, load_table
 
     if (out is None) == (judge is None):
-        raise UnusableError("hpccoll tune", "it takes --out, which makes a table, or --judge, which judges one")
+        raise UnusableError("hpccoll tune", "exactly one of --out (builds a table) and --judge (judges one)")
     if as_json and out:
-        raise BadInputError("--json", str(out), "left out with --out: a table is JSON itself")
+        raise BadInputError("--json", str(out), "no --json with --out: the table is JSON")
     results = read_results(paths)
     if judge:
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
@@ -47,12 +48,12 @@ def tune(
 
 @family.command(epilog="Example: hpccoll model results/model")
 def model(
-    paths: PATHS, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in SI units.")] = False
+    paths: PATHS, *, as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False
 ) -> int:
-    """Predict times from a run's ping-pongs, beside those measured.
+    """Predict times from the ping-pongs of a run.
 
-    By alpha, beta and gamma, which are fitted, for every algorithm that declares a cost; with the sizes from which one
-    overtakes another. Ends with 3 where a file cannot be read.
+    They are compared with measured times. The parameters alpha, beta and gamma are fitted; every algorithm with a declared cost is predicted, with the sizes
+    at which one algorithm overtakes another. Ends with 3 if a file cannot be read.
     """
     import hpccoll.spec.catalogue  # noqa: F401  fills the registry
     from hpccoll.model import report

@@ -1,4 +1,4 @@
-"""Drive: run the workflow from the command line, show how far it is, and leave nothing behind."""
+"""Run the workflow: start Snakemake, show the progress, and end every process and job of the sweep afterwards."""
 
 import ctypes
 import os
@@ -23,36 +23,36 @@ from hpccoll.sweep.slurm.monitor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
 
 SWEEP_VARIABLE = "HPCCOLL_SWEEP"
-"""The variable by which processes of a sweep are found; its value is the directory of the results."""
+"""The variable that marks processes of a sweep; its value is the directory of the results."""
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a sweep in good order; the last one comes where a connection is lost."""
+"""Signals that end a sweep in good order; SIGHUP comes when a connection is lost."""
 INTERRUPT_S = 60.0
-"""How long an interrupted Snakemake has for ending its jobs."""
+"""Seconds that an interrupted Snakemake has to end its jobs."""
 OUTAGE_INTERRUPT_S = 5.0
-"""How long it has while Slurm's controller does not answer, so that it can cancel none."""
+"""The same while Slurm's controller does not answer, so that no job can be cancelled."""
 REFRESH_S = 0.5
-"""Between two looks at what is measured, and at Slurm."""
+"""Seconds between two updates of the progress and of Slurm's state."""
 _PLAIN_NAME = re.compile(r"(?!(?:true|false|null|nan|inf|infinity)$)[a-z_.][a-z0-9_./+-]*", re.IGNORECASE | re.ASCII)
-"""Names that are text to every reader."""
+"""Paths that neither YAML nor Snakemake reads as anything but text."""
 POLL_S = 0.1
-"""Between two looks at what a sweep has left running."""
+"""Seconds between two scans for orphans."""
 MAX_STARTS = 3
-"""How often Snakemake is started in all, where it does not see that its jobs have ended."""
+"""Number of times to start Snakemake if it misses the end of its jobs."""
 
 
 def snakemake_command(config: Path, profile: str, site: str | None, out: Path, extra: Sequence[str]) -> list[str]:
-    """Return the command that measures what is missing in ``out``.
+    """Return the Snakemake command that measures the missing cases of ``out``.
 
-    Snakemake's own lock is left out: ours dies with the process that holds it, and is per directory. Slurm jobs are
-    named after the directory, by which the next sweep finds those that a killed one left behind.
+    Snakemake's own lock is turned off: hpccoll's lock is per directory and ends with its process. Slurm jobs are named
+    after the directory, so that the next sweep finds orphans of a killed one.
 
     Raises:
-        BadInputError: for a name of a file or directory that does not reach the rules as it is.
+        BadInputError: if Snakemake would change the name of a file or directory.
     """
     settings = [f"out={_snakemake_path('--out', out)}", f"profile={profile}"]
     settings += [f"site={_snakemake_path('--site', Path(site)) if Path(site).exists() else site}"] if site else []
     if profile != "local" and re.search(r"[%\\]", str(out.resolve())):
-        raise BadInputError("--out", str(out), "a directory without % and \\ in its path: Slurm takes logs elsewhere")
+        raise BadInputError("--out", str(out), "a path without % and \\: Slurm replaces them in the names of logs")
     slurm = [] if profile == "local" else [
         "--slurm-jobname-prefix", job_prefix(out), "--slurm-logdir", str((out / "logs" / "slurm").resolve()),
     ]  # fmt: skip
@@ -65,20 +65,19 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
 
 
 def _snakemake_path(key: str, path: Path) -> str:
-    """Return the path by which the rules of Snakemake find a file: an absolute one, if the name is no plain word.
+    """Return a path that Snakemake passes to its rules unchanged: the absolute path unless the name is plain.
 
-    Snakemake reads the values of its configuration as numbers and YAML, in a Slurm job once more, and takes braces in
-    the names of files for wildcards.
+    Snakemake parses configuration values as YAML, in a Slurm job twice, and treats braces in file names as wildcards.
 
     Raises:
-        BadInputError: if there is no such path.
+        BadInputError: if neither path is passed unchanged.
     """
     if _PLAIN_NAME.fullmatch(str(path)):
         return str(path)
     text = str(path.absolute())
     try:
-        read = yaml.load(text, yaml.BaseLoader)  # noqa: S506  it makes texts, lists and maps alone
-    except yaml.YAMLError:  # which Snakemake takes as it is
+        read = yaml.load(text, yaml.BaseLoader)  # noqa: S506  BaseLoader creates only texts, lists and maps
+    except yaml.YAMLError:  # Snakemake then uses the text
         read = text
     if read != text or not text.isprintable() or re.search("[{}]|['\"]$", text):
         expected = "a path without braces, control characters, ': ' and ' #', and no quote at its end"
@@ -88,10 +87,10 @@ def _snakemake_path(key: str, path: Path) -> str:
 
 @contextmanager
 def exclusive(out: Path) -> Iterator[None]:
-    """Hold ``out`` against other sweeps.
+    """Lock ``out`` against other sweeps.
 
     Raises:
-        BadInputError: where it cannot be written, or another sweep is at work in it.
+        BadInputError: if it cannot be written, or another sweep is running in it.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -100,12 +99,12 @@ def exclusive(out: Path) -> Iterator[None]:
         raise file_error("--out", out, error, "written") from None
     with lock:
         if not lock_exclusively(lock):
-            raise UnusableError(str(out), "a sweep is at work in it: 'hpccoll status' says how far it is")
+            raise UnusableError(str(out), "a sweep is running in it: 'hpccoll status' shows its progress")
         yield
 
 
 def is_running(out: Path) -> bool:
-    """Return whether a sweep holds ``out`` now."""
+    """Return whether a sweep is running in ``out``."""
     try:
         with open_regular(out / ".lock", str(out)) as lock:
             return is_locked(lock)
@@ -114,20 +113,20 @@ def is_running(out: Path) -> bool:
 
 
 def kill_orphans(out: Path, grace: float = 5.0) -> list[str]:
-    """End the processes that an earlier sweep into ``out`` has left on this machine, and return what they were.
+    """End the processes of earlier sweeps into ``out`` on this machine, and return their descriptions.
 
-    They have ``grace`` seconds to end by themselves, and are killed then, which may take as long. One of them may start
-    others meanwhile, which end too.
+    SIGKILL follows SIGTERM after ``grace`` seconds, and is waited for as long. Processes that orphans start meanwhile
+    are ended too.
     """
     ended: dict[int, str] = {}
     for number in (signal.SIGTERM, signal.SIGKILL):
-        told: set[int] = set()
+        signalled: set[int] = set()
         until = time.monotonic() + grace
         while left := _find_orphans(out):
-            for pid in left.keys() - told:
+            for pid in left.keys() - signalled:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
-            told |= left.keys()
+            signalled |= left.keys()
             ended |= left
             if time.monotonic() > until:
                 break
@@ -138,7 +137,7 @@ def kill_orphans(out: Path, grace: float = 5.0) -> list[str]:
 
 
 def _find_orphans(out: Path) -> dict[int, str]:
-    """Return what ``_marked`` yields, looking twice: who is just becoming another program has no environment."""
+    """Return the orphans by process id. An empty scan is repeated: during execve a process has no environment."""
     left = dict(_scan_processes(out))
     if not left:
         time.sleep(POLL_S)
@@ -147,7 +146,7 @@ def _find_orphans(out: Path) -> dict[int, str]:
 
 
 def _scan_processes(out: Path) -> Iterator[tuple[int, str]]:
-    """Yield the processes, other than this one, that carry the mark of ``out``."""
+    """Yield the processes, except this one, whose environment has SWEEP_VARIABLE with ``out``."""
     mark = f"{SWEEP_VARIABLE}={out.resolve()}".encode()
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -156,45 +155,50 @@ def _scan_processes(out: Path) -> Iterator[tuple[int, str]]:
                     int(place.name),
                     (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80],
                 )
-        except OSError:  # it has ended, or is another user's
+        except OSError:  # the process has ended, or belongs to another user
             continue
 
 
 def run_workflow(
     command: Sequence[str], out: Path, show: Callable[[], None], monitor: SlurmMonitor | None = None
 ) -> int:
-    """Run Snakemake to its end, calling ``show`` while it runs, and return its exit code.
+    """Run Snakemake to its end and return its exit code.
 
-    A ``monitor`` looks after the jobs where they are Slurm's. Snakemake forgets those whose state it was not told when
-    it asked, as from a controller that is busy, and waits for ever; then it is started again, and goes on from the
-    files that are there. So it is where the controller was gone for some time, however Snakemake has taken that: what
-    it could not submit or see then has failed for it.
+    Snakemake drops a Slurm job from its list if one status query fails, for example because the controller is busy,
+    and then waits forever. In that case, and after an outage of the controller, Snakemake is started again and
+    continues from the existing files.
 
-    Its output goes to logs/snakemake.log below ``out``. It has a process group of its own: on Ctrl-C or SIGTERM, all
-    of it is interrupted, once (Snakemake forgets its Slurm jobs when it is interrupted twice).
+    Snakemake runs in its own process group. On Ctrl-C or SIGTERM the group is interrupted once: Snakemake forgets its
+    Slurm jobs when it is interrupted twice.
+
+    Args:
+        command: the Snakemake command.
+        out: the directory of the results; the output goes to logs/snakemake.log below it.
+        show: updates the progress display.
+        monitor: supervises the Slurm jobs; None without Slurm.
     """
     log = out / "logs" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab", opener=open_without_links) as file:
-        # A shell that starts us in the background has SIGINT ignored, and what ignores it cannot be interrupted:
-        # neither we nor Snakemake, which would inherit it.
+        # A shell starts background processes with SIGINT ignored, and children inherit that: neither this process nor
+        # Snakemake could be interrupted.
         before = {number: signal.signal(number, signal.default_int_handler) for number in END_SIGNALS}
         child = _start(command, file, out)
         reason = "the sweep ended without it"
         try:
             left = MAX_STARTS - 1
             while (why := _wait_for_snakemake(child, show, monitor)) and monitor:
-                left -= not monitor.outage  # of these there are no more than outages of the controller
+                left -= not monitor.outage  # restarts after an outage of the controller do not count
                 then = "started again" if left >= 0 else "ended"
                 print(f"hpccoll: {why}: it is {then}", file=sys.stderr)
                 _interrupt(child, INTERRUPT_S)
-                child.kill()  # where that was not enough; it knows of no job to end
+                child.kill()  # it knows no job that it could cancel
                 child.wait()
                 if left < 0:
                     break
                 monitor.restart()
                 child = _start(command, file, out)
-        except BadInputError as error:  # of Slurm, which does not answer: who is next goes on
+        except BadInputError as error:  # Slurm does not answer: the next sweep continues
             print(f"hpccoll: {error}", file=sys.stderr)
         except KeyboardInterrupt:
             reason = "the sweep was interrupted"
@@ -202,11 +206,11 @@ def run_workflow(
                 seconds = INTERRUPT_S
                 if monitor:
                     monitor.controller.ask()
-                    monitor.cancel_all(reason)  # before Snakemake does, which gives no reason
+                    monitor.cancel_all(reason)  # before Snakemake cancels them without a reason
                     seconds = OUTAGE_INTERRUPT_S if monitor.controller.unreachable else INTERRUPT_S
                 _interrupt(child, seconds)
-            with suppress(OSError):  # nobody may be there to read it
-                print(f"hpccoll: {reason}: the same command measures what is left", file=sys.stderr, flush=True)
+            with suppress(OSError):  # the terminal may be gone
+                print(f"hpccoll: {reason}: the same command measures the rest", file=sys.stderr, flush=True)
         finally:
             try:
                 if monitor:
@@ -229,13 +233,13 @@ def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Pop
 
 
 def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None], monitor: SlurmMonitor | None) -> str:
-    """Wait for the end of Snakemake, and return why it has to be started again; nothing where it has not."""
+    """Wait for the end of Snakemake; return why it must be started again, empty if it need not."""
     while not _has_ended(child, REFRESH_S):
         show()
         if monitor:
             monitor.poll()
             if monitor.missed_end:
-                return "Snakemake does not see that its jobs have ended"
+                return "Snakemake has missed the end of its jobs"
     if monitor is None or not child.returncode:
         return ""
     monitor.controller.ask()
@@ -247,24 +251,24 @@ def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None]
 
 
 def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
-    """Interrupt Snakemake and what it has started, and wait for its end, for so many ``seconds`` at most."""
-    with suppress(ProcessLookupError):  # it has ended, and was waited for
+    """Interrupt the process group of Snakemake, and wait at most ``seconds`` for its end."""
+    with suppress(ProcessLookupError):  # it has ended already
         os.killpg(child.pid, signal.SIGINT)
     _has_ended(child, seconds)
 
 
-_libc = ctypes.CDLL(None)  # looked up here: between fork and exec little is safe
+_libc = ctypes.CDLL(None)  # loaded here: dlopen is not safe between fork and exec
 PR_SET_PDEATHSIG = 1
-"""Of prctl(2)."""
+"""See prctl(2)."""
 
 
 def _interrupt_on_parent_death() -> None:
-    """Have Snakemake interrupted, which cancels its jobs, where this process is killed: nobody else looks after it."""
+    """Let the kernel interrupt Snakemake, which then cancels its jobs, if this process is killed."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Return whether a process has ended, after ``seconds`` at most."""
+    """Return whether a process ends within ``seconds``."""
     with suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
     return child.returncode is not None

@@ -27,9 +27,9 @@ def last(*arguments):
     return said.out.splitlines()[-1]
 
 
-def test_the_report_of_a_file_is_next_to_it_and_that_of_a_directory_in_it(here):
-    assert last("a.h5") == "report: a.report/index.html; --out DIR selects another directory"
-    assert last("b.h5") == "report: b.report/index.html; --out DIR selects another directory"
+def test_the_report_of_a_file_lies_beside_it_and_that_of_a_directory_in_it(here):
+    assert last("a.h5") == "report: a.report/index.html; --out DIR chooses another directory"
+    assert last("b.h5") == "report: b.report/index.html; --out DIR chooses another directory"
     assert last(".") == "report: report/index.html"
     assert "<title>a</title>" in (here / "a.report" / "index.html").read_text()
 
@@ -53,10 +53,10 @@ def test_a_directory_that_was_moved_with_its_report_is_the_same_input(here):
 def test_the_report_of_other_inputs_is_replaced_only_with_out_and_a_message(here):
     last("a.h5", "b.h5")
     before = (here / "a.report" / "index.html").read_text()
-    assert invoke("report", "a.h5").is_bad_input("--out", "'a.report'", "contains the report of a.h5, b.h5")
+    assert invoke("report", "a.h5").is_bad_input("--out", "'a.report'", "the report of a.h5, b.h5")
     assert (here / "a.report" / "index.html").read_text() == before
-    assert last("a.h5", "--out", "a.report") == "report: a.report/index.html, replaces the report of a.h5, b.h5"
-    assert last("a.h5") == "report: a.report/index.html; --out DIR selects another directory"
+    assert last("a.h5", "--out", "a.report") == "report: a.report/index.html; it replaces the report of a.h5, b.h5"
+    assert last("a.h5") == "report: a.report/index.html; --out DIR chooses another directory"
 
 
 def test_a_page_without_recorded_inputs_is_replaced(here):

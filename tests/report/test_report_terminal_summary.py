@@ -58,7 +58,7 @@ def test_the_status_of_a_running_sweep_has_a_line_for_each_job_and_reason(at_wor
     assert (said.code, said.err) == (3, "")
     head, first, skipped, second, waits, left_out = said.out.splitlines()
     # 2 were measured in 1000 s, or in more on a machine that is busy: 500 s for each of the 19 and of the 7.
-    (hours,) = re.fullmatch(r"a sweep is at work: 5 of 24 measurements, about (.*) h left", head).groups()
+    (hours,) = re.fullmatch(r"a sweep is running: 5 of 24 measurements, about (.*) h left", head).groups()
     (minutes,) = re.fullmatch(
         r"mpi\.p2: at work, 5 of 12 measurements, about (.*) min left; 0 of 4 cases, 1 not run, 2 partial, 1 skipped",
         first,
@@ -76,7 +76,7 @@ def test_the_status_of_an_ended_sweep_has_each_reason_once(ended):
     log.touch()  # as the workflow does when it starts the job
     said = invoke("status", ended)
     assert said.out.splitlines() == [
-        "no sweep is at work: 5 of 24 measurements",
+        "no sweep is running: 5 of 24 measurements",
         "mpi.p2: 0 of 4 cases, 1 not run, 2 partial, 1 skipped",
         "  partial: 2 cases: 1 of 3 rounds; the job ended before it",
         f"  not run: {CASES[3].id}: the job ended before it",

@@ -140,7 +140,7 @@ def test_a_job_whose_node_is_gone_does_not_wait_for_ever(job_without_a_node):
     assert said.code == 0, said.err
     assert list(queue.values()) == ["CANCELLED"]
     (job,) = read_scheduled(sandbox.out)
-    assert "CANCELLED: it was cancelled (it waited 1 s, and Slurm says: " in job.words
+    assert "CANCELLED: it was cancelled (it was pending for 1 s; Slurm's reason: " in job.words
 
 
 def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separate):
@@ -187,7 +187,7 @@ def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
         assert said[which].code == 3, said[which].err
         assert said[which].out.splitlines()[-1] == "report: results/s/report/index.html"
     assert "CANCELLED: it was cancelled (the sweep was interrupted)" in said["status"].out, said["status"]
-    assert "ended what an earlier sweep left running: Slurm job" in said["third"].err
+    assert "ended an orphan of an earlier sweep: Slurm job" in said["third"].err
     assert said["last"].code == 0, said["last"].err
     assert len(sandbox.measured()) == 22
 
@@ -196,7 +196,7 @@ def test_a_controller_that_is_killed_is_told_waited_for_and_nothing_is_lost(no_c
     sandbox, said, kept = no_controller
     assert "jobs that run go on" in said["told"]
     assert said["interrupted"].code == 3, said["interrupted"].err
-    assert "the sweep was interrupted: the same command measures what is left" in said["interrupted"].err
+    assert "the sweep was interrupted: the same command measures the rest" in said["interrupted"].err
     assert "the next sweep cancels the jobs" in said["interrupted"].err
     assert said["last"].code == 0, said["last"].err
     assert "answers again" in said["last"].err

@@ -80,7 +80,7 @@ def test_a_job_that_is_told_to_end_is_resumed_by_the_same_sbatch(testbed, submit
     code, log = end(number)
     assert code == 3, log
     assert "interrupted by SIGUSR1: " in log
-    assert f" of 3 measurements are in {journal}; the same command measures what is left" in log
+    assert f" of 3 measurements are in {journal}; the same command measures the rest" in log
     assert interrupted_marker_path(raw).exists()
     code, log = end(submit("allreduce", *slow, HPCCOLL_OUT=str(raw)))
     assert code == 0, log

@@ -61,7 +61,7 @@ def test_a_sweep_is_alone_in_its_directory(tmp_path):
     (tmp_path / "a.yaml").write_text("algorithms: ring\nbytes: 8\nranks: 2")
     with workflow.exclusive(tmp_path / "out"):
         said = invoke("sweep", tmp_path / "a.yaml", "--out", tmp_path / "out")
-        assert said.is_bad_input("out", "a sweep is at work in it")
+        assert said.is_bad_input("out", "a sweep is running in it")
     with workflow.exclusive(tmp_path / "out"):
         pass
 
@@ -116,7 +116,7 @@ def test_an_interrupt_is_passed_on_once_to_all_that_is_driven_and_what_to_do_is_
     count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
     assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) != 0
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
-    assert capsys.readouterr().err == "hpccoll: the sweep was interrupted: the same command measures what is left\n"
+    assert capsys.readouterr().err == "hpccoll: the sweep was interrupted: the same command measures the rest\n"
     assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 

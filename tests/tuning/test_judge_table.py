@@ -170,9 +170,9 @@ def test_a_table_overwrites_a_table_and_never_a_raw_file(tmp_path):
 
 def test_wrong_options_and_empty_results_take_one_line(tmp_path):
     hdf5.write_raw_file(raw(), tmp_path / "a.h5")
-    assert invoke("tune", tmp_path / "a.h5").is_bad_input("hpccoll tune: it takes --out, ", "or --judge")
+    assert invoke("tune", tmp_path / "a.h5").is_bad_input("hpccoll tune: ", "--out", "--judge")
     assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json", "--json").is_bad_input("--json", "--out")
     both_ways = ["--out", tmp_path / "t.json", "--judge", tmp_path / "t.json"]
-    assert invoke("tune", tmp_path / "a.h5", *both_ways).is_bad_input("it takes --out, ", "or --judge")
+    assert invoke("tune", tmp_path / "a.h5", *both_ways).is_bad_input("--out", "--judge")
     assert invoke("tune", tmp_path / "a.h5", "--judge", tmp_path / "no.json").is_bad_input("--judge", "no.json")
     assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").is_bad_input("PATHS", "results: no rows")

@@ -108,9 +108,9 @@ def drill(tmp_path, marked):
 def test_a_sweep_survives_every_kill(drill):
     sweep = drill.start()
     status = invoke("status", drill.out)
-    assert (status.code, status.out.partition(":")[0]) == (3, "a sweep is at work")
+    assert (status.code, status.out.partition(":")[0]) == (3, "a sweep is running")
     assert "mpi.p2: at work, " in status.out
-    assert spawn("sweep", "slow.yaml", cwd=drill.home).is_bad_input("results/slow", "a sweep is at work")
+    assert spawn("sweep", "slow.yaml", cwd=drill.home).is_bad_input("results/slow", "a sweep is running")
     drill.hit(os.kill, drill.ranks()[1], signal.SIGKILL)
     out = drill.ends(sweep, 3)
     assert out.splitlines()[3].startswith("  failed in mpi.p2: all_reduce.")  # which tells more than what was not run
@@ -136,11 +136,11 @@ def test_a_sweep_survives_every_kill(drill):
     drill.keep()
 
     status = invoke("status", drill.out)
-    assert (status.code, status.out.partition(":")[0]) == (3, "no sweep is at work")
+    assert (status.code, status.out.partition(":")[0]) == (3, "no sweep is running")
     assert " not run" in status.out
     said = spawn("sweep", "slow.yaml", cwd=drill.home)
     assert said.code == 0, said.out + said.err
-    assert "ended what an earlier sweep left running: " in said.err
+    assert "ended an orphan of an earlier sweep: " in said.err
     assert f"{CASES} of {CASES} cases" in said.out
     assert drill.marked() == {}
     raw = read_raw(drill.out / "raw" / "mpi.p2.h5")

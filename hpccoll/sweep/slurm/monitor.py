@@ -1,4 +1,4 @@
-"""Follow: keep a record of the Slurm jobs of a sweep, cancel those that can never start, and leave none behind."""
+"""Supervise the Slurm jobs of a sweep: record states, cancel those that can never start, and leave none behind."""
 
 import math
 import re
@@ -27,58 +27,58 @@ PERMANENT_REASONS = re.compile(
     r"ReqNodeNotAvail|Partition(Down|Inactive|NodeLimit|TimeLimit)|NodeDown|BadConstraints|DependencyNeverSatisfied"
     r"|JobHeldAdmin|Invalid(Account|QOS)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)(Grp|Max)\w*(PerJob|PerNode)\w*"
 )
-"""Reasons for waiting that only people end: Snakemake would wait with the job for ever."""
+"""Reasons of pending jobs that only an administrator can resolve: Snakemake would wait forever."""
 
 MAINTENANCE = "Reserved for maintenance"
-"""How the end of a reason sounds that ends by itself."""
+"""Part of a reason that resolves by itself."""
 
 NODES_DOWN = "Nodes required for job are DOWN"
-"""How a reason begins where nodes are gone; it goes on: DRAINED or reserved for jobs in higher priority partitions."""
+"""Start of the reason if nodes are gone: "... DOWN, DRAINED or reserved for jobs in higher priority partitions"."""
 
 MAX_PLUGIN_POLL_S = 180.0
-"""How long the Slurm plugin of Snakemake (2.8) waits at most between two looks at its jobs."""
+"""Maximum seconds between two status queries of Snakemake's Slurm plugin (2.8)."""
 
 AFTER_END_S = 120.0
-"""How long Snakemake may take for what follows an end: waiting for files, and submitting where Slurm is busy."""
+"""Seconds that Snakemake may need after the end of a job: it waits for files, and submits to a busy Slurm."""
 
 AFTER_OUTAGE_S = 10.0
-"""How long Snakemake may take for that after an outage of the controller, in which it most likely forgot its jobs."""
+"""The same after an outage of the controller, in which Snakemake has most likely lost its jobs."""
 
 OUTAGE_EFFECT_S = 600.0
-"""For how long after an outage jobs that have ended are taken for forgotten so soon."""
+"""Seconds after an outage in which AFTER_OUTAGE_S applies."""
 
 
 def _never_starts(job: QueuedJob) -> bool:
-    """Return whether a job waits for what only people mend, rather than for other jobs."""
+    """Return whether the reason of a pending job can only be resolved by an administrator."""
     if job.reason.startswith(NODES_DOWN):
         return lacks_nodes(job.id)
     return bool(PERMANENT_REASONS.fullmatch(job.reason.partition(",")[0])) and MAINTENANCE not in job.reason
 
 
 class SlurmMonitor:
-    """Asks Slurm now and then what has become of the jobs of the sweep into ``out``.
+    """Polls the states of the Slurm jobs of the sweep into ``out``.
 
     Args:
         out: the directory of the results.
-        every_s: seconds between two questions.
-        pending_limit_s: seconds that a job may wait for a reason that only people end.
+        every_s: the polling interval in seconds.
+        pending_limit_s: the time in seconds after which a job with a permanent reason is cancelled.
     """
 
     def __init__(self, out: Path, every_s: float = 30.0, pending_limit_s: float = 60.0) -> None:
         self.out, self.every_s, self.pending_limit_s = out, every_s, pending_limit_s
         self.prefix = job_prefix(out)
         self.controller = ControllerWatch()
-        self._outages = 0  # those before Snakemake was started last
+        self._outages = 0  # before the last start of Snakemake
         self._known = {job.id: job for job in read_scheduled(out)}
         self._asked = float("-inf")
-        self._waits: dict[str, float] = {}  # since when a job has waited without hope
+        self._waits: dict[str, float] = {}  # when a job's permanent reason was first seen
         self._begun = self._answered = time.monotonic()
-        self._busy: float | None = None  # since when there were jobs of this sweep
-        self._idle: float | None = None  # since when they have ended; None before the first
-        self._none: float | None = None  # since when there were none, whether there ever was one or not
+        self._busy: float | None = None  # when the first job of this sweep was seen
+        self._idle: float | None = None  # when all jobs had ended; None before the first job
+        self._none: float | None = None  # since when no job is alive, even if none was ever seen
 
     def poll(self) -> None:
-        """Ask, unless that was just now; a controller that does not answer is not asked until it does."""
+        """Query Slurm if the interval has passed and the controller answers."""
         self.controller.poll()
         if not self.controller.unreachable and time.monotonic() - self._asked >= self.every_s:
             self.poll_now()
@@ -92,19 +92,19 @@ class SlurmMonitor:
 
     @property
     def outage(self) -> bool:
-        """Whether the controller has ceased to answer since Snakemake was started."""
+        """Whether the controller has stopped answering since Snakemake was started."""
         return self.controller.outages > self._outages
 
     @property
     def missed_end(self) -> bool:
-        """Whether all jobs of this sweep have ended so long ago that Snakemake will never notice.
+        """Whether all jobs ended so long ago that Snakemake will never notice.
 
-        It does not know every state that is an end (PREEMPTED), nor what squeue has dropped, and it forgets its jobs
-        where a question is not answered. It waits 10 s longer from look to look: sqrt(20 t) seconds after t seconds.
-        What we do not know either, because Slurm has not answered since, is not forgotten.
+        Snakemake does not know all final states (PREEMPTED), misses jobs that squeue has dropped, and loses jobs if a
+        query fails. Its polling interval grows by 10 s each time: sqrt(20 t) seconds after t seconds. As long as Slurm
+        has not answered again, nothing counts as missed.
         """
         if self.outage and self._answered - self.controller.back < OUTAGE_EFFECT_S:
-            # A controller may lose a job that it has just taken: there is nothing to be seen of it.
+            # A controller may lose a job that it has just accepted, without any trace.
             since = None if self._none is None or self.controller.unreachable else max(self._none, self.controller.back)
             return since is not None and self._answered - since > AFTER_OUTAGE_S
         if self._busy is None or self._idle is None:
@@ -113,12 +113,12 @@ class SlurmMonitor:
         return self._answered - self._idle > looks_s + AFTER_END_S
 
     def restart(self) -> None:
-        """End what the Snakemake before may have left: the next has submitted nothing, and writes the same files.
+        """Cancel the jobs of the previous Snakemake: the next one writes the same files.
 
         Raises:
-            BadInputError: where Slurm does not answer, or a job has not ended in time.
+            BadInputError: if Slurm does not answer, or a job does not end in time.
         """
-        self.cancel_and_wait("Snakemake had forgotten it")
+        self.cancel_and_wait("Snakemake had lost it")
         self._busy = self._idle = None
         self._outages = self.controller.outages
 
@@ -141,11 +141,11 @@ class SlurmMonitor:
         elif self._known != before or self._idle is not None:
             self._busy, self._idle = self._busy or self._begun, self._idle or now
         if before != self._known:
-            with suppress(OSError):  # a full disk: the jobs themselves will say so
+            with suppress(OSError):  # the disk is full: the jobs report that themselves
                 write_scheduled(self.out, self._known.values())
 
     def _scheduled(self, seen: QueuedJob) -> ScheduledJob:
-        """Return the record of a job; squeue has its state first, the controller the rest."""
+        """Return the record of a job: its state from squeue, which is newer, and the rest from the controller."""
         facts = show_job(seen.id)
         reason = facts.get("Reason", seen.reason)
         return ScheduledJob(
@@ -159,7 +159,7 @@ class SlurmMonitor:
         )
 
     def _cancel_stuck(self, queue: Sequence[QueuedJob]) -> None:
-        """Cancel the jobs that have waited too long for what only people mend; not soon after an outage."""
+        """Cancel jobs whose permanent reason has lasted too long, except shortly after an outage."""
         if self.controller.settling:
             self._waits.clear()
             return
@@ -167,7 +167,7 @@ class SlurmMonitor:
         stuck = {job.id: job for job in queue if job.state == "PENDING" and _never_starts(job)}
         self._waits = {number: self._waits.get(number, now) for number in stuck}
         for number in [number for number, since in self._waits.items() if now - since >= self.pending_limit_s]:
-            reason = f"it waited {self.pending_limit_s:g} s, and Slurm says: {stuck[number].reason}"
+            reason = f"it was pending for {self.pending_limit_s:g} s; Slurm's reason: {stuck[number].reason}"
             self._cancel([stuck[number]], reason)
 
     def _cancel(self, jobs: Sequence[QueuedJob], reason: str) -> None:
@@ -179,14 +179,14 @@ class SlurmMonitor:
             write_scheduled(self.out, self._known.values())
 
     def cancel_all(self, reason: str) -> None:
-        """Cancel the jobs that are there now, and wait for none; where Slurm does not answer, whoever is next does."""
+        """Cancel the current jobs without waiting; if Slurm does not answer, the next sweep cancels them."""
         if self.controller.unreachable:
             return
         with suppress(BadInputError):
             self._cancel([job for job in list_jobs(self.prefix) if job.alive and job.state != COMPLETING], reason)
 
     def end(self, reason: str) -> None:
-        """Leave nothing behind, and note how everything ended; where Slurm does not answer, say so."""
+        """Cancel all jobs and record their final states; print a line if Slurm does not answer."""
         if self.controller.unreachable:
             print("hpccoll: Slurm's controller does not answer: the next sweep cancels the jobs", file=sys.stderr)
             return
@@ -197,12 +197,12 @@ class SlurmMonitor:
         self.poll_now()
 
     def cancel_and_wait(self, reason: str, seconds: float = 60.0) -> list[str]:
-        """Cancel every job of sweeps into this directory, wait until each has ended, and return what they were.
+        """Cancel all jobs of sweeps into this directory, wait for their end, and return their descriptions.
 
-        One that Slurm is clearing away is waited for as long, and then left to Slurm.
+        Jobs in the state COMPLETING are waited for as long, and then left to Slurm.
 
         Raises:
-            BadInputError: where Slurm does not answer, or a job has not ended in time.
+            BadInputError: if Slurm does not answer, or a job does not end in time.
         """
         ended: dict[str, str] = {}
         begun = time.monotonic()

@@ -77,10 +77,10 @@ def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_tur
     hasty.poll_now()
     assert cancelled(slurm) == ["scancel 7"]
     words = {job.id: job.description for job in read_scheduled(tmp_path)}
-    assert words["7"].startswith("CANCELLED: it was cancelled (it waited 0 s, and Slurm says: ReqNodeNotAvail")
+    assert words["7"].startswith("CANCELLED: it was cancelled (it was pending for 0 s; Slurm's reason: ReqNodeNotAvail")
     slurm(("7", "CANCELLED", "None"), ("8", "PENDING", "Priority"))
     hasty.poll_now()
-    assert "it waited 0 s" in read_scheduled(tmp_path)[0].description  # Slurm knows no better
+    assert "pending for 0 s" in read_scheduled(tmp_path)[0].description  # Slurm knows no better
 
 
 def test_jobs_of_other_sweeps_are_left_alone(slurm, tmp_path):
