@@ -25,8 +25,8 @@ def tune(
 ) -> int:
     """Build a table of the best algorithms, or judge one.
 
-    The algorithm auto selects by this table, size by size. Judge a table by other results than those it was built from. Ends with 3
-    if a file cannot be read.
+    The algorithm auto selects by this table, size by size. Judge a table by other results than those it was built
+    from. Ends with 3 if a file cannot be read.
     """
     from hpccoll.store.load import read_results
     from hpccoll.tuning.build_table import build_table, table_warnings, write_table
@@ -52,8 +52,9 @@ def model(
 ) -> int:
     """Predict times from the ping-pongs of a run.
 
-    They are compared with measured times. The parameters alpha, beta and gamma are fitted; every algorithm with a declared cost is predicted, with the sizes
-    at which one algorithm overtakes another. Ends with 3 if a file cannot be read.
+    They are compared with measured times. The parameters alpha, beta and gamma are fitted; every algorithm with a
+    declared cost is predicted, with the sizes at which one algorithm overtakes another. Ends with 3 if a file
+    cannot be read.
     """
     import hpccoll.spec.catalogue  # noqa: F401  fills the registry
     from hpccoll.model import report
