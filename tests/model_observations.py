@@ -1,6 +1,5 @@
 """Observations of a machine that takes exactly what it is said to take."""
 
-import hpccoll.algorithms  # noqa: F401  fills the table
 from hpccoll.model.machine import Link, Machine
 from hpccoll.model.observations import Observation
 from hpccoll.schedule import COLLECTIVES, Layout

@@ -8,7 +8,6 @@ from itertools import product
 
 import numpy as np
 
-import hpccoll.algorithms  # noqa: F401  fills the table
 from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce
 from hpccoll.algorithms.ring import ring
 from hpccoll.errors import BadInputError

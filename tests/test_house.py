@@ -23,9 +23,9 @@ MAY_IMPORT = {
     "spec": "algorithms schedule evidence host errors files limits units",
     "store": "spec schedule errors files limits units numpy h5py",
     "tuning": "store spec schedule errors files limits units numpy",
-    "model": "store schedule errors units numpy scipy",
-    "report": "evidence store schedule terminal errors files units numpy scipy altair vl_convert",
-    "draw": "schedule errors units numpy vl_convert",
+    "model": "store spec schedule errors units numpy scipy",
+    "report": "evidence store spec schedule terminal errors files units numpy scipy altair vl_convert",
+    "draw": "spec schedule errors units numpy vl_convert",
     "measure": ("evidence tuning transports store spec host schedule errors limits units numpy mpi4py ml_dtypes"),
     "sweep": (
         "evidence tuning store spec host schedule errors files limits units pydantic pydantic_core yaml rich snakemake"
@@ -99,6 +99,13 @@ def test_only_the_specification_imports_algorithms_and_only_measuring_imports_tr
         for room in ("algorithms", "transports")
     }
     assert importers == {"algorithms": ["spec"], "transports": ["measure"]}
+
+
+def test_one_module_fills_the_registry():
+    importers = [
+        path for room in rooms() if room != "algorithms" for path in files(room) if "algorithms" in imported(path)
+    ]
+    assert importers == [PACKAGE / "spec" / "registry.py"]
 
 
 @pytest.mark.parametrize("room", ["spec", "sweep"])

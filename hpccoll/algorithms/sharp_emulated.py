@@ -31,6 +31,7 @@ from typing import Annotated
 from hpccoll.schedule import (
     NONE,
     Cost,
+    Emulation,
     Index,
     Layout,
     Parameter,
@@ -81,6 +82,11 @@ def _cost(p: int, channels: int = 1, radix: int = 32, depth: int = 1) -> Cost:
     ],
     aggregates=True,
     pipelined=True,
+    emulation=Emulation(
+        label="software, switches played by ranks",
+        definition="Software: ranks that play the switches of a reduction tree, one process each. It says what the "
+        "algorithm does, and nothing of what a switch would take.",
+    ),
 )
 def sharp_emulated(
     layout: Layout, me: Index, *, radix: Annotated[int, range(2, 1 << 16)] = 32, depth: Annotated[int, range(1, 17)] = 1

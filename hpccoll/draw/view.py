@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import (
-    COLLECTIVES,
     Algorithm,
     Collective,
     CollectiveCall,
@@ -19,12 +18,12 @@ from hpccoll.schedule import (
     Layout,
     Schedule,
     ScheduleError,
-    collective,
     count,
     out_of_place,
     prove,
 )
 from hpccoll.schedule.collective import NATIVE, Contribution, parameter_words
+from hpccoll.spec.registry import COLLECTIVES, collective
 from hpccoll.units import parse_parameter
 
 MOST_WORKERS = 128

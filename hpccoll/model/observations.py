@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hpccoll.schedule import COLLECTIVES, Algorithm, CollectiveCall, Cost, Layout, Parameter, numbering
+from hpccoll.schedule import Algorithm, CollectiveCall, Cost, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.spec.registry import COLLECTIVES
 from hpccoll.store.raw import RawResults
 from hpccoll.store.statistics import make_row
 

@@ -16,12 +16,9 @@ from hpccoll.report.series_colours import FLOOR_GREY, FOREGROUND, assign_numbers
 from hpccoll.report.series_names import format_count, group_file_names, series_namer, setting_keys
 from hpccoll.report.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.schedule.collective_table import COLLECTIVES
+from hpccoll.spec.registry import COLLECTIVES, EMULATIONS
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.units import format_size
-
-SOFTWARE = {"sharp_emulated": "software, switches played by ranks"}
-"""Algorithms that play hardware, and what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ class ChartGroup:
     @property
     def software(self) -> tuple[str, ...]:
         """The algorithms that emulate hardware in software, with their number of aggregators."""
-        return tuple(filter(None, (_played(self, name, what) for name, what in SOFTWARE.items())))
+        return tuple(filter(None, (_played(self, name, emulation.label) for name, emulation in EMULATIONS.items())))
 
     @property
     def usable(self) -> tuple[SeriesPoint, ...]:

@@ -5,13 +5,13 @@ from dataclasses import replace
 from itertools import groupby
 
 from hpccoll.report.call_labels import BETWEEN_NODES, ON_ONE_NODE, tier_label
-from hpccoll.report.chart_groups import SOFTWARE, ChartGroup, SeriesPoint
+from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.comparisons import Comparison, find_comparisons
 from hpccoll.report.html_tables import plain_table
 from hpccoll.report.rank_pairs import median_pairs
 from hpccoll.report.round_statistics import clearly_faster, median_seconds, round_ratios, time_ratio
 from hpccoll.report.wire_bandwidth import format_rate
-from hpccoll.schedule.collective_table import COLLECTIVES
+from hpccoll.spec.registry import COLLECTIVES, EMULATIONS
 from hpccoll.store.rows import Results
 from hpccoll.units import format_seconds, format_size
 
@@ -95,7 +95,7 @@ def _comparison_at(found: Sequence[Comparison], choose: Callable[[Iterable[int]]
 def _fastest(group: ChartGroup, comparison: Comparison, other: str, *, bandwidth: bool = False) -> tuple[str, str]:
     winner, native = comparison.fastest, comparison.native
     tie = ", a tie" if comparison.runner_up_ratio and not comparison.clear_winner else ""
-    name = f"{winner.series} (software)" if winner.row.algorithm in SOFTWARE else winner.series
+    name = f"{winner.series} (software)" if winner.row.algorithm in EMULATIONS else winner.series
     size = f"{size}: " if (size := group.size_label(comparison.nbytes)) else ""
     rate = f", {format_rate(winner.row.busbw_Bps)}" if bandwidth and winner.row.busbw_Bps else ""
     text = f"{size}{name}, {format_seconds(median_seconds(winner))}{rate}{tie}{other}"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from hpccoll.report import call_labels
 from hpccoll.report.chart_groups import ChartGroup
 from hpccoll.report.wire_bandwidth import HEADER_MODEL
+from hpccoll.spec.registry import EMULATIONS
 
 COLLECTIVE_DESCRIPTIONS = {
     "all_reduce": "Every rank ends with the reduction of the buffers of all ranks. S is one buffer.",
@@ -55,8 +56,7 @@ DEFINITIONS = {
     "auto": "The choice of a table of hpccoll tune for the size, named in executed (and in evidence, with its "
     "transport). It is left out of rankings, because it duplicates another row, but drawn in the charts of time and of "
     "busbw against size.",
-    "sharp_emulated": "Software: ranks that play the switches of a reduction tree, one process each. It says what the "
-    "algorithm does, and nothing of what a switch would take.",
+    **{name: emulation.definition for name, emulation in EMULATIONS.items()},
     "aggregators": "Ranks that only aggregate, in addition to the workers; algorithms without aggregation leave them "
     "idle. No number of ranks includes them.",
     "mapping": "The order in which ranks are assigned to nodes. block: consecutive ranks are on one node, and "

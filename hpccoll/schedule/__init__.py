@@ -27,7 +27,16 @@ from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.out_of_place import out_of_place
 from hpccoll.schedule.prove import prove
 from hpccoll.schedule.reduction import BFLOAT16, DTYPES, REDUCTIONS, Reduction, dtype_of, itemsize
-from hpccoll.schedule.registry import Algorithm, Cost, Parameter, Requirement, at_least, power_of_two, total_cost
+from hpccoll.schedule.registry import (
+    Algorithm,
+    Cost,
+    Emulation,
+    Parameter,
+    Requirement,
+    at_least,
+    power_of_two,
+    total_cost,
+)
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.step import (
     NONE,
@@ -63,6 +72,7 @@ __all__ = [
     "Cost",
     "Counts",
     "Cut",
+    "Emulation",
     "Index",
     "Layout",
     "Messages",

@@ -12,7 +12,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import traffic
 from hpccoll.schedule.compose import relabel
 from hpccoll.schedule.layout import Layout
-from hpccoll.schedule.registry import Algorithm, Cost, Parameter, Program, Requirement
+from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Program, Requirement
 from hpccoll.schedule.schedule import Schedule
 
 NATIVE = "native"
@@ -62,7 +62,7 @@ class Collective:
     in_place: bool = True
     out_of_place: bool = True
     one_buffer: bool = False
-    algorithms: dict[str, Algorithm] = field(default_factory=dict)
+    _algorithms: dict[str, Algorithm] = field(default_factory=dict, init=False)
 
     def __call__(
         self,
@@ -73,12 +73,13 @@ class Collective:
         floor: bool = False,
         aggregates: bool = False,
         pipelined: bool = False,
+        emulation: Emulation | None = None,
     ) -> Callable[[Program], Algorithm]:
         """Register the function below as algorithm ``name``, with what it declares of itself."""
 
         def register(program: Program) -> Algorithm:
-            algorithm = Algorithm(name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined)
-            if self.algorithms.setdefault(name, algorithm) is not algorithm:
+            algorithm = Algorithm(name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation)
+            if self._algorithms.setdefault(name, algorithm) is not algorithm:
                 raise ValueError(f"{self.name} has an algorithm {name} already")
             return algorithm
 
@@ -88,6 +89,17 @@ class Collective:
     def has_op(self) -> bool:
         """Whether a call names a reduction: where hearing twice is hearing, there is but one."""
         return self.reduces and not self.idempotent
+
+    @property
+    def algorithms(self) -> dict[str, Algorithm]:
+        """The registered algorithms by name.
+
+        Raises:
+            RuntimeError: if none is registered, because the pages have not been imported.
+        """
+        if not self._algorithms:
+            raise RuntimeError(f"{self.name} has no registered algorithm; import the table from hpccoll.spec.registry")
+        return self._algorithms
 
     def algorithm(self, name: str) -> Algorithm:
         """Return the algorithm of that name.

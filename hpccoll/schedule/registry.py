@@ -42,6 +42,19 @@ class Requirement:
     met: Callable[[Layout, Mapping[str, Parameter]], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """What reports print about an algorithm whose ranks stand in for hardware.
+
+    Args:
+        label: the mark next to its name.
+        definition: the sentences of the list of definitions.
+    """
+
+    label: str
+    definition: str
+
+
 def at_least(workers: int) -> Requirement:
     return Requirement(f"at least {workers} workers", lambda layout, _: layout.workers >= workers)
 
@@ -75,6 +88,7 @@ class Algorithm:
         floor: whether it is an empty schedule that only measures the harness.
         aggregates: whether its text speaks for aggregators too; else they have nothing to do.
         pipelined: whether it is meant for many channels, a segment of the message each, that follow one another.
+        emulation: what reports print if ranks stand in for hardware; None for all other algorithms.
     """
 
     name: str
@@ -85,6 +99,7 @@ class Algorithm:
     floor: bool = False
     aggregates: bool = False
     pipelined: bool = False
+    emulation: Emulation | None = None
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:

@@ -3,25 +3,23 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.errors import BadInputError, format_choices
 from hpccoll.limits import CHANNELS, MAX_BYTES, IntegerRange
 from hpccoll.schedule import (
     BFLOAT16,
-    COLLECTIVES,
     DTYPES,
     MAPPINGS,
     REDUCTIONS,
     Collective,
     CollectiveCall,
     Layout,
-    collective,
     itemsize,
     numbering,
     traffic,
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
 from hpccoll.spec.case import Case, Parameter
+from hpccoll.spec.registry import COLLECTIVES, collective
 from hpccoll.spec.transport_table import DEVICES, transports_by_device, transports_of_native, unmet_by_transport
 from hpccoll.units import format_size, parse_size
 

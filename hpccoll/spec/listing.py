@@ -7,13 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.evidence.variables import assignment
 from hpccoll.evidence.variants import named_variants
 from hpccoll.host.hardware import ROOT
-from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.spec.catalogue import GRAPH
+from hpccoll.spec.registry import COLLECTIVES
 from hpccoll.spec.requirements import missing_requirements
 from hpccoll.spec.transport_table import TRANSPORTS
 

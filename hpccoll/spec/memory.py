@@ -6,11 +6,12 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, collective, itemsize
+from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, itemsize
 from hpccoll.schedule.step import drop_null_peers
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.catalogue import call_of, own_parameters
 from hpccoll.spec.channels import plan_channels
+from hpccoll.spec.registry import collective
 from hpccoll.units import format_size
 
 SAMPLE_ELEMENTS = 1 << 20

@@ -11,7 +11,7 @@ from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.definitions import COLLECTIVE_DESCRIPTIONS, describe_collective
 from hpccoll.report.report_writer import build_report
-from hpccoll.schedule.collective_table import COLLECTIVES
+from hpccoll.spec.registry import COLLECTIVES
 from hpccoll.store.rows import Gap
 
 BY_NAME = {figure.name: figure for figure in FIGURES}

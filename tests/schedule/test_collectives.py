@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-import hpccoll.algorithms  # noqa: F401  fills the table
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import (
     COLLECTIVES,
@@ -38,6 +37,11 @@ def test_an_unknown_collective_is_answered_with_the_choices():
         match=rf"'allreduce' is not valid: did you mean all_reduce\? choose from {', '.join(COLLECTIVES)}",
     ):
         collective("allreduce")
+
+
+def test_a_table_without_algorithms_is_never_looked_into():
+    with pytest.raises(RuntimeError, match="fresh has no registered algorithm; import the table from"):
+        _ = fresh().algorithms
 
 
 def test_an_unknown_algorithm_is_answered_with_the_choices():

@@ -1,6 +1,5 @@
 import pytest
 
-import hpccoll.algorithms  # noqa: F401  fills the registry
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import (
     Algorithm,
