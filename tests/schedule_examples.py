@@ -149,15 +149,6 @@ def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Para
 
 # ---- small schedules that use what no algorithm of the suite uses ---------------------------------------------------
 
-shift = Collective(
-    "shift",
-    "divisible",
-    lambda _call, _me, units: range(units),
-    lambda _call, _me, units: range(units),
-    lambda call, me, unit: {((me - 1) % call.p, unit)},
-    busbw=None,
-)
-
 
 def two_way_ring(layout: Layout, me: Index) -> Iterator[Step]:
     """Both directions in one schedule: two messages a step, which at p = 2 go to the same neighbour."""
@@ -193,6 +184,17 @@ def shift_by_one(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(Send((me + 1) % p, dst[0:2]), Recv((me - 1) % p, dst[0:2]))
 
 
+shift = Collective(
+    "shift",
+    "divisible",
+    lambda _call, _me, units: range(units),
+    lambda _call, _me, units: range(units),
+    lambda call, me, unit: {((me - 1) % call.p, unit)},
+    busbw=None,
+)
+shift("shift_by_one")(shift_by_one)
+
+
 def line(layout: Layout, me: int) -> Iterator[Step]:
     """Broadcast down a line of ranks, five units one after the other: step i of a rank meets step i - 1 of the next."""
     p, units = layout.workers, 5
@@ -214,13 +216,16 @@ def halves_then_whole(layout: Layout, me: Index) -> Iterator[Step]:
 
 
 def of(
-    program: Callable[[Layout, Index], Iterator[Step]], units: Callable[[int], int] | None = None
+    program: Callable[[Layout, Index], Iterator[Step]],
+    units: Callable[[int], int] | None = None,
+    *,
+    vectorised: bool = False,
 ) -> Callable[[Layout], Schedule]:
     """Return the function that makes a schedule of ``program``, cut into p units unless ``units`` says otherwise."""
 
     def make(layout: Layout) -> Schedule:
         p = layout.workers
-        return Schedule(layout, p if units is None else units(p), lambda me: program(layout, me))
+        return Schedule(layout, p if units is None else units(p), lambda me: program(layout, me), vectorised)
 
     return make
 
@@ -229,14 +234,10 @@ def leaders_of_nodes(layout: Layout) -> Schedule:
     """Hierarchical all-reduce on nodes of any sizes: reduce to a leader, all-reduce the leaders, broadcast."""
     homes = layout.groups("node")
     n = max(map(len, homes)) * len(homes)
-
-    def whole(group: int, unit: Index) -> Index:
-        return unit * n // len(homes[group])
-
     return then(
-        in_groups(layout, n, homes, binomial_reduce.schedule, whole),
-        in_groups(layout, n, [[home[0] for home in homes]], ring.schedule, lambda _, unit: unit * n // len(homes)),
-        in_groups(layout, n, homes, binomial_broadcast.schedule, whole),
+        in_groups(layout, n, homes, binomial_reduce.schedule),
+        in_groups(layout, n, [[home[0] for home in homes]], ring.schedule),
+        in_groups(layout, n, homes, binomial_broadcast.schedule),
     )
 
 
@@ -265,10 +266,10 @@ def _uneven(ranks: int) -> Layout:
 EXAMPLES = {
     example.name: example
     for example in (
-        Example("two_way_ring", all_reduce, of(two_way_ring, lambda p: 2 * p)),
-        Example("all_at_once", all_gather, of(all_at_once)),
-        Example("halves_then_whole", all_gather, of(halves_then_whole)),
-        Example("shift_by_one", shift, of(shift_by_one, lambda _p: 2)),
+        Example("two_way_ring", all_reduce, of(two_way_ring, lambda p: 2 * p, vectorised=True)),
+        Example("all_at_once", all_gather, of(all_at_once, vectorised=True)),
+        Example("halves_then_whole", all_gather, of(halves_then_whole, vectorised=True)),
+        Example("shift_by_one", shift, of(shift_by_one, lambda _p: 2, vectorised=True)),
         Example("line", broadcast, of(line, lambda _p: 5)),
         Example("leaders_of_nodes", all_reduce, leaders_of_nodes, _uneven),
     )

@@ -30,6 +30,7 @@ PAGES = (
     "scatter_all_gather",
     "sharp_emulated",
     "star",
+    "swing",
     "torus",
 )
 

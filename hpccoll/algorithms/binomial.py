@@ -35,22 +35,21 @@ from hpccoll.schedule import (
     dst,
     gather,
     minimum,
-    peer_if,
     reduce,
     reverse,
     scatter,
     then,
+    tree,
 )
 
 
 @broadcast("binomial", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=0))
 def binomial_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-    everything = dst[0:p]
     for k in reversed(range(ceil_log2(p))):
         distance = 1 << k
-        gives, gets = (me % (2 * distance) == 0) & (me + distance < p), me % (2 * distance) == distance
-        yield Step(Send(peer_if(gives, me + distance), everything), Recv(peer_if(gets, me - distance), everything))
+        child, parent = tree.binomial_child(me, distance, p), tree.binomial_parent(me, distance)
+        yield Step(Send(child, dst.all), Recv(parent, dst.all))
 
 
 @reduce("binomial", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p)))
@@ -63,10 +62,10 @@ def binomial_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in reversed(range(ceil_log2(p))):
         distance = 1 << k
-        gives, gets = (me % (2 * distance) == 0) & (me + distance < p), me % (2 * distance) == distance
+        child, parent = tree.binomial_child(me, distance, p), tree.binomial_parent(me, distance)
         yield Step(
-            Send(peer_if(gives, me + distance), dst[me + distance : minimum(me + 2 * distance, p)]),
-            Recv(peer_if(gets, me - distance), dst[me : minimum(me + distance, p)]),
+            Send(child, dst[me + distance : minimum(me + 2 * distance, p)]),
+            Recv(parent, dst[me : minimum(me + distance, p)]),
         )
 
 

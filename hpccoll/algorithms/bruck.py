@@ -66,9 +66,9 @@ def _all_to_all_cost(p: int) -> Cost:
 @all_to_all("bruck", cost=_all_to_all_cost)
 def bruck_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-    yield Step(Copy(dst[me:p] + dst[0:me], tmp[0:p]))
+    yield Step(Copy(dst[me:p] + dst[0:me], tmp.all))
     for k in range(ceil_log2(p)):
-        moving = Part("tmp", tuple(r for j in range(p) if j >> k & 1 for r in tmp[j].ranges))
+        moving = tmp.units(j for j in range(p) if j >> k & 1)
         yield Step(Send((me + (1 << k)) % p, moving), Recv((me - (1 << k)) % p, moving))
-    arrived = Part("tmp", tuple(r for origin in range(p) for r in tmp[(me - origin) % p].ranges))
-    yield Step(Copy(arrived, dst[0:p]))
+    arrived = tmp.units((me - origin) % p for origin in range(p))
+    yield Step(Copy(arrived, dst.all))

@@ -30,6 +30,5 @@ def _cost(p: int, channels: int = 1) -> Cost:
 @broadcast("chain", cost=_cost, pipelined=True)
 def chain(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-    everything = dst[0:p]
-    yield Step(Recv(peer_if(me > 0, me - 1), everything))
-    yield Step(Send(peer_if(me < p - 1, me + 1), everything))
+    yield Step(Recv(peer_if(me > 0, me - 1), dst.all))
+    yield Step(Send(peer_if(me < p - 1, me + 1), dst.all))

@@ -54,15 +54,12 @@ def direct_gather(layout: Layout) -> Schedule:
 
 @broadcast("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=0))
 def direct_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
-    everything = dst[0 : layout.workers]
     others = range(1, layout.workers)
-    yield Step(*(Send(peer_if(me == 0, other), everything) for other in others), Recv(peer_if(me > 0, 0), everything))
+    yield Step(*(Send(peer_if(me == 0, other), dst.all) for other in others), Recv(peer_if(me > 0, 0), dst.all))
 
 
 @reduce("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=p - 1))
 def direct_reduce(layout: Layout, me: Index) -> Iterator[Step]:
-    p = layout.workers
-    everything = dst[0:p]
-    others = range(1, p)
-    arrivals = (RecvReduce(peer_if(me == 0, other), everything) for other in others)
-    yield Step(Send(peer_if(me > 0, 0), everything), *arrivals)
+    others = range(1, layout.workers)
+    arrivals = (RecvReduce(peer_if(me == 0, other), dst.all) for other in others)
+    yield Step(Send(peer_if(me > 0, 0), dst.all), *arrivals)

@@ -21,6 +21,5 @@ from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Send, Step, barrie
 @barrier("dissemination", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p)))
 def dissemination(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-    token = dst[0:p]
     for k in range(ceil_log2(p)):
-        yield Step(Send((me + (1 << k)) % p, token), RecvReduce((me - (1 << k)) % p, token))
+        yield Step(Send((me + (1 << k)) % p, dst.all), RecvReduce((me - (1 << k)) % p, dst.all))

@@ -27,11 +27,26 @@ Computing 35 (2009) 581-594. S. Jeaugey: Massively scale your deep learning trai
 from collections.abc import Iterator
 from dataclasses import astuple
 
-from hpccoll.schedule import NONE, Cost, Index, Layout, Recv, RecvReduce, Schedule, Send, Step, all_reduce, dst, relabel
+from hpccoll.schedule import (
+    Cost,
+    Index,
+    Layout,
+    Recv,
+    RecvReduce,
+    Schedule,
+    Send,
+    Step,
+    all_reduce,
+    dst,
+    floor_log2,
+    is_power_of_two,
+    relabel,
+    tree,
+)
 
 
 def _cost(p: int, channels: int = 1, window: int = 1 << 20) -> Cost:
-    depth, even = p.bit_length() - 1, p.bit_count() == 1 < p
+    depth, even = floor_log2(p), is_power_of_two(p) and p > 1
     first = Cost(rounds=2 * depth, sent=2 * depth - even, reduced=depth - even / 2)
     busiest = Cost(rounds=2 + (p > 3), sent=min(p / 2, 2), reduced=min((p - 1) / 2, 1)) if p > 1 else first
     each = Cost(*(max(busy, way / window) for busy, way in zip(astuple(busiest), astuple(first), strict=True)))
@@ -46,31 +61,15 @@ def _cost(p: int, channels: int = 1, window: int = 1 << 20) -> Cost:
 @all_reduce("double_binary_tree", cost=_cost, pipelined=True)
 def double_binary_tree(layout: Layout) -> tuple[Schedule, ...]:
     p = layout.workers
-    tree = Schedule.of(layout, _tree)  # each of the two is a slice: half of the vector
+    first = Schedule.of(layout, _up_and_down, vectorised=False)  # each of the two is a slice: half of the vector
     twin = [p - 1 - me for me in range(p)] if p % 2 == 0 else [(me + 1) % p for me in range(p)]
-    return tree, relabel(tree, twin)
+    return first, relabel(first, twin)
 
 
-def _tree(layout: Layout, me: Index) -> Iterator[Step]:
-    p = layout.workers
-    everything = dst[0:p]
-    parent, left, right = parent_and_children(int(me) + 1, p)
-    yield Step(RecvReduce(left, everything), RecvReduce(right, everything))
-    yield Step(Send(parent, everything))
-    yield Step(Recv(parent, everything))
-    yield Step(Send(left, everything), Send(right, everything))
-
-
-def parent_and_children(number: int, p: int) -> tuple[int, int, int]:
-    """Return the parent and the children of the rank that is ``number``, counted from 1, NONE where there is none."""
-    bit = number & -number  # the lowest one that is set: 1 for a leaf
-    above = (number - bit) | 2 * bit
-    parent = above if above <= p else number - bit  # at the right edge a tree of p lacks some of its inner nodes
-    right = bit // 2
-    while number + right > p:  # half as far, and 0 is nobody
-        right //= 2
-    return (
-        parent - 1 if parent else NONE,
-        number - bit // 2 - 1 if bit > 1 else NONE,
-        number + right - 1 if right else NONE,
-    )
+def _up_and_down(layout: Layout, me: Index) -> Iterator[Step]:
+    parent = tree.in_order_parent(int(me), layout.workers)
+    left, right = tree.in_order_children(int(me), layout.workers)
+    yield Step(RecvReduce(left, dst.all), RecvReduce(right, dst.all))
+    yield Step(Send(parent, dst.all))
+    yield Step(Recv(parent, dst.all))
+    yield Step(Send(left, dst.all), Send(right, dst.all))

@@ -22,10 +22,20 @@ M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: decomposing all
 heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
-from hpccoll.schedule import Layout, Parameter, Requirement, Schedule, all_reduce, reduce_scatter, two_level_all_reduce
+from hpccoll.schedule import (
+    Layout,
+    Parameter,
+    Requirement,
+    Schedule,
+    all_reduce,
+    in_groups,
+    reduce_scatter,
+    reverse,
+    then,
+)
 
 
 def _tiers(layout: Layout, levels: Parameter) -> list[str]:
@@ -54,6 +64,29 @@ def hierarchical(
     def over(part: Layout, tiers: Sequence[str]) -> tuple[Schedule, ...]:
         if not tiers:
             return between.slices(part)
-        return two_level_all_reduce(part, part.groups(tiers[0]), scatter.schedule, lambda peers: over(peers, tiers[1:]))
+        return three_phases(part, part.groups(tiers[0]), scatter.schedule, lambda peers: over(peers, tiers[1:]))
 
     return over(layout, _tiers(layout, levels))
+
+
+def three_phases(
+    layout: Layout,
+    nodes: Sequence[Sequence[int]],
+    reduce_scatter: Callable[[Layout], Schedule],
+    all_reduce: Callable[[Layout], tuple[Schedule, ...]],
+) -> tuple[Schedule, ...]:
+    """Return the all-reduce in two levels: inside ``nodes``, groups of one size, and among their i-th ranks.
+
+    It has as many slices as ``all_reduce`` of those ranks has.
+    """
+    peers = list(zip(*nodes, strict=True))
+
+    def slice_of(number: int, units: int) -> Schedule:
+        return then(
+            in_groups(layout, units, nodes, reduce_scatter),
+            in_groups(layout, units, peers, lambda part: all_reduce(part)[number], share=True),
+            in_groups(layout, units, nodes, lambda part: reverse(reduce_scatter(part))),  # the all-gather
+        )
+
+    slices = all_reduce(layout.subset(peers[0]))
+    return tuple(slice_of(number, len(peers) * one.units) for number, one in enumerate(slices))

@@ -19,11 +19,11 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, Recv, Send, Step, all_to_all, all_to_all_v, peer_if
+from hpccoll.schedule import Cost, Index, Layout, Recv, Send, Step, all_to_all, all_to_all_v, is_power_of_two, peer_if
 
 
 def _cost(p: int) -> Cost:
-    steps = p - 1 if p.bit_count() == 1 else p
+    steps = p - 1 if is_power_of_two(p) else p
     return Cost(rounds=steps, sent=steps / p, reduced=0)
 
 
@@ -31,7 +31,7 @@ def _cost(p: int) -> Cost:
 def pairwise(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for step in range(p):
-        partner = me ^ step if p.bit_count() == 1 else (step - me) % p
+        partner = me ^ step if is_power_of_two(p) else (step - me) % p
         partner = peer_if(partner != me, partner)
         yield Step(Send(partner, partner), Recv(partner, partner))
 

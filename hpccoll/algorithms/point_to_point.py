@@ -34,13 +34,12 @@ from hpccoll.schedule import (
 
 
 @send_recv("ping_pong", needs=[at_least(2)], cost=lambda _p: Cost(rounds=2, sent=2, reduced=0))
-def ping_pong(layout: Layout, me: Index) -> Iterator[Step]:
-    message, room = src[0 : layout.workers], dst[0 : layout.workers]
-    yield Step(Send(peer_if(me == 0, 1), message), Recv(peer_if(me == 1, 0), room))
-    yield Step(Send(peer_if(me == 1, 0), message), Recv(peer_if(me == 0, 1), room))
+def ping_pong(_layout: Layout, me: Index) -> Iterator[Step]:
+    yield Step(Send(peer_if(me == 0, 1), src.all), Recv(peer_if(me == 1, 0), dst.all))
+    yield Step(Send(peer_if(me == 1, 0), src.all), Recv(peer_if(me == 0, 1), dst.all))
 
 
 @bidirectional("exchange", needs=[at_least(2)], cost=lambda _p: Cost(rounds=1, sent=1, reduced=0))
-def exchange(layout: Layout, me: Index) -> Iterator[Step]:
+def exchange(_layout: Layout, me: Index) -> Iterator[Step]:
     partner = peer_if(me < 2, 1 - me)
-    yield Step(Send(partner, src[0 : layout.workers]), Recv(partner, dst[0 : layout.workers]))
+    yield Step(Send(partner, src.all), Recv(partner, dst.all))

@@ -20,13 +20,13 @@ R. Rabenseifner: Optimization of collective reduction operations, ICCS (2004), L
 
 from hpccoll.algorithms.recursive_doubling import recursive_doubling_all_gather
 from hpccoll.algorithms.recursive_halving import recursive_halving
-from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, on_power_of_two, then
+from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, floor_log2, is_power_of_two, on_power_of_two, then
 
 
 def _cost(p: int) -> Cost:
-    core, extra = 1 << (p.bit_length() - 1), p.bit_count() > 1  # p', and whether ranks are left over
+    core, extra = 1 << floor_log2(p), not is_power_of_two(p)  # p', and whether ranks are left over
     once = (core - 1) / core
-    return Cost(rounds=2 * (core.bit_length() - 1) + 2 * extra, sent=2 * once + 2 * extra, reduced=once + extra)
+    return Cost(rounds=2 * floor_log2(p) + 2 * extra, sent=2 * once + 2 * extra, reduced=once + extra)
 
 
 @all_reduce("rabenseifner", cost=_cost)

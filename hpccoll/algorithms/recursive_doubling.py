@@ -52,20 +52,19 @@ def recursive_doubling(layout: Layout) -> Schedule:
 
 def _doubling(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-    everything = dst[0:p]
-    for k in range(p.bit_length() - 1):
+    for k in range(floor_log2(p)):
         partner = me ^ (1 << k)
-        yield Step(Send(partner, everything), RecvReduce(partner, everything))
+        yield Step(Send(partner, dst.all), RecvReduce(partner, dst.all))
 
 
 @all_gather(
     "recursive_doubling",
     needs=[power_of_two],
-    cost=lambda p: Cost(rounds=p.bit_length() - 1, sent=(p - 1) / p, reduced=0),
+    cost=lambda p: Cost(rounds=floor_log2(p), sent=(p - 1) / p, reduced=0),
 )
 def recursive_doubling_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-    for k in range(p.bit_length() - 1):
+    for k in range(floor_log2(p)):
         distance = 1 << k
         mine = me & -distance  # I have the blocks of the aligned group of `distance` ranks that I am in
         theirs = mine ^ distance

@@ -15,17 +15,17 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Send, Step, dst, power_of_two, reduce_scatter
+from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Send, Step, dst, floor_log2, power_of_two, reduce_scatter
 
 
 @reduce_scatter(
     "recursive_halving",
     needs=[power_of_two],
-    cost=lambda p: Cost(rounds=p.bit_length() - 1, sent=(p - 1) / p, reduced=(p - 1) / p),
+    cost=lambda p: Cost(rounds=floor_log2(p), sent=(p - 1) / p, reduced=(p - 1) / p),
 )
 def recursive_halving(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-    for k in reversed(range(p.bit_length() - 1)):
+    for k in reversed(range(floor_log2(p))):
         distance = 1 << k
         mine = me & -distance  # the half that I keep begins here
         theirs = mine ^ distance

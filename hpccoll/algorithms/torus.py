@@ -22,8 +22,9 @@ architectures with wormhole routing, IPPS (1993).
 from collections.abc import Mapping
 from typing import Annotated
 
+from hpccoll.algorithms.hierarchical import three_phases
 from hpccoll.algorithms.ring import ring, ring_reduce_scatter
-from hpccoll.schedule import Cost, Layout, Parameter, Requirement, Schedule, all_reduce, two_level_all_reduce
+from hpccoll.schedule import Cost, Layout, Parameter, Requirement, Schedule, all_reduce
 
 
 def _rows(p: int, rows: Parameter) -> int:
@@ -49,6 +50,6 @@ def torus(layout: Layout, *, rows: Annotated[int, range(1 << 20)] = 0) -> tuple[
     along_rows = [list(range(first, first + columns)) for first in range(0, p, columns)]
     along_columns = [list(range(first, p, columns)) for first in range(columns)]
     return (
-        *two_level_all_reduce(layout, along_rows, ring_reduce_scatter.schedule, ring.slices),
-        *two_level_all_reduce(layout, along_columns, ring_reduce_scatter.schedule, ring.slices),
+        *three_phases(layout, along_rows, ring_reduce_scatter.schedule, ring.slices),
+        *three_phases(layout, along_columns, ring_reduce_scatter.schedule, ring.slices),
     )

@@ -40,7 +40,8 @@ def _lines(subject: Subject, unit: int | None) -> Iterator[str]:
     if subject.parameters:
         yield from wrap("parameters: " + "; ".join(subject.parameters), WIDTH, subsequent_indent="  ")
     if subject.namesakes:
-        yield f"{subject.name} is one of {', '.join(subject.namesakes)}, too: -c {subject.namesakes[0]}"
+        namesakes = f"{subject.name} is one of {', '.join(subject.namesakes)}, too: -c {subject.namesakes[0]}"
+        yield from wrap(namesakes, WIDTH, subsequent_indent="  ")
     for number, schedule in enumerate(slices):
         story = tell(schedule)
         yield ""

@@ -1,5 +1,6 @@
 """Schedules: who sends what to whom, as data. No MPI, no clock, no device."""
 
+from hpccoll.schedule import tree
 from hpccoll.schedule.collective import Collective, CollectiveCall
 from hpccoll.schedule.collective_table import (
     COLLECTIVES,
@@ -20,7 +21,7 @@ from hpccoll.schedule.collective_table import (
 from hpccoll.schedule.compose import relabel, reverse, then
 from hpccoll.schedule.count import Counts, count, crossings, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.cut import Cut
-from hpccoll.schedule.groups import in_groups, on_power_of_two, two_level_all_reduce
+from hpccoll.schedule.groups import in_groups, on_power_of_two
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.mapping import MAPPINGS, numbering
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
@@ -37,7 +38,7 @@ from hpccoll.schedule.registry import (
     power_of_two,
     total_cost,
 )
-from hpccoll.schedule.schedule import Schedule
+from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import (
     NONE,
     Copy,
@@ -76,6 +77,7 @@ __all__ = [
     "Index",
     "Layout",
     "Messages",
+    "NotVectorisedError",
     "Parameter",
     "Part",
     "Recv",
@@ -125,7 +127,7 @@ __all__ = [
     "then",
     "tmp",
     "total_cost",
-    "two_level_all_reduce",
+    "tree",
     "unequal_wire_bytes",
     "wire_bytes",
 ]

@@ -62,7 +62,7 @@ class Collective:
     in_place: bool = True
     out_of_place: bool = True
     one_buffer: bool = False
-    _algorithms: dict[str, Algorithm] = field(default_factory=dict, init=False)
+    _algorithms: dict[str, Algorithm] = field(default_factory=dict)
 
     def __call__(
         self,
@@ -74,11 +74,14 @@ class Collective:
         aggregates: bool = False,
         pipelined: bool = False,
         emulation: Emulation | None = None,
+        vectorised: bool = True,
     ) -> Callable[[Program], Algorithm]:
         """Register the function below as algorithm ``name``, with what it declares of itself."""
 
         def register(program: Program) -> Algorithm:
-            algorithm = Algorithm(name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation)
+            algorithm = Algorithm(
+                name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation, vectorised
+            )
             if self._algorithms.setdefault(name, algorithm) is not algorithm:
                 raise ValueError(f"{self.name} has an algorithm {name} already")
             return algorithm

@@ -1,6 +1,7 @@
 """Composition: functions that make schedules of schedules."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -20,26 +21,8 @@ from hpccoll.schedule.step import (
     maximum,
     minimum,
     peer_if,
+    rewrite,
 )
-
-
-def rewritten(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], Part]) -> Step:
-    """Return ``step`` with every peer and every part replaced."""
-
-    def rewrite(action: Action) -> Action:
-        if isinstance(action, Copy):
-            return Copy(part(action.source), part(action.target))
-        here = part(action.part)
-        if isinstance(action, RecvReduce):
-            return RecvReduce(peer(action.peer), here, here if action.operand is action.part else part(action.operand))
-        return type(action)(peer(action.peer), here)
-
-    return Step(*map(rewrite, step.actions))
-
-
-def by_ends(end: Callable[[Index], Index]) -> Callable[[Part], Part]:
-    """Return the function that replaces both ends of every range of a part."""
-    return lambda part: Part(part.buffer, tuple(Range(end(r.first), end(r.last)) for r in part.ranges))
 
 
 def then(first: Schedule, *others: Schedule) -> Schedule:
@@ -52,7 +35,7 @@ def then(first: Schedule, *others: Schedule) -> Schedule:
         for schedule in schedules:
             yield from schedule.steps(me)
 
-    return Schedule(first.layout, first.units, steps)
+    return Schedule(first.layout, first.units, steps, vectorised=all(s.vectorised for s in schedules))
 
 
 def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Schedule:
@@ -73,7 +56,7 @@ def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Sche
         for step in reversed(list(schedule.steps(me))):
             yield Step(*map(back, step.actions))
 
-    return Schedule(schedule.layout, schedule.units, steps)
+    return replace(schedule, steps=steps)
 
 
 def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | None = None) -> Schedule:
@@ -96,9 +79,9 @@ def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | No
 
     def steps(me: Index) -> Iterator[Step]:
         for step in schedule.steps(role[me] if isinstance(me, np.ndarray) else int(role[me])):
-            yield rewritten(step, peer, part)
+            yield rewrite(step, peer, part)
 
-    return Schedule(schedule.layout, schedule.units, steps)
+    return replace(schedule, steps=steps)
 
 
 def _runs(units: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule.schedule import Schedule
+from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import NONE, Action, Copy, Index, Part, Range, Recv, RecvReduce, Send, Step, drop_null_peers
 
 Ranks: TypeAlias = NDArray[np.int64]
@@ -61,15 +61,14 @@ def match(schedule: Schedule) -> Iterator[Round]:
             message to oneself, an arrival in src, or ranks that wait for each other for ever.
     """
     everyone = np.arange(schedule.layout.ranks, dtype=np.int64)
-    steps = schedule.steps(everyone)
+    steps = schedule.steps(everyone) if schedule.vectorised else None
     aligned = 0
-    while True:
+    while steps:
         try:
             step = next(steps)
         except StopIteration:
             return
-        # It branches on the rank; a true error comes again, rank by rank.
-        except (TypeError, ValueError, AttributeError):
+        except NotVectorisedError:
             break
         if (messages := _pair_aligned(schedule, step, everyone)) is None:
             break

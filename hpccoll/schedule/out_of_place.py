@@ -32,7 +32,7 @@ def out_of_place(call: CollectiveCall, schedule: Schedule) -> Schedule:
         if left := only_in_src.intersection(call.target(rank, schedule.units)):
             yield Step(Copy(_part("src", left), _part("dst", left)))
 
-    return Schedule(schedule.layout, schedule.units, steps)
+    return Schedule(schedule.layout, schedule.units, steps, vectorised=False)
 
 
 def _part(buffer: str, units: Iterable[int]) -> Part:

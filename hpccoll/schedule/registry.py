@@ -11,7 +11,7 @@ from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.schedule.groups import with_idle_aggregators
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule
-from hpccoll.schedule.step import Step
+from hpccoll.schedule.step import Step, is_power_of_two
 
 Parameter: TypeAlias = int | str
 
@@ -59,7 +59,7 @@ def at_least(workers: int) -> Requirement:
     return Requirement(f"at least {workers} workers", lambda layout, _: layout.workers >= workers)
 
 
-power_of_two = Requirement("a power-of-two number of workers", lambda layout, _: layout.workers.bit_count() == 1)
+power_of_two = Requirement("a power-of-two number of workers", lambda layout, _: is_power_of_two(layout.workers))
 
 
 def total_cost(p: int, *parts: "Algorithm") -> Cost | None:
@@ -89,6 +89,7 @@ class Algorithm:
         aggregates: whether its text speaks for aggregators too; else they have nothing to do.
         pipelined: whether it is meant for many channels, a segment of the message each, that follow one another.
         emulation: what reports print if ranks stand in for hardware; None for all other algorithms.
+        vectorised: whether its text, if it is a generator, takes an array of all ranks as ``me``.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Algorithm:
     aggregates: bool = False
     pipelined: bool = False
     emulation: Emulation | None = None
+    vectorised: bool = True
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -182,6 +184,6 @@ def _composed(
         workers = _composed(algorithm, layout.subset(range(layout.workers)), parameters)
         return tuple(with_idle_aggregators(layout, one) for one in workers)
     if inspect.isgeneratorfunction(algorithm.program):
-        return (Schedule.of(layout, partial(algorithm.program, **dict(parameters))),)
+        return (Schedule.of(layout, partial(algorithm.program, **dict(parameters)), vectorised=algorithm.vectorised),)
     composed = cast("Schedule | tuple[Schedule, ...]", algorithm.program(layout, **dict(parameters)))
     return composed if isinstance(composed, tuple) else (composed,)

@@ -1,22 +1,40 @@
-"""What a schedule is: the steps of every rank over one slice of the buffer."""
+"""A schedule: the steps of every rank over one slice of the buffer."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from hpccoll.schedule.layout import Layout
-from hpccoll.schedule.step import Index, Step
+from hpccoll.schedule.step import Index, Step, with_unit_count
+
+
+class NotVectorisedError(ValueError):
+    """Steps that no array of all ranks can describe, found while they are generated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The steps of every rank over one slice of the buffer, cut into ``units``."""
+    """The steps of every rank over one slice of the buffer.
+
+    Args:
+        layout: of the ranks.
+        units: the number of units that the slice is cut into.
+        steps: generates the steps of one rank; if ``vectorised``, of an array of all ranks, too.
+        vectorised: whether ``steps`` takes an array of all ranks.
+    """
 
     layout: Layout
     units: int
     steps: Callable[[Index], Iterator[Step]]
+    vectorised: bool = False
 
     @classmethod
-    def of(cls, layout: Layout, program: Callable[[Layout, Index], Iterator[Step]]) -> "Schedule":
+    def of(
+        cls, layout: Layout, program: Callable[[Layout, Index], Iterator[Step]], *, vectorised: bool = True
+    ) -> "Schedule":
         """Return the schedule of a generator of (layout, me), with a unit for each worker."""
-        return cls(layout, layout.workers, partial(program, layout))
+        units = layout.workers
+
+        def steps(me: Index) -> Iterator[Step]:
+            return (with_unit_count(step, units) for step in program(layout, me))
+
+        return cls(layout, units, steps, vectorised)

@@ -3,6 +3,7 @@
 A rank or a unit is an int, or an array that holds it for every rank at once; then a step describes the whole cluster.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -21,6 +22,10 @@ class Range(NamedTuple):
 
     first: Index
     last: Index
+
+
+ALL_UNITS = (Range(0, -1),)
+"""The ranges of a part that holds all units of a schedule, before ``Schedule.of`` replaces them by their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,15 @@ class Buffer:
                 raise ValueError(f"{self.name}: a range of units has a first and a last, and no stride")
             return Part(self.name, (Range(units.start, units.stop),))
         return Part(self.name, (Range(units, units + 1),))
+
+    @property
+    def all(self) -> Part:
+        """All units of the schedule."""
+        return Part(self.name, ALL_UNITS)
+
+    def units(self, units: Iterable[Index]) -> Part:
+        """Return the part of single units, in the order given."""
+        return Part(self.name, tuple(Range(unit, unit + 1) for unit in units))
 
 
 src = Buffer("src")
@@ -152,3 +166,39 @@ def is_power_of_two(p: int) -> bool:
 def drop_null_peers(step: Step) -> Step:
     """Return a step of one rank without its messages to and from NONE, whose parts mean nothing."""
     return Step(*(action for action in step.actions if isinstance(action, Copy) or action.peer != NONE))
+
+
+def rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], Part]) -> Step:
+    """Return ``step`` with every peer and every part replaced."""
+
+    def rewritten(action: Action) -> Action:
+        if isinstance(action, Copy):
+            return Copy(part(action.source), part(action.target))
+        here = part(action.part)
+        if isinstance(action, RecvReduce):
+            operand = here if action.operand is action.part else part(action.operand)
+            return RecvReduce(peer(action.peer), here, operand)
+        return type(action)(peer(action.peer), here)
+
+    return Step(*map(rewritten, step.actions))
+
+
+def rewrite_ends(end: Callable[[Index], Index]) -> Callable[[Part], Part]:
+    """Return the function that replaces both ends of every range of a part."""
+    return lambda part: Part(part.buffer, tuple(Range(end(r.first), end(r.last)) for r in part.ranges))
+
+
+def with_unit_count(step: Step, units: int) -> Step:
+    """Return ``step`` with every part of all units, such as ``dst.all``, as a range of ``units``."""
+    if not any(part.ranges is ALL_UNITS for action in step.actions for part in _parts(action)):
+        return step
+    counted = (Range(0, units),)
+    return rewrite(
+        step, lambda peer: peer, lambda part: Part(part.buffer, counted) if part.ranges is ALL_UNITS else part
+    )
+
+
+def _parts(action: Action) -> tuple[Part, ...]:
+    if isinstance(action, Copy):
+        return action.source, action.target
+    return (action.part, action.operand) if isinstance(action, RecvReduce) else (action.part,)

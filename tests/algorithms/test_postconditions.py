@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from schedule_examples import AGGREGATORS, ALGORITHMS, cases, places, variants
 
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import Layout, ScheduleError, prove
+from hpccoll.schedule import Layout, ScheduleError, all_reduce, prove, reduce_scatter
 
 each_algorithm = pytest.mark.parametrize(("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS)
 EVERY_P = [*range(1, 18), 32]
@@ -112,3 +112,19 @@ def test_a_floor_sends_nothing_and_leaves_the_buffer_as_it_was(collective, algor
             assert not list(schedule.steps(np.arange(p)))
         for case in cases(collective, algorithm, Layout.of(p)):
             case.prove()
+
+
+@each_algorithm
+@pytest.mark.parametrize("p", [2, 3, 4, 8])
+def test_a_page_is_vectorised_unless_it_declares_that_it_is_not(collective, algorithm, p):
+    for case in cases(collective, algorithm, places(algorithm, p)):
+        for schedule in case.slices:
+            if schedule.vectorised:
+                everywhere = list(schedule.steps(np.arange(schedule.layout.ranks)))
+                assert len(everywhere) >= max(len(list(schedule.steps(me))) for me in range(p))
+
+
+@pytest.mark.parametrize("p", [64, 128, 256])
+def test_swing_halves_any_power_of_two(p):
+    for collective in (all_reduce, reduce_scatter):
+        prove(collective.call(p), collective.algorithm("swing").slices(Layout.of(p)))

@@ -23,7 +23,7 @@ from hpccoll.schedule import (
 
 
 def fresh() -> Collective:
-    return replace(all_reduce, name="fresh", algorithms={})
+    return replace(all_reduce, name="fresh", _algorithms={})
 
 
 def test_collectives_are_found_by_name():
@@ -228,7 +228,7 @@ def test_other_ranks_play_the_roles_of_root_and_peer():
     (aside,) = broadcast.call(4, 2).slices(algorithm, Layout.of(4, aggregators=2))
     assert [sends(aside, me) for me in range(6)] == [[1], [-1], [3], [0], [], []]
 
-    @replace(bidirectional, algorithms={})("two")
+    @replace(bidirectional, _algorithms={})("two")
     def two(_layout, me):
         if me < 2:
             yield Step(Send(1 - me, 0), Recv(1 - me, 0))

@@ -4,6 +4,7 @@ from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases, of
 
 from hpccoll.algorithms.binomial import binomial_broadcast
 from hpccoll.algorithms.bruck import bruck_all_gather, bruck_all_to_all
+from hpccoll.algorithms.hierarchical import three_phases
 from hpccoll.algorithms.recursive_doubling import recursive_doubling
 from hpccoll.algorithms.ring import ring, ring_all_gather, ring_reduce_scatter
 from hpccoll.algorithms.sharp_emulated import sharp_emulated
@@ -34,7 +35,6 @@ from hpccoll.schedule import (
     src,
     then,
     tmp,
-    two_level_all_reduce,
 )
 
 
@@ -119,7 +119,7 @@ def test_a_root_is_a_relabelling(root):
 @pytest.mark.parametrize("collective", [scatter, gather])
 @pytest.mark.parametrize("root", range(5))
 def test_the_blocks_of_a_root_are_named_after_their_ranks(collective, root):
-    for algorithm in collective.algorithms.values():
+    for algorithm in collective.components.values():
         there = algorithm.schedule(Layout.of(5))
         for actual in ([(role + root) % 5 for role in range(5)], [root, *(me for me in range(5) if me != root)]):
             here = relabel(there, actual, actual)
@@ -165,7 +165,7 @@ def test_nobody_stays_nobody_under_another_name():
 
 def test_groups_run_by_themselves_over_their_own_units():
     layout = Layout.of(6, 2)
-    schedule = in_groups(layout, 4, [[0, 1], [4, 2]], ring_of, lambda group, unit: 2 * group + unit)
+    schedule = in_groups(layout, 4, [[0, 1], [4, 2]], ring_of, share=True)
     assert steps_of(schedule, 1) == [Step(Send(0, 0), RecvReduce(0, 1)), Step(Send(0, 1), Recv(0, 0))]
     assert steps_of(schedule, 4) == [Step(Send(2, 3), RecvReduce(2, 2)), Step(Send(2, 2), Recv(2, 3))]
     assert steps_of(schedule, 3) == steps_of(schedule, 5) == []
@@ -185,14 +185,14 @@ def test_a_group_knows_where_its_ranks_are():
 
 # ---- nested, and powers of two --------------------------------------------------------------------------------------
 
-ACROSS = [algorithm for algorithm in all_reduce.algorithms.values() if not (algorithm.floor or algorithm.aggregates)]
+ACROSS = [algorithm for algorithm in all_reduce.components.values() if not (algorithm.aggregates or algorithm.needs)]
 
 
 @pytest.mark.parametrize("across", ACROSS, ids=lambda algorithm: algorithm.name)
 @pytest.mark.parametrize("groups", [[[0, 1, 2], [3, 4, 5]], [[5, 0], [1, 4], [3, 2]], [[0], [1], [2]], [[2, 0, 1]]])
 def test_an_all_reduce_in_two_levels_is_one(across, groups):
     p = sum(map(len, groups))
-    slices = two_level_all_reduce(Layout.of(p), groups, ring_reduce_scatter.schedule, across.slices)
+    slices = three_phases(Layout.of(p), groups, ring_reduce_scatter.schedule, across.slices)
     assert len(slices) == len(across.slices(Layout.of(len(groups))))
     prove(all_reduce.call(p), slices)
     prove(all_reduce.call(p), [out_of_place(all_reduce.call(p), one) for one in slices], in_place=False)
@@ -208,7 +208,7 @@ def test_a_piece_has_as_many_units_as_are_wanted_of_it_across():
     EXCHANGE = {  # noqa: N806
         me: [Step(Send(1 - me, dst[0:5]), RecvReduce(1 - me, dst[0:5]))] for me in range(2)
     }
-    slices = two_level_all_reduce(Layout.of(6), two_by_three, ring_reduce_scatter.schedule, of_five_units)
+    slices = three_phases(Layout.of(6), two_by_three, ring_reduce_scatter.schedule, of_five_units)
     assert [one.units for one in slices] == [3 * 2, 3 * 5]
     prove(all_reduce.call(6), slices)
     assert steps_of(slices[1], 4)[2] == Step(Send(1, dst[5:10]), RecvReduce(1, dst[5:10]))
@@ -216,7 +216,7 @@ def test_a_piece_has_as_many_units_as_are_wanted_of_it_across():
 
 def test_groups_of_different_sizes_do_not_nest():
     with pytest.raises(ValueError, match=r"shorter|longer"):
-        two_level_all_reduce(Layout.of(3), [[0, 1], [2]], ring_reduce_scatter.schedule, ring.slices)
+        three_phases(Layout.of(3), [[0, 1], [2]], ring_reduce_scatter.schedule, ring.slices)
 
 
 def doubling(layout: Layout, me) -> object:

@@ -288,7 +288,7 @@ def test_parts_of_several_ranges_are_counted_whole():
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 8, 13])
-@pytest.mark.parametrize("algorithm", barrier.algorithms.values(), ids=barrier.algorithms)
+@pytest.mark.parametrize("algorithm", barrier.components.values(), ids=barrier.components)
 def test_no_message_of_a_barrier_is_empty(algorithm, p):
     schedule = algorithm.schedule(Layout.of(p))
     found = count([schedule], Cut(barrier.call(p), barrier.elements(0, 1, p), schedule.units, 1, 1))

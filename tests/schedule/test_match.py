@@ -28,14 +28,8 @@ from hpccoll.schedule.prove import units_of
 
 
 def one_by_one(schedule: Schedule) -> Schedule:
-    """Return ``schedule`` with a text that only takes a scalar, so that it is followed rank by rank."""
-
-    def steps(me):
-        if isinstance(me, np.ndarray):
-            raise TypeError("scalar only")
-        yield from schedule.steps(me)
-
-    return Schedule(schedule.layout, schedule.units, steps)
+    """Return ``schedule`` as one that is followed rank by rank."""
+    return replace(schedule, vectorised=False)
 
 
 def of_lists(*programs: list[Step], units: int = 4) -> Schedule:
@@ -137,10 +131,9 @@ def test_groups_of_different_sizes_and_ranks_in_none_are_followed_rank_by_rank(g
 def test_a_step_of_all_ranks_whose_messages_are_its_own_is_one_round(name, ranks):
     case = case_of(name, ranks)
     for schedule in case.slices if case else ():
-        try:
-            steps = list(schedule.steps(np.arange(ranks)))
-        except (TypeError, ValueError):  # it branches on the rank
+        if not schedule.vectorised:
             continue
+        steps = list(schedule.steps(np.arange(ranks)))
         if all(pairs(step, ranks, Send) == pairs(step, ranks, Recv, RecvReduce) for step in steps):
             rounds = list(match(schedule))
             assert len(rounds) == len(steps)
@@ -190,7 +183,7 @@ def test_nobody_is_a_peer_who_neither_sends_nor_receives():
     def steps(me):
         yield Step(Send(peer_if(me == 0, 1), me), Recv(peer_if(me == 1, 0), 0))
 
-    (round_,) = match(Schedule(Layout.of(3), 3, steps))
+    (round_,) = match(Schedule(Layout.of(3), 3, steps, vectorised=True))
     assert round_.landed[0].source.tolist() == [0]
 
 
@@ -224,13 +217,19 @@ def test_a_message_may_land_rounds_after_it_was_sent():
 def test_steps_that_suit_all_ranks_are_followed_by_steps_that_do_not():
     def steps(me):
         yield Step(Send((me + 1) % 3, me), Recv((me - 1) % 3, (me - 1) % 3))
-        if me == 0:
-            yield Step(Send(1, 2))
-        elif me == 1:
-            yield Step(Recv(0, 2))
+        yield Step(Send(peer_if(me == 0, 1), 2))
+        yield Step(Recv(peer_if(me == 1, 0), 2))
 
-    rounds = list(match(Schedule(Layout.of(3), 3, steps)))
-    assert [len(round_.landed[0].source) for round_ in rounds] == [3, 1]
+    rounds = list(match(Schedule(Layout.of(3), 3, steps, vectorised=True)))
+    assert [len(m.source) for round_ in rounds for m in round_.landed] == [3, 1]
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_schedule_that_is_not_vectorised_is_never_asked_for_all_ranks_at_once(vectorised):
+    schedule = replace(ring.schedule(Layout.of(3)), vectorised=vectorised)
+    asked = []
+    assert list(match(replace(schedule, steps=lambda me: asked.append(np.ndim(me)) or schedule.steps(me))))
+    assert asked == ([1] if vectorised else [0, 0, 0])
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
@@ -309,12 +308,13 @@ def test_a_step_ends_when_its_messages_have_partners_so_that_two_senders_first_i
 )
 def test_what_is_no_message_is_named_for_all_ranks_at_once_too(step, words):
     with pytest.raises(ScheduleError, match=words):
-        list(match(Schedule(Layout.of(4), 4, lambda me: iter([step(me)]))))
+        list(match(Schedule(Layout.of(4), 4, lambda me: iter([step(me)]), vectorised=True)))
 
 
-def test_an_error_in_the_text_of_an_algorithm_is_not_hidden():
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_an_error_in_the_text_of_an_algorithm_is_not_hidden(vectorised):
     def steps(me):
         yield Step(Send(me.no_such_word, 0))
 
     with pytest.raises(AttributeError, match="no_such_word"):
-        list(match(Schedule(Layout.of(2), 1, steps)))
+        list(match(Schedule(Layout.of(2), 1, steps, vectorised)))

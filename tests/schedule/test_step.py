@@ -1,7 +1,25 @@
 import numpy as np
 import pytest
 
-from hpccoll.schedule import NONE, Copy, Part, Recv, RecvReduce, Send, Step, dst, peer_if, src, tmp
+from hpccoll.schedule import (
+    NONE,
+    Copy,
+    Layout,
+    Part,
+    Recv,
+    RecvReduce,
+    Schedule,
+    Send,
+    Step,
+    ceil_log2,
+    dst,
+    floor_log2,
+    is_power_of_two,
+    peer_if,
+    src,
+    tmp,
+    tree,
+)
 from hpccoll.schedule.step import Range, drop_null_peers
 
 
@@ -27,12 +45,12 @@ def test_a_range_says_both_of_its_ends_and_has_no_stride(units):
         dst[units]
 
 
-def test_reduce_folds_with_what_it_replaces_unless_another_part_is_named():
+def test_a_fold_is_with_what_it_replaces_unless_another_part_is_named():
     assert RecvReduce(0, 2).operand == dst[2]
     assert RecvReduce(0, 2, src[2]).operand == src[2]
 
 
-def test_only_keeps_the_peer_where_the_condition_holds():
+def test_peer_if_keeps_the_peer_where_the_condition_holds():
     assert peer_if(True, 5) == 5
     assert peer_if(False, 5) == NONE
     me = np.arange(4)
@@ -49,7 +67,40 @@ def test_words_hold_an_array_of_all_ranks_as_they_hold_one():
     assert copy.source.ranges[0].last.tolist() == [1, 2, 3, 4, 5]
 
 
-def test_of_a_step_the_messages_of_nobody_are_left_out():
+def test_messages_without_a_peer_are_dropped():
     copy = Copy(dst[0], tmp[0])
     step = Step(Send(NONE, 99), copy, Recv(2, 1), RecvReduce(NONE, 0))
     assert drop_null_peers(step) == Step(copy, Recv(2, 1))
+
+
+def test_all_units_are_those_of_the_schedule_that_is_made_of_the_text():
+    def steps(_layout, _me):
+        yield Step(Send(1, src.all), RecvReduce(1, dst.all), Copy(tmp.all, dst[1]))
+
+    for p in (2, 5):
+        (step,) = Schedule.of(Layout.of(p), steps).steps(0)
+        assert step == Step(Send(1, src[0:p]), RecvReduce(1, dst[0:p]), Copy(tmp[0:p], dst[1]))
+
+
+def test_units_lie_in_the_order_in_which_they_are_listed():
+    assert dst.units([3, 0, 4]) == dst[3] + dst[0] + dst[4]
+    assert tmp.units([]).ranges == ()
+
+
+@pytest.mark.parametrize("p", range(1, 70))
+def test_logarithms_are_exact(p):
+    assert 2 ** floor_log2(p) <= p < 2 ** (floor_log2(p) + 1)
+    assert p <= 2 ** ceil_log2(p) < 2 * p
+    assert is_power_of_two(p) == (floor_log2(p) == ceil_log2(p))
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 5, 8, 13, 16])
+def test_parents_and_children_in_a_tree_agree(p):
+    for distance in (1, 2, 4, 8):
+        below = {me: tree.binomial_child(me, distance, p) for me in range(p)}
+        assert {child: me for me, child in below.items() if child != NONE} == {
+            me: tree.binomial_parent(me, distance) for me in range(p) if tree.binomial_parent(me, distance) != NONE
+        }
+    children = {me: set(tree.in_order_children(me, p)) - {NONE} for me in range(p)}
+    assert all(tree.in_order_parent(child, p) == me for me, below in children.items() for child in below)
+    assert sum(map(len, children.values())) == p - 1

@@ -44,7 +44,7 @@ def test_every_collective_takes_those_of_the_algorithms_that_it_has():
 
 
 def test_a_collective_that_has_none_of_the_algorithms_is_refused_with_those_that_it_has():
-    with pytest.raises(BadInputError, match="one of broadcast: auto, binomial, chain, direct, native, scatt"):
+    with pytest.raises(BadInputError, match="one of broadcast: auto, binomial, chain, direct, native, null, scatt"):
         swept(collectives=["all_gather", "broadcast"], algorithms=["ring"])
 
 
