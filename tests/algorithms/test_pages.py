@@ -9,6 +9,7 @@ import pytest
 from schedule_examples import ALGORITHMS
 
 import hpccoll.algorithms
+from hpccoll.spec.registry import COLLECTIVES
 
 PAGES = {path.stem: path for path in Path(hpccoll.algorithms.__file__).parent.glob("*.py") if path.stem != "__init__"}
 each_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
@@ -38,3 +39,24 @@ def test_a_page_is_short():
     lines = [len(page.read_text().splitlines()) for page in PAGES.values()]
     assert median(lines) < 60
     assert max(lines) <= 100
+
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|.*\| ((?:`\w+`(?:, )?)+) \|$", re.MULTILINE)
+
+
+def test_the_table_of_the_readme_has_the_algorithms_of_the_registry():
+    table = README.partition("## Collectives and algorithms")[2].partition("\n\nnccl-tests")[0]
+    listed = {
+        collective: set(re.findall(r"\w+", algorithms))
+        for collectives, algorithms in ROW.findall(table)
+        for collective in re.findall(r"\w+", collectives)
+    }
+    assert listed == {name: set(row.components) for name, row in COLLECTIVES.items()}
+    assert {a.name for row in COLLECTIVES.values() for a in row.algorithms.values() if a.floor} == {"null"}
+    assert all("null" in row.algorithms for row in COLLECTIVES.values())
+
+
+def test_the_ring_of_the_readme_is_its_page():
+    (text,) = re.findall(r"```python\n(from collections.*?)```", README, re.DOTALL)
+    assert PAGES["ring"].read_text().endswith(text)
