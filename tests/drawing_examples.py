@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from schedule_examples import ALGORITHMS, EXAMPLES, Case, cases
 
-from hpccoll.draw import Subject
+from hpccoll.draw import ScheduleView
 from hpccoll.schedule import Layout, Parameter
 
 
@@ -48,14 +48,14 @@ def _found(name: str, ranks: int) -> list[Case]:
     return [*cases(*ALGORITHMS[algorithm], layout, **parameters(ranks))] if layout else []
 
 
-def subjects(name: str, ranks: int) -> list[Subject]:
+def views(name: str, ranks: int) -> list[ScheduleView]:
     """Return the calls of what is called ``name`` on so many ranks: one for each root, none where it cannot be."""
     return [
-        Subject(case.call, case.slices, name.rsplit("-", maxsplit=1)[-1], "A page about it.")
+        ScheduleView(case.call, case.slices, name.rsplit("-", maxsplit=1)[-1], "A page about it.")
         for case in _found(name, ranks)
     ]
 
 
-def subject(name: str, ranks: int) -> Subject:
+def view(name: str, ranks: int) -> ScheduleView:
     """Return the first of them."""
-    return subjects(name, ranks)[0]
+    return views(name, ranks)[0]

@@ -46,18 +46,17 @@ def show(
 
     The text lists the rounds. The drawing shows the messages, their times, and the contents of the buffers.
     """
-    import hpccoll.spec.catalogue  # noqa: F401  fills the registry
-    from hpccoll.draw import ask, describe, draw
+    from hpccoll.draw import describe, draw, view_of
 
-    subject = ask(
+    view = view_of(
         algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
         root=root, parameters=param or (),
     )  # fmt: skip
-    words = describe(subject, unit)
+    words = describe(view, unit)
     if out:
-        draw(subject, out, unit)
+        draw(view, out, unit)
     typer.echo(words)
-    return INCOMPLETE if subject.fault() else 0
+    return INCOMPLETE if view.failed_postcondition() else 0
 
 
 @family.command(

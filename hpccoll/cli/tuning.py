@@ -56,7 +56,6 @@ def model(
     declared cost is predicted, with the sizes at which one algorithm overtakes another. Ends with 3 if a file
     cannot be read.
     """
-    import hpccoll.spec.catalogue  # noqa: F401  fills the registry
     from hpccoll.model import report
     from hpccoll.store.result_files import read_all
 

@@ -1,7 +1,7 @@
-"""Draw: says a schedule in words, as a table of who holds what, and as a picture."""
+"""Descriptions and drawings of schedules: rounds in text, the state of the buffers as a table, and pictures."""
 
+from hpccoll.draw.description import describe
 from hpccoll.draw.picture import draw, picture
-from hpccoll.draw.view import Subject, ask
-from hpccoll.draw.words import describe
+from hpccoll.draw.view import ScheduleView, view_of
 
-__all__ = ["Subject", "ask", "describe", "draw", "picture"]
+__all__ = ["ScheduleView", "describe", "draw", "picture", "view_of"]

@@ -1,100 +1,101 @@
-"""The deeds of ranks in a round, in words: ``rank 0 sends unit 3 to 1, folds unit 2 of 3``."""
+"""The actions of ranks in a round, as text: ``rank 0 sends unit 3 to 1, folds unit 2 of 3``."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpccoll.draw.buffer_state import spans
-from hpccoll.draw.trace import Message, Place, Story
+from hpccoll.draw.trace import Message, Trace, TracedPart
 
 _ONE = {"send": "sends", "fold": "folds", "receive": "receives", "copy": "copies"}
 _JOINS = {"send": "to", "fold": "of", "receive": "from", "copy": "to"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Deed:
-    """What one rank does: sends a place to peers, folds or receives it from one, or copies it to another place."""
+class _RankAction:
+    """What one rank does: sends a part to peers, folds or receives it from one, or copies it to another part."""
 
     verb: str
     peers: tuple[int, ...]
-    place: Place
-    other: Place | None = None  # where a copy goes, or what an arrival is folded with if not what was there
+    part: TracedPart
+    other: TracedPart | None = None  # the target of a copy, or the operand of a fold if it is not the part itself
 
 
-def round_lines(story: Story, number: int) -> list[str]:
-    """Return what happens in round ``number``, a line for all ranks that do the same.
+def round_lines(trace: Trace, number: int) -> list[str]:
+    """Return the text of round ``number``, a line for all ranks whose actions are alike.
 
-    Where all workers do the same but for a rotation of ranks and units, one line says so, with rank 0 as the example.
+    If the actions of all workers differ by a rotation of ranks and units only, one line describes them, with rank 0 as
+    the example.
     """
-    deeds = _deeds(story, number)
-    units, p = story.schedule.units, story.schedule.layout.workers
-    doers: dict[str, list[int]] = defaultdict(list)
-    for me in sorted(deeds):
-        doers[_words(deeds[me], units, one=False)].append(me)
-    if len(doers) > 1 and sorted(deeds) == list(range(p)) and p > 2 and (rule := _rotation(deeds, units)):
-        return [f"every rank r {rule} (modulo {p}): rank 0 {_words(deeds[0], units, one=True)}"]
+    actions = _rank_actions(trace, number)
+    units, p = trace.schedule.units, trace.schedule.layout.workers
+    ranks_by_text: dict[str, list[int]] = defaultdict(list)
+    for me in sorted(actions):
+        ranks_by_text[_text(actions[me], units, one=False)].append(me)
+    if len(ranks_by_text) > 1 and sorted(actions) == list(range(p)) and p > 2 and (rule := _rotation(actions, units)):
+        return [f"every rank r {rule} (modulo {p}): rank 0 {_text(actions[0], units, one=True)}"]
     return [
-        f"rank {ranks[0]} {_words(deeds[ranks[0]], units, one=True)}"
+        f"rank {ranks[0]} {_text(actions[ranks[0]], units, one=True)}"
         if len(ranks) == 1
-        else f"ranks {spans(ranks)} {words}"
-        for words, ranks in doers.items()
+        else f"ranks {spans(ranks)} {text}"
+        for text, ranks in ranks_by_text.items()
     ]
 
 
-def _deeds(story: Story, number: int) -> dict[int, list[_Deed]]:
-    """Return the deeds of every rank that has any: what it copies, what it sends, what arrives."""
-    copies: dict[int, list[_Deed]] = defaultdict(list)
-    sends: dict[int, dict[Place, list[int]]] = defaultdict(lambda: defaultdict(list))
-    arrivals: dict[int, list[_Deed]] = defaultdict(list)
-    for m in story.departing(number):
+def _rank_actions(trace: Trace, number: int) -> dict[int, list[_RankAction]]:
+    """Return the actions of every rank that has any: copies, then sends, then arrivals."""
+    copies: dict[int, list[_RankAction]] = defaultdict(list)
+    sends: dict[int, dict[TracedPart, list[int]]] = defaultdict(lambda: defaultdict(list))
+    arrivals: dict[int, list[_RankAction]] = defaultdict(list)
+    for m in trace.departing(number):
         if m.copies:
-            copies[m.source].append(_Deed("copy", (), m.sent, m.landed))
+            copies[m.source].append(_RankAction("copy", (), m.sent, m.landed))
         else:
             sends[m.source][m.sent].append(m.target)
-    for m in story.landing(number):
+    for m in trace.landing(number):
         if not m.copies:
             _append(arrivals[m.target], _arrival(m))
     return {
-        me: [*copies[me], *(_Deed("send", tuple(sorted(to)), at) for at, to in sends[me].items()), *arrivals[me]]
+        me: [*copies[me], *(_RankAction("send", tuple(sorted(to)), at) for at, to in sends[me].items()), *arrivals[me]]
         for me in sorted({*copies, *sends, *arrivals})
     }
 
 
-def _append(deeds: list[_Deed], deed: _Deed) -> None:
-    """Append a deed, in one with the last where it only differs in its peer."""
-    if deeds and replace(deeds[-1], peers=()) == replace(deed, peers=()):
-        deed = replace(deed, peers=deeds.pop().peers + deed.peers)
-    deeds.append(deed)
+def _append(actions: list[_RankAction], action: _RankAction) -> None:
+    """Append an action; join it with the last one if only the peers differ."""
+    if actions and replace(actions[-1], peers=()) == replace(action, peers=()):
+        action = replace(action, peers=actions.pop().peers + action.peers)
+    actions.append(action)
 
 
-def _arrival(m: Message) -> _Deed:
+def _arrival(m: Message) -> _RankAction:
     if m.operand is None:
-        return _Deed("receive", (m.source,), m.landed)
-    return _Deed("fold", (m.source,), m.landed, None if m.operand == m.landed else m.operand)
+        return _RankAction("receive", (m.source,), m.landed)
+    return _RankAction("fold", (m.source,), m.landed, None if m.operand == m.landed else m.operand)
 
 
-def _words(deeds: Sequence[_Deed], units: int, *, one: bool) -> str:
-    """Return ``deeds`` in words, of one rank or of many."""
+def _text(actions: Sequence[_RankAction], units: int, *, one: bool) -> str:
+    """Return the text of ``actions``, in the singular or the plural."""
     return ", ".join(
         _sentence(
-            deed, one=one, peers=_in_order(deed.peers), place=_place(deed.place, units),
-            other=_place(deed.other, units) if deed.other else None,
+            action, one=one, peers=_in_order(action.peers), part=_part_text(action.part, units),
+            other=_part_text(action.other, units) if action.other else None,
         )
-        for deed in deeds
+        for action in actions
     )  # fmt: skip
 
 
-def _sentence(deed: _Deed, *, one: bool, peers: str, place: str, other: str | None) -> str:
-    verb = _ONE[deed.verb] if one else deed.verb
-    if deed.verb == "copy":
-        return f"{verb} {place} to {other}"
-    return f"{verb} {place} {_JOINS[deed.verb]} {peers}" + (f" with {other}" if other else "")
+def _sentence(action: _RankAction, *, one: bool, peers: str, part: str, other: str | None) -> str:
+    verb = _ONE[action.verb] if one else action.verb
+    if action.verb == "copy":
+        return f"{verb} {part} to {other}"
+    return f"{verb} {part} {_JOINS[action.verb]} {peers}" + (f" with {other}" if other else "")
 
 
-def _place(place: Place, units: int) -> str:
-    if place.units == tuple(range(units)):
-        return "everything" if place.buffer == "dst" else f"all of {place.buffer}"
-    return _named("unit" if len(place.units) == 1 else "units", _in_order(place.units), place.buffer)
+def _part_text(part: TracedPart, units: int) -> str:
+    if part.units == tuple(range(units)):
+        return "everything" if part.buffer == "dst" else f"all of {part.buffer}"
+    return _named("unit" if len(part.units) == 1 else "units", _in_order(part.units), part.buffer)
 
 
 def _named(noun: str, numbers: str, buffer: str) -> str:
@@ -108,33 +109,33 @@ def _in_order(numbers: Sequence[int]) -> str:
     return ", ".join(spans(numbers[first:last]) for first, last in ends if first < last)
 
 
-def _rotation(deeds: Mapping[int, Sequence[_Deed]], units: int) -> str | None:
-    """Return in words, of rank r, what every rank does, or None where it is not the same for all."""
-    p = len(deeds)
-    if len({len(mine) for mine in deeds.values()}) > 1:
+def _rotation(actions: Mapping[int, Sequence[_RankAction]], units: int) -> str | None:
+    """Return the text of the actions of rank r if it is the same for all ranks, else None."""
+    p = len(actions)
+    if len({len(mine) for mine in actions.values()}) > 1:
         return None
     sentences = []
-    for alike in zip(*(deeds[me] for me in range(p)), strict=True):
+    for alike in zip(*(actions[me] for me in range(p)), strict=True):
         first = alike[0]
-        if len({(deed.verb, deed.place.buffer, deed.other and deed.other.buffer) for deed in alike}) > 1:
+        if len({(action.verb, action.part.buffer, action.other and action.other.buffer) for action in alike}) > 1:
             return None
-        peers = {tuple(sorted((peer - me) % p for peer in deed.peers)) for me, deed in enumerate(alike)}
-        place = _rotated([deed.place for deed in alike], units)
-        other = _rotated([deed.other for deed in alike if deed.other], units) if first.other else ""
-        if len(peers) > 1 or place is None or other is None:
+        peers = {tuple(sorted((peer - me) % p for peer in action.peers)) for me, action in enumerate(alike)}
+        part = _rotated([action.part for action in alike], units)
+        other = _rotated([action.other for action in alike if action.other], units) if first.other else ""
+        if len(peers) > 1 or part is None or other is None:
             return None
-        sentences.append(_sentence(first, one=True, peers=_relative(peers.pop(), p), place=place, other=other))
+        sentences.append(_sentence(first, one=True, peers=_relative(peers.pop(), p), part=part, other=other))
     return " and ".join(sentences)
 
 
-def _rotated(places: Sequence[Place], units: int) -> str | None:
-    """Return the places of all ranks in words of rank r, None where there are none that fit."""
-    if len(set(places)) == 1:
-        return _place(places[0], units)
-    offsets = {tuple((unit - me) % units for unit in place.units) for me, place in enumerate(places)}
-    if len(offsets) > 1 or units != len(places):
+def _rotated(parts: Sequence[TracedPart], units: int) -> str | None:
+    """Return the text of the parts of all ranks in terms of rank r, None if it is not the same for all."""
+    if len(set(parts)) == 1:
+        return _part_text(parts[0], units)
+    offsets = {tuple((unit - me) % units for unit in part.units) for me, part in enumerate(parts)}
+    if len(offsets) > 1 or units != len(parts):
         return None
-    return _named("unit" if len(places[0].units) == 1 else "units", _relative(offsets.pop(), units), places[0].buffer)
+    return _named("unit" if len(parts[0].units) == 1 else "units", _relative(offsets.pop(), units), parts[0].buffer)
 
 
 def _relative(offsets: Sequence[int], p: int) -> str:

@@ -7,87 +7,87 @@ from math import hypot
 
 from hpccoll.draw.background import Grid
 from hpccoll.draw.buffer_state import spans
-from hpccoll.draw.shapes import Curve, Look, Point, straight
-from hpccoll.draw.style import Looks
-from hpccoll.draw.trace import Message, Story
+from hpccoll.draw.shapes import Curve, LineStyle, Point, straight
+from hpccoll.draw.style import Style
+from hpccoll.draw.trace import Message, Trace
 
 _LONGEST_LABEL = 8
 _MOST_LABELLED = 18
-"""Ranks, above which there is no room for labels."""
+"""The most ranks that leave room for labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A message as it is drawn: one curve, or two where it leaves on one side and comes in on the other."""
+    """The drawing of a message: one curve, or two if it leaves on one side and enters on the other."""
 
     message: Message
     pieces: tuple[Curve, ...]
     label: str
 
 
-def arrows(story: Story, number: int, grid: Grid, looks: Looks) -> Iterator[Arrow]:
+def arrows(trace: Trace, number: int, grid: Grid, style: Style) -> Iterator[Arrow]:
     """Yield an arrow for each message of slice ``number``."""
-    turning = _turning(story)
-    labelled = _worth_labels(story)
-    late, early = _fans(story, grid)
-    width = 1.6 if len(story.messages) <= 4 * grid.layout.ranks * story.rounds and grid.across > 30 else 0.7
-    for m in story.messages:
-        look = looks.look(m, number, width)
+    turning = _rotating(trace)
+    labelled = _needs_labels(trace)
+    late, early = _fans(trace, grid)
+    width = 1.6 if len(trace.messages) <= 4 * grid.layout.ranks * trace.rounds and grid.across > 30 else 0.7
+    for m in trace.messages:
+        line_style = style.line_style(m, number, width)
         start, end = grid.point(m.source, m.departs), grid.point(m.target, m.lands + 1)
         start, end = Point(start.x, start.y + late.get(m, 0.0)), Point(end.x, end.y - early.get(m, 0.0))
         if m.copies:
-            pieces: tuple[Curve, ...] = (_loop(start, end, grid, looks.look(m, number, width=1.2)),)
+            pieces: tuple[Curve, ...] = (_loop(start, end, grid, style.line_style(m, number, width=1.2)),)
         elif (laps := turning.get(m, 0)) and grid.layout.aggregators == 0:
-            pieces = _round_the_back(start, end, laps * grid.layout.ranks * grid.across, grid, look)
+            pieces = _across_the_edge(start, end, laps * grid.layout.ranks * grid.across, grid, line_style)
         else:
-            pieces = (_between(start, end, look),)
-        yield Arrow(m, pieces, _label(m, story.schedule.units) if labelled and not m.copies else "")
+            pieces = (_between(start, end, line_style),)
+        yield Arrow(m, pieces, _label(m, trace.schedule.units) if labelled and not m.copies else "")
 
 
-def _fans(story: Story, grid: Grid) -> tuple[dict[Message, float], dict[Message, float]]:
-    """Return how many pixels after its round's start a message departs, and before its end it lands.
+def _fans(trace: Trace, grid: Grid) -> tuple[dict[Message, float], dict[Message, float]]:
+    """Return the pixels from the start of its round to a departure, and from a landing to the end of its round.
 
-    What a rank sends or hears in one round is fanned out: what goes far departs first and lands last, so that the
-    arrows of a fan do not cross.
+    The messages that a rank sends or receives in one round are fanned out: those to distant ranks depart first and
+    land last, so that the arrows of a fan do not cross.
     """
     sent: dict[tuple[int, int], list[Message]] = defaultdict(list)
-    heard: dict[tuple[int, int], list[Message]] = defaultdict(list)
-    for m in sorted((m for m in story.messages if not m.copies), key=lambda m: -abs(m.source - m.target)):
+    received: dict[tuple[int, int], list[Message]] = defaultdict(list)
+    for m in sorted((m for m in trace.messages if not m.copies), key=lambda m: -abs(m.source - m.target)):
         sent[m.departs, m.source].append(m)
-        heard[m.lands, m.target].append(m)
-    return _staggered(sent.values(), grid), _staggered(heard.values(), grid)
+        received[m.lands, m.target].append(m)
+    return _staggered(sent.values(), grid), _staggered(received.values(), grid)
 
 
 def _staggered(fans: Iterable[Sequence[Message]], grid: Grid) -> dict[Message, float]:
-    """Return how many pixels after the first of its fan each message is."""
+    """Return the distance of each message from the first of its fan, in pixels."""
     return {m: i * min(9.0, 0.45 * grid.down / len(fan)) for fan in fans for i, m in enumerate(fan)}
 
 
-def _between(start: Point, end: Point, look: Look) -> Curve:
+def _between(start: Point, end: Point, line_style: LineStyle) -> Curve:
     """Return an arrow that ends just short of the lines of both ranks."""
     length = hypot(end.x - start.x, end.y - start.y)
-    return straight(start.towards(end, 1.5 / length), end.towards(start, 1.5 / length), look)
+    return straight(start.towards(end, 1.5 / length), end.towards(start, 1.5 / length), line_style)
 
 
-def _loop(start: Point, end: Point, grid: Grid, look: Look) -> Curve:
+def _loop(start: Point, end: Point, grid: Grid, line_style: LineStyle) -> Curve:
     """Return the arc of a copy, which leaves its rank's line and comes back to it."""
     middle = (start.y + end.y) / 2
     high = min(13.0, grid.down / 4)
     x = start.x
     return Curve(
-        Point(x, middle - high), Point(x + min(30.0, grid.across * 0.7), middle), Point(x, middle + high), look
+        Point(x, middle - high), Point(x + min(30.0, grid.across * 0.7), middle), Point(x, middle + high), line_style
     )
 
 
-def _turning(story: Story) -> dict[Message, int]:
-    """Return the messages that are drawn round the back of the diagram, and whether to the right (1) or left (-1).
+def _rotating(trace: Trace) -> dict[Message, int]:
+    """Return the messages that are drawn across the edge of the diagram, to the right (1) or left (-1).
 
-    They are those of a rotation, in which every rank sends to the one equally far on, where that way is the shorter.
+    They belong to a rotation, in which every rank sends over the same distance, and that direction is the shorter.
     """
-    p = story.schedule.layout.workers
+    p = trace.schedule.layout.workers
     found = {}
-    for number in range(story.rounds):
-        departing = [m for m in story.departing(number) if not m.copies]
+    for number in range(trace.rounds):
+        departing = [m for m in trace.departing(number) if not m.copies]
         complete = Counter((m.target - m.source) % p for m in departing)
         for m in departing:
             ahead = (m.target - m.source) % p
@@ -97,29 +97,29 @@ def _turning(story: Story) -> dict[Message, int]:
     return found
 
 
-def _round_the_back(start: Point, end: Point, lap: float, grid: Grid, look: Look) -> tuple[Curve, Curve]:
+def _across_the_edge(start: Point, end: Point, lap: float, grid: Grid, line_style: LineStyle) -> tuple[Curve, Curve]:
     """Return both pieces of an arrow on a cylinder that is cut open between the last rank and rank 0."""
-    whole = straight(start, Point(end.x + lap, end.y), look)
+    whole = straight(start, Point(end.x + lap, end.y), line_style)
     edge = (grid.layout.ranks - 0.5) * grid.across if lap > 0 else -grid.across / 2
     part = (edge - start.x) / (whole.end.x - start.x)
     ends = 1.5 / hypot(whole.end.x - start.x, whole.end.y - start.y)
     leaves, comes = whole.between(ends, part), whole.between(part, 1 - ends).moved(-lap, 0)
-    return Curve(leaves.start, leaves.bend, leaves.end, look, head=False), comes
+    return Curve(leaves.start, leaves.bend, leaves.end, line_style, head=False), comes
 
 
-def _worth_labels(story: Story) -> bool:
-    """Return whether messages differ in what they carry, and are few enough to say it."""
-    carried = {(m.sent.buffer, m.sent.units) for m in story.messages if not m.copies}
-    few = story.schedule.layout.ranks <= _MOST_LABELLED and len(story.messages) <= 64 * max(1, story.rounds)
-    return few and (len(carried) > 1 or (len(carried) == 1 and story.schedule.units > 1 and _part_of_all(story)))
+def _needs_labels(trace: Trace) -> bool:
+    """Return whether messages carry different units and are few enough for labels."""
+    carried = {(m.sent.buffer, m.sent.units) for m in trace.messages if not m.copies}
+    few = trace.schedule.layout.ranks <= _MOST_LABELLED and len(trace.messages) <= 64 * max(1, trace.rounds)
+    return few and (len(carried) > 1 or (len(carried) == 1 and trace.schedule.units > 1 and _part_of_all(trace)))
 
 
-def _part_of_all(story: Story) -> bool:
-    return any(len(m.sent.units) < story.schedule.units for m in story.messages)
+def _part_of_all(trace: Trace) -> bool:
+    return any(len(m.sent.units) < trace.schedule.units for m in trace.messages)
 
 
 def _label(m: Message, units: int) -> str:
-    """Return which units a message carries, or nothing where it takes too many words."""
+    """Return the units that a message carries, or nothing if the label would be too long."""
     if m.sent.buffer == "dst" and len(m.sent.units) == units > 1:
         return "all"
     words = spans(sorted(m.sent.units), ",").replace("..", "\N{EN DASH}")

@@ -1,7 +1,7 @@
-"""Who holds what after each round: the contributions that have come to each rank, as letters.
+"""The state of the buffers after each round: the contributions that have reached each rank, as letters.
 
-Of a reduction one unit is followed: a cell names the ranks whose contributions are folded in it. Where blocks only
-move, a cell names the blocks that a rank has anywhere, and blocks that no one is promised are left out.
+Of a reduction one unit is followed: a cell names the ranks whose contributions are folded in it. If blocks only
+move, a cell names the blocks that a rank has anywhere, and blocks that end at no rank are left out.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,60 +9,60 @@ from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_lowercase
 
-from hpccoll.draw.trace import Message, Story
-from hpccoll.draw.view import Subject
+from hpccoll.draw.trace import Message, Trace
+from hpccoll.draw.view import ScheduleView
 from hpccoll.errors import BadInputError
 from hpccoll.schedule.collective import Contribution
 
 Cells = dict[tuple[str, int], frozenset[Contribution]]
 """What is folded in each unit, by (buffer, unit), of one rank."""
 
-Marks = frozenset[int]
-EVERYTHING = "*"
+Symbols = frozenset[int]
+ALL_SIGN = "*"
 _SPELT = 8
-"""The most characters in which marks are spelt out one by one, even where there is more room."""
+"""The most characters in which symbols are spelt out one by one, even if there is more room."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
-    """Who holds what.
+class BufferState:
+    """The contributions that each rank holds after each round.
 
     Args:
-        what: in words, what a cell says.
-        rows: what each rank holds, at the start and after each round, as marks from 0 up, [round + 1][rank].
-        everything: all marks that a rank could hold.
-        promised: what each rank is to hold in the end.
-        letters: whether marks have letters, which ranks do as far as letters go; else they are numbers.
-        unit: the unit that is followed, None where all are.
+        what: the meaning of a cell, as text.
+        rows: what each rank holds, at the start and after each round, as symbols from 0 up, [round + 1][rank].
+        all_symbols: all symbols that a rank can hold.
+        expected: what each rank must hold at the end.
+        letters: whether symbols are written as letters (ranks, if there are enough letters) or as numbers.
+        unit: the unit that is followed, None for all.
     """
 
     what: str
-    rows: tuple[tuple[Marks, ...], ...]
-    everything: Marks
-    promised: tuple[Marks, ...]
+    rows: tuple[tuple[Symbols, ...], ...]
+    all_symbols: Symbols
+    expected: tuple[Symbols, ...]
     letters: bool
     unit: int | None
 
-    def words(self, held: Marks, room: int) -> str:
-        """Return ``held`` in at most ``room`` characters, as much of it as they can say."""
-        names = [self._name(mark) for mark in sorted(held)]
+    def words(self, held: Symbols, room: int) -> str:
+        """Return ``held`` as text of at most ``room`` characters, shortened if necessary."""
+        names = [self._name(symbol) for symbol in sorted(held)]
         apart = "" if self.letters else ","
         plain = apart.join(names)
         if len(plain) <= min(room, _SPELT):
             return plain
-        if held == self.everything:
-            return EVERYTHING
+        if held == self.all_symbols:
+            return ALL_SIGN
         shorter = apart.join(self._run(run) for run in runs(sorted(held)))
         return next((words for words in (shorter, f"#{len(held)}") if len(words) <= room), "+")
 
     def title(self, room: int) -> str:
-        """Return what cells of so much room say, with what their signs mean: ``whose unit 0 is folded in (* all)``."""
+        """Return what cells of ``room`` characters mean, and their signs: ``whose unit 0 is folded in (* all)``."""
         words = {self.words(held, room)[:1] for row in self.rows for held in row}
-        signs = [meaning for sign, meaning in ((EVERYTHING, "* all"), ("#", "#3 three of them")) if sign in words]
+        signs = [meaning for sign, meaning in ((ALL_SIGN, "* all"), ("#", "#3 three of them")) if sign in words]
         return self.what + (f" ({', '.join(signs)})" if signs else "")
 
-    def _name(self, mark: int) -> str:
-        return ascii_lowercase[mark] if self.letters else str(mark)
+    def _name(self, symbol: int) -> str:
+        return ascii_lowercase[symbol] if self.letters else str(symbol)
 
     def _run(self, run: Sequence[int]) -> str:
         first, last = self._name(run[0]), self._name(run[-1])
@@ -80,87 +80,87 @@ def spans(numbers: Iterable[int], apart: str = ", ") -> str:
     return apart.join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs(numbers))
 
 
-def follow(subject: Subject, story: Story, unit: int | None = None) -> Holdings:
-    """Return who holds what in a slice of ``subject``.
+def buffer_state(view: ScheduleView, trace: Trace, unit: int | None = None) -> BufferState:
+    """Return the state of the buffers in a slice of ``view``.
 
     Args:
-        subject: that is shown.
-        story: of the slice.
-        unit: that is followed; unless given, unit 0 of a reduction, and all blocks where they only move.
+        view: the view of the schedule.
+        trace: the trace of the slice.
+        unit: the unit to follow; by default unit 0 of a reduction, and all blocks if blocks only move.
 
     Raises:
-        BadInputError: where there is no such unit.
+        BadInputError: if there is no such unit.
     """
-    if unit is not None and not 0 <= unit < story.schedule.units:
-        raise BadInputError("--unit", unit, f"a unit from 0 to {story.schedule.units - 1}")
-    if subject.collective.reduces:
-        return _folded(subject, story, unit or 0)
-    return _blocks(subject, story, unit)
+    if unit is not None and not 0 <= unit < trace.schedule.units:
+        raise BadInputError("--unit", unit, f"a unit from 0 to {trace.schedule.units - 1}")
+    if view.collective.reduces:
+        return _folded(view, trace, unit or 0)
+    return _blocks(view, trace, unit)
 
 
-def _folded(subject: Subject, story: Story, unit: int) -> Holdings:
+def _folded(view: ScheduleView, trace: Trace, unit: int) -> BufferState:
     """Return the ranks whose contributions are folded in ``unit``."""
-    what, everyone = f"whose unit {unit} is folded in", frozenset(range(subject.layout.workers))
-    promised = _promised(subject, story)
+    what, everyone = f"whose unit {unit} is folded in", frozenset(range(view.layout.workers))
+    expected = _expected(view, trace)
 
-    def seen(held: Iterable[Contribution]) -> Marks:
+    def seen(held: Iterable[Contribution]) -> Symbols:
         return frozenset(origin for origin, _ in held)
 
-    rows = _walk(subject, story, lambda cells: seen(_held(cells, "dst", unit)))
-    ends = tuple(seen(wanted.get(unit, ())) for wanted in promised)
-    return Holdings(what, rows, everyone, ends, _lettered(subject), unit)
+    rows = _walk(view, trace, lambda cells: seen(_held(cells, "dst", unit)))
+    ends = tuple(seen(wanted.get(unit, ())) for wanted in expected)
+    return BufferState(what, rows, everyone, ends, _lettered(view), unit)
 
 
-def _blocks(subject: Subject, story: Story, unit: int | None) -> Holdings:
-    """Return the blocks that ranks have: by origin, by unit where all have one origin, else by origin for one unit."""
-    ends = [frozenset().union(*wanted.values()) for wanted in _promised(subject, story)]
+def _blocks(view: ScheduleView, trace: Trace, unit: int | None) -> BufferState:
+    """Return the blocks that ranks have: by origin, by unit if all have one origin, else by origin for one unit."""
+    ends = [frozenset().union(*wanted.values()) for wanted in _expected(view, trace)]
     wanted = frozenset().union(*ends)
     origins, units = {origin for origin, _ in wanted}, {block for _, block in wanted}
     if unit is None and len(wanted) > max(len(origins), len(units)):
         unit = 0
-    wanted = frozenset(mark for mark in wanted if unit in (None, mark[1]))
+    wanted = frozenset(symbol for symbol in wanted if unit in (None, symbol[1]))
     by_unit = len({origin for origin, _ in wanted}) == 1 < len(wanted)
 
-    def seen(held: frozenset[Contribution]) -> Marks:
+    def seen(held: frozenset[Contribution]) -> Symbols:
         return frozenset(block if by_unit else origin for origin, block in held & wanted)
 
-    rows = _walk(subject, story, lambda cells: seen(_anywhere(cells)))
+    rows = _walk(view, trace, lambda cells: seen(_anywhere(cells)))
     if by_unit and all(held in (frozenset(), seen(wanted)) for row in rows for held in row):
         by_unit = False  # all units go together: whose they are says more
-        rows = _walk(subject, story, lambda cells: seen(_anywhere(cells)))
-    everything, promised = seen(wanted), tuple(map(seen, ends))
+        rows = _walk(view, trace, lambda cells: seen(_anywhere(cells)))
+    all_symbols, expected = seen(wanted), tuple(map(seen, ends))
     if by_unit:
-        return Holdings("which units each rank has", rows, everything, promised, letters=False, unit=None)
+        return BufferState("which units each rank has", rows, all_symbols, expected, letters=False, unit=None)
     what = "whose block each rank has" if unit is None else f"whose unit {unit} each rank has"
-    return Holdings(what, rows, everything, promised, _lettered(subject), unit)
+    return BufferState(what, rows, all_symbols, expected, _lettered(view), unit)
 
 
-def _lettered(subject: Subject) -> bool:
-    return subject.layout.workers <= len(ascii_lowercase)
+def _lettered(view: ScheduleView) -> bool:
+    return view.layout.workers <= len(ascii_lowercase)
 
 
-def _promised(subject: Subject, story: Story) -> list[dict[int, set[Contribution]]]:
-    """Return what each rank is promised in each unit."""
-    return [subject.promised(me, story.schedule.units) for me in range(subject.layout.ranks)]
+def _expected(view: ScheduleView, trace: Trace) -> list[dict[int, set[Contribution]]]:
+    """Return the contributions that each rank must end with in each unit."""
+    return [view.expected(me, trace.schedule.units) for me in range(view.layout.ranks)]
 
 
 def _anywhere(cells: Cells) -> frozenset[Contribution]:
-    """Return all that a rank has beside what it has in src, which is never written."""
+    """Return all contributions that a rank has outside src, which is never written."""
     return frozenset().union(*(held for (buffer, _), held in cells.items() if buffer != "src"))
 
 
-def _walk(subject: Subject, story: Story, seen: Callable[[Cells], Marks]) -> tuple[tuple[Marks, ...], ...]:
+def _walk(view: ScheduleView, trace: Trace, seen: Callable[[Cells], Symbols]) -> tuple[tuple[Symbols, ...], ...]:
     """Return what is ``seen`` of the units of every rank, at the start and after each round."""
-    units = story.schedule.units
+    units = trace.schedule.units
     # A schedule is written in place, where dst begins with what src has, unless it reads src itself.
-    buffers = ("src",) if any(m.sent.buffer == "src" for m in story.messages) else ("src", "dst")
-    ranks = [_start(me, subject.contributed(me, units), buffers) for me in range(subject.layout.ranks)]
+    buffers = ("src",) if any(m.sent.buffer == "src" for m in trace.messages) else ("src", "dst")
+    ranks = [_start(me, view.source_units(me, units), buffers) for me in range(view.layout.ranks)]
     rows = [tuple(map(seen, ranks))]
     staged: dict[Message, list[frozenset[Contribution]]] = {}
-    for number in range(story.rounds):
-        for m in story.departing(number):
+    for number in range(trace.rounds):
+        for m in trace.departing(number):
             staged[m] = [_held(ranks[m.source], m.sent.buffer, unit) for unit in m.sent.units]
-        for m in story.landing(number):
+        for m in trace.landing(number):
             _land(ranks[m.target], m, staged.pop(m))
         rows.append(tuple(map(seen, ranks)))
     return tuple(rows)

@@ -1,10 +1,10 @@
-"""Who talks to whom: the graph of messages, and what kind of picture does it justice."""
+"""The graph of messages between ranks, and its shape: a ring, a torus, trees or levels of switches."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.draw.trace import Message, Story
+from hpccoll.draw.trace import Message, Trace
 from hpccoll.schedule import Layout
 
 Pair = tuple[int, int]
@@ -25,10 +25,10 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Who sends to whom in a schedule, or in several.
+    """The pairs of ranks that exchange messages in one or more schedules.
 
     Args:
-        ranks: all ranks there are.
+        ranks: the number of ranks.
         first: the first message from one rank to another.
     """
 
@@ -36,24 +36,24 @@ class Graph:
     first: Mapping[Pair, Message]
 
     @classmethod
-    def of(cls, stories: Iterable[Story]) -> "Graph":
+    def of(cls, traces: Iterable[Trace]) -> "Graph":
         first: dict[Pair, Message] = {}
         ranks = 0
-        for story in stories:
-            ranks = story.schedule.layout.ranks
-            for m in sorted(story.messages, key=lambda m: m.departs):
+        for trace in traces:
+            ranks = trace.schedule.layout.ranks
+            for m in sorted(trace.messages, key=lambda m: m.departs):
                 if not m.copies:
                     first.setdefault((m.source, m.target), m)
         return cls(ranks, first)
 
     @property
     def links(self) -> set[Pair]:
-        """Pairs of ranks that talk, the lower one first."""
+        """Pairs of ranks that exchange messages, the lower one first."""
         return {(min(pair), max(pair)) for pair in self.first}
 
     @property
     def neighbours(self) -> dict[int, list[int]]:
-        """Whom each rank talks to, in order."""
+        """The ranks with which each rank exchanges messages, in order."""
         found: dict[int, set[int]] = defaultdict(set)
         for a, b in self.links:
             found[a].add(b)
@@ -61,7 +61,7 @@ class Graph:
         return {me: sorted(found[me]) for me in range(self.ranks)}
 
     def cycle(self) -> list[int] | None:
-        """Return the ranks in the order of the one ring that they form, None where they do not."""
+        """Return the ranks in the order of the one ring that they form, or None."""
         neighbours = self.neighbours
         if self.ranks < 3 or any(len(two) != 2 for two in neighbours.values()):
             return None
@@ -74,7 +74,7 @@ class Graph:
         return order if len(order) == self.ranks else None
 
     def torus(self) -> list[list[int]] | None:
-        """Return the columns of a torus, where ranks only talk to the next ones of their row or column, else None."""
+        """Return the columns of a torus if ranks exchange messages with row or column neighbours only, else None."""
         for down in range(2, self.ranks // 2 + 1):
             ways = {self._way(*link, down) for link in self.links} if self.ranks % down == 0 else set()
             if ways == {"row", "column"}:
@@ -89,12 +89,12 @@ class Graph:
         return "row" if a % down == b % down and (b - a) // down % across in (1, across - 1) else ""
 
     def trees(self, root: int | None = None) -> list[Tree] | None:
-        """Return the trees that the links form, None where they form none.
+        """Return the trees that the links form, or None.
 
         Links of a tree go one way first: all towards its root, or all away from it.
 
         Args:
-            root: the rank that the call names as its root, which settles it.
+            root: the root of the call, if it has one.
         """
         parts = _components(self.neighbours)
         if len(self.links) != self.ranks - len(parts) or not self.links:
@@ -143,7 +143,7 @@ def _tree(neighbours: Mapping[int, Sequence[int]], me: int, parent: int | None) 
 
 
 def levels(graph: Graph, layout: Layout) -> list[list[int]] | None:
-    """Return workers, and above them aggregators by how far they are from workers; None where no aggregator talks."""
+    """Return workers, and above them aggregators by distance; None if no aggregator exchanges messages."""
     neighbours = graph.neighbours
     found = [list(range(layout.workers))]
     left = set(range(layout.workers, layout.ranks))
@@ -157,11 +157,11 @@ def levels(graph: Graph, layout: Layout) -> list[list[int]] | None:
 
 
 def groups(layout: Layout) -> list[list[int]] | None:
-    """Return the workers node by node, or rack by rack where nodes have one each; None where there is one place."""
-    for places in (layout.node, layout.rack):
-        homes: dict[int, list[int]] = defaultdict(list)
+    """Return the workers node by node, or rack by rack if nodes have one each; None if there is one place."""
+    for positions in (layout.node, layout.rack):
+        node_headings: dict[int, list[int]] = defaultdict(list)
         for me in range(layout.workers):
-            homes[places[me]].append(me)
-        if 1 < len(homes) < layout.workers:
-            return [homes[place] for place in sorted(homes)]
+            node_headings[positions[me]].append(me)
+        if 1 < len(node_headings) < layout.workers:
+            return [node_headings[place] for place in sorted(node_headings)]
     return None

@@ -1,4 +1,4 @@
-"""The labels of arrows: each where it hides least, and none where it would meet another."""
+"""The labels of arrows: each where it hides least, without overlaps."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 from hpccoll.draw.arrows import Arrow
 from hpccoll.draw.background import Grid
-from hpccoll.draw.shapes import PAPER, Bounds, Box, Mark, Text
+from hpccoll.draw.shapes import PAPER, Bounds, Box, Shape, Text
 
 _PARTS = (0.5, 0.38, 0.62, 0.28, 0.72, 0.2, 0.8, 0.14, 0.86)
-"""Where on an arrow its label may be, the best place first."""
+"""Positions of a label along its arrow, the best first."""
 
 _SAMPLES = 24
-"""Into how many pieces an arrow is cut to see how much of it a label hides."""
+"""The number of points on an arrow at which its overlap with labels is tested."""
 
 _LATER, _LINE = 0.1, 0.7
-"""What it costs to take a later place, and to hide the line of a rank; to hide a point of another arrow costs 1."""
+"""The cost of a later position, and of hiding the line of a rank; hiding a point of another arrow costs 1."""
 
 _TOO_MUCH = 3.5
-"""Better no label than one that costs as much."""
+"""The cost from which a label is omitted."""
 
 
-def labels(arrows: Sequence[Arrow], grid: Grid) -> list[Mark]:
-    """Return the labels that find a place, each on ground of its own."""
+def labels(arrows: Sequence[Arrow], grid: Grid) -> list[Shape]:
+    """Return the labels for which there is room, each on a background of its own."""
     rounds: dict[int, list[Arrow]] = defaultdict(list)
     for arrow in arrows:
         rounds[arrow.message.lands].append(arrow)
@@ -44,7 +44,7 @@ def labels(arrows: Sequence[Arrow], grid: Grid) -> list[Mark]:
 
 
 def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], grid: Grid) -> Text | None:
-    """Return the label where it hides least of other arrows and of the ranks' lines, None where it meets another."""
+    """Return the label where it hides least of other arrows and of the ranks' lines, None if it overlaps another."""
     heights = [point.y for piece in arrow.pieces for point in (piece.start, piece.end)]
     near = [text.bounds for text in placed if min(heights) - 20 < text.y < max(heights) + 20]
     best, least = None, _TOO_MUCH
@@ -72,7 +72,7 @@ def _places(arrow: Arrow, grid: Grid) -> Iterator[tuple[int, Text]]:
     for later, part in enumerate(_PARTS):
         for piece in arrow.pieces:
             at = piece.at(part)
-            text = Text(at.x, at.y, arrow.label, size=10, colour=piece.look.colour, weight=600)
+            text = Text(at.x, at.y, arrow.label, size=10, colour=piece.line_style.colour, weight=600)
             if left <= text.bounds.left and text.bounds.right <= right:
                 yield later, text
 

@@ -1,4 +1,4 @@
-"""Where ranks are drawn: the graph of messages and the layout choose between a circle, trees, switches and nodes."""
+"""The layout of a graph: the positions of the ranks on a circle, in trees, under switches or in nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from hpccoll.draw.shapes import Point
 from hpccoll.schedule import Layout
 
 RADIUS = 14.0
-"""Of a rank, in pixels."""
+"""The radius of a rank, in pixels."""
 
-_APART = 2 * RADIUS + 18
+_DISTANCE = 2 * RADIUS + 18
 _ACROSS, _DOWN = 78.0, 66.0
 """Pixels between the columns and rows of nodes and of a torus."""
 
 _MOST_NAMED = 24
-"""Ranks of a circle that have room for their number."""
+"""The most ranks of a circle that have room for their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the ranks are.
+class RankPositions:
+    """The positions of the ranks.
 
     Args:
         kind: ``circle``, ``ring``, ``tree``, ``torus``, ``switches`` or ``nodes``.
         at: the centre of each rank.
-        frames: nodes and racks.
+        frames: the nodes and racks.
     """
 
     kind: str
@@ -43,45 +43,45 @@ class Places:
     frames: tuple[Frame, ...] = field(default=())
 
     def radius(self, me: int) -> float:
-        """Return how large rank ``me`` is drawn: on a large circle some are dots, and the others stand for them."""
+        """Return the radius of rank ``me``: on a large circle most ranks are dots without a number."""
         every = ceil(len(self.at) / _MOST_NAMED) if self.kind in {"ring", "circle"} else 1
         if every == 1:
             return RADIUS
         return 3.0 if me % every or me + every > len(self.at) else 11.0  # the last would touch the first
 
 
-def place(graph: Graph, layout: Layout, root: int | None = None) -> Places:
-    """Return where to draw the ranks of ``layout``, by who talks to whom.
+def rank_positions(graph: Graph, layout: Layout, root: int | None = None) -> RankPositions:
+    """Return the positions of the ranks of ``layout``, chosen by the graph of their messages.
 
     Args:
-        graph: of the messages.
-        layout: of the ranks.
-        root: the rank that the call names as its root, where it names one.
+        graph: the graph of the messages.
+        layout: the layout of the ranks.
+        root: the root of the call, if it has one.
     """
     if rows := levels(graph, layout):
-        return Places("switches", _rows(rows, graph, layout), _frames(layout))
-    if homes := groups(layout):
-        return Places("nodes", _columns(homes, layout), _frames(layout))
+        return RankPositions("switches", _rows(rows, graph, layout), _frames(layout))
+    if node_headings := groups(layout):
+        return RankPositions("nodes", _columns(node_headings, layout), _frames(layout))
     if trees := graph.trees(root):
-        return Places("tree", _levels(trees))
+        return RankPositions("tree", _levels(trees))
     if rows := graph.torus():
         at = {me: Point(_ACROSS * x, _DOWN * y) for x, row in enumerate(rows) for y, me in enumerate(row)}
-        return Places("torus", at)
+        return RankPositions("torus", at)
     order = graph.cycle()
-    return Places("ring" if order else "circle", _circle(order or range(layout.ranks)))
+    return RankPositions("ring" if order else "circle", _circle(order or range(layout.ranks)))
 
 
 def _circle(order: Sequence[int]) -> dict[int, Point]:
     """Place the ranks clockwise, the first one on top."""
     named = min(len(order), _MOST_NAMED)
-    length = named * (_APART + 8) + (len(order) - named) * 12.0
+    length = named * (_DISTANCE + 8) + (len(order) - named) * 12.0
     radius = 0.0 if len(order) == 1 else max(88.0, length / (2 * pi))
     turns = [2 * pi * i / len(order) for i in range(len(order))]
     return {me: Point(radius * sin(turn), -radius * cos(turn)) for me, turn in zip(order, turns, strict=True)}
 
 
 def _levels(trees: Sequence[Tree]) -> dict[int, Point]:
-    """Place trees beside each other, roots on top, every rank above the middle of those below it."""
+    """Place trees next to each other, roots on top, every rank above the middle of those below it."""
     at: dict[int, Point] = {}
     leaves = 0
 
@@ -90,7 +90,7 @@ def _levels(trees: Sequence[Tree]) -> dict[int, Point]:
         xs = [put(child, level + 1) for child in tree.below]
         if not xs:
             leaves += 1
-        x = (xs[0] + xs[-1]) / 2 if xs else (leaves - 1) * _APART
+        x = (xs[0] + xs[-1]) / 2 if xs else (leaves - 1) * _DISTANCE
         at[tree.rank] = Point(x, float(level))
         return x
 
@@ -101,7 +101,7 @@ def _levels(trees: Sequence[Tree]) -> dict[int, Point]:
 
 
 def _drop(trees: Sequence[Tree], at: Mapping[int, Point]) -> float:
-    """Return how far apart levels are: so far that the widest line passes over the ranks beside its end."""
+    """Return the distance between levels, with which the widest line passes above the ranks next to its end."""
 
     def widest(tree: Tree) -> float:
         return max((max(abs(at[tree.rank].x - at[child.rank].x), widest(child)) for child in tree.below), default=0.0)
@@ -112,32 +112,34 @@ def _drop(trees: Sequence[Tree], at: Mapping[int, Point]) -> float:
 
 def _rows(rows: Sequence[Sequence[int]], graph: Graph, layout: Layout) -> dict[int, Point]:
     """Place workers in a row, node by node, and each aggregator above the middle of those it serves."""
-    homes = groups(layout) or [[*rows[0]]]
-    beside = [(me, number) for number, home in enumerate(homes) for me in home]
+    node_headings = groups(layout) or [[*rows[0]]]
+    beside = [(me, number) for number, home in enumerate(node_headings) for me in home]
     racks = layout.groups("rack")
     rack = {me: number for number, held in enumerate(racks) for me in held}
-    at = {me: Point(i * _APART + 16.0 * number + 26.0 * rack[me], 0.0) for i, (me, number) in enumerate(beside)}
-    up = min(150.0, max(86.0, 0.3 * _APART * len(rows[0])))
+    at = {me: Point(i * _DISTANCE + 16.0 * number + 26.0 * rack[me], 0.0) for i, (me, number) in enumerate(beside)}
+    up = min(150.0, max(86.0, 0.3 * _DISTANCE * len(rows[0])))
     for level, row in enumerate(rows[1:], start=1):
         below = {me: [at[peer].x for peer in graph.neighbours[me] if peer in at] for me in row}
         wish = {me: sum(xs) / len(xs) if xs else 0.0 for me, xs in below.items()}
         right = float("-inf")
         for me in sorted(row, key=lambda me: wish[me]):
-            right = max(wish[me], right + _APART + 12)
+            right = max(wish[me], right + _DISTANCE + 12)
             at[me] = Point(right, -up * level)
     return at
 
 
-def _columns(homes: Sequence[Sequence[int]], layout: Layout) -> dict[int, Point]:
+def _columns(node_headings: Sequence[Sequence[int]], layout: Layout) -> dict[int, Point]:
     """Place every node as a column, so that ranks of one number on their nodes are side by side; idle ranks last."""
     at: dict[int, Point] = {}
     x = 0.0
-    for i, home in enumerate(homes):
+    for i, home in enumerate(node_headings):
         if i:
-            other_rack = layout.rack[home[0]] != layout.rack[homes[i - 1][0]]
+            other_rack = layout.rack[home[0]] != layout.rack[node_headings[i - 1][0]]
             x += _ACROSS + 18 if other_rack else _ACROSS
         at |= {me: Point(x, _DOWN * row) for row, me in enumerate(home)}
-    return at | {me: Point(x + _ACROSS + _APART * i, 0.0) for i, me in enumerate(range(layout.workers, layout.ranks))}
+    return at | {
+        me: Point(x + _ACROSS + _DISTANCE * i, 0.0) for i, me in enumerate(range(layout.workers, layout.ranks))
+    }
 
 
 def _frames(layout: Layout) -> tuple[Frame, ...]:

@@ -1,53 +1,53 @@
-"""The picture of who talks to whom over a whole schedule."""
+"""The graph of a whole schedule: which ranks exchange messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from hpccoll.draw.graph import Graph
-from hpccoll.draw.layout import RADIUS, Frame, Places, place
+from hpccoll.draw.layout import RADIUS, Frame, RankPositions, rank_positions
 from hpccoll.draw.routes import route
-from hpccoll.draw.shapes import INK, MUTED, Box, Dot, Look, Mark, Point, Text
-from hpccoll.draw.style import Looks
-from hpccoll.draw.trace import Story
+from hpccoll.draw.shapes import INK, MUTED, Box, Dot, LineStyle, Point, Shape, Text
+from hpccoll.draw.style import Style
+from hpccoll.draw.trace import Trace
 from hpccoll.schedule import Layout
 
 _SHADES = {1: ("#f5f7fa", "#d5dbe3"), 2: ("#fbfaff", "#d9d2ee")}
 _LEAST_NAMED = 8.0
-"""Ranks that are smaller, in pixels, have no room for their number."""
+"""The smallest radius, in pixels, of a rank that has room for its number."""
 
 _LANES = 20.0
-"""How far apart the lines of slices between two ranks bend, in pixels."""
+"""The distance between the lines of two slices between two ranks, in pixels."""
 
 _MOST_HEADS = 40
-"""Where all pairs talk both ways, and more do than these, lines have no heads: they would cover the ranks."""
+"""If more pairs than these all exchange messages both ways, lines have no heads, which would hide the ranks."""
 
 
-def networks(stories: Sequence[Story], looks: Looks, root: int | None) -> list[list[Mark]]:
-    """Return one picture of all slices, or one for each where they are trees that only differ together."""
-    layout = stories[0].schedule.layout
-    together = place(Graph.of(stories), layout, root)
-    apart = [place(Graph.of([story]), layout, root) for story in stories]
-    if together.kind == "circle" and all(places.kind == "tree" for places in apart):
+def message_graphs(traces: Sequence[Trace], style: Style, root: int | None) -> list[list[Shape]]:
+    """Return one graph of all slices, or one for each slice if each is a tree and all together are not."""
+    layout = traces[0].schedule.layout
+    together = rank_positions(Graph.of(traces), layout, root)
+    separate = [rank_positions(Graph.of([trace]), layout, root) for trace in traces]
+    if together.kind == "circle" and all(positions.kind == "tree" for positions in separate):
         return [
-            _network(places, {number: story}, layout, looks)
-            for number, (places, story) in enumerate(zip(apart, stories, strict=True))
+            _network(positions, {number: trace}, layout, style)
+            for number, (positions, trace) in enumerate(zip(separate, traces, strict=True))
         ]
-    return [_network(together, dict(enumerate(stories)), layout, looks)]
+    return [_network(together, dict(enumerate(traces)), layout, style)]
 
 
-def _network(places: Places, stories: Mapping[int, Story], layout: Layout, looks: Looks) -> list[Mark]:
-    frames = chain.from_iterable(_frame(frame, places) for frame in sorted(places.frames, key=lambda f: -f.depth))
-    edges = _edges(places, stories, looks)
+def _network(positions: RankPositions, traces: Mapping[int, Trace], layout: Layout, style: Style) -> list[Shape]:
+    frames = chain.from_iterable(_frame(frame, positions) for frame in sorted(positions.frames, key=lambda f: -f.depth))
+    edges = _edges(positions, traces, style)
     return [
         *frames,
         *edges,
-        *chain.from_iterable(rank(me, at, layout, places.radius(me)) for me, at in places.at.items()),
+        *chain.from_iterable(rank_shapes(me, at, layout, positions.radius(me)) for me, at in positions.at.items()),
     ]
 
 
-def rank(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> list[Mark]:
-    """Return the mark of a rank: a circle for a worker, a square for an aggregator."""
+def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> list[Shape]:
+    """Return the shapes of a rank: a circle for a worker, a square for an aggregator."""
     if radius < _LEAST_NAMED:
         return [Dot(at, radius, fill=INK)]
     words = Text(at.x, at.y, str(me), size=min(12.0, radius * (0.92 if me < 100 else 0.75)), weight=600)
@@ -58,30 +58,32 @@ def rank(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> list[Mar
     return [square, words]
 
 
-def _frame(frame: Frame, places: Places) -> list[Mark]:
-    xs, ys = zip(*(places.at[me] for me in frame.ranks), strict=True)
+def _frame(frame: Frame, positions: RankPositions) -> list[Shape]:
+    xs, ys = zip(*(positions.at[me] for me in frame.ranks), strict=True)
     out = RADIUS + (10 if frame.depth == 1 else 20)
-    low = out + (20 if places.kind == "switches" else 0) * frame.depth
-    head = 0 if places.kind == "switches" else 40 + 20 * (frame.depth - 1)
+    low = out + (20 if positions.kind == "switches" else 0) * frame.depth
+    head = 0 if positions.kind == "switches" else 40 + 20 * (frame.depth - 1)
     fill, stroke = _SHADES[frame.depth]
     box = Box(min(xs) - out, min(ys) - out - head, max(xs) + out, max(ys) + low, fill, stroke, radius=9)
-    y = box.bottom - 11 if places.kind == "switches" else box.top + 11
+    y = box.bottom - 11 if positions.kind == "switches" else box.top + 11
     return [box, Text((box.left + box.right) / 2, y, frame.words, size=11, colour=MUTED)]
 
 
-def _edges(places: Places, stories: Mapping[int, Story], looks: Looks) -> list[Mark]:
-    """Return a line for each pair of ranks that talk in each slice, with a head at each end that hears."""
-    curves: list[Mark] = []
-    for number, story in stories.items():
-        lane = _LANES * ((len(stories) - 1) / 2 - number) if len(stories) > 1 else 0.0
-        first = Graph.of([story]).first
+def _edges(positions: RankPositions, traces: Mapping[int, Trace], style: Style) -> list[Shape]:
+    """Return a line for each pair of ranks that exchange messages in a slice, with a head at each end that receives."""
+    curves: list[Shape] = []
+    for number, trace in traces.items():
+        lane = _LANES * ((len(traces) - 1) / 2 - number) if len(traces) > 1 else 0.0
+        first = Graph.of([trace]).first
         width = 1.7 if len(first) <= 64 else 1.0 if len(first) <= 512 else 0.5
         heads = len(first) <= _MOST_HEADS or any((b, a) not in first for a, b in first)
         for (a, b), m in sorted(first.items()):
             back = first.get((b, a))
             if back is not None and a > b:
                 continue  # drawn with the other direction
-            look = Look(looks.edge(m, number), width=width)
-            curve = replace(route(places, a, b, lane), look=look, head=heads, tail=heads and back is not None)
-            curves.append(curve.short_of(places.radius(a) + 2, places.radius(b) + 2))
+            line_style = LineStyle(style.edge(m, number), width=width)
+            curve = replace(
+                route(positions, a, b, lane), line_style=line_style, head=heads, tail=heads and back is not None
+            )
+            curves.append(curve.short_of(positions.radius(a) + 2, positions.radius(b) + 2))
     return curves

@@ -1,61 +1,74 @@
-"""The whole picture of a subject: who talks to whom, what happens when, and who holds what."""
+"""The complete picture of a view: the graph of messages, the messages over time, and the buffers after each round."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from hpccoll.draw.background import Grid
-from hpccoll.draw.buffer_state import follow
-from hpccoll.draw.cells import cell_room, cells, cells_grid
-from hpccoll.draw.network import networks
+from hpccoll.draw.arrows import arrows
+from hpccoll.draw.background import Grid, background, node_headings, rank_heads
+from hpccoll.draw.buffer_state import BufferState, buffer_state
+from hpccoll.draw.description import cost_words, layout_words
+from hpccoll.draw.labels import labels
+from hpccoll.draw.network import message_graphs
 from hpccoll.draw.page import bounds_of, document, side_by_side, stacked
-from hpccoll.draw.shapes import CHARACTER, INK, MUTED, Bounds, Look, Mark, Point, Text, straight
-from hpccoll.draw.spacetime import spacetime
-from hpccoll.draw.style import FOLDS, REPLACES, Looks
-from hpccoll.draw.trace import Story, tell
-from hpccoll.draw.view import Subject
-from hpccoll.draw.words import cost_words, layout_words
+from hpccoll.draw.shapes import (
+    CHARACTER,
+    FAINT,
+    INK,
+    MUTED,
+    PAPER,
+    Bounds,
+    Box,
+    LineStyle,
+    Point,
+    Shape,
+    Text,
+    straight,
+)
+from hpccoll.draw.style import FOLDS, REPLACES, Style
+from hpccoll.draw.trace import Trace, trace_schedule
+from hpccoll.draw.view import ScheduleView
 from hpccoll.errors import BadInputError, file_error
 
 ENDINGS = (".svg", ".png")
 _CLASS = 3.0
-"""The width of a line that only shows a colour."""
+"""The width of a line of the legend that only shows a colour."""
 
 _SCALE = 2
-"""Pixels of a PNG for one of the SVG."""
+"""Pixels of a PNG for each pixel of the SVG."""
 
 
-def picture(subject: Subject, unit: int | None = None) -> str:
-    """Return ``subject`` drawn, as the text of an SVG file.
+def picture(view: ScheduleView, unit: int | None = None) -> str:
+    """Return the picture of ``view`` as the text of an SVG file.
 
     Args:
-        subject: that is shown.
-        unit: that the cells follow; chosen unless given.
+        view: the view of a schedule.
+        unit: the unit that the cells follow [chosen].
 
     Raises:
-        BadInputError: where there is no such unit.
+        BadInputError: if there is no such unit.
     """
-    stories = [tell(schedule) for schedule in subject.slices]
-    looks = Looks.of(stories)
-    grid = Grid.of(stories)
-    holdings = follow(subject, stories[0], unit)
-    first = "slice 1: " if len(stories) > 1 else ""
-    time = spacetime(stories, grid, looks)
-    graph = stacked([*networks(stories, looks, subject.root), *_legend(stories, looks)], top=bounds_of(time).top)
+    traces = [trace_schedule(schedule) for schedule in view.slices]
+    style = Style.of(traces)
+    grid = Grid.of(traces)
+    state = buffer_state(view, traces[0], unit)
+    first = "slice 1: " if len(traces) > 1 else ""
+    time = spacetime(traces, grid, style)
+    graph = stacked([*message_graphs(traces, style, view.root), *_legend(traces, style)], top=bounds_of(time).top)
     drawn = side_by_side(
         [
             ("who talks to whom", graph),
             ("what happens in each round", time),
-            (first + holdings.title(cell_room(grid)), cells(holdings, cells_grid(holdings, grid))),
+            (first + state.title(cell_room(grid)), cells(state, cells_grid(state, grid))),
         ]
     )
-    title = f"{subject.title}, {layout_words(subject.layout)}"
-    heading = list(_heading(title, [subject.sentence, f"Cost: {cost_words(subject)}."], bounds_of(drawn)))
-    return document([*heading, *drawn], title, f"{subject.sentence} Cost: {cost_words(subject)}.".strip())
+    title = f"{view.title}, {layout_words(view.layout)}"
+    heading = list(_heading(title, [view.sentence, f"Cost: {cost_words(view)}."], bounds_of(drawn)))
+    return document([*heading, *drawn], title, f"{view.sentence} Cost: {cost_words(view)}.".strip())
 
 
-def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Mark]:
-    """Yield the title and what is said under it, above the panels and no wider than they are, if that can be."""
+def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Shape]:
+    """Yield the title and the lines under it, above the panels and, if possible, no wider than they are."""
     size, small = 18.0, 12.5
     room = max(420.0, below.right - below.left)
     titles = wrap(title, int(room / size / CHARACTER))
@@ -69,46 +82,46 @@ def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Mark]:
         yield Text(below.left, y - 8, line, size=small, anchor="start", colour=MUTED)
 
 
-def _legend(stories: Sequence[Story], looks: Looks) -> list[list[Mark]]:
-    """Return what the lines mean, if there are any."""
-    rows: list[Mark] = []
-    for number, (look, words) in enumerate(_entries(stories, looks)):
+def _legend(traces: Sequence[Trace], style: Style) -> list[list[Shape]]:
+    """Return the legend of the lines, if there are any."""
+    rows: list[Shape] = []
+    for number, (line_style, words) in enumerate(_entries(traces, style)):
         y = 21.0 * number
         rows += [
-            straight(Point(0, y), Point(32, y), look, head=look.width < _CLASS),
+            straight(Point(0, y), Point(32, y), line_style, head=line_style.width < _CLASS),
             Text(42, y, words, size=12, anchor="start", colour=INK),
         ]
     return [rows] if rows else []
 
 
-def _entries(stories: Sequence[Story], looks: Looks) -> Iterator[tuple[Look, str]]:
-    """Yield the looks that there are, each with its meaning."""
-    messages = [m for story in stories for m in story.messages]
-    for colour, words in looks.classes:
-        yield Look(colour, width=_CLASS), words
-    by_arrival = looks.by == "arrival"
+def _entries(traces: Sequence[Trace], style: Style) -> Iterator[tuple[LineStyle, str]]:
+    """Yield each line style that occurs, with its meaning."""
+    messages = [m for trace in traces for m in trace.messages]
+    for colour, words in style.classes:
+        yield LineStyle(colour, width=_CLASS), words
+    by_arrival = style.by == "arrival"
     if any(m.folds for m in messages):
-        yield Look(FOLDS if by_arrival else MUTED), "the arrival is reduced"
+        yield LineStyle(FOLDS if by_arrival else MUTED), "the arrival is reduced"
     if any(not m.folds and not m.copies for m in messages):
-        yield Look(REPLACES if by_arrival else MUTED, dashed=not by_arrival, hollow=True), "the arrival replaces"
+        yield LineStyle(REPLACES if by_arrival else MUTED, dashed=not by_arrival, hollow=True), "the arrival replaces"
     if any(m.copies for m in messages):
-        yield Look(REPLACES, hollow=True, width=1.2), "a loop is a copy"
+        yield LineStyle(REPLACES, hollow=True, width=1.2), "a loop is a copy"
 
 
-def draw(subject: Subject, path: Path, unit: int | None = None) -> None:
-    """Draw ``subject`` into a file, as SVG or PNG by its ending.
+def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
+    """Draw ``view`` into a file, as SVG or PNG by its ending.
 
     Args:
-        subject: that is shown.
-        path: of the file.
-        unit: that the cells follow; chosen unless given.
+        view: the view of a schedule.
+        path: the file.
+        unit: the unit that the cells follow [chosen].
 
     Raises:
-        BadInputError: for another ending, a file that cannot be written, or where there is no such unit.
+        BadInputError: if the ending is another one, the file cannot be written, or there is no such unit.
     """
     if path.suffix not in ENDINGS:
         raise BadInputError("--out", str(path), f"a file that ends in {' or '.join(ENDINGS)}")
-    svg = picture(subject, unit)
+    svg = picture(view, unit)
     if path.suffix == ".svg":
         content = svg.encode()
     else:
@@ -119,3 +132,61 @@ def draw(subject: Subject, path: Path, unit: int | None = None) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise file_error("--out", path, error, "written") from None
+
+
+def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[Shape]:
+    """Return the diagram over time of all slices, one over the other."""
+    drawn = [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
+    pieces = [piece for arrow in drawn for piece in arrow.pieces]
+    return [*background(grid), *pieces, *rank_heads(grid), *node_headings(grid), *labels(drawn, grid)]
+
+
+_PALE, _DARK, _FULL = (232, 241, 249), (120, 176, 220), "#1f6aa5"
+_SIZE = 10.5
+
+
+def cell_room(grid: Grid) -> int:
+    """Return the most characters of a cell."""
+    return 8 if grid.layout.ranks <= 9 else 6
+
+
+def cells_grid(state: BufferState, time: Grid) -> Grid:
+    """Return the grid of the cells: rounds as in the diagram over time, columns as wide as their text."""
+    longest = max(len(state.words(held, cell_room(time))) for row in state.rows for held in row)
+    across = max(30.0, longest * CHARACTER * _SIZE + 14) if time.layout.ranks <= 18 else max(8.0, time.across * 0.8)
+    return Grid(time.layout, time.rounds, across, time.down)
+
+
+def cells(state: BufferState, grid: Grid) -> list[Shape]:
+    """Return the cells and the ranks above them; a cell that a round has changed has a dark edge."""
+    return [*rank_heads(grid), *_cells(state, grid)]
+
+
+def _cells(state: BufferState, grid: Grid) -> Iterator[Shape]:
+    half, tall = grid.across / 2 - 1.5, min(14.0, 0.29 * grid.down)
+    for round_, row in enumerate(state.rows):
+        for me, held in enumerate(row):
+            at = grid.point(me, round_)
+            changed = round_ > 0 and held != state.rows[round_ - 1][me]
+            complete = bool(held) and (held == state.all_symbols or held == state.expected[me])
+            fill = _FULL if complete else _shade(len(held) / max(1, len(state.all_symbols)))
+            edge = INK if changed else "none" if held else FAINT
+            yield Box(
+                at.x - half,
+                at.y - tall,
+                at.x + half,
+                at.y + tall,
+                fill,
+                edge,
+                width=min(1.2, grid.across / 25),
+                radius=3,
+            )
+            words = state.words(held, cell_room(grid))
+            if grid.across >= 30 and words:
+                yield Text(at.x, at.y, words, size=_SIZE, colour=PAPER if complete else INK)
+
+
+def _shade(share: float) -> str:
+    """Return the colour of a cell that holds ``share`` of everything."""
+    mixed = (round(pale + (dark - pale) * share) for pale, dark in zip(_PALE, _DARK, strict=True))
+    return "#" + "".join(f"{value:02x}" for value in mixed) if share else PAPER

@@ -1,4 +1,4 @@
-"""Marks: what a picture is made of, in pixels, x to the right and y downwards. Each knows its bounds and its SVG."""
+"""Shapes: the elements of a picture, in pixels, x to the right and y downwards, with their bounds and their SVG."""
 
 from dataclasses import dataclass, replace
 from math import hypot
@@ -14,7 +14,7 @@ CHARACTER = 0.6
 
 
 class Point(NamedTuple):
-    """A place in a picture."""
+    """A point of a picture."""
 
     x: float
     y: float
@@ -25,7 +25,7 @@ class Point(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The rectangle that a mark covers."""
+    """The rectangle that a shape covers."""
 
     left: float
     top: float
@@ -40,7 +40,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One line of words, centred on ``y``; ``anchor`` says what of it is at ``x``: its start, middle or end."""
+    """One line of text, centred on ``y``; ``anchor`` is the point of it at ``x``: its start, middle or end."""
 
     x: float
     y: float
@@ -123,8 +123,8 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How a line and its head look."""
+class LineStyle:
+    """The colour, dashes and width of a line, and whether its head is hollow."""
 
     colour: str
     dashed: bool = False
@@ -139,7 +139,7 @@ class Curve:
     start: Point
     bend: Point
     end: Point
-    look: Look
+    line_style: LineStyle
     head: bool = True
     tail: bool = False
 
@@ -165,43 +165,43 @@ class Curve:
     def short_of(self, before: float, after: float) -> "Curve":
         """Return the piece that begins ``before`` pixels from the start and ends ``after`` pixels from the end."""
         parts = [i / 64 for i in range(65)]
-        first = next((t for t in parts if _apart(self.at(t), self.start) >= before), 0.0)
-        last = next((t for t in reversed(parts) if _apart(self.at(t), self.end) >= after), 1.0)
+        first = next((t for t in parts if _distance(self.at(t), self.start) >= before), 0.0)
+        last = next((t for t in reversed(parts) if _distance(self.at(t), self.end) >= after), 1.0)
         return self.between(first, last) if first < last else self
 
     def svg(self) -> str:
         first = f"{pixels(self.start.x)} {pixels(self.start.y)}"
         others = f"{pixels(self.bend.x)} {pixels(self.bend.y)} {pixels(self.end.x)} {pixels(self.end.y)}"
-        dashes = ' stroke-dasharray="5 3"' if self.look.dashed else ""
-        line = f'fill="none" stroke="{self.look.colour}" stroke-width="{pixels(self.look.width)}"'
-        heads = (_head(self.bend, self.end, self.look) if self.head else "") + (
-            _head(self.bend, self.start, self.look) if self.tail else ""
+        dashes = ' stroke-dasharray="5 3"' if self.line_style.dashed else ""
+        line = f'fill="none" stroke="{self.line_style.colour}" stroke-width="{pixels(self.line_style.width)}"'
+        heads = (_head(self.bend, self.end, self.line_style) if self.head else "") + (
+            _head(self.bend, self.start, self.line_style) if self.tail else ""
         )
         return f'<path d="M{first} Q{others}" {line}{dashes}/>{heads}'
 
 
-def _apart(one: Point, other: Point) -> float:
+def _distance(one: Point, other: Point) -> float:
     return hypot(one.x - other.x, one.y - other.y)
 
 
-def _head(behind: Point, tip: Point, look: Look) -> str:
+def _head(behind: Point, tip: Point, line: LineStyle) -> str:
     """Return a triangle at ``tip`` that points away from ``behind``."""
-    length, half = 4.0 + 2.5 * look.width, 1.2 + 1.4 * look.width
-    away = _apart(behind, tip) or 1.0
+    length, half = 4.0 + 2.5 * line.width, 1.2 + 1.4 * line.width
+    away = _distance(behind, tip) or 1.0
     x, y = (tip.x - behind.x) / away, (tip.y - behind.y) / away
     base = Point(tip.x - x * length, tip.y - y * length)
     corners = (tip, Point(base.x - y * half, base.y + x * half), Point(base.x + y * half, base.y - x * half))
     path = " L".join(f"{pixels(corner.x)} {pixels(corner.y)}" for corner in corners)
-    fill = PAPER if look.hollow else look.colour
-    return f'<path d="M{path} Z" fill="{fill}" stroke="{look.colour}" stroke-width="1.2" stroke-linejoin="round"/>'
+    fill = PAPER if line.hollow else line.colour
+    return f'<path d="M{path} Z" fill="{fill}" stroke="{line.colour}" stroke-width="1.2" stroke-linejoin="round"/>'
 
 
-Mark: TypeAlias = Text | Dot | Box | Curve
+Shape: TypeAlias = Text | Dot | Box | Curve
 
 
-def straight(start: Point, end: Point, look: Look, *, head: bool = True) -> Curve:
+def straight(start: Point, end: Point, line: LineStyle, *, head: bool = True) -> Curve:
     """Return a straight line."""
-    return Curve(start, start.towards(end, 0.5), end, look, head=head)
+    return Curve(start, start.towards(end, 0.5), end, line, head=head)
 
 
 def pixels(number: float) -> str:

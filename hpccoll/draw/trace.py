@@ -1,4 +1,4 @@
-"""A schedule told message by message: who sends which units to whom, from which round to which."""
+"""The trace of a schedule: its messages one by one, with the rounds in which each departs and lands."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ Units = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TracedPart:
     """Units of a buffer at one rank, in the order in which they lie in a message."""
 
     buffer: str
@@ -20,23 +20,23 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Message:
-    """One message, or a copy from a rank to itself; equal to no other, for two may be alike.
+    """One message, or a copy from a rank to itself; messages compare by identity, as two may be alike.
 
     Args:
         source: the rank that sends.
         target: the rank that receives.
         sent: what is read at the source when the message departs.
         landed: what is written at the target when it lands.
-        own: what the arrival is folded with; None where it replaces.
+        operand: what the arrival is folded with; None if it replaces.
         departs: the round at whose start it departs, from 0.
         lands: the round at whose end it lands.
     """
 
     source: int
     target: int
-    sent: Place
-    landed: Place
-    operand: Place | None
+    sent: TracedPart
+    landed: TracedPart
+    operand: TracedPart | None
     departs: int
     lands: int
 
@@ -52,11 +52,11 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """What happens in a schedule.
+class Trace:
+    """The messages of a schedule.
 
     Args:
-        schedule: that is told.
+        schedule: the traced schedule.
         messages: in the order in which they land, those of a rank in the order in which they are folded.
         rounds: the number of rounds in which something departs or lands.
     """
@@ -74,31 +74,31 @@ class Story:
         return [m for m in self.messages if m.lands == number]
 
 
-def tell(schedule: Schedule) -> Story:
-    """Return what happens in ``schedule``; rounds in which nothing moves, and messages of no units, are left out.
+def trace_schedule(schedule: Schedule) -> Trace:
+    """Return the trace of ``schedule`` without rounds in which nothing moves and without messages of no units.
 
     Raises:
-        ScheduleError: where the schedule is not one.
+        ScheduleError: if its messages do not match.
     """
     departed: dict[Messages, int] = {}
     landed: list[tuple[Messages, int, int]] = []
     for number, round_ in enumerate(match(schedule)):
         departed |= dict.fromkeys(round_.sent, number)
         landed += [(m, i, number) for m in round_.landed for i in range(len(m.target))]
-    told = [_message(m, i, departed[m], number) for m, i, number in landed]
-    told = [m for m in told if m.sent.units]
-    busy = {number: place for place, number in enumerate(sorted({n for m in told for n in (m.departs, m.lands)}))}
-    return Story(schedule, tuple(replace(m, departs=busy[m.departs], lands=busy[m.lands]) for m in told), len(busy))
+    messages = [_message(m, i, departed[m], number) for m, i, number in landed]
+    messages = [m for m in messages if m.sent.units]
+    busy = {number: place for place, number in enumerate(sorted({n for m in messages for n in (m.departs, m.lands)}))}
+    return Trace(schedule, tuple(replace(m, departs=busy[m.departs], lands=busy[m.lands]) for m in messages), len(busy))
 
 
 def _message(m: Messages, i: int, departs: int, lands: int) -> Message:
-    operand = None if m.operand is None else _place(m.operand, i)
+    operand = None if m.operand is None else _traced_part(m.operand, i)
     source, target = int(m.source[i]), int(m.target[i])
-    return Message(source, target, _place(m.sent, i), _place(m.landed, i), operand, departs, lands)
+    return Message(source, target, _traced_part(m.sent, i), _traced_part(m.landed, i), operand, departs, lands)
 
 
-def _place(part: Part, i: int) -> Place:
-    return Place(part.buffer, tuple(_units(part, i)))
+def _traced_part(part: Part, i: int) -> TracedPart:
+    return TracedPart(part.buffer, tuple(_units(part, i)))
 
 
 def _units(part: Part, i: int) -> Iterator[int]:

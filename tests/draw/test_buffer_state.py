@@ -1,18 +1,18 @@
 """Who holds what, against the tables that the algorithms' pages have, and against what collectives promise."""
 
 import pytest
-from drawing_examples import NAMES, subject, subjects
+from drawing_examples import NAMES, view, views
 
-from hpccoll.draw import ask
-from hpccoll.draw.buffer_state import Holdings, follow, spans
-from hpccoll.draw.table import WIDTH, table_lines
-from hpccoll.draw.trace import tell
+from hpccoll.draw import view_of
+from hpccoll.draw.buffer_state import BufferState, buffer_state, spans
+from hpccoll.draw.description import WIDTH, table_lines
+from hpccoll.draw.trace import trace_schedule
 from hpccoll.errors import BadInputError
 
 
 def followed(name, ranks, unit=None):
-    one = subject(name, ranks)
-    return follow(one, tell(one.slices[0]), unit)
+    one = view(name, ranks)
+    return buffer_state(one, trace_schedule(one.slices[0]), unit)
 
 
 def rows(name, ranks, unit=None):
@@ -50,8 +50,8 @@ def test_of_one_origin_the_units_are_shown():
 
 
 def test_of_one_origin_whose_units_go_together_the_origin_is_shown():
-    one = ask("binomial", "broadcast", 4, root=2)
-    held = follow(one, tell(one.slices[0]))
+    one = view_of("binomial", "broadcast", 4, root=2)
+    held = buffer_state(one, trace_schedule(one.slices[0]))
     assert [[held.words(cell, 8) for cell in row] for row in held.rows] == [
         ["", "", "c", ""],
         ["c", "", "c", ""],
@@ -73,14 +73,14 @@ def test_of_an_all_to_all_the_blocks_for_one_rank_are_shown():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_rank_ends_with_what_it_is_promised(name):
+def test_every_rank_ends_with_the_postcondition(name):
     for ranks in (1, 2, 5, 8):
-        for one in subjects(name, ranks):
+        for one in views(name, ranks):
             if name != "all_reduce-null":
-                held = follow(one, tell(one.slices[-1]))
+                held = buffer_state(one, trace_schedule(one.slices[-1]))
                 for me, end in enumerate(held.rows[-1]):
-                    assert end >= held.promised[me]
-                    assert end <= held.everything
+                    assert end >= held.expected[me]
+                    assert end <= held.all_symbols
 
 
 def test_a_unit_that_is_not_there_is_bad_input():
@@ -97,8 +97,8 @@ def test_a_unit_that_is_not_there_is_bad_input():
     ],
 )  # fmt: skip
 def test_a_cell_says_as_much_as_it_has_room_for(held, room, words):
-    marks = frozenset("abcdefghij".index(letter) for letter in held)
-    assert Holdings("", (), frozenset(range(10)), (), letters=True, unit=None).words(marks, room) == words
+    shapes = frozenset("abcdefghij".index(letter) for letter in held)
+    assert BufferState("", (), frozenset(range(10)), (), letters=True, unit=None).words(shapes, room) == words
 
 
 def test_beyond_the_letters_ranks_have_numbers():
@@ -113,17 +113,17 @@ def test_spans_are_written_as_people_write_them():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_fits_a_terminal(name):
     for ranks in (1, 4, 16):
-        for one in subjects(name, ranks):
-            story = tell(one.slices[0])
-            lines = table_lines(follow(one, story), story)
-            assert len(lines) == story.rounds + 3
+        for one in views(name, ranks):
+            trace = trace_schedule(one.slices[0])
+            lines = table_lines(buffer_state(one, trace), trace)
+            assert len(lines) == trace.rounds + 3
             assert max(map(len, lines)) <= WIDTH
 
 
 def test_columns_of_a_table_never_touch():
-    one = subject("all_reduce-ring", 16)
-    story = tell(one.slices[0])
-    _, head, *body = table_lines(follow(one, story), story)
+    one = view("all_reduce-ring", 16)
+    trace = trace_schedule(one.slices[0])
+    _, head, *body = table_lines(buffer_state(one, trace), trace)
     starts = [head.index(f" {me}") + 1 for me in range(16)]
     assert all(line[start - 1] == " " for line in body for start in starts)
 
@@ -139,15 +139,15 @@ def test_columns_of_a_table_never_touch():
     ],
 )
 def test_the_title_says_what_the_signs_of_the_cells_mean(name, ranks, title):
-    one = subject(name, ranks)
-    story = tell(one.slices[0])
-    assert table_lines(follow(one, story), story)[0] == title
+    one = view(name, ranks)
+    trace = trace_schedule(one.slices[0])
+    assert table_lines(buffer_state(one, trace), trace)[0] == title
 
 
 def test_a_row_names_the_messages_that_bring_what_is_followed():
-    one = subject("all_reduce-recursive_doubling", 4)
-    story = tell(one.slices[0])
-    assert [line[-16:].strip() for line in table_lines(follow(one, story), story)[3:]] == [
+    one = view("all_reduce-recursive_doubling", 4)
+    trace = trace_schedule(one.slices[0])
+    assert [line[-16:].strip() for line in table_lines(buffer_state(one, trace), trace)[3:]] == [
         "0 <-> 1, 2 <-> 3",
         "0 <-> 2, 1 <-> 3",
     ]

@@ -4,24 +4,24 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from drawing_examples import NAMES, subject, subjects
+from drawing_examples import NAMES, view, views
 
-from hpccoll.draw import ask
+from hpccoll.draw import view_of
 from hpccoll.draw.graph import Graph, Tree
-from hpccoll.draw.layout import RADIUS, place
-from hpccoll.draw.network import networks
+from hpccoll.draw.layout import RADIUS, rank_positions
+from hpccoll.draw.network import message_graphs
 from hpccoll.draw.routes import route
-from hpccoll.draw.style import Looks
-from hpccoll.draw.trace import tell
+from hpccoll.draw.style import Style
+from hpccoll.draw.trace import trace_schedule
 from hpccoll.schedule import Layout, Recv, RecvReduce, Schedule, Send, Step
 
 
 def graph(one):
-    return Graph.of([tell(schedule) for schedule in one.slices])
+    return Graph.of([trace_schedule(schedule) for schedule in one.slices])
 
 
-def places(one):
-    return place(graph(one), one.layout, one.root)
+def positions(one):
+    return rank_positions(graph(one), one.layout, one.root)
 
 
 @pytest.mark.parametrize(
@@ -40,31 +40,31 @@ def places(one):
     ],
 )  # fmt: skip
 def test_the_kind_follows_from_the_graph_and_the_layout(name, ranks, kind):
-    assert places(subject(name, ranks)).kind == kind
+    assert positions(view(name, ranks)).kind == kind
 
 
 def test_a_ring_on_nodes_of_one_rank_stays_a_ring():
-    assert places(ask("ring", "all_reduce", 6, ranks_per_node=1)).kind == "ring"
+    assert positions(view_of("ring", "all_reduce", 6, ranks_per_node=1)).kind == "ring"
 
 
 def test_aggregators_that_have_nothing_to_do_make_no_picture_of_switches():
-    assert places(ask("recursive_doubling", "all_reduce", 6, aggregators=1)).kind == "circle"
+    assert positions(view_of("recursive_doubling", "all_reduce", 6, aggregators=1)).kind == "circle"
 
 
 @pytest.mark.parametrize("name", ["broadcast-binomial", "reduce-binomial", "gather-binomial", "broadcast-chain"])
 @pytest.mark.parametrize("root", [0, 3])
 def test_the_root_of_a_tree_is_on_top(name, root):
     collective, algorithm = name.split("-")
-    at = places(ask(algorithm, collective, 8, root=root)).at
+    at = positions(view_of(algorithm, collective, 8, root=root)).at
     assert min(at, key=lambda me: at[me].y) == root
 
 
 def test_the_root_is_where_all_messages_lead_or_come_from_where_the_call_names_none():
     for name, root in (("all_reduce-binomial_tree", 0), ("all_reduce-star", 0)):
-        assert [tree.rank for tree in graph(subject(name, 8)).trees()] == [root]
+        assert [tree.rank for tree in graph(view(name, 8)).trees()] == [root]
     for root in (0, 3):
         for name in ("broadcast", "reduce"):
-            assert [tree.rank for tree in graph(ask("binomial", name, 8, root=root)).trees()] == [root]
+            assert [tree.rank for tree in graph(view_of("binomial", name, 8, root=root)).trees()] == [root]
 
 
 def line_of_three(arrival):
@@ -76,7 +76,7 @@ def line_of_three(arrival):
         if me > 0:
             yield Step(Send(me - 1, 0))
 
-    (tree,) = Graph.of([tell(Schedule(Layout.of(3), 1, steps))]).trees()
+    (tree,) = Graph.of([trace_schedule(Schedule(Layout.of(3), 1, steps))]).trees()
     return tree
 
 
@@ -89,25 +89,25 @@ def test_two_rings_are_no_ring():
         first = me // 3 * 3
         yield Step(Send(first + (me + 1) % 3, 0), Recv(first + (me - 1) % 3, 0))
 
-    assert Graph.of([tell(Schedule(Layout.of(6), 1, steps))]).cycle() is None
+    assert Graph.of([trace_schedule(Schedule(Layout.of(6), 1, steps))]).cycle() is None
 
 
 def test_a_binomial_tree_has_its_children():
     leaf = [Tree(me, ()) for me in range(4)]
-    assert graph(subject("broadcast-binomial", 4)).trees() == [Tree(0, (leaf[1], Tree(2, (leaf[3],))))]
+    assert graph(view("broadcast-binomial", 4)).trees() == [Tree(0, (leaf[1], Tree(2, (leaf[3],))))]
 
 
 def test_a_ring_is_drawn_in_its_own_order():
-    one = subject("all_reduce-ring", 5)
-    told = tell(one.slices[0])
+    one = view("all_reduce-ring", 5)
+    traced = trace_schedule(one.slices[0])
     order = graph(one).cycle()
-    assert {(order[i], order[(i + 1) % 5]) for i in range(5)} == {(m.source, m.target) for m in told.messages}
+    assert {(order[i], order[(i + 1) % 5]) for i in range(5)} == {(m.source, m.target) for m in traced.messages}
 
 
 def test_two_trees_are_drawn_apart_and_two_rings_together():
     def panels(name, ranks):
-        stories = [tell(schedule) for schedule in subject(name, ranks).slices]
-        return len(networks(stories, Looks.of(stories), None))
+        traces = [trace_schedule(schedule) for schedule in view(name, ranks).slices]
+        return len(message_graphs(traces, Style.of(traces), None))
 
     assert (
         panels("all_reduce-double_binary_tree", 7),
@@ -117,14 +117,14 @@ def test_two_trees_are_drawn_apart_and_two_rings_together():
 
 
 def test_aggregators_stand_above_the_workers_they_serve():
-    at = places(subject("switches", 13)).at
+    at = positions(view("switches", 13)).at
     assert {at[me].y for me in range(10)} == {0.0}
     assert at[12].y < at[10].y == at[11].y < 0
     assert at[10].x == pytest.approx(sum(at[me].x for me in range(5)) / 5)
 
 
 def test_nodes_and_racks_have_boxes_round_their_ranks():
-    frames = places(subject("racks", 8)).frames
+    frames = positions(view("racks", 8)).frames
     assert [(frame.words, frame.ranks) for frame in frames if frame.depth == 1] == [
         (f"node {node}", (2 * node, 2 * node + 1)) for node in range(4)
     ]
@@ -137,17 +137,17 @@ def test_nodes_and_racks_have_boxes_round_their_ranks():
 @pytest.mark.parametrize("name", NAMES)
 def test_all_ranks_have_a_place_of_their_own(name):
     for ranks in (1, 2, 5, 8, 16, 32):
-        for one in subjects(name, ranks):
-            at = places(one).at
+        for one in views(name, ranks):
+            at = positions(one).at
             assert sorted(at) == list(range(one.layout.ranks))
-            radius = places(one).radius
+            radius = positions(one).radius
             for a, b in combinations(at, 2):
                 assert np.hypot(*np.subtract(at[a], at[b])) > radius(a) + radius(b)
 
 
 @pytest.mark.parametrize("ranks", [25, 64, 127])
 def test_on_a_large_circle_the_ranks_that_are_named_do_not_touch(ranks):
-    where = places(subject("all_reduce-ring", ranks))
+    where = positions(view("all_reduce-ring", ranks))
     for a in range(ranks):
         b = (a + 1) % ranks
         assert np.hypot(*np.subtract(where.at[a], where.at[b])) > where.radius(a) + where.radius(b)
@@ -157,8 +157,8 @@ def test_on_a_large_circle_the_ranks_that_are_named_do_not_touch(ranks):
     "name", ["nodes", "all_reduce-torus", "broadcast-binomial", "line", "all_reduce-ring", "all_at_once"]
 )
 def test_lines_pass_no_rank_that_they_do_not_join(name):
-    one = subject(name, 12)
-    where = places(one)
+    one = view(name, 12)
+    where = positions(one)
     for a, b in graph(one).first:
         curve = route(where, a, b, lane=0.0)
         for me in set(where.at) - {a, b}:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
-from drawing_examples import NAMES, subject, subjects
+from drawing_examples import NAMES, view, views
 
-from hpccoll.draw import ask, draw, picture
+from hpccoll.draw import draw, picture, view_of
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import Copy, Layout, Schedule, Step, dst, tmp
 
@@ -82,14 +82,14 @@ def check(svg):
 def test_no_words_overlap_and_nothing_is_cut_off(name):
     drawn = 0
     for ranks in (1, 2, 3, 5, 8, 16):
-        for one in subjects(name, ranks):
+        for one in views(name, ranks):
             check(picture(one))
             drawn += 1
     assert drawn > 1
 
 
 def test_the_check_sees_words_that_overlap_and_marks_that_are_cut_off():
-    one = subject("all_reduce-ring", 4)
+    one = view("all_reduce-ring", 4)
     svg = picture(one)
     a, b = [text for text in parse(svg).iter(f"{SVG}text") if text.text in {"a", "b"}][:2]
     moved = svg.replace(f'x="{b.get("x")}" y="{b.get("y")}"', f'x="{a.get("x")}" y="{a.get("y")}"')
@@ -104,7 +104,7 @@ def test_the_check_sees_words_that_overlap_and_marks_that_are_cut_off():
 @pytest.mark.parametrize("name", ["ring", "recursive_doubling", "double_binary_tree"])
 def test_so_it_is_on_several_nodes_and_racks(name, layout):
     workers, each, racks = layout
-    check(picture(ask(name, "all_reduce", workers, ranks_per_node=each, racks=racks)))
+    check(picture(view_of(name, "all_reduce", workers, ranks_per_node=each, racks=racks)))
 
 
 @pytest.mark.parametrize(
@@ -117,32 +117,32 @@ def test_so_it_is_on_several_nodes_and_racks(name, layout):
     ],
 )
 def test_more_ranks_than_have_room_for_names_are_drawn_too(name, ranks):
-    texts = {element.text for element in check(picture(subject(name, ranks))) if element.tag == f"{SVG}text"}
+    texts = {element.text for element in check(picture(view(name, ranks))) if element.tag == f"{SVG}text"}
     assert "0" in texts
 
 
 def test_idle_aggregators_are_drawn_too():
-    elements = check(picture(ask("ring", "all_reduce", 4, aggregators=2)))
+    elements = check(picture(view_of("ring", "all_reduce", 4, aggregators=2)))
     squares = [element for element in elements if element.get("fill") == "#fdf3d7"]
     assert len(squares) == 2 * 3  # in each of the three panels
 
 
 def test_a_reader_who_does_not_see_it_is_told_what_it_shows():
-    title, desc, *_ = parse(picture(ask("ring", "all_reduce", 4)))
+    title, desc, *_ = parse(picture(view_of("ring", "all_reduce", 4)))
     assert title.text == "all_reduce by ring, 4 workers on 1 node"
     assert desc.text.startswith("Ring: p units")
     assert desc.text.endswith("Cost: 6 rounds, 1.5 S sent, 0.75 S reduced (declared and counted).")
 
 
 def test_what_is_written_about_an_algorithm_cannot_break_the_file():
-    one = replace(subject("all_reduce-ring", 3), name='<&">', sentence="a < b & c")
+    one = replace(view("all_reduce-ring", 3), name='<&">', sentence="a < b & c")
     elements = check(picture(one))
     assert 'all_reduce by <&">, 3 workers on 1 node' in {element.text for element in elements}
 
 
 def test_the_legend_only_names_what_there_is():
     def said(name, ranks):
-        return {element.text for element in check(picture(subject(name, ranks)))}
+        return {element.text for element in check(picture(view(name, ranks)))}
 
     reduced, replaces, copy = "the arrival is reduced", "the arrival replaces", "a loop is a copy"
     assert said("all_reduce-ring", 4) & {reduced, replaces, copy} == {reduced, replaces}
@@ -158,19 +158,19 @@ def test_a_copy_is_a_loop_and_the_legend_says_so():
     def steps(me):
         yield Step(Copy(dst[me], tmp[0]))
 
-    copies = replace(subject("all_gather-ring", 1), slices=(Schedule(Layout.of(1), 1, steps),))
+    copies = replace(view("all_gather-ring", 1), slices=(Schedule(Layout.of(1), 1, steps),))
     assert "a loop is a copy" in {element.text for element in check(picture(copies))}
 
 
 @pytest.mark.parametrize("ending", [".svg", ".png"])
 def test_a_file_is_what_its_ending_says(ending, tmp_path):
     path = tmp_path / f"ring{ending}"
-    draw(subject("all_reduce-ring", 3), path)
+    draw(view("all_reduce-ring", 3), path)
     assert path.read_bytes().startswith({".svg": b"<svg ", ".png": b"\x89PNG"}[ending])
 
 
 def test_a_png_has_two_pixels_for_one_of_the_svg(tmp_path):
-    one = subject("all_reduce-ring", 3)
+    one = view("all_reduce-ring", 3)
     draw(one, tmp_path / "ring.png")
     width = int.from_bytes((tmp_path / "ring.png").read_bytes()[16:20])
     assert width == pytest.approx(2 * float(parse(picture(one)).get("width")), abs=2)
@@ -179,5 +179,5 @@ def test_a_png_has_two_pixels_for_one_of_the_svg(tmp_path):
 def test_another_ending_and_a_place_that_is_not_there_are_bad_input(tmp_path):
     for path, words in ((tmp_path / "ring.jpg", ".svg or .png"), (tmp_path / "no" / "ring.svg", "cannot be written")):
         with pytest.raises(BadInputError, match=words):
-            draw(subject("all_reduce-ring", 3), path)
+            draw(view("all_reduce-ring", 3), path)
     assert not list(tmp_path.iterdir())

@@ -1,29 +1,29 @@
 """The picture over time: arrows go from who sends to who hears, from the round of one to that of the other."""
 
 import pytest
-from drawing_examples import NAMES, subject, subjects
+from drawing_examples import NAMES, view, views
 
-from hpccoll.draw import ask
+from hpccoll.draw import view_of
 from hpccoll.draw.arrows import arrows
-from hpccoll.draw.background import Grid, heads
-from hpccoll.draw.buffer_state import follow
-from hpccoll.draw.cells import cells
+from hpccoll.draw.background import Grid, rank_heads
+from hpccoll.draw.buffer_state import buffer_state
 from hpccoll.draw.labels import labels
-from hpccoll.draw.shapes import Box, Look, Text
-from hpccoll.draw.style import FOLDS, REPLACES, Looks
-from hpccoll.draw.trace import tell
+from hpccoll.draw.picture import cells
+from hpccoll.draw.shapes import Box, LineStyle, Text
+from hpccoll.draw.style import FOLDS, REPLACES, Style
+from hpccoll.draw.trace import trace_schedule
 
 
 def drawn(one):
-    stories = [tell(schedule) for schedule in one.slices]
-    grid, looks = Grid.of(stories), Looks.of(stories)
-    return grid, [arrow for number, story in enumerate(stories) for arrow in arrows(story, number, grid, looks)]
+    traces = [trace_schedule(schedule) for schedule in one.slices]
+    grid, style = Grid.of(traces), Style.of(traces)
+    return grid, [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_arrows_begin_and_end_at_the_lines_of_their_ranks_in_their_rounds(name):
     for ranks in (2, 5, 8):
-        for one in subjects(name, ranks):
+        for one in views(name, ranks):
             grid, all_arrows = drawn(one)
             for arrow in all_arrows:
                 m, start, end = arrow.message, arrow.pieces[0].start, arrow.pieces[-1].end
@@ -34,7 +34,7 @@ def test_arrows_begin_and_end_at_the_lines_of_their_ranks_in_their_rounds(name):
 
 
 def test_a_rotation_goes_round_the_back_and_stays_inside():
-    grid, all_arrows = drawn(subject("all_reduce-ring", 6))
+    grid, all_arrows = drawn(view("all_reduce-ring", 6))
     wrapped = [arrow for arrow in all_arrows if len(arrow.pieces) == 2]
     assert {(arrow.message.source, arrow.message.target) for arrow in wrapped} == {(5, 0)}
     for leaves, comes in (arrow.pieces for arrow in wrapped):
@@ -46,25 +46,25 @@ def test_a_rotation_goes_round_the_back_and_stays_inside():
 @pytest.mark.parametrize("name", ["all_reduce-recursive_doubling", "broadcast-binomial", "line"])
 @pytest.mark.parametrize("ranks", [5, 8])
 def test_what_is_no_rotation_goes_straight(name, ranks):
-    assert {len(arrow.pieces) for arrow in drawn(subject(name, ranks))[1]} == {1}
+    assert {len(arrow.pieces) for arrow in drawn(view(name, ranks))[1]} == {1}
 
 
 def test_where_aggregators_stand_between_nothing_goes_round_the_back():
-    assert {len(arrow.pieces) for arrow in drawn(ask("ring", "all_reduce", 4, aggregators=1))[1]} == {1}
+    assert {len(arrow.pieces) for arrow in drawn(view_of("ring", "all_reduce", 4, aggregators=1))[1]} == {1}
 
 
 def test_reduced_and_replaced_arrivals_look_different():
-    def looks(name):
-        return {(arrow.message.folds, arrow.pieces[0].look) for arrow in drawn(subject(name, 4))[1]}
+    def style(name):
+        return {(arrow.message.folds, arrow.pieces[0].line_style) for arrow in drawn(view(name, 4))[1]}
 
-    assert looks("all_reduce-ring") == {(True, Look(FOLDS)), (False, Look(REPLACES, hollow=True))}
-    by_slice = {(folds, look.dashed, look.hollow) for folds, look in looks("all_reduce-bidirectional_ring")}
+    assert style("all_reduce-ring") == {(True, LineStyle(FOLDS)), (False, LineStyle(REPLACES, hollow=True))}
+    by_slice = {(folds, line.dashed, line.hollow) for folds, line in style("all_reduce-bidirectional_ring")}
     assert by_slice == {(True, False, False), (False, True, True)}
 
 
 def test_slices_and_tiers_have_colours_of_their_own():
     def colours(name, ranks):
-        return {arrow.pieces[0].look.colour for arrow in drawn(subject(name, ranks))[1]}
+        return {arrow.pieces[0].line_style.colour for arrow in drawn(view(name, ranks))[1]}
 
     assert (len(colours("all_reduce-bidirectional_ring", 5)), len(colours("nodes", 8)), len(colours("racks", 8))) == (
         2,
@@ -74,7 +74,7 @@ def test_slices_and_tiers_have_colours_of_their_own():
 
 
 def test_messages_that_arrive_together_have_ends_of_their_own():
-    ends = [arrow.pieces[-1].end for arrow in drawn(subject("one_switch", 9))[1] if arrow.message.target == 8]
+    ends = [arrow.pieces[-1].end for arrow in drawn(view("one_switch", 9))[1] if arrow.message.target == 8]
     assert len({round(end.y) for end in ends}) == 8
 
 
@@ -82,28 +82,28 @@ def test_messages_that_arrive_together_have_ends_of_their_own():
     ("name", "ranks"), [("all_reduce-ring", 4), ("all_reduce-ring", 16), ("line", 8), ("nodes", 8)]
 )
 def test_every_arrow_says_which_units_it_carries(name, ranks):
-    grid, all_arrows = drawn(subject(name, ranks))
-    said = [mark for mark in labels(all_arrows, grid) if isinstance(mark, Text)]
+    grid, all_arrows = drawn(view(name, ranks))
+    said = [shape for shape in labels(all_arrows, grid) if isinstance(shape, Text)]
     assert len(said) == len(all_arrows)
 
 
 @pytest.mark.parametrize("name", ["all_reduce-recursive_doubling", "broadcast-binomial", "one_switch"])
 def test_where_all_messages_carry_everything_labels_would_say_nothing(name):
-    grid, all_arrows = drawn(subject(name, 8))
+    grid, all_arrows = drawn(view(name, 8))
     assert labels(all_arrows, grid) == []
 
 
 def test_cells_have_an_edge_where_a_round_has_changed_them():
-    one = subject("all_reduce-ring", 4)
-    story = tell(one.slices[0])
-    grid = Grid.of([story])
-    boxes = [mark for mark in cells(follow(one, story), grid) if isinstance(mark, Box)]
-    assert len(boxes) == 4 * (story.rounds + 1)
-    assert sum(box.stroke != "none" for box in boxes) == story.rounds
+    one = view("all_reduce-ring", 4)
+    trace = trace_schedule(one.slices[0])
+    grid = Grid.of([trace])
+    boxes = [shape for shape in cells(buffer_state(one, trace), grid) if isinstance(shape, Box)]
+    assert len(boxes) == 4 * (trace.rounds + 1)
+    assert sum(box.stroke != "none" for box in boxes) == trace.rounds
 
 
 def test_ranks_without_room_are_not_all_named():
-    stories = [tell(subject("broadcast-binomial", 100).slices[0])]
-    named = [mark.words for mark in heads(Grid.of(stories)) if isinstance(mark, Text)]
+    traces = [trace_schedule(view("broadcast-binomial", 100).slices[0])]
+    named = [shape.words for shape in rank_heads(Grid.of(traces)) if isinstance(shape, Text)]
     assert 10 < len(named) < 60
     assert named[0] == "0"

@@ -57,16 +57,16 @@ def test_it_draws_where_it_is_told(tmp_path):
 
 
 def test_it_says_that_the_schedule_is_proven_or_why_it_is_wrong(monkeypatch):
-    assert "\nproven: it does what all_reduce promises\n" in invoke("show", "ring", "-p", 4).out
+    assert "\nproven: the postcondition of all_reduce\n" in invoke("show", "ring", "-p", 4).out
     assert (
         invoke("show", "ping_pong", "-p", 3).code == invoke("show", "pairwise", "-c", "all_to_all_v", "-p", 3).code == 0
     )
-    assert "\na floor: it does nothing, and not what all_reduce promises\n" in invoke("show", "null", "-p", 2).out
+    assert "\nfloor: the schedule is empty, and the post" in invoke("show", "null", "-p", 2).out
     lazy = replace(all_reduce.algorithm("ring"), name="lazy", program=null)
     monkeypatch.setitem(all_reduce.algorithms, "lazy", lazy)
     said = invoke("show", "lazy", "-p", 2)
     assert said.code == 3
-    assert "\nWRONG, all_reduce promises something else: rank 0 ends without rank 1's unit 0 in unit 0\n" in said.out
+    assert "\nWRONG: the postcondition of all_reduce fails: rank 0 ends without rank 1's unit 0 in unit 0\n" in said.out
 
 
 def test_it_names_the_parameters_with_what_they_can_be():

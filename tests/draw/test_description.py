@@ -3,18 +3,18 @@
 from dataclasses import replace
 
 import pytest
-from drawing_examples import NAMES, subject, subjects
+from drawing_examples import NAMES, view, views
 
-from hpccoll.draw import ask, describe
+from hpccoll.draw import describe, view_of
 from hpccoll.draw.actions import round_lines
-from hpccoll.draw.trace import tell
-from hpccoll.draw.words import layout_words
+from hpccoll.draw.description import layout_words
+from hpccoll.draw.trace import trace_schedule
 from hpccoll.schedule import Copy, Cost, Layout, Recv, RecvReduce, Schedule, Send, Step, dst, src, tmp
 
 
 def rounds(name, ranks):
-    story = tell(subject(name, ranks).slices[0])
-    return [round_lines(story, number) for number in range(story.rounds)]
+    trace = trace_schedule(view(name, ranks).slices[0])
+    return [round_lines(trace, number) for number in range(trace.rounds)]
 
 
 def test_a_rotation_is_said_once_with_rank_0_as_the_example():
@@ -48,7 +48,7 @@ def test_arrivals_are_named_in_the_order_in_which_they_are_folded():
     def steps(me):
         yield Step(RecvReduce(2, 0), RecvReduce(1, 0)) if me == 0 else Step(Send(0, 0))
 
-    assert round_lines(tell(Schedule(Layout.of(3), 1, steps)), 0)[0] == "rank 0 folds everything of 2, 1"
+    assert round_lines(trace_schedule(Schedule(Layout.of(3), 1, steps)), 0)[0] == "rank 0 folds everything of 2, 1"
 
 
 def test_other_buffers_and_folds_into_a_third_place_are_named():
@@ -56,16 +56,16 @@ def test_other_buffers_and_folds_into_a_third_place_are_named():
         yield Step(Copy(dst[1], tmp[3]))
         yield Step(Send(0, src[0:2])) if me else Step(RecvReduce(1, tmp[0:2], src[0:2]))
 
-    story = tell(Schedule(Layout.of(2), 4, steps))
-    assert round_lines(story, 0) == ["ranks 0..1 copy unit 1 to unit 3 of tmp"]
-    assert round_lines(story, 1)[0] == "rank 0 folds units 0..1 of tmp of 1 with units 0..1 of src"
+    trace = trace_schedule(Schedule(Layout.of(2), 4, steps))
+    assert round_lines(trace, 0) == ["ranks 0..1 copy unit 1 to unit 3 of tmp"]
+    assert round_lines(trace, 1)[0] == "rank 0 folds units 0..1 of tmp of 1 with units 0..1 of src"
 
 
 def test_units_that_wrap_round_keep_their_order():
     def steps(me):
         yield Step(Send(1, dst[3] + dst[0:2])) if me == 0 else Step(Recv(0, dst[3] + dst[0:2]))
 
-    assert round_lines(tell(Schedule(Layout.of(2), 4, steps)), 0)[0] == "rank 0 sends units 3, 0..1 to 1"
+    assert round_lines(trace_schedule(Schedule(Layout.of(2), 4, steps)), 0)[0] == "rank 0 sends units 3, 0..1 to 1"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_layout_is_said_in_words(layout, words):
 
 
 def test_the_head_says_what_it_is_and_what_it_takes():
-    title, sentence, cost, units, *_ = describe(ask("recursive_doubling", "all_reduce", 6)).splitlines()
+    title, sentence, cost, units, *_ = describe(view_of("recursive_doubling", "all_reduce", 6)).splitlines()
     assert title == "all_reduce by recursive_doubling on 6 workers on 1 node"
     assert sentence.startswith("Recursive doubling: in round k every rank exchanges all")
     assert cost == "cost, on the critical path: 4 rounds, 4 S sent, 3 S reduced (declared and counted)"
@@ -91,7 +91,7 @@ def test_the_head_says_what_it_is_and_what_it_takes():
 
 
 def test_a_cost_that_is_not_what_is_declared_is_said():
-    lying = replace(ask("ring", "all_reduce", 2), declared=Cost(rounds=1, sent=1, reduced=0.5))
+    lying = replace(view_of("ring", "all_reduce", 2), declared=Cost(rounds=1, sent=1, reduced=0.5))
     words = "2 rounds, 1 S sent, 0.5 S reduced (counted), 1 round, 1 S sent, 0.5 S reduced (declared)"
     assert f"cost, on the critical path: {words}" in describe(lying)
 
@@ -99,24 +99,24 @@ def test_a_cost_that_is_not_what_is_declared_is_said():
 def test_trees_that_are_at_work_at_once_are_counted_one_after_the_other_which_is_said():
     words = "4 rounds, 6 S sent, 3 S reduced (counted, bytes of slices in turn), "
     words += "4 rounds, 3 S sent, 1.5 S reduced (declared, slices at once)"
-    assert f"cost, on the critical path: {words}\n" in describe(ask("double_binary_tree", "all_reduce", 4))
+    assert f"cost, on the critical path: {words}\n" in describe(view_of("double_binary_tree", "all_reduce", 4))
 
 
 def test_a_barrier_has_no_bytes_to_speak_of():
-    assert "cost, on the critical path: 2 rounds (counted)" in describe(subject("barrier-dissemination", 4))
+    assert "cost, on the critical path: 2 rounds (counted)" in describe(view("barrier-dissemination", 4))
 
 
 def test_each_slice_is_told():
-    lines = describe(subject("all_reduce-bidirectional_ring", 4)).splitlines()
+    lines = describe(view("all_reduce-bidirectional_ring", 4)).splitlines()
     assert [line for line in lines if line.startswith("slice")] == ["slice 1 of 2", "slice 2 of 2"]
 
 
 def test_an_empty_schedule_says_so():
-    assert "nothing is sent" in describe(subject("all_reduce-null", 4)).splitlines()
+    assert "nothing is sent" in describe(view("all_reduce-null", 4)).splitlines()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_everything_can_be_said_in_120_columns(name):
     for ranks in (1, 3, 8, 16):
-        for one in subjects(name, ranks):
+        for one in views(name, ranks):
             assert max(map(len, describe(one).splitlines())) <= 120
