@@ -1,12 +1,12 @@
 """Observations of a machine that takes exactly what it is said to take."""
 
-from hpccoll.model.machine import Link, Machine
+from hpccoll.model.machine import Link, MachineModel
 from hpccoll.model.observations import Observation
 from hpccoll.schedule import COLLECTIVES, Layout
 
 SIZES = tuple(1 << k for k in range(10, 23))
 APART = Layout.of(6, 1)
-MACHINE = Machine({"node": Link(1e-6, 1e-10), "rack": Link(5e-5, 8e-9)}, gamma_s=3e-10)
+MACHINE = MachineModel({"node": Link(1e-6, 1e-10), "rack": Link(5e-5, 8e-9)}, gamma_s=3e-10)
 
 
 def observation(collective, algorithm, nbytes, seconds, layout=APART, about=(), **params):
@@ -14,7 +14,7 @@ def observation(collective, algorithm, nbytes, seconds, layout=APART, about=(), 
     family = COLLECTIVES[collective]
     arguments = {name: value for name, value in params.items() if name in family.arguments}
     call = family.call(layout.workers, **arguments)
-    more = {"asked": params, "op": "sum" if family.has_op else None, **dict(about)}
+    more = {"requested": params, "op": "sum" if family.has_op else None, **dict(about)}
     return Observation(call, family.algorithms.get(algorithm), params, nbytes, seconds, layout, **more)
 
 

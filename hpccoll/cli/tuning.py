@@ -60,9 +60,9 @@ def model(
     from hpccoll.store.result_files import read_all
 
     found = read_all(paths)
-    models = report.modelled(found.raw_results)
+    models = report.models_of(found.raw_results)
     if as_json:
         typer.echo(json.dumps([report.as_json(each) for each in models], indent=1))
     else:
-        typer.echo("\n".join(line for each in models for line in report.lines(each)))
+        typer.echo("\n".join(line for each in models for line in report.model_lines(each)))
     return report_damaged(found)

@@ -1,4 +1,4 @@
-"""Fit: what messages and folds cost, from what was measured beside everything else in the same run."""
+"""The fit of a machine model to the measurements of one run: the costs of messages and of folded bytes."""
 
 import math
 from collections import defaultdict
@@ -9,27 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from hpccoll.model.machine import Link, Machine
+from hpccoll.model.machine import Link, MachineModel
 from hpccoll.model.observations import Observation
 
-LEAST_SIZES = 3
-"""Two sizes always lie on a line."""
+MIN_SIZES = 3
+"""The fewest sizes to fit: two sizes always lie on a line."""
 
-OFF = 1.25
-"""How many times as long as the line, or as short, a size takes that does not lie on it."""
+OUTLIER_FACTOR = 1.25
+"""The ratio to the fitted line, or its inverse, from which a size is an outlier."""
 
 
 def fit_link(times: Iterable[tuple[int, float]]) -> Link:
     """Return the link whose alpha + n beta is closest to ``times``, pairs of the bytes n and the seconds of a message.
 
-    The sum of the relative errors is the least there is (least absolute deviations), so that small messages count as
-    much as large ones. Sizes that are OFF the line, where a protocol changes or a meter lets a burst pass, are left out
-    of a second fit, and named, unless they are more than half of them.
+    The sum of the relative errors is minimal (least absolute deviations), so that small messages count as
+    much as large ones. Outliers, where a protocol changes or a meter lets a burst pass, are left out of a second fit
+    and listed, unless they are more than half of the sizes.
     """
     sizes, seconds = (np.array(column, float) for column in zip(*sorted(times), strict=True))
     alpha, beta = _line(sizes, seconds)
-    off = np.abs(np.log(seconds / (alpha + sizes * beta))) > math.log(OFF)
-    if 2 * off.sum() > len(sizes) or (~off).sum() < LEAST_SIZES:
+    off = np.abs(np.log(seconds / (alpha + sizes * beta))) > math.log(OUTLIER_FACTOR)
+    if 2 * off.sum() > len(sizes) or (~off).sum() < MIN_SIZES:
         off[:] = False
     alpha, beta = _line(sizes[~off], seconds[~off])
     times_as_long = seconds / (alpha + sizes * beta)
@@ -38,7 +38,7 @@ def fit_link(times: Iterable[tuple[int, float]]) -> Link:
 
 
 def _line(sizes: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float]:
-    """Return alpha and beta, neither below 0, for which the relative errors have the least sum: a linear program."""
+    """Return alpha and beta, both >= 0, that minimise the sum of relative errors, by a linear program."""
     scale = np.array([seconds.min(), seconds.max() / sizes.max()])
     lines = np.stack([1 / seconds, sizes / seconds], axis=1) * scale
     error = np.eye(len(sizes))  # of each time: no less than the line is away from 1, on either side
@@ -52,13 +52,13 @@ def _line(sizes: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[flo
     return float(found.x[0] * scale[0]), float(found.x[1] * scale[1])
 
 
-def fit(observed: Sequence[Observation]) -> Machine:
-    """Return the machine that ``observed`` tells of.
+def fit(observed: Sequence[Observation]) -> MachineModel:
+    """Return the machine model fitted to ``observed``.
 
-    A link is fitted to half the round trip of ``send_recv``, by ``ping_pong`` where that was measured and else by the
-    library's own calls; of several pairs of ranks on a tier to the median. Gamma is the median of what an algorithm
-    took longer than another that declares as many rounds and bytes, on the same ranks, for the bytes that it folds
-    more, such as the reduce-scatter and the all-gather of a ring: where bytes take longer than rounds, and 0 at least.
+    A link is fitted to half the round trip of ``send_recv``: of ``ping_pong`` if that was measured, else of the
+    library's own calls; with several pairs of ranks on a tier, to their median. Gamma is the median extra time per
+    folded byte of an algorithm over another that declares as many rounds and bytes on the same ranks, such as the
+    reduce-scatter and the all-gather of a ring, at sizes where bytes take longer than rounds; it is at least 0.
     """
     trips: dict[tuple[str, bool], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in observed:
@@ -66,14 +66,14 @@ def fit(observed: Sequence[Observation]) -> Machine:
             trips[one.tier, one.algorithm is None][one.nbytes].append(one.seconds / 2)
     links = {}
     for (tier, _), times in sorted(trips.items(), reverse=True):  # our own ping-pong last: it stays
-        if len(times) >= LEAST_SIZES:
+        if len(times) >= MIN_SIZES:
             links[tier] = fit_link((nbytes, median(each)) for nbytes, each in times.items())
-    folds = [gamma for twins in _twins(observed, Machine(links)) for gamma in _gammas(twins)]
-    return Machine(links, max(0.0, median(folds)) if folds else 0.0, len(folds))
+    folds = [gamma for twins in _twins(observed, MachineModel(links)) for gamma in _gammas(twins)]
+    return MachineModel(links, max(0.0, median(folds)) if folds else 0.0, len(folds))
 
 
-def _twins(observed: Iterable[Observation], machine: Machine) -> Iterable[list[Observation]]:
-    """Return groups of observations that differ in what they fold alone."""
+def _twins(observed: Iterable[Observation], machine: MachineModel) -> Iterable[list[Observation]]:
+    """Return groups of observations that differ only in the bytes that they fold."""
     alike: dict[object, list[Observation]] = defaultdict(list)
     for one in observed:
         cost, link = one.cost, machine.links.get(one.tier or "")
@@ -85,7 +85,7 @@ def _twins(observed: Iterable[Observation], machine: Machine) -> Iterable[list[O
 
 
 def _gammas(twins: Sequence[Observation]) -> Iterable[float]:
-    """Yield the seconds a folded byte, from those that fold nothing and those that do, the fastest of each kind."""
+    """Yield the seconds per folded byte, from the fastest that folds nothing and the fastest that folds."""
     fastest: dict[float, float] = {}
     for one in twins:
         folded = one.cost.reduced if one.cost else 0.0

@@ -1,12 +1,12 @@
-"""A machine as the model sees it: what a message and a folded byte cost, by how far the message goes."""
+"""The machine model: the costs of a message, by tier, and of a folded byte."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hpccoll.schedule import Cost
 
-PLACES = {"node": "inside a node", "rack": "between nodes", "fabric": "between racks"}
-"""The tiers that messages cross, in words: see ``hpccoll.schedule.layout.TIERS``."""
+TIER_LABELS = {"node": "inside a node", "rack": "between nodes", "fabric": "between racks"}
+"""Labels of the tiers that messages cross: see ``hpccoll.schedule.layout.TIERS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,8 @@ class Link:
     Args:
         alpha_s: seconds of a message.
         beta_s: seconds of a byte.
-        sizes: how many sizes of messages this was fitted to; 0 where it is given.
-        outside: the sizes that are off the line and were left out, and how many times as long as it says they took.
+        sizes: the number of message sizes of the fit; 0 if the link was given.
+        outside: the outliers left out of the fit, by size, as ratios of their time to the fitted time.
     """
 
     alpha_s: float
@@ -27,13 +27,13 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """What messages cost on each tier where that is known, and what a folded byte costs.
+class MachineModel:
+    """The costs of messages on each known tier, and of a folded byte.
 
     Args:
-        links: by tier.
+        links: the links by tier.
         gamma_s: seconds of a folded byte.
-        folds: how many pairs of measurements gamma was fitted to; with none it is taken as 0.
+        folds: the number of pairs of measurements that gamma was fitted to; without any, gamma is 0.
     """
 
     links: Mapping[str, Link]
@@ -41,6 +41,6 @@ class Machine:
     folds: int = 0
 
     def seconds(self, cost: Cost, nbytes: float, tier: str) -> float:
-        """Return what an algorithm takes for a vector of ``nbytes``, all of whose messages go as far as ``tier``."""
+        """Return the seconds of an algorithm for a vector of ``nbytes`` if all of its messages cross ``tier``."""
         link = self.links[tier]
         return cost.rounds * link.alpha_s + nbytes * (cost.sent * link.beta_s + cost.reduced * self.gamma_s)

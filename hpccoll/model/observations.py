@@ -1,4 +1,4 @@
-"""Observations: what the model is fitted to and confronted with, one a case that was timed and right."""
+"""Observations: the measurements that the model is fitted to and validated with, one for each correct case."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from hpccoll.store.statistics import make_row
 
 
 class Work(NamedTuple):
-    """What algorithms have to do to be compared: a call, and how many ranks do it where; empty is what there is not."""
+    """The work that algorithms must share to be compared: a call, and its ranks; absent values are empty."""
 
     collective: str
     ranks: int  # workers
@@ -22,36 +22,36 @@ class Work(NamedTuple):
     aggregators: int
     dtype: str
     op: str
-    call: str  # the rest of its arguments, in words
-    mapping: str = ""  # how ranks were numbered, where all of it have the same
+    call: str  # its other arguments, as text
+    mapping: str = ""  # how ranks were numbered, if all share it
 
     @property
-    def words(self) -> str:
-        """The work in words: ``all_reduce of 6 ranks on 6 nodes, float32 sum``."""
+    def text(self) -> str:
+        """The work as text: ``all_reduce of 6 ranks on 6 nodes, float32 sum``."""
         where = f"{self.collective} of {self.ranks} ranks on {self.nodes} node{'s' * (self.nodes > 1)}"
         where += f" in {self.racks} racks" if self.racks > 1 else ""
-        beside = f"{self.aggregators} aggregators" if self.aggregators else ""
+        aggregators = f"{self.aggregators} aggregators" if self.aggregators else ""
         mapping = f"mapping {self.mapping}" if self.mapping else ""
-        return ", ".join(filter(None, (where, beside, f"{self.dtype} {self.op}".strip(), self.call, mapping)))
+        return ", ".join(filter(None, (where, aggregators, f"{self.dtype} {self.op}".strip(), self.call, mapping)))
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One case, of all its rounds.
+    """One case over all its rounds.
 
     Args:
         call: the call of a collective.
-        algorithm: its algorithm; None for the library's own.
-        params: all parameters with the values that were used.
-        nbytes: the size S that was moved.
+        algorithm: the algorithm; None for the library's own.
+        params: all parameters with the values used.
+        nbytes: the size S.
         seconds: the median time.
-        layout: where the ranks were, by the numbers that the case gave them.
-        transport: how its bytes moved, and on which device where not on the host.
-        asked: those of the parameters that the case asked for.
-        dtype: of the elements.
-        op: by which they were folded.
-        in_place: whether contribution and result shared a buffer.
-        mapping: how the case numbered the ranks; None where as they were launched.
+        layout: the layout of the ranks, as the case numbered them.
+        transport: the transport, with the device if it is not the host.
+        requested: the parameters that the case requested.
+        dtype: the dtype of the elements.
+        op: the reduction, if any.
+        in_place: whether contribution and result share a buffer.
+        mapping: the mapping that the case requested; None for the numbering of the launcher.
     """
 
     call: CollectiveCall
@@ -61,7 +61,7 @@ class Observation:
     seconds: float
     layout: Layout
     transport: str = "mpi"
-    asked: Mapping[str, Parameter] = field(default_factory=dict)
+    requested: Mapping[str, Parameter] = field(default_factory=dict)
     dtype: str = "float32"
     op: str | None = None
     in_place: bool = False
@@ -72,22 +72,22 @@ class Observation:
         return self.call.collective.name
 
     @property
-    def own(self) -> dict[str, Parameter]:
-        """The parameters that the algorithm's text takes."""
+    def own_parameters(self) -> dict[str, Parameter]:
+        """The algorithm's own parameters."""
         known = self.algorithm.parameters if self.algorithm else {}
         return {name: value for name, value in self.params.items() if name in known}
 
     @property
     def name(self) -> str:
-        """The algorithm, the parameters that were asked for, and how ranks were numbered for it."""
+        """The algorithm, the requested parameters and the mapping."""
         arguments = self.call.collective.arguments
-        asked = [f"{name}={value}" for name, value in sorted(self.asked.items()) if name not in arguments]
+        requested = [f"{name}={value}" for name, value in sorted(self.requested.items()) if name not in arguments]
         mapping = [f"mapping={self.mapping}"] if self.mapping else []
-        return " ".join([self.algorithm.name if self.algorithm else NATIVE, *asked, *mapping])
+        return " ".join([self.algorithm.name if self.algorithm else NATIVE, *requested, *mapping])
 
     @property
     def work(self) -> Work:
-        """What was done: whatever is of one work and one name differs in its placement alone."""
+        """The work: observations of one work and one name differ in their placement only."""
         call, layout = self.call, self.layout
         arguments = [f"traffic {call.traffic}"] if call.traffic else []
         if call.peer is not None:
@@ -101,12 +101,12 @@ class Observation:
 
     @property
     def cost(self) -> Cost | None:
-        """What the algorithm declares."""
+        """The declared cost of the algorithm."""
         return self.algorithm.declared(self.layout.workers, **self.params) if self.algorithm else None
 
     @property
     def tiers(self) -> frozenset[str]:
-        """How far its messages may go: two of its ranks share a node, two nodes a rack, or there are two racks."""
+        """The tiers that its messages can cross: inside a node, between nodes of a rack, between racks."""
         two, layout = self.call.peer, self.layout
         ranks = range(layout.workers) if two is None else (self.call.root or 0, two)
         nodes = Counter((layout.rack[me], layout.node[me]) for me in ranks)
@@ -121,16 +121,16 @@ class Observation:
 
     @property
     def tier(self) -> str | None:
-        """How far its messages go, where all go equally far."""
+        """The tier that all of its messages cross, if there is only one."""
         return next(iter(self.tiers)) if len(self.tiers) == 1 else None
 
 
 def observations(raw: RawResults) -> Iterator[Observation]:
-    """Yield what was measured in one raw file, all algorithms of which must be registered; no floor."""
+    """Yield the observations of one raw file, without floors and without algorithms that are not registered."""
     for attempt, outcome, _ in raw.histories():
         case, timed = outcome.case, make_row(raw.job, attempt, outcome)
         family = COLLECTIVES[case.collective]
-        known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, stand for one of these
+        known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these
         if outcome.status != "ok" or outcome.floor or not (known and timed.median_s and outcome.bytes):
             continue
         layout = attempt.layout
@@ -145,7 +145,7 @@ def observations(raw: RawResults) -> Iterator[Observation]:
             seconds=timed.median_s,
             layout=layout,
             transport=case.transport if case.device == "cpu" else f"{case.transport} on {case.device}",
-            asked=case.params,
+            requested=case.params,
             dtype=case.dtype,
             op=case.op,
             in_place=case.in_place,

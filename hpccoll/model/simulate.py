@@ -1,4 +1,4 @@
-"""Simulate: when each message of a schedule lands, on a machine whose ports carry one message at a time.
+"""The simulation of a schedule, on a machine whose ports carry one message at a time.
 
 A step begins at a rank when its last one has ended there; a message can go when the steps at both of its ends have
 begun. It keeps the port that it leaves by, and the port that it comes in by, for alpha + n beta each, as soon as that
@@ -19,26 +19,28 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hpccoll.model.machine import Machine
+from hpccoll.model.machine import MachineModel
 from hpccoll.schedule import Cut, Layout, Messages, Schedule, match
 from hpccoll.schedule.layout import TIERS
 
 Port: TypeAlias = tuple[str, int, int, bool]
-"""Whose it is (``rank`` or ``node``) and which of them, the rail, and whether it is the way out."""
+"""The owner (``rank`` or ``node``), its number, the rail, and whether the port sends."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """A step of one rank in one lane, and how far it is."""
+    """A step of one rank in one lane, and its progress."""
 
     rank: int
     lane: int
     sequence: int
     messages: list["_Message"] = field(default_factory=list)
-    ended: int = 0  # of them
+    ended: int = 0  # messages that have ended
     folded: int = 0  # bytes
     last_s: float = 0.0  # when the last message ended, and then the fold
-    paid: set[bool] = field(default_factory=set)  # what has cost its alpha: what leaves (True), what comes (False)
+    paid: set[bool] = field(
+        default_factory=set
+    )  # directions that have paid their alpha: sends (True), receives (False)
 
 
 @dataclass(slots=True)
@@ -55,26 +57,26 @@ class _Message:
         return ("rank", me, 0, out) if self.tier == "node" else ("node", layout.node[me], layout.rail[me], out)
 
 
-def simulate(schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1) -> float:
+def simulate(schedules: Sequence[Schedule], cut: Cut, machine: MachineModel, window: int = 1) -> float:
     """Return the seconds of one operation, from the start of all ranks to the end of the last one.
 
     Args:
-        schedules: one for each slice; the lanes of ``cut`` take them in turn.
-        cut: where the units lie.
-        machine: what messages and folds cost; it needs the tiers that messages cross.
-        window: channels, each with a lane for every slice, that are in flight at once.
+        schedules: the schedules of the slices, which the lanes of ``cut`` take in turn.
+        cut: the positions of the units.
+        machine: the machine model, with all tiers that messages cross.
+        window: the number of channels in flight at once, each with a lane for every slice.
     """
     todo: dict[tuple[int, int], list[_Step]] = defaultdict(list)
     for lane in range(cut.lanes):
         for step in _steps(schedules[lane % len(schedules)], cut, lane, lane % (window * len(schedules))):
             todo[step.rank, step.sequence].append(step)
-    return _Traffic(schedules[0].layout, machine, todo).run()
+    return _Simulator(schedules[0].layout, machine, todo).run()
 
 
-class _Traffic:
-    """The steps that are left of every rank and sequence, and since when each port and rank is free."""
+class _Simulator:
+    """The remaining steps of every rank and sequence, and the time from which each port and rank is free."""
 
-    def __init__(self, layout: Layout, machine: Machine, todo: Mapping[tuple[int, int], Sequence[_Step]]) -> None:
+    def __init__(self, layout: Layout, machine: MachineModel, todo: Mapping[tuple[int, int], Sequence[_Step]]) -> None:
         self.layout, self.machine = layout, machine
         self.left = {place: iter(steps) for place, steps in todo.items()}
         self.ready: list[tuple[float, int, int, int, _Message]] = []
@@ -98,7 +100,7 @@ class _Traffic:
         return self.latest
 
     def begin(self, rank: int, sequence: int, now: float) -> None:
-        """Begin the next step there, if there is one: what its partners have begun, too, can go."""
+        """Begin the next step of a rank and sequence, if any; messages whose other step has begun can then start."""
         step = next(self.left[rank, sequence], None)
         for message in step.messages if step else ():
             message.begun += 1
@@ -106,11 +108,11 @@ class _Traffic:
                 self.wait(message, now)
 
     def wait(self, message: _Message, until: float) -> None:
-        """Put a message with those that can go: the earliest first, then by lane, then in listed order."""
+        """Queue a message that can start: ordered by time, then by lane, then in listed order."""
         heappush(self.ready, (until, message.source.lane, message.place, next(self.order), message))
 
     def carry(self, message: _Message, now: float) -> float:
-        """Return when a message ends that goes now."""
+        """Return the end of a message that starts now."""
         link = self.machine.links[message.tier]
         taken = message.nbytes * link.beta_s
         if True not in message.source.paid and False not in message.target.paid:
@@ -123,7 +125,7 @@ class _Traffic:
         return self.free[into]
 
     def land(self, step: _Step, end: float) -> None:
-        """Count a message of a step that has ended; fold after the last one."""
+        """Count an ended message of a step; fold after the last one."""
         step.ended += 1
         step.last_s = max(step.last_s, end)
         if step.ended == len(step.messages):

@@ -1,4 +1,4 @@
-"""Confront: what was measured beside what the model says, and the sizes from which one algorithm overtakes another."""
+"""Validation: measured and predicted times, and the sizes from which one algorithm overtakes another."""
 
 import math
 from collections import defaultdict
@@ -6,26 +6,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-from hpccoll.model.machine import PLACES, Machine
+from hpccoll.model.machine import TIER_LABELS, MachineModel
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulate import simulate
 from hpccoll.schedule import Cut
 
-SIMULATED = 64
-"""The most ranks for which a schedule without a declared cost is simulated: seconds for each size."""
+MAX_SIMULATED_RANKS = 64
+"""The most ranks to simulate for a schedule without a declared cost: that takes seconds for each size."""
 
-SAME = 1e-9
-"""What two times may be apart, relative, and be the same: sums of the same costs in another order are."""
+TOLERANCE = 1e-9
+"""The relative difference up to which two times are equal: sums in another order differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
-class Confronted:
-    """An observation and what the model says of it.
+class Validated:
+    """An observation and its prediction.
 
     Args:
-        observed: what was measured.
-        seconds: what the model says; None where it says nothing.
-        kind: ``modelled`` by the declared cost, ``simulated``, or why neither.
+        observed: the observation.
+        seconds: the predicted time; None without a prediction.
+        kind: ``modelled`` by the declared cost, ``simulated``, or the reason for neither.
     """
 
     observed: Observation
@@ -40,11 +40,11 @@ class Confronted:
 
 @dataclass(frozen=True, slots=True)
 class Overtaking:
-    """Which of two algorithms is faster for large vectors, and from which size on, as one side has it.
+    """Which of two algorithms is faster for large vectors, and from which size on, by the model or as measured.
 
     Args:
-        overtaker: the faster one at the largest size at which they differ; None where they take the same throughout.
-        sizes: in bytes, where they cross; none where the overtaker is ahead throughout, several where they cross again.
+        overtaker: the faster one at the largest size at which they differ; None if they never differ.
+        sizes: the sizes in bytes at which they cross; none if one is always faster, several if they cross again.
     """
 
     overtaker: str | None
@@ -53,53 +53,53 @@ class Overtaking:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Two algorithms that cross, by the model or measured: each side says for itself which way."""
+    """Two algorithms that cross, by the model or as measured."""
 
     pair: tuple[str, str]
     modelled: Overtaking
     measured: Overtaking
 
 
-def confront(observed: Iterable[Observation], machine: Machine) -> list[Confronted]:
-    """Return every observation with what the model says of it."""
-    return [Confronted(one, *_said(one, machine)) for one in observed]
+def validate(observed: Iterable[Observation], machine: MachineModel) -> list[Validated]:
+    """Return every observation with its prediction."""
+    return [Validated(one, *_predict(one, machine)) for one in observed]
 
 
-def _said(one: Observation, machine: Machine) -> tuple[float | None, str]:
-    if reason := _silent(one, machine):
+def _predict(one: Observation, machine: MachineModel) -> tuple[float | None, str]:
+    if reason := _unmodelled_reason(one, machine):
         return None, reason
     if one.cost and one.tier:
         return machine.seconds(one.cost, one.nbytes, one.tier), "modelled"
-    slices = one.call.slices(one.algorithm, one.layout, **one.own) if one.algorithm else ()
+    slices = one.call.slices(one.algorithm, one.layout, **one.own_parameters) if one.algorithm else ()
     lanes = len(slices) * int(one.params.get("channels", 1))
     count = one.call.collective.elements(one.nbytes, 1, one.layout.workers)
     cut = Cut(one.call, count, slices[0].units, lanes, 1)
     return simulate(slices, cut, machine, int(one.params.get("window", 1))), "simulated"
 
 
-def _silent(one: Observation, machine: Machine) -> str | None:
-    """Return why the model says nothing of an observation."""
-    lacking = " or ".join(PLACES[tier] for tier in sorted(one.tiers - machine.links.keys()))
+def _unmodelled_reason(one: Observation, machine: MachineModel) -> str | None:
+    """Return the reason why the model predicts nothing for an observation, or None."""
+    lacking = " or ".join(TIER_LABELS[tier] for tier in sorted(one.tiers - machine.links.keys()))
     reasons = {
-        "what the library does is not known": one.algorithm is None,
+        "the algorithm of the library is unknown": one.algorithm is None,
         "one rank sends no messages": one.layout.workers == 1,
-        "the ports of aggregators are not those of workers, and no ping-pong tells of them": one.layout.aggregators,
+        "the ports of aggregators differ from those of workers, and no ping-pong measures them": one.layout.aggregators,
         f"the run has no ping-pong {lacking} (a sweep's 'pairs: all' has all there are)": lacking,
-        f"it declares no cost for ranks that are not equally far apart, and {SIMULATED} are the most to simulate": (
-            one.layout.ranks > SIMULATED and not (one.cost and one.tier)
+        f"it declares no cost for ranks at unequal distances, and at most {MAX_SIMULATED_RANKS} ranks are simulated": (
+            one.layout.ranks > MAX_SIMULATED_RANKS and not (one.cost and one.tier)
         ),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def curves(confronted: Iterable[Confronted]) -> dict[str, dict[int, Confronted]]:
-    """Return of every algorithm the faster placement at each size; what the model is silent on is left out.
+def curves(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:
+    """Return the faster placement of every algorithm at each size, without observations that have no prediction.
 
     Args:
-        confronted: of one work, so that what shares a name and a size differs in its placement alone.
+        validated: observations of one work: those of one name and size differ in their placement only.
     """
-    found: dict[str, dict[int, Confronted]] = defaultdict(dict)
-    for one in confronted:
+    found: dict[str, dict[int, Validated]] = defaultdict(dict)
+    for one in validated:
         if one.seconds is not None:
             best = found[one.observed.name].setdefault(one.observed.nbytes, one)
             if one.observed.seconds < best.observed.seconds:
@@ -107,9 +107,9 @@ def curves(confronted: Iterable[Confronted]) -> dict[str, dict[int, Confronted]]
     return {name: dict(sorted(curve.items())) for name, curve in found.items()}
 
 
-def crossings(confronted: Iterable[Confronted]) -> Iterator[Crossing]:
-    """Yield where the curves of one collective cross, by the model or measured; pairs that never do are left out."""
-    for (a, first), (b, second) in combinations(curves(confronted).items(), 2):
+def crossings(validated: Iterable[Validated]) -> Iterator[Crossing]:
+    """Yield the pairs of curves that cross, by the model or as measured."""
+    for (a, first), (b, second) in combinations(curves(validated).items(), 2):
         sizes = sorted(first.keys() & second.keys())
         if len(sizes) < 2:
             continue
@@ -121,15 +121,15 @@ def crossings(confronted: Iterable[Confronted]) -> Iterator[Crossing]:
 
 
 def _overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
-    """Return which of two overtakes where.
+    """Return which of two algorithms overtakes the other, and at which sizes.
 
     Args:
-        a: one of them.
-        b: the other one.
-        behind: by size, the logarithm of the time of ``a`` over that of ``b``. Where it changes its sign is
-            interpolated over log sizes; what is ahead after a tie is so from the tie on.
+        a: the first algorithm.
+        b: the second algorithm.
+        behind: by size, the logarithm of the time of ``a`` over that of ``b``. Its changes of sign are interpolated
+            over log sizes; after a tie, the faster one overtakes at the tie.
     """
-    leads = {n: log if abs(log) > SAME else 0.0 for n, log in sorted(behind.items())}
+    leads = {n: log if abs(log) > TOLERANCE else 0.0 for n, log in sorted(behind.items())}
     last, sizes = 0.0, []
     for n, m in pairwise(leads):
         last = leads[n] or last

@@ -7,8 +7,8 @@ from model_observations import MACHINE, observation
 from raw_examples import raw
 
 from hpccoll.model.machine import Link
-from hpccoll.model.report import UPLINKS, Modelled, _crossing, lines
-from hpccoll.model.validation import Crossing, Overtaking, confront
+from hpccoll.model.report import UPLINKS, RunModel, _crossing_text, model_lines
+from hpccoll.model.validation import Crossing, Overtaking, validate
 from hpccoll.schedule import Layout
 
 KIB = 1024.0
@@ -28,13 +28,13 @@ ALIKE, RING_EVER, STAR_EVER = (Overtaking(name, ()) for name in (None, "ring", "
     ],
 )
 def test_what_both_sides_say_is_said_once_and_what_they_do_not_is_said_of_each(modelled, measured, words):
-    assert _crossing(Crossing(("ring", "star"), modelled, measured)).startswith(words)
+    assert _crossing_text(Crossing(("ring", "star"), modelled, measured)).startswith(words)
 
 
 def told(layout):
     observed = [observation("all_reduce", "ring", 1024, 1.0, layout)]
     machine = replace(MACHINE, links={**MACHINE.links, "fabric": Link(1e-4, 1e-8)})
-    return list(lines(Modelled([raw()], "mpi", machine, confront(observed, machine))))
+    return list(model_lines(RunModel([raw()], "mpi", machine, validate(observed, machine))))
 
 
 def test_that_nodes_share_an_uplink_is_said_of_racks_that_have_several():
@@ -51,7 +51,7 @@ def test_a_mapping_that_all_have_is_said_once_and_one_that_differs_in_each_name(
             for name, size in each
             for mapping in mappings
         ]
-        return "\n".join(lines(Modelled([raw()], "mpi", MACHINE, confront(observed, MACHINE))))
+        return "\n".join(model_lines(RunModel([raw()], "mpi", MACHINE, validate(observed, MACHINE))))
 
     assert "6 nodes, float32 sum, mapping block, measured over modelled time" in named("block")
     assert "mapping=" not in named("block")

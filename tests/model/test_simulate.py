@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from schedule_examples import ALGORITHMS, cases
 
-from hpccoll.model.machine import Link, Machine
+from hpccoll.model.machine import Link, MachineModel
 from hpccoll.model.simulate import simulate
 from hpccoll.schedule import COLLECTIVES, Cost, Cut, Layout
 from hpccoll.schedule.layout import TIERS
@@ -20,11 +20,11 @@ def seconds(case, machine, channels=1, window=1):
     cut = Cut(case.call, 128 * lanes * (units if case.call.collective.units == "divisible" else 1), units, lanes, 1)
     size = case.call.bytes(cut.count, 1)
     links = {tier: Link(link.alpha_s, link.beta_s / size) for tier, link in machine.links.items()}
-    return simulate(case.slices, cut, Machine(links, machine.gamma_s / size), window)
+    return simulate(case.slices, cut, MachineModel(links, machine.gamma_s / size), window)
 
 
 def machine(alpha=0.0, beta=0.0, gamma=0.0):
-    return Machine(dict.fromkeys(TIERS, Link(alpha, beta)), gamma)
+    return MachineModel(dict.fromkeys(TIERS, Link(alpha, beta)), gamma)
 
 
 def taken(case, channels=1, window=1):
@@ -100,12 +100,12 @@ def test_channels_of_a_ring_cost_their_messages_and_share_the_bytes():
 def test_a_message_costs_what_its_tier_costs():
     links = {"node": Link(1.0, 0.0), "rack": Link(10.0, 0.0), "fabric": Link(100.0, 0.0)}
     for layout, cost in ((Layout((0, 0)), 1), (Layout((0, 1)), 10), (Layout((0, 1), rack=(0, 1)), 100)):
-        assert seconds(first(ALL_REDUCE.algorithm("recursive_doubling"), layout), Machine(links)) == cost
+        assert seconds(first(ALL_REDUCE.algorithm("recursive_doubling"), layout), MachineModel(links)) == cost
 
 
 def test_ranks_of_a_node_share_its_port_but_not_the_way_inside():
     apart, together = (first(ALL_REDUCE.algorithm("recursive_doubling"), Layout.of(4, size)) for size in (1, 2))
-    between = Machine({"node": Link(0.0, 0.0), "rack": Link(0.0, 1.0)})
+    between = MachineModel({"node": Link(0.0, 0.0), "rack": Link(0.0, 1.0)})
     assert seconds(apart, between) == pytest.approx(2)
     assert seconds(together, between) == pytest.approx(2)  # one of two rounds, in which two ranks share the wire
 

@@ -5,21 +5,21 @@ from dataclasses import replace
 import pytest
 from model_observations import APART, MACHINE, observation, observed
 
-from hpccoll.model.machine import Machine
-from hpccoll.model.validation import Confronted, Overtaking, confront, crossings, curves
+from hpccoll.model.machine import MachineModel
+from hpccoll.model.validation import Overtaking, Validated, crossings, curves, validate
 from hpccoll.schedule import Layout
 
 ALPHA, BETA = MACHINE.links["rack"].alpha_s, MACHINE.links["rack"].beta_s
-NO_FOLDS = Machine(MACHINE.links)
+NO_FOLDS = MachineModel(MACHINE.links)
 
 
 def race(*names, **changes):
     rivals = [one for name in names for one in observed("all_reduce", name, machine=NO_FOLDS)]
-    return confront([changes.get(one.name, lambda one: one)(one) for one in rivals], NO_FOLDS)
+    return validate([changes.get(one.name, lambda one: one)(one) for one in rivals], NO_FOLDS)
 
 
 def test_what_takes_what_it_declares_is_as_long_as_modelled():
-    for one in confront(observed("all_reduce", "double_binary_tree", channels=8, window=4), MACHINE):
+    for one in validate(observed("all_reduce", "double_binary_tree", channels=8, window=4), MACHINE):
         assert one.ratio == pytest.approx(1)
         assert one.kind == "modelled"
 
@@ -46,7 +46,7 @@ def test_where_one_side_has_no_crossing_it_says_which_is_ahead():
 def timed(name, measured, modelled):
     """What took the seconds ``measured`` at 1, 2, 4... KiB, where the model says others."""
     return [
-        Confronted(observation("all_reduce", name, 1024 << k, seconds), said, "modelled")
+        Validated(observation("all_reduce", name, 1024 << k, seconds), said, "modelled")
         for k, (seconds, said) in enumerate(zip(measured, modelled, strict=True))
     ]
 
@@ -91,17 +91,17 @@ def test_algorithms_that_cross_nowhere_are_not_told_of():
 def test_the_faster_placement_counts():
     slow, quick = (observation("all_reduce", "ring", 1024, seconds) for seconds in (2e-3, 1e-3))
     for both in ((slow, quick), (quick, slow)):
-        assert curves(confront(both, MACHINE))["ring"][1024].observed.seconds == 1e-3
+        assert curves(validate(both, MACHINE))["ring"][1024].observed.seconds == 1e-3
 
 
 def test_only_what_differs_in_its_placement_alone_is_one_curve():
     ways = [{}, {"channels": 4}, {"segment": 65536}, {"channels": 4, "window": 2}]
-    asked = [observation("all_reduce", "ring", 1024, 1.0, **params) for params in ways]
+    requested = [observation("all_reduce", "ring", 1024, 1.0, **params) for params in ways]
     renumbered = [observation("all_reduce", "ring", 1024, 1.0, about={"mapping": "cyclic"})]
     names = ["ring", "ring channels=4", "ring segment=65536", "ring channels=4 window=2", "ring mapping=cyclic"]
-    assert list(curves(confront([*asked, *renumbered], MACHINE))) == names
+    assert list(curves(validate([*requested, *renumbered], MACHINE))) == names
     in_place = observation("all_reduce", "ring", 1024, 1.0, about={"in_place": True})
-    assert (in_place.name, in_place.work) == (asked[0].name, asked[0].work)
+    assert (in_place.name, in_place.work) == (requested[0].name, requested[0].work)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_only_what_differs_in_its_placement_alone_is_one_curve():
     ],
 )
 def test_what_is_compared_is_of_one_call_on_as_many_ranks(collective, more, words):
-    assert words in observation(collective, "native", 1024, 1.0, **more).work.words
+    assert words in observation(collective, "native", 1024, 1.0, **more).work.text
 
 
 def test_nodes_of_a_rack_share_an_uplink_where_there_is_another_rack():
@@ -136,7 +136,7 @@ def test_what_crosses_tiers_of_two_kinds_is_simulated():
     hierarchical, ring = (
         observation("all_reduce", name, 1 << 20, 1.0, Layout.of(8, 4)) for name in ("hierarchical", "ring")
     )
-    said = {one.observed.name: one for one in confront([hierarchical, ring], MACHINE)}
+    said = {one.observed.name: one for one in validate([hierarchical, ring], MACHINE)}
     assert {one.kind for one in said.values()} == {"simulated"}
     assert said["hierarchical"].seconds < said["ring"].seconds
     between = 2 * (1 / 2) * (1 << 20) * BETA  # what the port of a node carries in a ring of two nodes
@@ -146,7 +146,7 @@ def test_what_crosses_tiers_of_two_kinds_is_simulated():
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (observation("all_reduce", "native", 1024, 1.0), "what the library does is not known"),
+        (observation("all_reduce", "native", 1024, 1.0), "the algorithm of the library is unknown"),
         (observation("all_reduce", "ring", 1024, 1.0, Layout.of(1)), "one rank sends no messages"),
         (observation("all_reduce", "sharp_emulated", 1024, 1.0, Layout.of(4, 1, aggregators=1)), "aggregators"),
         (observation("all_reduce", "ring", 1024, 1.0, Layout((0, 1), rack=(0, 1))), "no ping-pong between racks"),
@@ -154,7 +154,7 @@ def test_what_crosses_tiers_of_two_kinds_is_simulated():
     ],
 )
 def test_where_the_model_is_silent_it_says_why(one, words):
-    (said,) = confront([one], MACHINE)
+    (said,) = validate([one], MACHINE)
     assert (said.seconds, said.ratio) == (None, None)
     assert words in said.kind
 
