@@ -150,7 +150,7 @@ def test_what_crosses_tiers_of_two_kinds_is_simulated():
         (observation("all_reduce", "ring", 1024, 1.0, Layout.of(1)), "one rank sends no messages"),
         (observation("all_reduce", "sharp_emulated", 1024, 1.0, Layout.of(4, 1, aggregators=1)), "aggregators"),
         (observation("all_reduce", "ring", 1024, 1.0, Layout((0, 1), rack=(0, 1))), "no ping-pong between racks"),
-        (observation("all_reduce", "hierarchical", 1024, 1.0, Layout.of(66, 2)), "64 are the most to simulate"),
+        (observation("all_reduce", "hierarchical", 1024, 1.0, Layout.of(66, 2)), "at most 64 ranks are simulated"),
     ],
 )
 def test_where_the_model_is_silent_it_says_why(one, words):
