@@ -99,7 +99,10 @@ def held(collective: Collective, algorithm: Algorithm) -> Collective:
     """Return what an algorithm is held to: a floor leaves the buffer unchanged."""
     if not algorithm.floor:
         return collective
-    return replace(collective, target=collective.source, result=lambda _call, me, unit: {(me, unit)})
+    arguments = {name: value for name, value in collective.arguments.items() if name != "traffic"}  # equal blocks
+    return replace(
+        collective, target=collective.source, result=lambda _call, me, unit: {(me, unit)}, arguments=arguments
+    )
 
 
 def calls_of(collective: Collective, p: int) -> Iterator[CollectiveCall]:

@@ -156,7 +156,7 @@ def test_needs_count_workers_and_not_aggregators():
 def test_an_algorithm_that_says_nothing_of_aggregators_leaves_them_idle():
     layout = Layout.of(5, aggregators=2)
     for algorithm in all_reduce.algorithms.values():
-        if algorithm.aggregates:
+        if algorithm.aggregates or algorithm.unmet(layout):
             continue
         slices = algorithm.slices(layout)
         for me in (5, 6):
