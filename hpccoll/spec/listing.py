@@ -1,4 +1,4 @@
-"""The listing: all that there is, by name, and what is missing for it on this machine."""
+"""The listing of collectives, algorithms, transports and variants, and what each lacks on this machine."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,25 +17,25 @@ from hpccoll.spec.requirements import missing_requirements
 from hpccoll.spec.transport_table import TRANSPORTS
 
 PARAMETERS = {
-    "channels": "of schedules: the pieces that advance independently, such as 4",
-    "window": "of schedules: how many channels are at work at once",
-    "segment": "of schedules, in place of channels: the most bytes of a piece, such as 128K",
-    GRAPH: "over nccl, of native too: 1 has a case replayed as a CUDA graph",
+    "channels": "schedules: number of pieces that advance independently, such as 4",
+    "window": "schedules: number of channels in flight",
+    "segment": "schedules, instead of channels: maximum size of a piece, such as 128K",
+    GRAPH: "over nccl, native included: 1 replays a case as a CUDA graph",
 }
-"""What cases take beside the parameters of their algorithms."""
+"""The parameters of cases other than those of their algorithms."""
 
 
 _EXPORTED_UNITS = {"divisible": "free", "per_rank": "owned"}
-"""The words of the exported list for the kinds of units, which scripts outside the project read."""
+"""The names of unit kinds in the exported list, which other programs read."""
 
 
 def listing(root: Path = ROOT) -> dict[str, Any]:
-    """Return what there is, as ``hpccoll list --json`` prints it.
+    """Return the listing as ``hpccoll list --json`` prints it.
 
     Args:
-        root: the directory below which dev, etc, proc and sys of the machine are.
+        root: the directory that has dev, etc, proc and sys of the machine.
     """
-    of_mpi = [] if find_spec("mpi4py") else ["mpi4py is not installed"]
+    mpi_missing = [] if find_spec("mpi4py") else ["mpi4py is not installed"]
     return {
         "collectives": {
             name: {
@@ -47,15 +47,15 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
             for name, row in COLLECTIVES.items()
         },
         "algorithms": [
-            {"collective": name, "name": algorithm, "needs": needs, **_available(of_mpi)}
+            {"collective": name, "name": algorithm, "needs": needs, **_availability(mpi_missing)}
             for name in COLLECTIVES
             for algorithm, needs in _names(name).items()
         ],
-        "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], **_available(of_mpi)}],
+        "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], **_availability(mpi_missing)}],
         "transports": [
             {
                 "name": name, "devices": [*spec.devices],
-                **_available([*of_mpi, *missing_requirements(spec.hardware, root)]),
+                **_availability([*mpi_missing, *missing_requirements(spec.hardware, root)]),
             }
             for name, spec in TRANSPORTS.items()
         ],
@@ -65,40 +65,40 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
                 "environment": dict(variant.environment), "communicator": dict(variant.communicator),
                 "demands": variant.expected_evidence.description, "control": variant.control,
                 "limits": asdict(variant.limits), "needs": [*variant.requirements],
-                **_available([*of_mpi, *missing_requirements(variant.requirements, root)]),
+                **_availability([*mpi_missing, *missing_requirements(variant.requirements, root)]),
             }
             for name, variant in named_variants().items()
         ],
     }  # fmt: skip
 
 
-def _available(lacks: Sequence[str]) -> dict[str, Any]:
-    return {"available": not lacks, "reason": "; ".join(lacks) or None}
+def _availability(missing: Sequence[str]) -> dict[str, Any]:
+    return {"available": not missing, "reason": "; ".join(missing) or None}
 
 
 def _names(name: str) -> dict[str, list[str]]:
-    """Return the algorithms of a collective, each with its restrictions in words."""
+    """Return the algorithms of a collective, each with its requirements in words."""
     needs = {a.name: [need.words for need in a.needs] for a in COLLECTIVES[name].algorithms.values()}
     return {**needs, NATIVE: []}
 
 
 def listing_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the listing for people: a line for each, and once for each reason what is not available for it.
+    """Yield the lines of the printed listing: one per entry, and one per reason for entries that are unavailable.
 
     Args:
-        found: as ``listing`` returns it.
+        found: the listing, as ``listing`` returns it.
     """
     for row in found["algorithms"]:
         parameters = found["collectives"][row["collective"]]["parameters"].get(row["name"], {})
         values = "".join(f" {name}={value}" for name, value in parameters.items())
-        yield f"{row['collective']} {row['name']}{values}{_needed(row)}{_not_here(row)}"
-    yield from (f"any {row['name']}{_needed(row)}{_not_here(row)}" for row in found["policies"])
+        yield f"{row['collective']} {row['name']}{values}{_needs(row)}{_unavailable(row)}"
+    yield from (f"any {row['name']}{_needs(row)}{_unavailable(row)}" for row in found["policies"])
     yield from (f"parameter {name} ({words})" for name, words in PARAMETERS.items())
     yield from (
-        f"transport {row['name']} (of {', '.join(row['devices'])}){_not_here(row)}" for row in found["transports"]
+        f"transport {row['name']} (of {', '.join(row['devices'])}){_unavailable(row)}" for row in found["transports"]
     )
     for row in found["variants"]:
-        yield f"variant {row['name']} ({row['what']}){_not_here(row)}"
+        yield f"variant {row['name']} ({row['what']}){_unavailable(row)}"
         yield f"    {'; '.join([_setting(row), *_limits(row['limits'])])}"
     reasons: defaultdict[str, list[str]] = defaultdict(list)
     for kind in ("algorithms", "policies", "transports", "variants"):
@@ -110,11 +110,11 @@ def listing_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {', '.join(names)}: {reason}" for reason, names in reasons.items())
 
 
-def _needed(row: Mapping[str, Any]) -> str:
+def _needs(row: Mapping[str, Any]) -> str:
     return f" (needs {', '.join(row['needs'])})" if row["needs"] else ""
 
 
-def _not_here(row: Mapping[str, Any]) -> str:
+def _unavailable(row: Mapping[str, Any]) -> str:
     return "" if row["available"] else ", not here"
 
 
@@ -125,7 +125,7 @@ def _setting(row: Mapping[str, Any]) -> str:
 
 
 def _limits(limits: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where a variant makes sense, as far as launches and collectives go; dtypes and ops are in the JSON."""
+    """Yield the limits of a variant on collectives, nodes and ranks; those on dtypes and ops are in the JSON only."""
     least, most, each = (limits[name] for name in ("least_nodes", "most_nodes", "most_per_node"))
     if limits["collectives"]:
         yield f"for {', '.join(limits['collectives'])}"

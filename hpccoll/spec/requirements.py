@@ -1,4 +1,4 @@
-"""Needs: what the named variants must find on a machine, and what is missing of it here, in words."""
+"""The requirements of named variants and transports, and how each is detected on a machine."""
 
 import subprocess
 import sys
@@ -10,13 +10,13 @@ from pathlib import Path
 from hpccoll.host import hardware
 from hpccoll.host.hardware import ROOT
 
-MPI_SAYS = "from mpi4py import MPI; print(MPI.Get_library_version())"
+MPI_VERSION_PROGRAM = "from mpi4py import MPI; print(MPI.Get_library_version())"
 
 
 @cache
 def mpi_version() -> str:
-    """Return what the MPI library says of itself, nothing without one; in a child, for MPI can be started once only."""
-    code = f"import mpi4py; mpi4py.rc.initialize = False; {MPI_SAYS}"
+    """Return the version string of the MPI library, empty without one; a child asks, as MPI starts once per process."""
+    code = f"import mpi4py; mpi4py.rc.initialize = False; {MPI_VERSION_PROGRAM}"
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     return child.stdout
 
@@ -32,14 +32,14 @@ def _nccl(root: Path) -> str | None:
 
 
 def _older_nccl(root: Path) -> str | None:
-    """Return that the NCCL that CuPy takes is older; one whose files do not tell its version is asked in the job."""
+    """Return a reason if the NCCL that CuPy loads is too old; an unknown version is checked in the job."""
     found = hardware.nccl_libraries(root)
     known = hardware.nccl_version(found[0]) if found else None
     return None if known is None or known >= (2, 27) else f"NCCL {'.'.join(map(str, known))} is older than 2.27"
 
 
-def _there(package: str) -> bool:
-    """Return whether a package of a package is installed."""
+def _installed(package: str) -> bool:
+    """Return whether a subpackage is installed."""
     return bool(find_spec(package.partition(".")[0]) and find_spec(package))
 
 
@@ -64,20 +64,20 @@ def _mpi(vendor: str) -> Callable[[Path], str | None]:
 REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
     "cuda": _cuda,
     "nccl": _nccl,
-    "nccl4py": lambda _: None if _there("nccl.bindings") else "nccl4py not found: pip install 'hpccoll[nccl4py]'",
+    "nccl4py": lambda _: None if _installed("nccl.bindings") else "nccl4py not found: pip install 'hpccoll[nccl4py]'",
     "nccl-2.27": _older_nccl,
     "infiniband": _infiniband,
     "nvswitch": lambda root: None if hardware.nvswitch_count(root) else "no NVSwitch",
     "sharp-plugin": _sharp_plugin,
-    "sharp-fabric": _library("libsharp_coll.so"),  # whether switches take part only a job sees
+    "sharp-fabric": _library("libsharp_coll.so"),  # only a job can test whether the switches take part
     "ucc": _library("libucc.so"),
     "hcoll": _library("libhcoll.so"),
     "openmpi": _mpi("Open MPI"),
     "mvapich": _mpi("MVAPICH"),
 }
-"""By the words of the table of variants: returns why it is not there, or None."""
+"""For each requirement, a function that returns the reason why it is not met below a root directory, or None."""
 
 
 def missing_requirements(needs: Iterable[str], root: Path = ROOT) -> list[str]:
-    """Return what is missing here of ``needs``, in words; a login node may lack what the nodes have."""
+    """Return the reasons of those of ``needs`` that are not met; a login node may lack what compute nodes have."""
     return [reason for need in needs if (reason := REQUIREMENTS[need](root))]

@@ -1,7 +1,6 @@
-"""Varied: whether the variant of a job makes a difference to a case, and can be asked of the library for it.
+"""Finds the cases that are skipped in a variant, because its settings have no effect on them or are not supported.
 
-A sweep leaves out what it says when it is planned, and a launch by hand skips it: a row never carries the name of a
-variant that nothing stands behind.
+Plans leave such cases out, and launches by hand skip them: every row with the name of a variant was affected by it.
 """
 
 import re
@@ -15,17 +14,17 @@ from hpccoll.spec.case import Case, Shape
 COLLECTIVE_VARIABLES = re.compile(
     r"NCCL_(ALGO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|MV[P2]_ENABLE_SHARP"
 )
-"""Variables by which a library's own collectives go, and no sends and receives: of those are our schedules made."""
+"""The variables that affect a library's own collectives only, and not the sends and receives of our schedules."""
 
 
 def variant_skip_reason(variant: str | None, sets: Mapping[str, object], case: Case, shape: Shape) -> str | None:
-    """Return why ``case`` is not measured in a variant, or None where it is.
+    """Return the reason why ``case`` is skipped in a variant, None if it is measured.
 
     Args:
-        variant: by name; of the table, or the sweep's own. None: there is none.
-        sets: the variables, and the settings of communicators, that it sets.
-        case: as it is asked for.
-        shape: that it runs on.
+        variant: the name of a known variant or of one of the sweep, None for no variant.
+        sets: the environment variables and communicator settings of the variant.
+        case: the case as requested.
+        shape: the shape of its launch.
     """
     if variant is None or case.algorithm == AUTO:
         return None
@@ -33,10 +32,10 @@ def variant_skip_reason(variant: str | None, sets: Mapping[str, object], case: C
     nccls = bool(sets) and all(name.startswith("NCCL_") or name in COMMUNICATOR_SETTINGS for name in sets)
     over = known.transport if known else "nccl" if nccls else None
     if over and (over == "nccl") != (case.transport == "nccl"):
-        return f"{variant}: what it sets is for what goes over {over}, not over {case.transport}"
+        return f"{variant}: its settings affect cases over {over}, not over {case.transport}"
     if case.algorithm != NATIVE:
         alone = bool(sets) and all(map(_of_collectives, sets))
-        return f"{variant}: only the library's own collectives go by what it sets" if alone else None
+        return f"{variant}: its settings affect the library's own collectives only" if alone else None
     if known is None or case.transport != known.transport:
         return None
     reason = known.limits.violation(case.collective, case.dtype, case.op, shape.nodes, shape.ranks_per_node)

@@ -46,11 +46,11 @@ BAD = {
     "unknown variant": ([*SMALL, "--variant", "ring"], ["--variant", "'ring'", "nccl-ring, nccl-tree"]),
     "a variant of what does not run": (
         [*SMALL, "--variant", "nccl-ring"],
-        ["2 cases", "nccl-ring: what it sets is for what goes over nccl, not over mpi"],
+        ["2 cases", "nccl-ring: its settings affect cases over nccl, not over mpi"],
     ),
     "a setting of communicators over MPI": (
         [*SMALL, "--communicator", "max_ctas=4"],
-        ["2 cases", "max_ctas=4: what it sets is for what goes over nccl, not over mpi"],
+        ["2 cases", "max_ctas=4: its settings affect cases over nccl, not over mpi"],
     ),
     "a setting that a variant has otherwise": (
         [*SMALL, "--variant", "nccl-symmetric", "--communicator", "buffers=allocated"],

@@ -150,7 +150,7 @@ def test_a_variant_of_nccl_is_none_of_mpi_and_the_other_way_round(on_cluster):
     plan = on_cluster(text + "variants: {plain: {}, nccl-ring: , mine: {NCCL_IB_TC: 1}}\n")
     assert [job.variant for job in plan.jobs] == ["plain"], "MPI under the name of nccl-ring would pass for it"
     assert {skip.reason for skip in plan.skips} == {
-        f"{name}: what it sets is for what goes over nccl, not over mpi" for name in ("nccl-ring", "mine")
+        f"{name}: its settings affect cases over nccl, not over mpi" for name in ("nccl-ring", "mine")
     }
     both = text + "devices: cuda\ntransports: [nccl, mpi, staged]\n"
     ucx, mixed = on_cluster(both + "variants: {ucx-one-rail: , mixed: {NCCL_IB_TC: 1, UCX_TLS: rc}}\n").jobs
@@ -167,4 +167,4 @@ def test_our_schedules_are_not_measured_anew_where_only_collectives_of_the_libra
         rings = [job.variant for job in plan.jobs for case in job.cases if case.algorithm == "ring"]
         assert (rings[0], len(rings) - 1) == ("plain", ours)
     skip = on_cluster(gpus + "nccl-tree: }").skips[0]
-    assert skip.reason == "nccl-tree: only the library's own collectives go by what it sets"
+    assert skip.reason == "nccl-tree: its settings affect the library's own collectives only"
