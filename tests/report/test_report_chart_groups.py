@@ -1,10 +1,5 @@
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from hpccoll.report import call_labels
 from hpccoll.report.chart_groups import chart_groups
-from hpccoll.report.series_colours import FOREGROUND, PALETTE, series_colour
+from hpccoll.report.series_colours import FOREGROUND, PALETTE
 
 
 def names(results):
@@ -73,11 +68,6 @@ def test_colours_are_the_same_in_all_groups_and_different_in_one(make_row, of_ro
     assert first.colours["native"] == FOREGROUND
     assert list(first.colours) == ["native", "ring", "zip", "null (floor)"]
     assert len(set(first.colours.values())) == 4
-
-
-@given(st.integers(1, 60))
-def test_there_is_a_colour_for_any_number_of_lines(count):
-    assert len({series_colour(i) for i in range(count)}) == count
 
 
 def test_a_row_with_missing_rounds_is_usable(make_row, of_rows):
@@ -185,18 +175,3 @@ def test_lines_of_one_collective_differ_in_colour_and_mark_and_a_name_keeps_its_
         assert len({group.colours[name] for name in drawn}) == len(drawn)
         assert len({(group.colours[name], group.shapes[name]) for name in drawn}) == len(drawn)
     assert set(first.colours.values()) <= set(PALETTE)
-
-
-def test_the_buffers_of_a_library_that_has_one_are_no_placement(make_row):
-    native = make_row("native", collective="broadcast", in_place=True)
-    assert call_labels.placement_label(native) == ""
-    assert call_labels.placement_label(make_row(collective="broadcast", in_place=True)) == "in place"
-    assert call_labels.placement_label(make_row(collective="send_recv")) == ""
-
-
-@pytest.mark.parametrize(
-    ("mapping", "nodes"), [("block", (0, 0, 1, 1)), ("cyclic", (0, 1, 0, 1)), ("mixed", (None,) * 4)]
-)
-def test_a_rank_is_on_the_node_that_its_mapping_says(make_row, mapping, nodes):
-    row = make_row(ranks=4, nodes=2, ranks_per_node=2, mapping=mapping)
-    assert tuple(call_labels.node_of_rank(row, rank) for rank in range(4)) == nodes

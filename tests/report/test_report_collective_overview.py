@@ -9,9 +9,8 @@ from finding_values import values_of_kind
 from hpccoll.report import report_writer
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
-from hpccoll.report.definitions import COLLECTIVE_DESCRIPTIONS, describe_collective
+from hpccoll.report.definitions import describe_collective
 from hpccoll.report.report_writer import build_report
-from hpccoll.spec.registry import COLLECTIVES
 from hpccoll.store.rows import Gap
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
@@ -124,10 +123,6 @@ def test_hidden_charts_are_drawn_after_visible_ones(text, several):
     assert 'addEventListener("tab", seen)' in page
     assert '!chart.closest(".tab:not(.shown)")' in page
     assert page.rindex("await seen();") < page.rindex("await rest();")
-
-
-def test_all_collectives_of_the_table_are_described():
-    assert COLLECTIVE_DESCRIPTIONS.keys() == COLLECTIVES.keys()
 
 
 def test_a_root_that_is_always_rank_0_is_described_once(text, make_row, of_rows):

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from hpccoll.report.host_ranges import host_ranges
 from hpccoll.report.wire_bandwidth import (
     Wire,
     aggregator_bytes,
@@ -128,8 +127,3 @@ def test_rates_have_the_usual_units():
         "2.5 Gbit/s",
     ]
     assert [format_rate(rate) for rate in (12_400_000, 3.2e9, 0)] == ["12.4 MB/s", "3.2 GB/s", "0 MB/s"]
-
-
-def test_hosts_are_written_in_short():
-    assert host_ranges(["n2", "n1", "n3", "n7"]) == "n[1-3], n7"
-    assert host_ranges(["node09", "node10", "n9", "n10", "login"]) == "login, n9, n10, node[09-10]"
