@@ -100,9 +100,11 @@ class ChartGroup:
         return len({(ranks, nodes) for ranks, nodes, _ in pairs}) < len(pairs)
 
     @property
-    def software(self) -> tuple[str, ...]:
+    def emulations(self) -> tuple[str, ...]:
         """The algorithms that emulate hardware in software, with their number of aggregators."""
-        return tuple(filter(None, (_played(self, name, emulation.label) for name, emulation in EMULATIONS.items())))
+        return tuple(
+            filter(None, (_emulation_label(self, name, emulation.label) for name, emulation in EMULATIONS.items()))
+        )
 
     @property
     def usable(self) -> tuple[SeriesPoint, ...]:
@@ -186,8 +188,8 @@ def chart_groups(results: Results) -> tuple[ChartGroup, ...]:
     members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
     for key, point in zip(keys, points, strict=True):
         members[key].append(point)
-    place = {name: i for i, name in enumerate(COLLECTIVES)}
-    ordered = sorted(members, key=lambda key: (place.get(key[0], len(place)), key[0], -len(members[key]), key))
+    order = {name: i for i, name in enumerate(COLLECTIVES)}
+    ordered = sorted(members, key=lambda key: (order.get(key[0], len(order)), key[0], -len(members[key]), key))
     names = group_file_names(ordered)
     colours, shapes = series_styles(points)
     return tuple(
@@ -217,14 +219,16 @@ def series_styles(points: Iterable[SeriesPoint]) -> tuple[dict[str, str], dict[s
     return colours | dict.fromkeys(floors, FLOOR_GREY), shapes | dict.fromkeys(floors, series_shape(0))
 
 
-def _played(group: ChartGroup, name: str, what: str) -> str:
-    """Return what an algorithm plays and with how many aggregators, on each number of ranks where they differ."""
+def _emulation_label(group: ChartGroup, name: str, label: str) -> str:
+    """Return an emulating algorithm with its aggregators, for each number of ranks if they differ; empty without it."""
     counts = {group.place_label(p.row): p.row.aggregators for p in group.usable if p.row.algorithm == name}
     if not counts:
         return ""
-    alike = len(set(counts.values())) == 1
-    said = {f"{format_count(n, 'aggregator')}{'' if alike else f' ({place})'}": None for place, n in counts.items()}
-    return f"{name}: {what}, with {', '.join(said)}"
+    equal = len(set(counts.values())) == 1
+    aggregators = {
+        f"{format_count(count, 'aggregator')}{'' if equal else f' ({place})'}": None for place, count in counts.items()
+    }
+    return f"{name}: {label}, with {', '.join(aggregators)}"
 
 
 def _series_points(results: Results) -> list[SeriesPoint]:

@@ -77,7 +77,7 @@ class Figure:
         joined = mixed_hosts(group.points)
         mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
         on = (f"{group.kind} on {name}" for name in where)
-        lines = (*on, group.setting, *group.software, several, hollow, mixed)
+        lines = (*on, group.setting, *group.emulations, several, hollow, mixed)
         least, most = map_sizes(group)
         by = f"{group.unit} and size" if group.has_size else group.unit
         title = self.title.format(unit=group.unit, by=by, least=least, most=most)

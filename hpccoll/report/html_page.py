@@ -171,7 +171,7 @@ def _collective_parts(collective: str, groups: Sequence[ChartGroup], charts: Seq
     for group in groups:
         if len(groups) > 1:
             parts.append(f'<h3 class="setting">{escape(group.distinguishing_setting(groups))}</h3>')
-        parts.append(f'<p class="note">{escape("; ".join((group.kind, group.setting, *group.software)))}</p>')
+        parts.append(f'<p class="note">{escape("; ".join((group.kind, group.setting, *group.emulations)))}</p>')
         parts.append(_findings(group))
         parts += [_figure(drawn) for drawn in charts if drawn.group is group]
     return parts

@@ -149,15 +149,15 @@ def test_an_emulated_switch_is_named_as_software_with_its_aggregators(make_row, 
     beside = make_row("sharp_emulated", ranks=4, aggregators=1), make_row("ring", ranks=4, aggregators=1)
     alone, played = chart_groups(of_rows(*beside, *(make_row(ranks=4, nbytes=n) for n in (8, 64, 512))))
     assert (alone.name, played.name) == ("all_reduce-no_aggregators", "all_reduce-1_aggregator")
-    assert alone.software == ()
-    assert played.software == ("sharp_emulated: software, switches played by ranks, with 1 aggregator",)
+    assert alone.emulations == ()
+    assert played.emulations == ("sharp_emulated: software, switches played by ranks, with 1 aggregator",)
 
 
 def test_aggregators_that_grow_with_the_ranks_are_one_series(make_row, of_rows):
     rows = [make_row("sharp_emulated", ranks=p, nbytes=n, aggregators=a) for p, a in ((4, 1), (8, 3)) for n in (8, 64)]
     (group,) = chart_groups(of_rows(*rows))
     assert {point.series for point in group.points} == {"sharp_emulated"}
-    (said,) = group.software
+    (said,) = group.emulations
     assert (
         said
         == "sharp_emulated: software, switches played by ranks, with 1 aggregator (4 ranks), 3 aggregators (8 ranks)"
