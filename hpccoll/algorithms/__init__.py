@@ -1,4 +1,4 @@
-"""The algorithms, one textbook page each. This list is the table of contents: to name a page here is to register it.
+"""The algorithms, one textbook page each. PAGES is the table of contents; a page that it names is registered.
 
 On every page p is the number of ranks and S the bytes of the vector. A message costs alpha, a byte that is sent beta,
 a byte that is folded gamma; a cost is that of the critical path, where a rank sends and receives at once, and messages

@@ -77,12 +77,12 @@ def rank_heads(grid: Grid) -> list[Shape]:
 
 def node_headings(grid: Grid) -> Iterator[Shape]:
     """Yield the number of its node, or rack, above each run of ranks in one node or rack."""
-    node_headings = groups(grid.layout) or []
+    nodes = groups(grid.layout) or []
     positions = grid.layout.node if grid.layout.nodes < grid.layout.workers else grid.layout.rack
-    if node_headings:
+    if nodes:
         what = "node" if positions is grid.layout.node else "rack"
         yield Text(-grid.across / 2 - 8, _HEADS - 30, what, size=11, anchor="end", colour=MUTED)
-    for home in node_headings:
+    for home in nodes:
         for run in runs(home):
             left, right = run[0] * grid.across - grid.radius, run[-1] * grid.across + grid.radius
             yield Box(left, _HEADS - 21, right, _HEADS - 18, fill=_RANK.colour, radius=1.5)

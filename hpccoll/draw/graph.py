@@ -159,9 +159,9 @@ def levels(graph: Graph, layout: Layout) -> list[list[int]] | None:
 def groups(layout: Layout) -> list[list[int]] | None:
     """Return the workers node by node, or rack by rack if nodes have one each; None if there is one place."""
     for positions in (layout.node, layout.rack):
-        node_headings: dict[int, list[int]] = defaultdict(list)
+        nodes: dict[int, list[int]] = defaultdict(list)
         for me in range(layout.workers):
-            node_headings[positions[me]].append(me)
-        if 1 < len(node_headings) < layout.workers:
-            return [node_headings[place] for place in sorted(node_headings)]
+            nodes[positions[me]].append(me)
+        if 1 < len(nodes) < layout.workers:
+            return [nodes[place] for place in sorted(nodes)]
     return None

@@ -60,8 +60,8 @@ def rank_positions(graph: Graph, layout: Layout, root: int | None = None) -> Ran
     """
     if rows := levels(graph, layout):
         return RankPositions("switches", _rows(rows, graph, layout), _frames(layout))
-    if node_headings := groups(layout):
-        return RankPositions("nodes", _columns(node_headings, layout), _frames(layout))
+    if nodes := groups(layout):
+        return RankPositions("nodes", _columns(nodes, layout), _frames(layout))
     if trees := graph.trees(root):
         return RankPositions("tree", _levels(trees))
     if rows := graph.torus():
@@ -112,11 +112,11 @@ def _drop(trees: Sequence[Tree], at: Mapping[int, Point]) -> float:
 
 def _rows(rows: Sequence[Sequence[int]], graph: Graph, layout: Layout) -> dict[int, Point]:
     """Place workers in a row, node by node, and each aggregator above the middle of those it serves."""
-    node_headings = groups(layout) or [[*rows[0]]]
-    beside = [(me, number) for number, home in enumerate(node_headings) for me in home]
+    nodes = groups(layout) or [[*rows[0]]]
+    in_row = [(me, number) for number, home in enumerate(nodes) for me in home]
     racks = layout.groups("rack")
     rack = {me: number for number, held in enumerate(racks) for me in held}
-    at = {me: Point(i * _DISTANCE + 16.0 * number + 26.0 * rack[me], 0.0) for i, (me, number) in enumerate(beside)}
+    at = {me: Point(i * _DISTANCE + 16.0 * number + 26.0 * rack[me], 0.0) for i, (me, number) in enumerate(in_row)}
     up = min(150.0, max(86.0, 0.3 * _DISTANCE * len(rows[0])))
     for level, row in enumerate(rows[1:], start=1):
         below = {me: [at[peer].x for peer in graph.neighbours[me] if peer in at] for me in row}
@@ -128,13 +128,13 @@ def _rows(rows: Sequence[Sequence[int]], graph: Graph, layout: Layout) -> dict[i
     return at
 
 
-def _columns(node_headings: Sequence[Sequence[int]], layout: Layout) -> dict[int, Point]:
+def _columns(nodes: Sequence[Sequence[int]], layout: Layout) -> dict[int, Point]:
     """Place every node as a column, so that ranks of one number on their nodes are side by side; idle ranks last."""
     at: dict[int, Point] = {}
     x = 0.0
-    for i, home in enumerate(node_headings):
+    for i, home in enumerate(nodes):
         if i:
-            other_rack = layout.rack[home[0]] != layout.rack[node_headings[i - 1][0]]
+            other_rack = layout.rack[home[0]] != layout.rack[nodes[i - 1][0]]
             x += _ACROSS + 18 if other_rack else _ACROSS
         at |= {me: Point(x, _DOWN * row) for row, me in enumerate(home)}
     return at | {

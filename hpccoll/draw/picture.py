@@ -72,12 +72,12 @@ def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[Shape]
     size, small = 18.0, 12.5
     room = max(420.0, below.right - below.left)
     titles = wrap(title, int(room / size / CHARACTER))
-    said = [part for line in lines for part in wrap(line, int(room / small / CHARACTER))]
-    y = below.top - 22 - 18 * len(said) - 26 * len(titles)
+    paragraphs = [part for line in lines for part in wrap(line, int(room / small / CHARACTER))]
+    y = below.top - 22 - 18 * len(paragraphs) - 26 * len(titles)
     for line in titles:
         y += 26
         yield Text(below.left, y - 12, line, size=size, anchor="start", weight=700)
-    for line in said:
+    for line in paragraphs:
         y += 18
         yield Text(below.left, y - 8, line, size=small, anchor="start", colour=MUTED)
 

@@ -1,4 +1,4 @@
-"""Schedules: who sends what to whom, as data. No MPI, no clock, no device."""
+"""Schedules as data: the messages of collectives, without MPI, clock or device."""
 
 from hpccoll.schedule import tree
 from hpccoll.schedule.collective import Collective, CollectiveCall

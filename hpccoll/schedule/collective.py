@@ -1,4 +1,4 @@
-"""What a collective is, and what one call of it promises: who contributes what, and what every rank is to end with."""
+"""A collective, and a call of it: the contributions of every rank, and the postcondition."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,10 +16,10 @@ from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Pro
 from hpccoll.schedule.schedule import Schedule
 
 NATIVE = "native"
-"""The name of a library's own collective among the algorithms."""
+"""The algorithm name of a library's own collective."""
 
 AUTO = "auto"
-"""The name, among the algorithms, of what a table chooses for the size: a policy, and no algorithm."""
+"""The algorithm name that stands for the choice of a table: a policy, not an algorithm."""
 
 Contribution = tuple[int, int]
 UnitSelector: TypeAlias = Callable[["CollectiveCall", int, int], range]
@@ -27,24 +27,24 @@ UnitSelector: TypeAlias = Callable[["CollectiveCall", int, int], range]
 
 @dataclass(frozen=True, slots=True, eq=False)  # a row is itself: calls of it are keys of caches
 class Collective:
-    """A row of the table, and the decorator that registers an algorithm for it.
+    """A row of the table of collectives, and the decorator that registers an algorithm for it.
 
     Args:
-        name: the field's name.
-        units: ``divisible`` where any cut of the buffer will do, ``per_rank`` where unit i is the block of rank i.
+        name: the field's name of the collective.
+        units: ``divisible`` if the buffer may be cut anywhere, ``per_rank`` if unit i is the block of rank i.
         source: the units that a rank contributes, from (call, me, units).
-        target: the units of dst that are defined at a rank in the end.
+        target: the units of dst that are defined at a rank at the end.
         result: the contributions folded in such a unit, from (call, me, unit).
-        busbw: the factor on algbw from p (1 rank: 0); None where a bandwidth means nothing.
-        reduces: whether there is an op.
-        idempotent: whether a contribution may be folded twice (to have heard twice is to have heard).
-        token: whether S is given: one element, so that no message is empty.
-        whole: whether its message is one, which is never cut into channels.
-        rooted: whether a call names a root.
-        arguments: what else a call names, with defaults.
+        busbw: the factor on algbw as a function of p (0 for 1 rank); None if bandwidth is undefined.
+        reduces: whether contributions are reduced.
+        idempotent: whether a contribution may be folded twice, as in a barrier.
+        token: whether S is always one element, so that no message is empty.
+        whole: whether the message is never cut into channels.
+        rooted: whether a call has a root.
+        arguments: the other arguments of a call, with their defaults.
         in_place: whether contribution and result can share a buffer.
-        out_of_place: whether they can have one each.
-        one_buffer: whether libraries have it in place only.
+        out_of_place: whether they can have separate buffers.
+        one_buffer: whether libraries implement it in place only.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Collective:
         emulation: Emulation | None = None,
         vectorised: bool = True,
     ) -> Callable[[Program], Algorithm]:
-        """Register the function below as algorithm ``name``, with what it declares of itself."""
+        """Return the decorator that registers a function as algorithm ``name``, with its declarations."""
 
         def register(program: Program) -> Algorithm:
             algorithm = Algorithm(
@@ -90,7 +90,7 @@ class Collective:
 
     @property
     def has_op(self) -> bool:
-        """Whether a call names a reduction: where hearing twice is hearing, there is but one."""
+        """Whether a call has an op argument; idempotent collectives have only one op."""
         return self.reduces and not self.idempotent
 
     @property
@@ -105,20 +105,20 @@ class Collective:
         return self._algorithms
 
     def algorithm(self, name: str) -> Algorithm:
-        """Return the algorithm of that name.
+        """Return the algorithm of this name.
 
         Raises:
-            BadInputError: where there is none.
+            BadInputError: if there is none.
         """
         if name not in self.algorithms:
             raise BadInputError("algorithm", name, sorted(self.algorithms))
         return self.algorithms[name]
 
     def component(self, name: str) -> Algorithm:
-        """Return the algorithm of that name, to compose others of it.
+        """Return the algorithm of this name as a component of another one.
 
         Raises:
-            BadInputError: where there is none, or it does nothing.
+            BadInputError: if there is none, or it is a floor.
         """
         if name not in self.components:
             raise BadInputError(f"{self.name} algorithm", name, sorted(self.components))
@@ -126,19 +126,19 @@ class Collective:
 
     @property
     def components(self) -> dict[str, Algorithm]:
-        """The algorithms that others can be composed of, by name: those that do something."""
+        """The algorithms that can be components of others, by name: all but floors."""
         return {algorithm.name: algorithm for algorithm in self.algorithms.values() if not algorithm.floor}
 
     def call(self, p: int, root: int | None = None, **arguments: Parameter) -> "CollectiveCall":
-        """Return what a call on ``p`` workers promises.
+        """Return a call on ``p`` workers.
 
         Args:
-            p: workers.
-            root: of a rooted collective, 0 unless given.
-            arguments: those of this collective that differ from their defaults.
+            p: the number of workers.
+            root: the root of a rooted collective [0].
+            arguments: the arguments that differ from their defaults.
 
         Raises:
-            BadInputError: for a root or an argument that this collective has not, or that does not fit p.
+            BadInputError: if the collective has no root or no such argument, or a value does not fit p.
         """
         if root is not None and not self.rooted:
             raise BadInputError("root", root, f"{self.name} has no root")
@@ -165,20 +165,20 @@ class Collective:
         return nbytes // itemsize // self.blocks(p)
 
     def blocks(self, p: int) -> int:
-        """Return how many times S holds what ``elements`` returns."""
+        """Return S in units of ``elements``: 1 or the number of blocks."""
         return 1 if self.units == "divisible" else p
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """One call of a collective: who contributes what, and what every rank is to end with.
+    """One call of a collective: the contributions of every rank, and the postcondition.
 
     Args:
-        collective: its row of the table.
-        p: workers.
+        collective: the row of the table.
+        p: the number of workers.
         root: the root, or the first of two ranks that exchange messages.
-        peer: the second of them.
-        traffic: how unequal the blocks are, None where they are equal.
+        peer: the second of them, if any.
+        traffic: the pattern of unequal blocks; None if they are equal.
     """
 
     collective: Collective
@@ -192,7 +192,7 @@ class CollectiveCall:
         return self.collective.source(self, me, units) if me < self.p else range(0)
 
     def target(self, me: int, units: int) -> range:
-        """Return which of the ``units`` of dst are defined at rank ``me`` in the end."""
+        """Return which of the ``units`` of dst are defined at rank ``me`` at the end."""
         return self.collective.target(self, me, units) if me < self.p else range(0)
 
     def result(self, me: int, unit: int) -> set[Contribution]:
@@ -200,7 +200,7 @@ class CollectiveCall:
         return self.collective.result(self, me, unit)
 
     def blocks(self, count: int) -> NDArray[np.int64] | None:
-        """Return the elements [from, to] of unequal blocks, ``count`` on average; None where all have ``count``."""
+        """Return the elements [from, to] of unequal blocks, ``count`` on average; None if all have ``count``."""
         return None if self.traffic is None else traffic.blocks(self.traffic, self.p, count)
 
     def bytes(self, count: int, itemsize: int) -> int:
@@ -213,10 +213,10 @@ class CollectiveCall:
     def slices(self, algorithm: Algorithm, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
         """Return the schedules of an algorithm, one for each slice of the buffer, for the root of this call.
 
-        Algorithms know root 0 and, between two, peer 1: other ranks play those roles.
+        Algorithms are written for root 0 and, between two ranks, peer 1; ranks are relabelled for others.
 
         Raises:
-            BadInputError: for a parameter that the algorithm has not, or a layout that it cannot run on.
+            BadInputError: if the algorithm has no such parameter, or cannot run on the layout.
         """
         check_parameters(algorithm, parameters)
         made = algorithm.slices(layout, **parameters)
@@ -232,7 +232,7 @@ class CollectiveCall:
 
 
 def parameter_words(algorithm: Algorithm) -> dict[str, str]:
-    """Return the values that each parameter of an algorithm can have, in words: ``1 to 3``, ``ring, bruck``."""
+    """Return the valid values of each parameter of an algorithm, as text: ``1 to 3``, ``ring, bruck``."""
     return {
         name: f"{values[0]} to {values[-1]}" if isinstance(values, range) else ", ".join(values)
         for name in algorithm.parameters
@@ -241,9 +241,9 @@ def parameter_words(algorithm: Algorithm) -> dict[str, str]:
 
 
 def _values(algorithm: Algorithm, parameter: str) -> Iterator[range | list[str]]:
-    """Yield the values of a parameter, if its text annotates them.
+    """Yield the valid values of a parameter, if it is annotated with them.
 
-    It does as ``Annotated[int, range(1, 4)]``, or with the collective of whose algorithms one is named.
+    The annotation is ``Annotated[int, range(1, 4)]``, or has the collective whose algorithms are valid.
     """
     annotation = inspect.signature(algorithm.program).parameters[parameter].annotation
     for valid in get_args(annotation)[1:]:  # of Annotated
@@ -251,16 +251,16 @@ def _values(algorithm: Algorithm, parameter: str) -> Iterator[range | list[str]]
 
 
 def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) -> None:
-    """See that the parameters of an algorithm are its own, with values that its text allows.
+    """Check the names and the values of the parameters of an algorithm.
 
     Raises:
-        BadInputError: names the parameter, the value and those that would do.
+        BadInputError: if a parameter is unknown or its value is invalid.
     """
     for parameter, value in parameters.items():
         if parameter not in algorithm.parameters:
             choices = algorithm.parameters or "it has none of its own; channels, window and segment belong to runs"
             raise BadInputError(f"parameter of {algorithm.name}", parameter, choices)
         for values in _values(algorithm, parameter):
-            said = f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range) else values
+            valid = f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range) else values
             if value not in values:
-                raise BadInputError(f"parameter {parameter} of {algorithm.name}", value, said)
+                raise BadInputError(f"parameter {parameter} of {algorithm.name}", value, valid)

@@ -1,8 +1,8 @@
-"""The table of collectives: what each promises, how its size is counted, and how its bandwidth is compared.
+"""The table of collectives: the postcondition, size convention and bandwidth factor of each.
 
 A contribution is a pair (origin, unit): unit ``unit`` of the source buffer of rank ``origin``. An algorithm is written
-in place: dst begins with what src holds, and ends with what the collective promises; it has room for all units at every
-rank, and what is not promised of it is workspace. Sizes and busbw factors are those of nccl-tests (doc/PERFORMANCE.md
+in place: dst starts with the contents of src, and ends with the result; it has room for all units at every rank, and
+all else in it is workspace. Sizes and busbw factors are those of nccl-tests (doc/PERFORMANCE.md
 there), so that curves can be laid over each other, but for its rounding of blocks down to 16 bytes. It has no
 ping-pong: there S goes to and fro, and busbw is 2 S / t, what the wire carries in the direction that is in use (OSU
 halves the time instead).
@@ -91,10 +91,10 @@ COLLECTIVES = {
 
 
 def collective(name: str) -> Collective:
-    """Return the collective of that name.
+    """Return the collective of this name.
 
     Raises:
-        BadInputError: where there is none.
+        BadInputError: if there is none.
     """
     if name not in COLLECTIVES:
         raise BadInputError("collective", name, COLLECTIVES)

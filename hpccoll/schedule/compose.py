@@ -39,10 +39,12 @@ def then(first: Schedule, *others: Schedule) -> Schedule:
 
 
 def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Schedule:
-    """Return ``schedule`` backwards: who sent receives, and who received sends what it had received.
+    """Return ``schedule`` reversed: senders receive, and receivers send what they had received.
 
-    A broadcast backwards, with ``arrival=Reduce``, is a reduction to its root. A fold of two parts into a third has no
-    backwards, and raises ValueError.
+    A broadcast reversed with ``arrival=RecvReduce`` is a reduction to its root.
+
+    Raises:
+        ValueError: if the schedule folds two parts into a third.
     """
 
     def back(action: Action) -> Action:
@@ -62,7 +64,7 @@ def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Sche
 def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | None = None) -> Schedule:
     """Return ``schedule`` with role r played by rank ``actual[r]``, and unit u called ``units[u]`` where given.
 
-    Roots are handled so: with ``actual[0]`` the root, an algorithm only knows root 0.
+    This implements roots: algorithms are written for root 0, and ``actual[0]`` is the root.
     """
     rank = np.asarray(actual)
     role = np.argsort(rank)

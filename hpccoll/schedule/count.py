@@ -15,7 +15,7 @@ from hpccoll.schedule.step import Part, Range
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one operation takes.
+    """The messages and bytes of one operation.
 
     Args:
         messages: sent by each rank, int [rank, tier].
@@ -79,14 +79,14 @@ def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) ->
 def wire_bytes(crossings: Sequence[NDArray[np.int64]], cut: Cut) -> int:
     """Return the bytes that cross, all ranks together, from the ``crossings`` of each slice.
 
-    It holds for equal units; where blocks are unequal, ``unequal_wire_bytes`` tells.
+    It holds for equal units; for unequal blocks use ``unequal_wire_bytes``.
     """
     lanes = [crossings[lane % len(crossings)] @ np.diff(cut.edges(lane)) for lane in range(cut.lanes)]
     return int(sum(lanes)) * cut.itemsize
 
 
 def unequal_wire_bytes(schedules: Sequence[Schedule], cut: Cut, tier: str = "node") -> int:
-    """Return what ``wire_bytes`` does, where blocks are unequal, for one size; each slice is matched once."""
+    """Return the bytes that cross for one size with unequal blocks; each slice is matched once."""
     elements = 0
     for number, schedule in enumerate(schedules):
         place = np.array(getattr(schedule.layout, tier))

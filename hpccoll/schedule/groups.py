@@ -1,4 +1,4 @@
-"""Groups: schedules of all ranks made of those of some of them, told of all ranks at once where that can be."""
+"""Composition over groups: schedules of all ranks made of schedules of some of them, vectorised if possible."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
@@ -25,7 +25,7 @@ from hpccoll.schedule.step import (
 
 
 def with_idle_aggregators(layout: Layout, schedule: Schedule) -> Schedule:
-    """Return ``schedule``, of the workers of ``layout`` alone, on all of its ranks: the others have nothing to do."""
+    """Return ``schedule``, of the workers of ``layout`` alone, on all of its ranks: aggregators are idle."""
 
     def steps(me: Index) -> Iterator[Step]:
         if not isinstance(me, np.ndarray):
@@ -52,10 +52,10 @@ def in_groups(
     It is vectorised if every rank is in a group, ``inner`` is vectorised, and the steps of all groups are alike.
 
     Args:
-        layout: of all ranks; a rank in no group does nothing.
+        layout: the layout of all ranks; a rank in no group is idle.
         units: the number of units of the whole.
         groups: disjoint groups of ranks, workers before aggregators; the i-th of a group has the role i in ``inner``.
-        inner: makes the schedule of a group from its own layout.
+        inner: returns the schedule of a group, given its layout.
         share: whether the groups work on disjoint equal shares of the units, in their order; else each works on all.
             Either way a unit of ``inner`` stands for consecutive units of the whole.
     """
@@ -88,7 +88,7 @@ def in_groups(
 
 
 def _side_by_side(steps: Sequence[Step], places: Sequence[NDArray[np.intp]], ranks: int) -> Step:
-    """Return the step of all ranks of which ``steps[i]`` is what the ranks at ``places[i]`` do; of others it has zeros.
+    """Return the step of all ranks in which the ranks at ``places[i]`` do ``steps[i]``; other entries are zero.
 
     Raises:
         NotVectorisedError: if the steps differ in more than peers and units, so that one step cannot describe all.
@@ -119,13 +119,13 @@ def _form(step: Step) -> tuple[Step, list[Index]]:
 
 
 def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Schedule:
-    """Return an all-reduce for any number of workers from one for the powers of two.
+    """Return an all-reduce for any number of workers, made of one for powers of two.
 
-    The ranks beyond the largest power of two hand their vectors in before, and are given the sum after.
+    The ranks beyond the largest power of two send their vectors to others first, and receive the sum at the end.
 
     Args:
         layout: of all ranks.
-        inner: makes the all-reduce of a power of two of them, which only sends, receives and reduces.
+        inner: returns the all-reduce of a power of two of them, which only sends, receives and reduces.
     """
     p = layout.workers
     core = 1 << floor_log2(p)

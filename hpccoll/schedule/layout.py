@@ -1,4 +1,4 @@
-"""Where the ranks are: which of them work, which aggregate, and on which node, rack and rail each one is."""
+"""The layout of the ranks: workers and aggregators, and the node, rack and rail of each."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TIERS = ("rank", "node", "rack", "fabric")
-"""How far a message goes: to the rank itself, inside its node, inside its rack, or between racks."""
+"""The tiers of a message: to the rank itself, inside its node, inside its rack, or between racks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class Layout:
 
     Args:
         node: the node of each rank, workers before aggregators.
-        rack: the rack of each rank; one rack for all unless given.
-        rail: the rail (network port of a node) that each rank uses; one rail for all unless given.
+        rack: the rack of each rank [one rack].
+        rail: the rail (network port of a node) that each rank uses [one rail].
         aggregators: ranks, the last ones, that contribute nothing and end with nothing.
     """
 
@@ -39,7 +39,7 @@ class Layout:
 
     @classmethod
     def of(cls, workers: int, ranks_per_node: int | None = None, aggregators: int = 0) -> "Layout":
-        """Return ``workers`` in blocks of ``ranks_per_node`` (all on one node unless given), each aggregator apart."""
+        """Return ``workers`` in blocks of ``ranks_per_node`` [all on one node]; aggregators have nodes of their own."""
         if workers < 1:
             raise ValueError(f"{workers} workers are none")
         per_node = ranks_per_node or workers

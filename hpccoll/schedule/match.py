@@ -1,9 +1,9 @@
-"""Match: pair every send with its receive over all ranks, once; the other interpreters walk the result.
+"""The matcher: pairs every send with its receive over all ranks, once; the other interpreters walk the result.
 
 The k-th send from a to b in a step meets the k-th receive at b from a in a step, in listed order, as MPI pairs messages
-of one tag. Steps need not have the same number on both sides: a rank's step starts when its last one has ended, and
-ends when every message of it has a partner that has started. Where an algorithm does not branch on the rank, one step
-describes the whole cluster and is paired at once; from the first step that cannot be, ranks are followed one by one.
+of one tag. The two sides may have different numbers of steps: a rank's step starts when its previous one has ended, and
+ends when all of its messages have partners that have started. A step of a vectorised schedule describes all ranks and
+is paired at once; from the first step whose messages have no partner in the same step, ranks are followed one by one.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ Ranks: TypeAlias = NDArray[np.int64]
 
 
 class ScheduleError(ValueError):
-    """A schedule that is not one: says at which rank, and what is wrong."""
+    """An invalid schedule; the message names the rank and the fault."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,8 +57,8 @@ def match(schedule: Schedule) -> Iterator[Round]:
     """Yield the rounds of a schedule.
 
     Raises:
-        ScheduleError: for a message without a partner, partners of different length, units outside the buffer, a
-            message to oneself, an arrival in src, or ranks that wait for each other for ever.
+        ScheduleError: if a message has no partner or one of another length, units are outside the buffer, a rank sends
+            to itself, an arrival is in src, or ranks deadlock.
     """
     everyone = np.arange(schedule.layout.ranks, dtype=np.int64)
     steps = schedule.steps(everyone) if schedule.vectorised else None

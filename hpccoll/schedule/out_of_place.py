@@ -1,4 +1,4 @@
-"""Placement: a schedule, written in place, turned into one whose contributions lie in src."""
+"""Out of place: a schedule that was written in place, for contributions that lie in src."""
 
 from collections.abc import Iterable, Iterator
 from operator import index
@@ -9,7 +9,7 @@ from hpccoll.schedule.step import Action, Copy, Index, Part, Range, RecvReduce, 
 
 
 def out_of_place(call: CollectiveCall, schedule: Schedule) -> Schedule:
-    """Return ``schedule``, written in place, for a dst that begins undefined.
+    """Return ``schedule``, written in place, for a dst that starts undefined.
 
     A unit is read in src until it is written, so that no time goes into copies, but for units of the result that the
     schedule never writes, which are copied at the end. A part with both written and unwritten units lies in two

@@ -1,7 +1,8 @@
-"""Prove: run a schedule on sets of contributions, and see that it keeps the promise of its collective.
+"""The prover: runs a schedule on sets of contributions, and checks the postcondition of its collective.
 
 A unit of a buffer holds the set of contributions folded into it, as the bits of an int; the empty set is undefined.
-Then, for every rank: nothing undefined is sent or folded; no contribution is counted twice; dst ends as promised.
+For every rank it checks that nothing undefined is sent or folded, that no contribution is counted twice, and that dst
+ends as the postcondition requires.
 """
 
 from collections.abc import Iterable
@@ -18,15 +19,15 @@ _Units = NDArray[np.int64]
 
 
 def prove(call: CollectiveCall, schedules: Iterable[Schedule], *, in_place: bool = True) -> None:
-    """Check each schedule (slice) of an algorithm against what a call of its collective promises.
+    """Check each schedule (slice) of an algorithm against the postcondition of a call.
 
     Args:
-        call: the call.
-        schedules: the slices; each must keep the promise over its own units.
-        in_place: whether dst begins with the contributions, and src undefined; else the other way round.
+        call: the call of a collective.
+        schedules: the slices, each of which is checked over its own units.
+        in_place: whether dst starts with the contributions and src is undefined, or the other way round.
 
     Raises:
-        ScheduleError: names the rank, the unit, and the contribution that is missing, doubled or out of place.
+        ScheduleError: if a contribution is missing, counted twice or misplaced; names rank and unit.
     """
     for schedule in schedules:
         state = _State(call, schedule, in_place=in_place)
@@ -99,8 +100,8 @@ class _State:
         layout, units, dst = self.schedule.layout, self.schedule.units, self.buffers["dst"]
         for me in range(layout.workers):
             for unit in self.call.target(me, units):
-                promised = sum(map(self._bit, self.call.result(me, unit)))
-                if missing := promised & ~dst[me, unit]:
+                required = sum(map(self._bit, self.call.result(me, unit)))
+                if missing := required & ~dst[me, unit]:
                     raise ScheduleError(f"rank {me} ends without {self._names(missing)} in unit {unit}")
-                if strange := dst[me, unit] & ~promised:
+                if strange := dst[me, unit] & ~required:
                     raise ScheduleError(f"rank {me} ends with {self._names(strange)} in unit {unit}")

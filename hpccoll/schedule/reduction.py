@@ -9,7 +9,7 @@ DTYPES = ("int32", "int64", "float16", "float32", "float64")
 """Of elements, by NumPy's names."""
 
 BFLOAT16 = "bfloat16"
-"""What NumPy lacks, and no MPI folds: the upper half of a float32."""
+"""A dtype that NumPy and MPI do not have: the upper half of a float32."""
 
 
 def dtype_of(name: str) -> np.dtype[np.generic]:
@@ -23,7 +23,7 @@ def dtype_of(name: str) -> np.dtype[np.generic]:
 
 
 def itemsize(name: str) -> int:
-    """Return the bytes of an element; whoever plans needs no ml_dtypes."""
+    """Return the bytes of an element, without importing ml_dtypes."""
     return 2 if name == BFLOAT16 else np.dtype(name).itemsize
 
 

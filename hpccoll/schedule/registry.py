@@ -1,4 +1,4 @@
-"""What an algorithm declares of itself beside its name."""
+"""The declarations of an algorithm: cost, requirements, parameters."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ Program: TypeAlias = Callable[..., Iterator[Step]] | Callable[..., Schedule] | C
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an algorithm takes on its critical path: ``rounds`` alpha + ``sent`` S beta + ``reduced`` S gamma."""
+    """The cost of the critical path: ``rounds`` alpha + ``sent`` S beta + ``reduced`` S gamma."""
 
     rounds: float
     sent: float
@@ -31,10 +31,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A restriction on the layout, in words that finish the sentence "it needs ...".
+    """A restriction on the layout, with a text that completes the sentence "it needs ...".
 
     Args:
-        words: the end of that sentence.
+        words: the end of the sentence.
         met: whether a layout meets it, given the values of the algorithm's parameters.
     """
 
@@ -71,7 +71,7 @@ def total_cost(p: int, *parts: "Algorithm") -> Cost | None:
 
 
 class UnmetRequirementError(UnusableError):
-    """A layout on which an algorithm cannot run; a planner skips it."""
+    """An algorithm cannot run on a layout; a planner skips it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class Algorithm:
         program: its text.
         cost: its cost from p and those parameters that it names, each with a default: the algorithm's own, ``channels``
             and ``window``. Tested against what ``count`` and ``simulate`` find; None where it takes more than these.
-        needs: restrictions; a planner skips a layout that does not meet them, with the reason.
-        floor: whether it is an empty schedule that only measures the harness.
-        aggregates: whether its text speaks for aggregators too; else they have nothing to do.
-        pipelined: whether it is meant for many channels, a segment of the message each, that follow one another.
+        needs: the requirements; a planner skips a layout that does not meet them, with the reason.
+        floor: whether the schedule is empty and only measures the harness.
+        aggregates: whether aggregators take part; else they are idle.
+        pipelined: whether channels are segments of the message that follow one another.
         emulation: what reports print if ranks stand in for hardware; None for all other algorithms.
         vectorised: whether its text, if it is a generator, takes an array of all ranks as ``me``.
     """
@@ -109,7 +109,7 @@ class Algorithm:
         return _keywords(self.program)
 
     def declared(self, p: int, **parameters: Parameter) -> Cost | None:
-        """Return the declared cost of a case, where one is declared.
+        """Return the declared cost of a case, or None.
 
         Where ``channels`` do not follow one another as in a pipeline, each is a collective of its own on the same
         ports, for its share of the bytes: what they send adds up to the same, and what their messages cost adds up.
@@ -124,8 +124,8 @@ class Algorithm:
         cost = self.cost(p, **{name: value for name, value in parameters.items() if name in named})
         if cost is None:
             return None
-        apart = 1 if "channels" in named else int(parameters.get("channels", 1))
-        return Cost(cost.rounds * apart, cost.sent, cost.reduced)
+        sequential = 1 if "channels" in named else int(parameters.get("channels", 1))
+        return Cost(cost.rounds * sequential, cost.sent, cost.reduced)
 
     def unmet(self, layout: Layout, **parameters: Parameter) -> str | None:
         """Return why the algorithm cannot run on ``layout``, or None where it can."""
@@ -144,7 +144,7 @@ class Algorithm:
         """Return the schedules, one for each slice of the buffer.
 
         Raises:
-            BadInputError: for a parameter that the algorithm has not, or a layout that it cannot run on.
+            BadInputError: if the algorithm has no such parameter, or cannot run on the layout.
         """
         for name in parameters:
             if name not in self.parameters:
@@ -160,7 +160,7 @@ class Algorithm:
         """Return the schedule of an algorithm that does not slice the buffer, to compose others of it.
 
         Raises:
-            BadInputError: where ``slices`` does, or returns several.
+            BadInputError: if ``slices`` raises it, or returns several.
         """
         made = self.slices(layout, **parameters)
         if len(made) > 1:

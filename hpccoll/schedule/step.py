@@ -1,4 +1,4 @@
-"""The words of a schedule: what one rank sends, receives, reduces and copies in one step.
+"""The steps of a schedule: what one rank sends, receives, reduces and copies.
 
 A rank or a unit is an int, or an array that holds it for every rank at once; then a step describes the whole cluster.
 """
@@ -14,7 +14,7 @@ Index: TypeAlias = int | np.integer | NDArray[np.integer]
 Truth: TypeAlias = bool | np.bool | NDArray[np.bool]
 
 NONE = -1
-"""The peer that nobody is: a send to it or a receive from it does nothing (MPI's PROC_NULL)."""
+"""The null peer: a send to it or a receive from it does nothing (MPI's PROC_NULL)."""
 
 
 class Range(NamedTuple):
@@ -104,7 +104,7 @@ class Recv(_Message):
 
 @dataclass(frozen=True, slots=True, init=False)
 class RecvReduce:
-    """Fold what ``peer`` sends with ``operand`` into ``part``; ``operand`` is ``part`` itself unless said otherwise."""
+    """Fold what ``peer`` sends with ``operand`` into ``part``; ``operand`` is ``part`` by default."""
 
     peer: Index
     part: Part
@@ -138,14 +138,14 @@ class Step:
 
 
 def peer_if(condition: Truth, peer: Index) -> Index:
-    """Return ``peer`` where ``condition`` holds and NONE elsewhere."""
+    """Return ``peer`` where ``condition`` holds, else NONE, element by element."""
     if isinstance(condition, np.ndarray) or isinstance(peer, np.ndarray):
         return np.where(condition, peer, NONE)
     return peer if condition else NONE
 
 
 minimum, maximum = np.minimum, np.maximum
-"""The lesser and the greater of two indices, of ints or of arrays alike."""
+"""The smaller and the larger of two indices, for ints and for arrays."""
 
 
 def ceil_log2(p: int) -> int:

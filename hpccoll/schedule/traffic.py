@@ -1,4 +1,4 @@
-"""Traffic: how much each rank has for each other one in an all-to-all of unequal blocks."""
+"""Traffic patterns: the block sizes of an all-to-all with unequal blocks."""
 
 import hashlib
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def named(traffic: str) -> str:
     """Return the name of a pattern as it is, and that of a file with a digest of what it holds: file.csv#1a2b3c4d.
 
     Raises:
-        BadInputError: where there is no such pattern, or the file cannot be read.
+        BadInputError: if there is no such pattern, or the file cannot be read.
     """
     path, _, digest = traffic.partition("#")
     if traffic in PATTERNS:
@@ -49,7 +49,7 @@ def blocks(traffic: str, p: int, count: int) -> NDArray[np.int64]:
         count: elements of the mean block.
 
     Raises:
-        BadInputError: where ``named`` does, or the file has no p x p weights from 0 up.
+        BadInputError: if ``named`` raises it, or the file does not have p x p weights >= 0.
     """
     elements: NDArray[np.int64] = np.floor(_weights(traffic, p) * count * (1 + 1e-12)).astype(np.int64)
     return elements
