@@ -1,6 +1,7 @@
 """Doctor, on machines of all kinds: what it finds, and which profile it says."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from hpccoll.host import machine
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import mpi
-from hpccoll.sweep.doctor.machine import LIBRARY, Finding, Machine
+from hpccoll.sweep.doctor.findings import TEMPLATES, DoctorFinding, found
+from hpccoll.sweep.doctor.machine import LIBRARY, Machine
 
 NO_GPU = Path("/nowhere")
 PARTITION = "PartitionName={} AllowAccounts=ALL Default=NO MaxNodes={} State=UP TotalNodes=2\n"
@@ -66,12 +68,12 @@ def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there i
 
 
 def findings():
-    """Return what is found, by what was looked at."""
-    return {found.what: found for found in doctor.examine(NO_GPU)}
+    """Return the findings by subject."""
+    return {each.subject: each for each in doctor.examine(NO_GPU)}
 
 
 def wrong():
-    return {found.what for found in doctor.examine(NO_GPU) if found.fatal}
+    return {each.subject for each in doctor.examine(NO_GPU) if each.fatal}
 
 
 SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}
@@ -79,10 +81,10 @@ SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}
 
 @pytest.mark.usefixtures("library")
 def test_without_slurm_nothing_more_is_said_of_it(programs):
-    found = findings()
-    assert (found["Slurm"].state, found["Slurm"].mark) == ("no sbatch on PATH", "none")
-    assert found["profile"].state == "local, for there is no Slurm here"
-    assert not SLURM_ONLY & set(found)
+    examined = findings()
+    assert (examined["Slurm"].kind, examined["Slurm"].severity) == ("slurm_missing", "none")
+    assert examined["profile"].kind == "profile_local"
+    assert not SLURM_ONLY & set(examined)
     assert not wrong()
     assert programs.calls() == []
 
@@ -93,13 +95,13 @@ def test_a_controller_that_does_not_answer_takes_one_line_and_leaves_this_machin
     programs("scontrol", code=1, err=(
         "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
         "scontrol: fatal: Could not establish a configuration source\n"))  # fmt: skip
-    found = findings()
-    assert found["Slurm"].state == (
+    examined = findings()
+    assert examined["Slurm"].state == (
         "sbatch is on PATH, but no controller answers (fatal: Could not establish a configuration source)"
     )
-    assert "scontrol ping" in found["Slurm"].remedy
-    assert found["profile"].state == "local, for no controller of Slurm answers"
-    assert not SLURM_ONLY & set(found)
+    assert "scontrol ping" in examined["Slurm"].remedy
+    assert examined["profile"].kind == "profile_local"
+    assert not SLURM_ONLY & set(examined)
     programs("scontrol", code=1, err="slurm_load_ctl_conf error: Unable to contact slurm controller\n")
     assert "(slurm_load_ctl_conf error: Unable to contact slurm controller)" in findings()["Slurm"].state
     assert not wrong()
@@ -107,30 +109,30 @@ def test_a_controller_that_does_not_answer_takes_one_line_and_leaves_this_machin
 
 @pytest.mark.usefixtures("cluster")
 def test_a_cluster_without_a_database_is_for_the_profile_without_one():
-    found = findings()
-    assert found["Slurm"].state == "22.05.8, cluster c"
-    assert found["accounting"].state == "no database (none): the end of jobs is read from squeue"
-    assert found["MinJobAge"].state == "squeue shows jobs for 300 s after their end"
-    assert found["profile"].state.startswith("slurm-nodbd, ")
-    assert found["profile"].remedy.endswith(": srun -N 2 -n 2 --mpi=pmi2 hpccoll run --check")
+    examined = findings()
+    assert examined["Slurm"].values == {"version": "22.05.8", "cluster": "c"}
+    assert (examined["accounting"].kind, examined["accounting"].severity) == ("accounting_missing", "none")
+    assert examined["MinJobAge"].values == {"seconds": 300}
+    assert examined["profile"].values["profile"] == "slurm-nodbd"
+    assert examined["profile"].remedy.endswith(": srun -N 2 -n 2 --mpi=pmi2 hpccoll run --check")
     assert not wrong()
 
 
 def test_a_cluster_with_a_database_is_for_profile_slurm_however_soon_squeue_forgets(programs, cluster):
     cluster(AccountingStorageType="accounting_storage/slurmdbd", MinJobAge="2 sec")
     programs("sacct")
-    found = findings()
-    assert found["accounting"].state == "sacct answers"
-    assert "MinJobAge" not in found
-    assert found["profile"].state.startswith("slurm, ")
+    examined = findings()
+    assert examined["accounting"].kind == "accounting"
+    assert "MinJobAge" not in examined
+    assert examined["profile"].values["profile"] == "slurm"
     assert not wrong()
 
 
 def test_a_database_that_is_away_is_said_and_worked_around(cluster):
     cluster(AccountingStorageType="accounting_storage/slurmdbd")
-    found = findings()
-    assert found["accounting"].state == "there is a database, but sacct does not answer"
-    assert found["profile"].state.startswith("slurm-nodbd, ")
+    examined = findings()
+    assert examined["accounting"].kind == "accounting_unreachable"
+    assert examined["profile"].values["profile"] == "slurm-nodbd"
 
 
 @pytest.mark.parametrize(("age", "bad"), [("299 sec", True), ("300 sec", False), ("0 sec", True), ("5000 sec", False)])
@@ -143,7 +145,7 @@ def test_a_squeue_that_forgets_too_soon_is_wrong(cluster, age, bad):
 @pytest.mark.usefixtures("cluster")
 def test_the_marker_of_a_testbed_makes_its_profile():
     machine.TESTBED_FILE.write_text("{}")
-    assert findings()["profile"].state == "testbed, for this is a host of slurm/testbed"
+    assert findings()["profile"].values["profile"] == "testbed"
 
 
 @pytest.mark.parametrize(
@@ -154,9 +156,9 @@ def test_the_marker_of_a_testbed_makes_its_profile():
 @pytest.mark.usefixtures("cluster")
 def test_the_type_of_mpi_is_one_that_slurm_and_the_library_speak(library, name, speaks, type_):
     library(name)
-    found = findings()["PMI"]
-    assert found.state == f"srun --mpi can be pmix, none, pmi2; the MPI library speaks {speaks}"
-    assert found.remedy == f"in the site file, launcher: srun --mpi={type_}; by itself srun takes none"
+    examined = findings()["PMI"]
+    assert examined.kind == "pmi_option"
+    assert examined.values == {"types": "pmix, none, pmi2", "library": speaks, "default": "none", "chosen": type_}
 
 
 def test_a_type_that_is_the_default_needs_no_site_file(cluster):
@@ -167,8 +169,8 @@ def test_a_type_that_is_the_default_needs_no_site_file(cluster):
 def test_no_type_in_common_is_wrong(programs, cluster, library):  # noqa: ARG001 - there is a cluster
     programs("srun", "MPI plugin types are...\n\tnone\n\tpmi2\n")
     library("open mpi")
-    found = findings()["PMI"]
-    assert found.state == "srun --mpi can be none, pmi2; the MPI library speaks pmix"
+    examined = findings()["PMI"]
+    assert (examined.kind, examined.values) == ("pmi_mismatch", {"types": "none, pmi2", "library": "pmix"})
     assert wrong() == {"PMI"}
     assert "--mpi=TYPE" in findings()["profile"].remedy
 
@@ -176,9 +178,9 @@ def test_no_type_in_common_is_wrong(programs, cluster, library):  # noqa: ARG001
 @pytest.mark.usefixtures("cluster")
 def test_of_an_unknown_library_nothing_is_claimed(library):
     library("another")
-    found = findings()["PMI"]
-    assert (found.state, found.fatal) == ("srun --mpi can be pmix, none, pmi2", False)
-    assert "--mpi=TYPE" in found.remedy
+    examined = findings()["PMI"]
+    assert (examined.kind, examined.fatal) == ("pmi_unknown", False)
+    assert examined.values == {"types": "pmix, none, pmi2"}
 
 
 def test_partitions_are_told_with_their_usable_nodes_and_limits(programs, cluster):
@@ -208,17 +210,33 @@ def test_ranks_that_write_at_the_same_time_are_counted_all_the_same(mpiexec):
     assert said.stdout.count("ranks 4\n") == 4, said.stdout
 
 
-@pytest.mark.parametrize(
-    ("finding", "line"),
-    [
-        (Finding("MPI library", "MPICH 5.0.2"), "   ok  MPI library: MPICH 5.0.2"),
-        (Finding("NCCL", "not found", "load the module", "none"), " none  NCCL: not found; load the module"),
-        (
-            Finding("PMI", "nothing in common", "use another MPI", "WRONG"),
-            "WRONG  PMI: nothing in common; use another MPI",
-        ),
-    ],
-)
-def test_a_finding_is_a_line_that_begins_with_how_it_stands(finding, line):
-    assert str(finding) == line
-    assert finding.fatal == line.startswith("WRONG")
+GOLDEN = """\
+   ok  MPI library: MPICH 5.0.2
+ none  NCCL: not found: cases over nccl will be skipped; load the site's module, or pip install nvidia-nccl-cu12 (or \
+-cu13, as CuPy is)
+ warn  GPU: 8 x H100, driver 470.57, no fit; CuPy needs driver 525 or newer
+WRONG  MinJobAge: squeue forgets jobs after 2 s, and Snakemake would wait for ever; the admin sets MinJobAge=300 or \
+more in slurm.conf, and says 'scontrol reconfigure'
+"""
+
+
+def test_a_finding_is_rendered_as_a_line_that_begins_with_its_severity():
+    findings = (
+        found("mpi", version="MPICH 5.0.2"),
+        found("nccl_missing", "none"),
+        found("gpu_old_driver", "warn", gpus="8 x H100", driver="470.57, no fit", least=525),
+        found("min_job_age_short", "WRONG", seconds=2, least=300),
+    )
+    assert "".join(f"{finding}\n" for finding in findings) == GOLDEN
+    assert [finding.fatal for finding in findings] == [False, False, False, True]
+
+
+def test_every_kind_that_a_check_yields_has_a_template_and_every_template_is_of_one():
+    sources = [path.read_text() for path in Path(doctor.__file__).parent.glob("*.py") if path.stem != "findings"]
+    used = {kind for text in sources for kind in re.findall(r'"(\w+)"', text)} & TEMPLATES.keys()
+    assert used == TEMPLATES.keys()
+    assert {kind for text in sources for kind in re.findall(r'found\(\s*"(\w+)"', text)} <= TEMPLATES.keys()
+
+
+def test_findings_of_equal_data_are_equal():
+    assert found("mpi", version="x") == DoctorFinding("mpi", "ok", {"version": "x"})

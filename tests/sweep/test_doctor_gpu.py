@@ -42,7 +42,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
         monkeypatch.setattr(Machine, "python", python)
         there = {"snakemake": "9.27.1", **dict(wheels)}
         monkeypatch.setattr(Machine, "wheel", lambda _, name: there.get(name))
-        return {found.what: found for found in doctor.examine(root)}
+        return {found.subject: found for found in doctor.examine(root)}
 
     return here
 
@@ -50,7 +50,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
 def test_without_a_gpu_it_is_said_what_there_would_be_to_install_and_nothing_of_what_only_gpus_need(here):
     found = here(RAILS)
     assert found["GPU"].state == "no CUDA device: GPU cases will be skipped"
-    assert [found[what].mark for what in ("GPU", "CuPy", "NCCL", "nccl4py")] == ["none"] * 4
+    assert [found[what].severity for what in ("GPU", "CuPy", "NCCL", "nccl4py")] == ["none"] * 4
     assert "pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'" in found["CuPy"].remedy
     assert "pip install nvidia-nccl-cu12" in found["NCCL"].remedy
     assert not ABOUT_GPUS & set(found)
@@ -59,9 +59,9 @@ def test_without_a_gpu_it_is_said_what_there_would_be_to_install_and_nothing_of_
 def test_what_is_installed_without_a_gpu_is_said_to_be_there(here, tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
     found = here({"mod/libnccl.so.2": ""}, wheels={"cupy-cuda13x": "14.2.0", "nccl4py": "0.6.0"})
-    assert (found["nccl4py"].mark, found["nccl4py"].state) == ("ok", "0.6.0")
-    assert (found["NCCL"].mark, found["NCCL"].state) == ("ok", f"2.27.3, {tmp_path}/mod/libnccl.so.2")
-    assert found["CuPy"].mark == "ok"
+    assert (found["nccl4py"].severity, found["nccl4py"].state) == ("ok", "0.6.0")
+    assert (found["NCCL"].severity, found["NCCL"].state) == ("ok", f"2.27.3, {tmp_path}/mod/libnccl.so.2")
+    assert found["CuPy"].severity == "ok"
     assert found["CuPy"].state.startswith("cupy-cuda13x 14.2.0 is installed; ")
 
 
@@ -71,8 +71,8 @@ def test_what_is_installed_without_a_gpu_is_said_to_be_there(here, tmp_path, mon
 def test_only_what_is_there_is_ok_and_what_is_not_says_what_to_do(here, parts):
     for finding in here(*parts).values():
         absent = finding.state.split()[0] in ("no", "none", "not", "neither")
-        assert not (absent and finding.mark == "ok"), finding
-        assert finding.remedy or finding.mark == "ok", finding
+        assert not (absent and finding.severity == "ok"), finding
+        assert finding.remedy or finding.severity == "ok", finding
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_devices_are_told_with_their_driver_and_its_cuda(here):
 def test_a_driver_that_is_missing_or_too_old_is_told(here, version, remedy):
     said = {"proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Mon\n"}
     found = here(GPUS, said if version else {})
-    assert (found["GPU"].remedy, found["GPU"].mark) == (remedy, "warn")
+    assert (found["GPU"].remedy, found["GPU"].severity) == (remedy, "warn")
     assert "as the driver of the GPUs runs it" in found["CuPy"].remedy
 
 

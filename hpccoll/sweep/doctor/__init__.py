@@ -1,24 +1,25 @@
-"""Doctor: what is right and wrong with this machine, and what to do about it."""
+"""Checks of this machine, its cluster, its GPUs and its network for ``hpccoll doctor``."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hpccoll.host.hardware import ROOT
 from hpccoll.sweep.doctor import cluster, gpu, mpi, nccl, rdma
-from hpccoll.sweep.doctor.machine import Finding, Machine
+from hpccoll.sweep.doctor.findings import DoctorFinding
+from hpccoll.sweep.doctor.machine import Machine
 
-CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Machine], Iterator[DoctorFinding]], ...] = (
     mpi.library, mpi.launcher, cluster.cores, cluster.snakemake, cluster.controller, cluster.accounting,
     cluster.partitions, mpi.pmi, rdma.adapters, rdma.verbs, rdma.limits, gpu.devices, gpu.cupy, gpu.nvlink,
     gpu.affinity, rdma.direct, nccl.library, nccl.nccl4py, nccl.plugins, nccl.settings, gpu.aware_mpi, cluster.profile,
 )  # fmt: skip
 
 
-def examine(root: Path = ROOT) -> Iterator[Finding]:
-    """Yield what is found, check by check.
+def examine(root: Path = ROOT) -> Iterator[DoctorFinding]:
+    """Yield the findings of all checks.
 
     Args:
-        root: the directory below which dev, etc, proc and sys of the machine are.
+        root: the directory that holds dev, etc, proc and sys of the machine.
     """
     machine = Machine(root)
     for check in CHECKS:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from hpccoll.evidence import topology
 from hpccoll.host import hardware
-from hpccoll.sweep.doctor.machine import Finding, Machine
+from hpccoll.sweep.doctor.findings import DoctorFinding, found
+from hpccoll.sweep.doctor.machine import Machine, error_line
 
 CUDA_OF_DRIVER = {580: 13, 525: 12}
 """The CUDA that a driver runs, from these major versions on (CUDA's release notes, Toolkit Driver Version)."""
@@ -24,89 +25,81 @@ def cuda(machine: Machine) -> int | None:
     return next((runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
 
 
-def devices(machine: Machine) -> Iterator[Finding]:
+def devices(machine: Machine) -> Iterator[DoctorFinding]:
     """See what GPUs there are; without one nothing is said of what only they need."""
-    found, driver = hardware.gpu_count(machine.root), hardware.gpu_driver(machine.root)
-    if not found:
-        look = (
+    number, driver = hardware.gpu_count(machine.root), hardware.gpu_driver(machine.root)
+    if not number:
+        remedy = (
             "nodes may have some: srun --gpus-per-node=1 hpccoll doctor looks there" if machine.settings
             else f"where there is one, NVIDIA's driver from {min(CUDA_OF_DRIVER)} on shows it (nvidia-smi)"
         )  # fmt: skip
-        yield Finding("GPU", "no CUDA device: GPU cases will be skipped", look, "none")
+        yield found("gpu_missing", "none", remedy=remedy)
         return
-    count = f"{found} x {' and '.join(hardware.gpu_models(machine.root)) or 'NVIDIA device'}"
+    gpus = f"{number} x {' and '.join(hardware.gpu_models(machine.root)) or 'NVIDIA device'}"
     if driver is None:
-        yield Finding("GPU", f"{count}, no driver is loaded", "see what nvidia-smi says", "warn")
+        yield found("gpu_no_driver", "warn", gpus=gpus)
     elif runs := cuda(machine):
-        yield Finding("GPU", f"{count}, driver {driver.version}, for CUDA {runs} and older")
+        yield found("gpu", gpus=gpus, driver=driver.version, cuda=runs)
     else:
-        least = min(CUDA_OF_DRIVER)
-        yield Finding("GPU", f"{count}, driver {driver.version}", f"CuPy needs driver {least} or newer", "warn")
+        yield found("gpu_old_driver", "warn", gpus=gpus, driver=driver.version, least=min(CUDA_OF_DRIVER))
 
 
-def cupy(machine: Machine) -> Iterator[Finding]:
+def cupy(machine: Machine) -> Iterator[DoctorFinding]:
     """See that there is one CuPy, that it is for the CUDA of the driver, and that it computes.
 
     Where there is no driver to fit, as on a login node, see only that there is one.
     """
     runs = cuda(machine) if hardware.gpu_count(machine.root) else None
-    fits = f"cupy-cuda{runs or 'N'}x"
-    there = {
-        name: told
+    fitting = f"cupy-cuda{runs or 'N'}x"
+    installed = {
+        name: version
         for name in ("cupy", *(f"cupy-cuda{major}x" for major in (11, 12, 13)))
-        if (told := machine.wheel(name))
+        if (version := machine.wheel(name))
     }
-    if not there:
-        extra = f"'hpccoll[cuda{runs}]' ({fits})" if runs else f"{EXTRAS}, as the driver of the GPUs runs it"
-        yield Finding("CuPy", "not installed: GPU cases will be skipped", f"pip install {extra}", "none")
+    if not installed:
+        extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, as the driver of the GPUs runs it"
+        yield found("cupy_missing", "none", extra=extra)
         return
-    said = " and ".join(f"{name} {told}" for name, told in there.items())
-    if len(there) > 1:
-        remedy = f"they overwrite each other: pip uninstall {' '.join(there)}, then pip install {fits}"
-        yield Finding("CuPy", said, remedy, "WRONG")
+    packages, names = " and ".join(" ".join(each) for each in installed.items()), " ".join(installed)
+    if len(installed) > 1:
+        yield found("cupy_twice", "WRONG", packages=packages, names=names, fitting=fitting)
         return
     if runs is None:
-        yield Finding("CuPy", f"{said} is installed; whether it computes shows where there is a GPU")
+        yield found("cupy_untested", packages=packages)
         return
-    built = re.search(r"cuda(\d+)x", said)
+    built = re.search(r"cuda(\d+)x", packages)
     if built and int(built[1]) > runs:
-        remedy = f"its CUDA is newer than the driver's: pip uninstall {next(iter(there))}, then pip install {fits}"
-        yield Finding("CuPy", said, remedy, "WRONG")
+        yield found("cupy_too_new", "WRONG", packages=packages, names=names, fitting=fitting)
         return
     child = machine.python(COMPUTES)
     if child.returncode:
-        why = (child.stderr.strip().splitlines() or ["it died"])[-1]
-        remedy = f"see nvidia-smi; where a library of CUDA is missing, load its module, or pip install '{fits}[ctk]'"
-        yield Finding("CuPy", f"{said} does not compute ({why})", remedy, "WRONG")
+        yield found("cupy_broken", "WRONG", packages=packages, error=error_line(child), fitting=fitting)
     else:
-        yield Finding("CuPy", f"{said} computes, and sees {child.stdout.strip()} of the GPUs")
+        yield found("cupy", packages=packages, gpus=child.stdout.strip())
 
 
-def nvlink(machine: Machine) -> Iterator[Finding]:
+def nvlink(machine: Machine) -> Iterator[DoctorFinding]:
     """See that the switches between GPUs are managed: without that CUDA does not start, and there is no NVLS."""
     switches = hardware.nvswitch_count(machine.root)
     if not hardware.gpu_count(machine.root):
         return
     if not switches:
-        yield Finding("NVLink", "no NVSwitch is seen: variants of NVLS fall back, and say so",
-                      "where there are some, a container may hide them", "none")  # fmt: skip
+        yield found("nvswitch_missing", "none")
     elif hardware.is_process_running("nv-fabricmanager", machine.root):
-        yield Finding("NVLink", f"{switches} NVSwitches, and the fabric manager runs: NVLS from H100 on")
+        yield found("nvswitch", switches=switches)
     else:
-        remedy = "a container may hide it; else the admin starts nvidia-fabricmanager, of the driver's version"
-        yield Finding("NVLink", f"{switches} NVSwitches, and no fabric manager is seen", remedy, "warn")
+        yield found("fabric_manager_missing", "warn", switches=switches)
 
 
-def affinity(machine: Machine) -> Iterator[Finding]:
+def affinity(machine: Machine) -> Iterator[DoctorFinding]:
     """See that each GPU has an adapter as near as the others', where the bus says so."""
     places = dict(enumerate(hardware.gpu_addresses(machine.root)))
     if near := topology.read_sysfs_topology(places, machine.root / "sys"):
-        said = topology.describe_balance(near)
-        if said.startswith("balanced"):
-            yield Finding("GPUs and adapters", said)
+        balance = topology.describe_balance(near)
+        if balance.startswith("balanced"):
+            yield found("gpu_nic_balanced", balance=balance)
         else:
-            remedy = "rings go at the pace of the worst: see nvidia-smi topo -m"
-            yield Finding("GPUs and adapters", said, remedy, "warn")
+            yield found("gpu_nic_unbalanced", "warn", balance=balance)
 
 
 AWARE = """
@@ -125,19 +118,19 @@ SWITCHES = {
 """What turns it on in libraries that are built for it, by a word of what they say of themselves."""
 
 
-def aware_mpi(machine: Machine) -> Iterator[Finding]:
+def aware_mpi(machine: Machine) -> Iterator[DoctorFinding]:
     """See what the MPI library says of device buffers; that it is true is tried in the job, by children."""
     if not hardware.gpu_count(machine.root) or machine.library.returncode:
         return
     child = machine.python(AWARE)
     if child.returncode:
-        yield Finding("MPI and GPUs", (child.stderr.strip().splitlines() or ["it died"])[-1], mark="warn")
+        yield found("cuda_aware_unknown", "warn", error=error_line(child))
         return
     aware, words = json.loads(child.stdout)
     if aware:
-        yield Finding("MPI and GPUs", f"{words}: a job tries it")
+        yield found("cuda_aware", support=words)
         return
     then = "a job tries it" if aware is None else "cuda over mpi will be skipped, and staged goes by the host"
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
     remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
-    yield Finding("MPI and GPUs", f"{words}: {then}", remedy, "none")
+    yield found("cuda_unaware", "none", support=words, consequence=then, remedy=remedy)

@@ -1,15 +1,13 @@
-"""What the checks ask of a machine, each asked once, and how they say what they find."""
+"""The machine that the checks of ``hpccoll doctor`` examine; each fact is determined once."""
 
 import json
 import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from hpccoll.errors import BadInputError
 from hpccoll.host.hardware import ROOT
@@ -24,42 +22,16 @@ SPEAKS = {
     "MVAPICH": ("pmi2",),
     "MPICH": ("pmi2",),
 }
-"""The types of ``srun --mpi`` that a library speaks, by a word of what it says of itself; the first match counts."""
+"""The types of ``srun --mpi`` that a library supports, by a part of its version text; the first match counts."""
 
 
-Mark: TypeAlias = Literal["ok", "none", "warn", "WRONG"]
-"""How things stand: it is there and as it should be; it is not there, and what needs it is skipped or goes otherwise;
-it is there and of less use than it could be; it has to be mended before a sweep can run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Args:
-        what: it is.
-        state: what was found.
-        remedy: what to do, or to install; nothing where all is well.
-        mark: how it stands.
-    """
-
-    what: str
-    state: str
-    remedy: str = ""
-    mark: Mark = "ok"
-
-    @property
-    def fatal(self) -> bool:
-        """Whether a sweep cannot run before it is mended."""
-        return self.mark == "WRONG"
-
-    def __str__(self) -> str:
-        remedy = f"; {self.remedy}" if self.remedy else ""
-        return f"{self.mark:>5}  {self.what}: {self.state}{remedy}"
+def error_line(child: subprocess.CompletedProcess[str]) -> str:
+    """Return the last line on stderr of a child that failed."""
+    return (child.stderr.strip().splitlines() or ["it died"])[-1]
 
 
 class Machine:
-    """What several checks ask of this machine, asked once.
+    """Facts of this machine that several checks use.
 
     Args:
         root: the directory below which its dev, etc, proc and sys are.
@@ -70,12 +42,12 @@ class Machine:
 
     @cached_property
     def library(self) -> subprocess.CompletedProcess[str]:
-        """What the MPI library says of itself, in a child, because MPI can be started once and may fail by abort."""
+        """The version text of the MPI library, from a child process: MPI starts only once per process and may abort."""
         return self.python(LIBRARY)
 
     @cached_property
     def pmi_types(self) -> tuple[str, ...]:
-        """The types of ``srun --mpi`` that the MPI library speaks, the best first; none where that is not known."""
+        """The types of ``srun --mpi`` that the MPI library supports, the best first; empty if unknown."""
         if self.library.returncode:
             return ()
         vendor, words = json.loads(self.library.stdout)
@@ -85,7 +57,7 @@ class Machine:
 
     @cached_property
     def controller(self) -> dict[str, str] | str:
-        """The settings of Slurm's controller, or why it does not tell them."""
+        """The settings of Slurm's controller, or why they cannot be read."""
         try:
             return query.configuration()
         except BadInputError as error:
@@ -94,7 +66,7 @@ class Machine:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of Slurm's controller, none where it does not answer."""
+        """The settings of Slurm's controller; empty if it does not answer."""
         return self.controller if isinstance(self.controller, dict) else {}
 
     @cached_property

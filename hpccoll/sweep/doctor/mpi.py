@@ -5,61 +5,57 @@ import subprocess
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
-from hpccoll.sweep.doctor.machine import Finding, Machine, Mark
+from hpccoll.sweep.doctor.findings import DoctorFinding, Severity, found
+from hpccoll.sweep.doctor.machine import Machine, error_line
 from hpccoll.sweep.paths import mpiexec_command
 
 HELLO = r"import os; from mpi4py import MPI; os.write(1, b'ranks %d\n' % MPI.COMM_WORLD.size)"  # in one piece
 
 
-def library(machine: Machine) -> Iterator[Finding]:
+def library(machine: Machine) -> Iterator[DoctorFinding]:
     """See that mpi4py finds a library."""
     child = machine.library
     if child.returncode:
-        said = (child.stderr.strip().splitlines() or ["it died"])[-1]
-        yield Finding("MPI library", said, "pip install 'hpccoll[local]', or load your site's MPI module", "WRONG")
+        yield found("mpi_broken", "WRONG", error=error_line(child))
         return
     _, words = json.loads(child.stdout)
-    yield Finding("MPI library", " ".join(words.splitlines()[0].split()))
+    yield found("mpi", version=" ".join(words.splitlines()[0].split()))
 
 
-def launcher(machine: Machine) -> Iterator[Finding]:
+def launcher(machine: Machine) -> Iterator[DoctorFinding]:
     """See that the launcher and the library are of one kind: two ranks must know of each other.
 
     Where Slurm answers, srun starts ranks, and mpiexec matters to profile local only.
     """
-    mark: Mark = "warn" if machine.settings else "WRONG"
+    severity: Severity = "warn" if machine.settings else "WRONG"
     remedy = "use the mpiexec of the library above: put its bin directory first on PATH"
     remedy = f"for profile local only: {remedy}" if machine.settings else remedy
     try:
         child = machine.python(HELLO, *mpiexec_command(), "-n", "2")
     except BadInputError as error:
-        yield Finding("launcher", str(error), "srun starts ranks here" if machine.settings else "", mark)
+        no_remedy = "srun starts ranks here" if machine.settings else ""
+        yield found("mpiexec_missing", severity, error=error, remedy=no_remedy)
         return
     except subprocess.TimeoutExpired:
-        yield Finding("launcher", "two ranks did not end within 60 s", remedy, mark)
+        yield found("mpiexec_timeout", severity, remedy=remedy)
         return
     if child.stdout.count("ranks 2") == 2:
-        yield Finding("launcher", "mpiexec starts two ranks that know of each other")
+        yield found("mpiexec")
         return
-    said = (child.stderr.strip().splitlines() or [child.stdout.strip()])[-1]
-    yield Finding("launcher", f"two ranks do not know of each other ({said})", remedy, mark)
+    error_text = (child.stderr.strip().splitlines() or [child.stdout.strip()])[-1]
+    yield found("mpiexec_disconnected", severity, error=error_text, remedy=remedy)
 
 
-def pmi(machine: Machine) -> Iterator[Finding]:
+def pmi(machine: Machine) -> Iterator[DoctorFinding]:
     """See that Slurm and the MPI library have a language in common by which ranks find each other."""
     if not machine.settings:
         return
-    listed = f"srun --mpi can be {', '.join(machine.mpi_types) or 'nothing'}"
-    if not machine.pmi_types:
-        yield Finding("PMI", listed, "in the site file, launcher: srun --mpi=TYPE, as the MPI library has it", "warn")
+    types, speaks = ", ".join(machine.mpi_types) or "nothing", machine.pmi_types
+    if not speaks:
+        yield found("pmi_unknown", "warn", types=types)
     elif machine.mpi_type is None:
-        missing = f"the MPI library speaks {' or '.join(machine.pmi_types)}"
-        yield Finding("PMI", f"{listed}; {missing}", "the admin adds that plugin of Slurm's, or use another MPI",
-                      "WRONG")  # fmt: skip
+        yield found("pmi_mismatch", "WRONG", types=types, library=" or ".join(speaks))
     else:
         default = machine.settings.get("MpiDefault")
-        known = f"the MPI library speaks {' and '.join(machine.pmi_types)}"
-        wanted = f"srun takes {default} by itself" if default == machine.mpi_type else (
-            f"in the site file, launcher: srun --mpi={machine.mpi_type}; by itself srun takes {default}"
-        )  # fmt: skip
-        yield Finding("PMI", f"{listed}; {known}", wanted)
+        kind = "pmi_default" if default == machine.mpi_type else "pmi_option"
+        yield found(kind, types=types, library=" and ".join(speaks), default=default, chosen=machine.mpi_type)

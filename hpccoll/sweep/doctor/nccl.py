@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from hpccoll.host import hardware
 from hpccoll.host.hardware import RdmaPort
-from hpccoll.sweep.doctor.machine import Finding, Machine
+from hpccoll.sweep.doctor.findings import DoctorFinding, found
+from hpccoll.sweep.doctor.machine import Machine, error_line
 
 VERSION = """
 import ctypes
@@ -19,50 +20,46 @@ def _needed(machine: Machine) -> bool:
     return hardware.gpu_count(machine.root) > 0
 
 
-def library(machine: Machine) -> Iterator[Finding]:
+def library(machine: Machine) -> Iterator[DoctorFinding]:
     """See which NCCL CuPy loads, and which one that hides; also without a GPU, as on a login node."""
-    found = hardware.nccl_libraries(machine.root)
-    if not found:
-        remedy = "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, as CuPy is)"
-        yield Finding("NCCL", "not found: cases over nccl will be skipped", remedy, "none")
+    libraries = hardware.nccl_libraries(machine.root)
+    if not libraries:
+        yield found("nccl_missing", "none")
         return
-    taken, *others = found
+    taken, *others = libraries
     child = machine.python(VERSION.format(path=str(taken)))
     if child.returncode:
-        why = (child.stderr.strip().splitlines() or ["it died"])[-1]
-        yield Finding("NCCL", f"{taken} cannot be loaded ({why})", mark="WRONG" if _needed(machine) else "warn")
+        yield found("nccl_broken", "WRONG" if _needed(machine) else "warn", path=taken, error=error_line(child))
         return
-    said = f"{child.stdout.strip()}, {taken}"
+    version = child.stdout.strip()
     if hardware.is_from_wheel(taken) and others:
-        remedy = f"to measure the site's, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={others[0]}"
-        yield Finding("NCCL", f"{said}; this wheel hides {', '.join(map(str, others))}", remedy, "warn")
+        hidden = ", ".join(map(str, others))
+        yield found("nccl_hidden", "warn", version=version, path=taken, hidden=hidden, site=others[0])
     else:
-        yield Finding("NCCL", said)
+        yield found("nccl", version=version, path=taken)
 
 
-def nccl4py(machine: Machine) -> Iterator[Finding]:
+def nccl4py(machine: Machine) -> Iterator[DoctorFinding]:
     """See whether there is nccl4py, by which communicators are made with settings that CuPy cannot give them."""
-    if told := machine.wheel("nccl4py"):
-        yield Finding("nccl4py", told)
+    if version := machine.wheel("nccl4py"):
+        yield found("nccl4py", version=version)
     else:
-        said = "not installed: variants that set what communicators are made with will be skipped"
-        yield Finding("nccl4py", said, "pip install 'hpccoll[nccl4py]'", "none")
+        yield found("nccl4py_missing", "none")
 
 
-def plugins(machine: Machine) -> Iterator[Finding]:
+def plugins(machine: Machine) -> Iterator[DoctorFinding]:
     """See which plugins NCCL would load, and whether the network needs one that is not there."""
     if not _needed(machine):
         return
-    found = hardware.nccl_plugins(machine.root)
-    kinds = {kind for _, kind in found}
+    loaded = hardware.nccl_plugins(machine.root)
+    kinds = {kind for _, kind in loaded}
     ports = [port for port in hardware.rdma_ports(machine.root) if port.active]
-    told = "; ".join(f"{kind or 'of another kind'}: {path}" for path, kind in found)
+    text = "; ".join(f"{kind or 'of another kind'}: {path}" for path, kind in loaded)
     remedy = _plugin_remedy(ports, kinds)
-    if found:
-        yield Finding("NCCL plugins", told, remedy, "warn" if remedy else "ok")
+    if loaded:
+        yield found("nccl_plugins", "warn" if remedy else "ok", plugins=text, remedy=remedy)
     else:
-        remedy = remedy or "no network here asks for one"
-        yield Finding("NCCL plugins", "none where the loader looks", remedy, "none")
+        yield found("nccl_plugins_missing", "none", remedy=remedy or "no network here asks for one")
 
 
 def _plugin_remedy(ports: list[RdmaPort], kinds: set[str | None]) -> str:
@@ -81,16 +78,18 @@ CHOOSING = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_COLLNET_ENABLE", "NCCL_
 """Settings that decide what runs: of a sweep that is the business of its variants."""
 
 
-def settings(machine: Machine) -> Iterator[Finding]:
+def settings(machine: Machine) -> Iterator[DoctorFinding]:
     """See what the environment and files set for every run, the files unseen."""
     if not _needed(machine):
         return
-    found = hardware.nccl_settings(machine.root)
+    settings_found = hardware.nccl_settings(machine.root)
     places: dict[str, list[str]] = {}
-    for place, name, value in found:
+    for place, name, value in settings_found:
         places.setdefault(place, []).append(f"{name}={value}")
-    chosen = list(dict.fromkeys(name for _, name, _ in found if name in CHOOSING))
-    remedy = f"take out {', '.join(chosen)}: what a sweep compares it sets itself, as variants" if chosen else ""
-    told = "; ".join(f"{place} sets {', '.join(words)}" for place, words in places.items())
-    told = told or "the environment, ~/.nccl.conf and /etc/nccl.conf set nothing"
-    yield Finding("NCCL settings", told, remedy, "warn" if remedy else "ok")
+    chosen = list(dict.fromkeys(name for _, name, _ in settings_found if name in CHOOSING))
+    text = "; ".join(f"{place} sets {', '.join(words)}" for place, words in places.items())
+    text = text or "the environment, ~/.nccl.conf and /etc/nccl.conf set nothing"
+    if chosen:
+        yield found("nccl_settings_chosen", "warn", settings=text, names=", ".join(chosen))
+    else:
+        yield found("nccl_settings", settings=text)
