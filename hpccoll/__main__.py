@@ -1,4 +1,4 @@
-"""``hpccoll``, also as ``python -m hpccoll``."""
+"""The entry point of ``hpccoll`` and of ``python -m hpccoll``."""
 
 import signal
 import sys
@@ -8,18 +8,16 @@ from hpccoll.terminal import PrintableStream
 
 
 def main() -> None:
-    """Run a command; ``run`` by itself, because every rank of a job comes this way and must import little.
-
-    Whatever a command prints on stdout passes through one stream, which lets no control character of a file through.
-    """
+    """Run a command; its stdout passes through a stream that escapes the control characters of files."""
     with redirect_stdout(PrintableStream(sys.stdout)):
-        _main()
+        _dispatch()
 
 
-def _main() -> None:
+def _dispatch() -> None:
+    """Run ``run`` without the command line of the other commands: each rank of a job starts here and imports little."""
     if sys.argv[1:2] == ["run"]:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback of each rank would tell nothing
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback from every rank is noise
         from hpccoll.run import main as run
 
         sys.exit(run(sys.argv[2:]))

@@ -1,4 +1,4 @@
-"""What goes wrong because of what was asked: one line that names the key, the value and the valid choices."""
+"""Errors of bad input: one line each, which names the key, the value and the valid choices."""
 
 import errno
 import os
@@ -10,64 +10,64 @@ from typing import Self
 from hpccoll.terminal import printable
 
 MAX_VALUE_CHARACTERS, MAX_MESSAGE_CHARACTERS = 300, 5000
-"""Characters of a key, of a value and of all that a message says."""
+"""The maximum number of characters of a key or a value, and of a message."""
 MAX_COMPARED_CHARACTERS = 100
-"""Characters of a word that is compared with others; how long that takes grows with the square."""
+"""Longer words are not compared with the choices: the time of a comparison grows with the square of the length."""
 
 
 def did_you_mean(word: object, known: Iterable[str], min_similarity: float = 0.7) -> str:
-    """Return the question, to stand before all of ``known``, whether the nearest was meant; empty if none is near.
+    """Return "did you mean X? " for the known word nearest to ``word``; empty if none is near.
 
     Args:
-        word: that is not known.
-        known: words.
-        min_similarity: that makes a word near; two letters out of three do not: who says gpu does not mean cpu.
+        word: the unknown word.
+        known: the valid words.
+        min_similarity: the least similarity of a near word; two letters of three are too few: gpu does not mean cpu.
     """
     if not isinstance(word, str) or len(word) > MAX_COMPARED_CHARACTERS:
         return ""
-    near = get_close_matches(word, known, n=1, cutoff=min_similarity)
-    return f"did you mean {near[0]}? " if near else ""
+    nearest = get_close_matches(word, known, n=1, cutoff=min_similarity)
+    return f"did you mean {nearest[0]}? " if nearest else ""
 
 
-def format_choices(word: object, known: Iterable[object], elsewhere: str = "") -> str:
-    """Return what to choose from in place of ``word``, the nearest first, or ``elsewhere``: what else has the word."""
+def format_choices(word: object, known: Iterable[object], hint: str = "") -> str:
+    """Return the valid choices, the one nearest to ``word`` first; a ``hint`` says what else accepts ``word``."""
     names = [str(name) for name in known]
-    return f"{'' if elsewhere else did_you_mean(word, names)}choose from {', '.join(names)}{elsewhere}"
+    return f"{'' if hint else did_you_mean(word, names)}choose from {', '.join(names)}{hint}"
 
 
 class BadInputError(ValueError):
-    """Input that cannot be used; the command line prints it as one line and exits with 2.
+    """Input that cannot be used; the command line prints one line and exits with 2.
 
     Args:
-        key: what was being set, in the user's words (``algorithm``, ``--bytes``, ``sweep.yaml: ranks``).
-        value: what it was set to; None for nothing, which is then what is said.
-        expected: the valid choices, or a phrase that says what would be valid.
+        key: the user's name of the setting (``algorithm``, ``--bytes``, ``sweep.yaml: ranks``).
+        value: the value of the setting; None if it is missing, which the message then says.
+        expected: the valid choices, or a phrase for what is valid.
     """
 
     def __init__(self, key: str, value: object, expected: str | Iterable[object]) -> None:
         expected = expected if isinstance(expected, str) else format_choices(value, expected)
-        super().__init__(key, value, expected)  # by which it is made anew on other ranks, for rank 0 alone reads files
+        super().__init__(key, value, expected)  # unpickled on other ranks: only rank 0 reads files
         self.key, self.value, self.expected = key, value, expected
         self.others: tuple[BadInputError, ...] = ()
-        """What else is wrong with the same file, each for a line of its own."""
+        """Further errors of the same file; each is printed on its own line."""
 
     def __str__(self) -> str:
-        said = "is missing" if self.value is None else f"{format_value(self.value)} is not valid"
-        return to_one_line(f"{abbreviate(self.key)}{' ' if self.value is None else ': '}{said}: {self.expected}")
+        problem = "is missing" if self.value is None else f"{format_value(self.value)} is not valid"
+        return to_one_line(f"{abbreviate(self.key)}{' ' if self.value is None else ': '}{problem}: {self.expected}")
 
     def with_key(self, key: str) -> Self:
-        """Return the same complaint, with those beside it, of a key that says more of where it is."""
-        made = type(self)(key, *self.args[1:])
-        made.others = self.others
-        return made
+        """Return the same error, with its ``others``, under a key that names its place more precisely."""
+        renamed = type(self)(key, *self.args[1:])
+        renamed.others = self.others
+        return renamed
 
 
 class UnusableError(BadInputError):
-    """Input that cannot be used, for which no one value is to blame: the line says why.
+    """Input that cannot be used although no single value is wrong; the line gives the reason.
 
     Args:
-        key: what cannot be used: a file, or what was asked.
-        why: it cannot.
+        key: the input that cannot be used: a file or a request.
+        why: the reason.
     """
 
     def __init__(self, key: str, why: str) -> None:
@@ -78,18 +78,18 @@ class UnusableError(BadInputError):
         return to_one_line(f"{abbreviate(self.key)}: {self.expected}")
 
 
-def file_error(key: str, path: object, error: OSError, done: str = "read") -> UnusableError:
-    """Return the complaint that a file or directory cannot be read, or what else was to be ``done``, and why."""
-    return UnusableError(key, f"{format_value(str(path))} cannot be {done}: {error.strerror}")
+def file_error(key: str, path: object, error: OSError, action: str = "read") -> UnusableError:
+    """Return the error of a file or directory that cannot be read, or on which another ``action`` failed."""
+    return UnusableError(key, f"{format_value(str(path))} cannot be {action}: {error.strerror}")
 
 
 PATH_ERRNOS = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS)
-"""What is wrong with the name of a file or directory, or with who may use it: whoever gave the name can mend it."""
+"""Errors of a name or of permissions, which the user who gave the name can correct."""
 
 
 def path_error(error: OSError | RuntimeError) -> UnusableError | None:
-    """Return the complaint of a name of a file or directory that the system does not take; None of anything else."""
-    if isinstance(error, RuntimeError):  # by which pathlib speaks of a loop of links, before Python 3.13
+    """Return the error of a file or directory name that the system rejects; None for any other error."""
+    if isinstance(error, RuntimeError):  # pathlib raises it for a loop of links before Python 3.13
         return UnusableError("path", str(error)) if str(error).startswith("Symlink loop") else None
     if error.errno not in PATH_ERRNOS or error.filename is None:
         return None
@@ -98,10 +98,10 @@ def path_error(error: OSError | RuntimeError) -> UnusableError | None:
 
 
 def check_arguments(arguments: Iterable[str]) -> None:
-    """See that the words of a command line are text: what is not has no place in files of results.
+    """Check that the arguments of a command line are UTF-8 text, which result files can store.
 
     Raises:
-        BadInputError: for one that is not in UTF-8.
+        BadInputError: if an argument is not UTF-8.
     """
     for word in arguments:
         try:
@@ -120,33 +120,30 @@ class _ValueRepr(Repr):
         digits = int(number.bit_length() * 0.30103)
         return (
             repr(number) if digits < MAX_VALUE_CHARACTERS else f"a number of {digits} digits"
-        )  # Python does not write them all
+        )  # Python refuses to print all of them
 
 
 _value_repr = _ValueRepr()
 
 
 def format_value(value: object) -> str:
-    """Return a value as a message shows it: as Python writes it, a long one without its middle."""
+    """Return the Python representation of a value for a message; a long one is abbreviated."""
     return abbreviate(_value_repr.repr(value))
 
 
-def abbreviate(text: str, most: int = MAX_VALUE_CHARACTERS) -> str:
-    """Return a text, a long one without its middle."""
-    if len(text) <= most:
+def abbreviate(text: str, max_characters: int = MAX_VALUE_CHARACTERS) -> str:
+    """Return a text; a long one without its middle."""
+    if len(text) <= max_characters:
         return text
-    return f"{text[: most // 2]}... ({len(text)} characters) ...{text[-most // 4 :]}"
+    return f"{text[: max_characters // 2]}... ({len(text)} characters) ...{text[-max_characters // 4 :]}"
 
 
 def to_one_line(text: str) -> str:
-    """Return a text as one line that is safe to print, whatever a file or a library put into it.
-
-    Blanks stand for line breaks.
-    """
+    """Return a text of a file or a library as one printable line; blanks replace line breaks."""
     return printable(abbreviate(" ".join(text.split()), MAX_MESSAGE_CHARACTERS))
 
 
 def combine_errors(first: BadInputError, *others: BadInputError) -> BadInputError:
-    """Return the first of several complaints of one file with the others beside it."""
+    """Return the first of several errors of one file; ``others`` then holds the rest."""
     first.others = others
     return first

@@ -1,6 +1,6 @@
-"""How large the numbers of sweeps, sites, jobs, tables and command lines can be: more than any machine has use for.
+"""Bounds of the values in sweep files, site files, jobs, tables and command lines; they exceed what any machine needs.
 
-A number without a bound lets a slip of the finger, or a hostile file, take all time and memory of who reads it.
+Without bounds, a typing error or a hostile file could take all time and memory of its reader.
 """
 
 import math
@@ -14,7 +14,7 @@ from hpccoll.errors import BadInputError
 
 @dataclass(frozen=True, slots=True)
 class IntegerRange:
-    """Whole numbers, bounds included."""
+    """The whole numbers from ``minimum`` to ``maximum``, both included."""
 
     minimum: int
     maximum: int
@@ -23,19 +23,19 @@ class IntegerRange:
         return f"a whole number from {self.minimum} to {self.maximum}"
 
     def check(self, key: str, value: object) -> None:
-        """See that ``value`` is one of them; True is not the number 1.
+        """Check that ``value`` is in the range; True is not the number 1.
 
         Raises:
-            BadInputError: names the bounds.
+            BadInputError: if it is not; the message names the bounds.
         """
         if type(value) is not int or not self.minimum <= value <= self.maximum:
             raise BadInputError(key, value, str(self))
 
     def read(self, key: str, text: str) -> int:
-        """Return the number that a text says.
+        """Parse a number of the range.
 
         Raises:
-            BadInputError: likewise.
+            BadInputError: if ``text`` is none; the message names the bounds.
         """
         if not (re.fullmatch(r"-?[0-9]{1,19}", text) and self.minimum <= int(text) <= self.maximum):
             raise BadInputError(key, text, str(self))
@@ -44,7 +44,7 @@ class IntegerRange:
 
 @dataclass(frozen=True, slots=True)
 class PositiveNumber:
-    """Numbers above zero, up to ``maximum``, of a unit."""
+    """The numbers above 0 up to ``maximum``, in a unit."""
 
     maximum: float
     unit: str = ""
@@ -53,19 +53,19 @@ class PositiveNumber:
         return f"a number {f'of {self.unit} ' * bool(self.unit)}above 0, at most {self.maximum:g}"
 
     def check(self, key: str, value: object) -> None:
-        """See that ``value`` is one of them.
+        """Check that ``value`` is in the range.
 
         Raises:
-            BadInputError: names the bound.
+            BadInputError: if it is not; the message names the bound.
         """
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= self.maximum:
             raise BadInputError(key, value, str(self))
 
     def read(self, key: str, text: str) -> float:
-        """Return the number that a text says.
+        """Parse a number of the range.
 
         Raises:
-            BadInputError: likewise.
+            BadInputError: if ``text`` is none; the message names the bound.
         """
         try:
             number = float(text)
@@ -78,7 +78,7 @@ class PositiveNumber:
 
 @dataclass(frozen=True, slots=True)
 class PrintableText:
-    """Texts of at most so many characters, all of which print: they reach command lines, file names and terminals."""
+    """Printable texts of bounded length; they reach command lines, file names and terminals."""
 
     maximum: int = 4096
     minimum: int = 0
@@ -87,10 +87,10 @@ class PrintableText:
         return f"a text of {self.minimum} to {self.maximum} printable characters, in one line"
 
     def check(self, key: str, value: object) -> None:
-        """See that ``value`` is one of them.
+        """Check that ``value`` is such a text.
 
         Raises:
-            BadInputError: names the bounds.
+            BadInputError: if it is not; the message names the bounds.
         """
         if not (isinstance(value, str) and self.minimum <= len(value) <= self.maximum and value.isprintable()):
             raise BadInputError(key, value, str(self))
@@ -101,7 +101,7 @@ class Boolean:
     """True and False."""
 
     def check(self, key: str, value: object) -> None:
-        """See that ``value`` is one of them.
+        """Check that ``value`` is a Boolean.
 
         Raises:
             BadInputError: if it is not.
@@ -112,15 +112,15 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """What one of several kinds takes."""
+    """The values that at least one of several kinds accepts."""
 
     kinds: tuple["IntegerRange | PositiveNumber | PrintableText | Boolean | None", ...]
 
     def check(self, key: str, value: object) -> None:
-        """See that one of the kinds takes ``value``; None takes nothing but None.
+        """Check that one of the kinds accepts ``value``; the kind None accepts only None.
 
         Raises:
-            BadInputError: with what would be valid, if none does.
+            BadInputError: if none does; the message names all kinds.
         """
         for kind in self.kinds:
             if kind is None and value is None:
@@ -135,90 +135,95 @@ class AnyOf:
 ValueKind = IntegerRange | PositiveNumber | PrintableText | Boolean | AnyOf
 
 
-def check_mapping(key: str, values: object, most: int, name: PrintableText, kind: ValueKind) -> None:
-    """See that ``values`` is a mapping of names to values of one kind.
+def check_mapping(key: str, values: object, max_names: int, name: PrintableText, kind: ValueKind) -> None:
+    """Check that ``values`` is a mapping of at most ``max_names`` names to values of one kind.
 
     Raises:
-        BadInputError: names the key, and what is valid there.
+        BadInputError: if it is not; the message names the key and the valid values.
     """
-    if not isinstance(values, Mapping) or len(values) > most:
-        raise BadInputError(key, values, f"at most {most} names, each with a value")
+    if not isinstance(values, Mapping) or len(values) > max_names:
+        raise BadInputError(key, values, f"at most {max_names} names, each with a value")
     for each, value in values.items():
         name.check(key, each)
         kind.check(f"{key}.{each}", value)
 
 
 def check_fields(key: str, owner: object, kinds: Mapping[str, ValueKind]) -> None:
-    """See that attributes of ``owner`` have values of their kinds; ``key`` begins the names in messages.
+    """Check that the attributes of ``owner`` have values of their kinds.
+
+    Args:
+        key: the prefix of attribute names in messages.
+        owner: the object with the attributes.
+        kinds: the kind of each attribute, by its name.
 
     Raises:
-        BadInputError: names the first that has not.
+        BadInputError: for the first attribute with another value.
     """
     for name, kind in kinds.items():
         kind.check(f"{key}{name}", getattr(owner, name))
 
 
 RANKS = IntegerRange(1, 1 << 18)
-"""Ranks of a launch, and nodes: the largest machines have 160,000 nodes."""
+"""The number of ranks of a launch, or of nodes: the largest machines have 160,000 nodes."""
 RANK = IntegerRange(0, RANKS.maximum - 1)
 RANKS_PER_NODE = IntegerRange(1, 4096)
-"""Ranks on one node."""
+"""The number of ranks on one node."""
 AGGREGATORS = IntegerRange(0, 4096)
 MAX_BYTES = 1 << 44
-"""Of a message size S; for as many ranks, numbers of bytes fit in 64 bits."""
+"""The maximum message size S: times the maximum number of ranks, a number of bytes still fits in 64 bits."""
 FACTOR = IntegerRange(2, MAX_BYTES)
 ROUNDS = IntegerRange(1, 255)
-"""Rounds are numbered from 1, in a byte of the raw file."""
+"""Rounds count from 1 and are stored in one byte of the raw file."""
 WARMUP = IntegerRange(0, 1_000_000)
 ITERATIONS = IntegerRange(1, 1_000_000)
-"""Timed ones of a case: each rank has room for the times of all of them."""
+"""Timed iterations of a case: each rank allocates memory for all their times."""
 SECONDS = PositiveNumber(7 * 86400.0, "seconds")
-"""A week: of a case, or without progress."""
+"""A time limit of a case, or without progress: a week at most."""
 PRECISION = PositiveNumber(1.0)
 SEED = IntegerRange(0, (1 << 63) - 1)
 CHANNELS = IntegerRange(1, 4096)
-"""Channels, and how many of them at once: each has requests of its own in every step."""
+"""The number of channels, or of channels in flight: each has its own requests in every step."""
 NUMBER = IntegerRange(-(1 << 63), (1 << 63) - 1)
-"""Whatever has no closer bounds: a number of 64 bits."""
+"""Any number of 64 bits."""
 NAME = PrintableText(255, minimum=1)
 FILE_NAME = PrintableText(200, minimum=1)
-"""A name that becomes part of file names, with endings."""
+"""A name that becomes part of file names, which add suffixes."""
 VARIABLE_VALUE = PrintableText(1 << 16)
-"""The value of a variable of the environment: lists of directories are long; Linux takes twice as much."""
+"""The value of an environment variable: lists of directories are long; Linux allows twice as much."""
 VALUE = AnyOf((NUMBER, PrintableText()))
-"""Of a parameter, or of what communicators are made with."""
+"""The value of a parameter, or of a setting of communicators."""
 MAX_NAMES = 1000
-"""Variables, or parameters."""
+"""The maximum number of variables, or of parameters."""
 
 MINUTES = IntegerRange(1, 366 * 24 * 60)
 MEMORY_MB = IntegerRange(1, 1 << 30)
 CPUS = IntegerRange(1, 1 << 16)
 GPUS = IntegerRange(1, 1024)
 SIGNAL_S = IntegerRange(1, 65535)
-"""What sbatch --signal takes."""
+"""The seconds that sbatch --signal accepts."""
 START_S = IntegerRange(1, 86400)
 
 MAX_CASES = 100_000
 MAX_JOBS = 1000
 MAX_LIST_ENTRIES = 1000
-"""Entries of a list in a sweep or site file."""
+"""The maximum number of entries of a list in a sweep or site file."""
 MAX_RANK_CASES = 1 << 27
-"""Cases of a sweep times the ranks of each: planning looks at every rank of some cases."""
+"""The maximum number of cases of a sweep times their ranks: planning visits every rank of some cases."""
 MAX_NAME_LETTERS = 80
-"""Letters of a name that becomes part of file names, with those of transports, shapes and endings: 255 in all."""
+"""The maximum length of a sweep's name: file names add transports, shapes and suffixes, up to 255 characters."""
 
 SWEEP_BYTES = 1 << 17
-"""A sweep or site file: the YAML parser takes a second for so much."""
+"""The maximum size of a sweep or site file: the YAML parser takes 1 s for it."""
 TABLE_BYTES = 1 << 24
 JOB_BYTES = 1 << 26
-"""A job file, or a plan: a case takes 350 bytes, more with long parameters."""
+"""The maximum size of a job file or a plan: a case takes 350 bytes, more with long parameters."""
 MAX_TRAFFIC_RANKS = 4096
-"""Ranks of unequal blocks: there is a number for every pair, at every rank."""
+"""The maximum number of ranks with unequal blocks: every rank holds a number for every pair."""
 TRAFFIC_BYTES = 1 << 27
-"""A file of weights: 7 digits for every pair."""
+"""The maximum size of a file of weights: 7 digits for every pair of ranks."""
 LOG_BYTES = 1 << 28
-"""A log of a library: a thousand ranks write 100 KB each."""
+"""The maximum size of a library's log: a thousand ranks write 100 KB each."""
 LOG_HEAD_BYTES = 1 << 24
-"""Bytes within which a log has a line of its library: no more is read of a file of something else."""
+"""A log has a line of its library within this many bytes; of other files no more is read."""
 XML_BYTES = 1 << 24
-"""A dump of NCCL's topology, or a file of its settings."""
+"""The maximum size of a dump of NCCL's topology, or of a file of its settings."""

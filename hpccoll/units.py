@@ -1,4 +1,4 @@
-"""Sizes, times and rates between people and numbers: sizes are binary (64M is 64 MiB), GB is 1e9 bytes."""
+"""Parsers and formatters of sizes and times: sizes are binary (64M is 64 MiB); GB is 1e9 bytes."""
 
 import re
 from math import floor, isfinite, log10
@@ -11,10 +11,10 @@ _PREFIXES = ("", "K", "M", "G", "T")
 
 
 def parse_size(text: str | int, key: str = "bytes") -> int:
-    """Return the bytes that ``text`` names: ``8``, ``64K``, ``4 MiB``; prefixes are powers of 1024.
+    """Parse a size in bytes: ``8``, ``64K``, ``4 MiB``; prefixes are powers of 1024.
 
     Raises:
-        BadInputError: where ``text`` is no size.
+        BadInputError: if ``text`` is not a size.
     """
     if isinstance(text, int) and (isinstance(text, bool) or not 0 <= text <= MAX_BYTES):
         match = None
@@ -28,10 +28,10 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
 
 
 def parse_parameter(text: str) -> tuple[str, int | str]:
-    """Return the name and the value of ``channels=4`` or ``outer=ring``; what reads as a whole number is one.
+    """Parse the name and the value of ``channels=4`` or ``outer=ring``; digits are a whole number.
 
     Raises:
-        BadInputError: where ``text`` is not one of those.
+        BadInputError: if ``text`` is not a name and a value.
     """
     name, equals, value = text.partition("=")
     if not (name and equals) or re.fullmatch(r"-?[0-9]{19,}", value):
@@ -40,7 +40,7 @@ def parse_parameter(text: str) -> tuple[str, int | str]:
 
 
 def format_size(nbytes: int) -> str:
-    """Return ``nbytes`` as people write it, exact: ``8 B``, ``64 KiB``, ``4 MiB``, ``1000 B``."""
+    """Format a size exactly, with the largest prefix that divides it: ``8 B``, ``64 KiB``, ``4 MiB``, ``1000 B``."""
     power = 0
     while nbytes and nbytes % 1024 == 0 and power < len(_PREFIXES) - 1:
         nbytes //= 1024
@@ -49,21 +49,21 @@ def format_size(nbytes: int) -> str:
 
 
 def format_number(value: float, decimals: int) -> str:
-    """Return a number with so many decimals, or with more where that is too few for its first three digits."""
+    """Format a number with ``decimals`` decimals, or with more if its first three digits need them."""
     first = floor(log10(abs(value))) if value and isfinite(value) else 0
     return f"{value:.{max(decimals, 2 - first if first < 0 else 0)}f}"
 
 
 def format_wait(seconds: float) -> str:
-    """Return a time as people plan with it: ``90 s``, ``43 min``, ``5.2 h``."""
+    """Format a duration for planning, rounded: ``90 s``, ``43 min``, ``5.2 h``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration with three significant digits and a fitting unit: ``5.61 us``, ``12.8 ms``."""
+    """Format a duration with three significant digits: ``5.61 us``, ``12.8 ms``."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= 0.9995 * scale:  # which rounds to one
+        if seconds >= 0.9995 * scale:  # 0.9995 rounds to 1
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"

@@ -1,4 +1,4 @@
-"""Disk: what is written stays written, even if the machine goes down, has one writer, and follows no planted link."""
+"""Durable files: writes survive a crash of the machine, have one writer, and never follow a symbolic link."""
 
 import errno
 import fcntl
@@ -13,9 +13,9 @@ from typing import IO, Any
 
 
 def lock_exclusively(file: IO[Any]) -> bool:
-    """Lock an open file against other processes, until it is closed; return whether nobody else holds it.
+    """Lock an open file until it is closed, and return False if another process holds the lock.
 
-    Some parallel file systems know no locks: there, whoever asks first has it, and so does the second.
+    Some parallel file systems have no locks: there the result is always True.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -27,7 +27,7 @@ def lock_exclusively(file: IO[Any]) -> bool:
 
 
 def is_locked(file: IO[Any]) -> bool:
-    """Return whether another process has locked an open file; reading it is enough to know, over NFS too."""
+    """Return True if another process has locked an open file; a file opened for reading suffices, over NFS too."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -39,7 +39,7 @@ def is_locked(file: IO[Any]) -> bool:
 
 
 def sync_directory(path: Path) -> None:
-    """Return when the content of a file, or the names in a directory, are on disk."""
+    """Wait until the content of a file, or the names in a directory, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -48,7 +48,7 @@ def sync_directory(path: Path) -> None:
 
 
 def open_without_links(path: str, flags: int) -> int:
-    """Open a file of ours, as an ``opener`` of ``open``: a link, a pipe or a device in its place is an error."""
+    """Open a regular file, as an ``opener`` of ``open``; a link, a pipe or a device at ``path`` is an error."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -57,25 +57,25 @@ def open_without_links(path: str, flags: int) -> int:
 
 
 def append_bytes(path: Path, data: bytes) -> None:
-    """Append ``data`` in one write to a file of ours, on disk when this returns.
+    """Append ``data`` to a file in one write; it is on disk when this returns.
 
     Raises:
-        OSError: where it cannot be written; a symbolic link in its place is not followed (ELOOP).
+        OSError: if the file cannot be written; a symbolic link at ``path`` is not followed (ELOOP).
     """
     with open(path, "ab", buffering=0, opener=open_without_links) as file:
         rest = memoryview(data)
-        while rest:  # on a disk that is nearly full the first part goes, and the next try says why
+        while rest:  # a nearly full disk accepts a part; the next write raises the error
             rest = rest[file.write(rest) :]
         os.fsync(file.fileno())
 
 
 def _create(path: Path) -> int:
-    """Return the descriptor of a file that is new; whatever stands in its place, a link too, is an error."""
+    """Create a file and return its descriptor; an existing file or link at ``path`` is an error."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file in place of any of that name, never through a link that stands there."""
+    """Replace the file at ``path``; a link there is removed, not followed."""
     path.unlink(missing_ok=True)
     with os.fdopen(_create(path), "wb") as file:
         file.write(data)
@@ -83,12 +83,12 @@ def write_new(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing_file(path: Path) -> Iterator[Path]:
-    """Yield an empty new file beside ``path`` with an unguessable name.
+    """Yield an empty new file with an unguessable name in the directory of ``path``.
 
-    It replaces ``path``, on disk, when the block ends well, and is removed when it does not.
+    If the block succeeds, the new file replaces ``path`` on disk; otherwise it is removed.
 
     Raises:
-        OSError: where that cannot be, or a device, a pipe or a directory is there.
+        OSError: if the file cannot be created or ``path`` is a device, a pipe or a directory.
     """
     with suppress(FileNotFoundError):
         if stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
@@ -106,6 +106,6 @@ def replacing_file(path: Path) -> Iterator[Path]:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what writers of ``path`` that were killed have left beside it; only its one writer may call this."""
+    """Remove the unfinished files of killed writers of ``path``; only its current writer may call this."""
     for unfinished in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}"):
         unfinished.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Raw files: written once, whole, and renamed into place; read by h5py, xarray, h5dump and anything else."""
+"""Raw files: HDF5 files that are written whole and then renamed into place; h5py, xarray and h5dump read them."""
 
 import hashlib
 import json
@@ -25,14 +25,14 @@ from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, VERSION
 _ATTEMPT_PREFIX = "attempt_"
 
 LIBVER = ("v110", "v110")
-"""Of HDF5 1.10, whose metadata have checksums: in older ones a flipped bit can keep the library busy for ever."""
+"""The format of HDF5 1.10, whose metadata have checksums: in older formats a flipped bit can make the library hang."""
 
 
 def write_raw_file(raw: RawResults, path: Path) -> None:
-    """Write ``raw`` to ``path``: complete on disk under another name first, then renamed.
+    """Write ``raw`` to a temporary file and rename it to ``path`` once it is on disk.
 
     Raises:
-        ImplausibleError: where that could not be read again; nothing is written.
+        ImplausibleError: if the reader would refuse ``raw``; nothing is written.
     """
     _check_plausible(raw)
     with replacing_file(path) as unfinished, h5py.File(unfinished, "w", libver=LIBVER) as file:
@@ -47,8 +47,8 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
             job_json=raw.job.to_json(),
         )
         if raw.failures:
-            words = [json.dumps(asdict(failure)) for failure in raw.failures]
-            dataset = file.create_dataset("failures", data=words, dtype=h5py.string_dtype())
+            records = [json.dumps(asdict(failure)) for failure in raw.failures]
+            dataset = file.create_dataset("failures", data=records, dtype=h5py.string_dtype())
             dataset.make_scale("failure")
             dataset.attrs["long_name"] = "JSON: what ranks had to say when a case ended their attempt"
         for attempt, outcomes in raw.attempts:
@@ -59,10 +59,10 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
 
 @contextmanager
 def _open_raw_file(path: Path) -> Iterator[Any]:
-    """Open a raw file of a schema that can be read.
+    """Open a raw file whose schema this version reads.
 
     Raises:
-        BadInputError: where it is no HDF5 file, cut short, or of another schema; also for what is found in it.
+        BadInputError: if the file is not HDF5, is truncated or has another schema; also for errors within the block.
     """
     open_regular(path, "path").close()
     try:
@@ -73,15 +73,15 @@ def _open_raw_file(path: Path) -> Iterator[Any]:
         raise
     except _UNREADABLE as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        whole = f"{format_value(str(path))} is no whole raw file of hpccoll: {reason.strip()}"
-        raise UnusableError("path", f"{whole}; to measure its job anew, move it away") from None
+        problem = f"{format_value(str(path))} is no whole raw file of hpccoll: {reason.strip()}"
+        raise UnusableError("path", f"{problem}; to measure its job anew, move it away") from None
 
 
 _UNREADABLE = (
     OSError, RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, MemoryError,
     NotImplementedError,
 )  # fmt: skip
-"""What h5py raises where bytes of a file are missing or wrong."""
+"""The exceptions that h5py raises if bytes of a file are missing or wrong."""
 
 
 def _check_schema(file: Any, path: Path) -> None:
@@ -94,7 +94,7 @@ def read_raw_file(path: Path) -> RawResults:
     """Read a raw file.
 
     Raises:
-        BadInputError: where it cannot be read, or what it holds is not what was written or measured.
+        BadInputError: if the file cannot be read, or its content differs from what was written or is implausible.
     """
     with _open_raw_file(path) as file:
         sealed = check_integrity(file, path.stat().st_size)
@@ -105,8 +105,8 @@ def read_raw_file(path: Path) -> RawResults:
             raise ImplausibleError("its job is not the one that was written: job_sha256 differs")
         raw = RawResults(path=path, job=Job.from_json(job_json))
         raw.attempts = [read_attempt(group) for name, group in file.items() if name.startswith(_ATTEMPT_PREFIX)]
-        words = file["failures"].asstr()[:] if "failures" in file else ()
-        raw.failures = [Failure(**json.loads(failure)) for failure in words]
+        records = file["failures"].asstr()[:] if "failures" in file else ()
+        raw.failures = [Failure(**json.loads(record)) for record in records]
         _check_plausible(raw)
     raw.attempts.sort(key=lambda pair: pair[0].number)
     if not sealed:
@@ -115,10 +115,10 @@ def read_raw_file(path: Path) -> RawResults:
 
 
 def _check_plausible(raw: RawResults) -> None:
-    """See that what was read can have been measured.
+    """Check that the results are plausible.
 
     Raises:
-        ImplausibleError: says why it cannot.
+        ImplausibleError: for the first implausible value.
     """
     check_types(raw.job)
     check_outcome = OutcomeCheck(raw.job)

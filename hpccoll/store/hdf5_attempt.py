@@ -1,4 +1,4 @@
-"""The group of an attempt in a raw file: a dataset for each column of the schema, and what is said of all cases."""
+"""The HDF5 group of an attempt: a dataset for each column of the schema, and attributes for the whole attempt."""
 
 import json
 from collections.abc import Sequence
@@ -25,21 +25,21 @@ _NON_ATTRIBUTES = (
 )  # fields of an attempt that are no attributes of one value
 _ATTEMPT_ATTRIBUTES = tuple(field.name for field in fields(Attempt) if field.name not in _NON_ATTRIBUTES)
 EVIDENCE_DATASET = "evidence_json"
-"""The dataset of an attempt that is there where logs were read."""
+"""The dataset of the evidence from logs; only attempts that read logs have it."""
 MAX_COLUMN_BYTES = 1 << 28
-"""Bytes of a column that are read at once; of a larger one, each case when it is asked for."""
+"""Columns up to this size are read whole; larger ones case by case."""
 _COMPRESSION = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
 
 
 def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> None:
-    """Write an attempt, and what became of its cases, into an empty group."""
+    """Write an attempt and the outcomes of its cases into an empty group."""
     for name in _ATTEMPT_ATTRIBUTES:
         value = getattr(attempt, name)
         group.attrs[name] = -1 if value is None else value
     group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
-    if attempt.evidence is not None:  # as a dataset: an attribute has 64 KiB at most
-        words = json.dumps(attempt.evidence, indent=1, sort_keys=True)
-        dataset = group.create_dataset(EVIDENCE_DATASET, data=words, dtype=h5py.string_dtype())
+    if attempt.evidence is not None:  # a dataset, because an attribute holds at most 64 KiB
+        text = json.dumps(attempt.evidence, indent=1, sort_keys=True)
+        dataset = group.create_dataset(EVIDENCE_DATASET, data=text, dtype=h5py.string_dtype())
         dataset.attrs["long_name"] = "JSON: what the library's own logs said in an untimed pass"
     sizes = {
         "case": len(outcomes),
@@ -52,11 +52,11 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
         scale = group.create_dataset(name, data=np.arange(size))
         scale.make_scale(name)
         scale.attrs["long_name"] = name
-    cells = [_case_values(outcome) for outcome in outcomes]
+    values = [_case_values(outcome) for outcome in outcomes]
     for column in COLUMNS:
         shape = [sizes[dim] for dim in column.dims]
         if column.dims == ("case",):
-            dataset = _create_dataset(group, column, data=_column_array(column, [cell[column.name] for cell in cells]))
+            dataset = _create_dataset(group, column, data=_column_array(column, [row[column.name] for row in values]))
         elif column.dims == ("rank",):
             dataset = _create_dataset(
                 group, column, data=_column_array(column, [getattr(p, column.name) for p in attempt.places])
@@ -73,9 +73,9 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
             dataset.dims[axis].attach_scale(group[dim])
 
 
-def _create_dataset(group: Any, column: Column, **how: Any) -> Any:
+def _create_dataset(group: Any, column: Column, **options: Any) -> Any:
     text = column.dtype == "str"
-    dataset = group.create_dataset(column.name, dtype=h5py.string_dtype() if text else _dtype(column), **how)
+    dataset = group.create_dataset(column.name, dtype=h5py.string_dtype() if text else _dtype(column), **options)
     dataset.attrs["long_name"] = column.meaning
     if column.unit:
         dataset.attrs["units"] = column.unit
@@ -84,19 +84,19 @@ def _create_dataset(group: Any, column: Column, **how: Any) -> Any:
     return dataset
 
 
-def _column_array(column: Column, cells: Sequence[object]) -> NDArray[Any]:
-    return np.array([column.absent if cell is None else cell for cell in cells], _dtype(column))
+def _column_array(column: Column, values: Sequence[object]) -> NDArray[Any]:
+    return np.array([column.absent if value is None else value for value in values], _dtype(column))
 
 
 def _write_case(dataset: Any, column: Column, number: int, outcome: Outcome) -> None:
-    """Write the row of one case; what it leaves out is absent."""
+    """Write the row of one case; values that it does not write stay absent."""
     if column.name in _PER_RANK_OR_NODE:
         values = np.array(getattr(outcome, column.name), np.float64)  # None becomes nan
-        if values.size:  # hosts may show no ports
+        if values.size:  # empty if the hosts have no port counters
             dataset[number, : len(values)] = values
     elif outcome.times is not None:
         times = getattr(outcome.times, column.name)
-        n = len(times)  # none, where there is no common clock or nothing ran on a GPU
+        n = len(times)  # 0 without a common clock or GPU events
         if not n:
             return
         if column.dims == ("case", "iteration"):
@@ -114,7 +114,7 @@ def _iterations(outcome: Outcome) -> int:
 
 
 def _case_values(outcome: Outcome) -> dict[str, object]:
-    """Return what an outcome has to say in the columns of one value a case."""
+    """Return the values of an outcome for the columns that have one value per case, by column name."""
     case = outcome.case
     return {
         **{field.name: getattr(case, field.name) for field in fields(Case)},
@@ -133,7 +133,7 @@ def _case_values(outcome: Outcome) -> dict[str, object]:
 
 
 def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
-    """Return the same from such a group, of any version of the schema that can be read."""
+    """Read an attempt and its outcomes from a group of any readable version of the schema."""
     columns: dict[str, Any] = {}
     minor = int(group.file.attrs["schema_version"].split(".")[1])
     for column in COLUMNS:
@@ -145,23 +145,24 @@ def read_attempt(group: Any) -> tuple[Attempt, list[Outcome]]:
             raise ValueError(f"{column.name} has the shape {dataset.shape}")
         if column.dtype == "str":
             columns[column.name] = dataset.asstr()[:]
-        else:  # both have rows; those of skipped cases are not even stored
+        else:  # both index by row; rows of skipped cases are not even stored
             columns[column.name] = dataset[:] if dataset.nbytes <= MAX_COLUMN_BYTES else dataset
     places = tuple(
         RankLocation(**{field.name: _to_python(columns[field.name][rank]) for field in fields(RankLocation)})
         for rank in range(len(group["rank"]))
     )
-    about = {name: _to_python(group.attrs[name]) for name in _ATTEMPT_ATTRIBUTES}
-    about["ranks_per_node"] = None if about["ranks_per_node"] == -1 else about["ranks_per_node"]
+    attributes = {name: _to_python(group.attrs[name]) for name in _ATTEMPT_ATTRIBUTES}
+    if attributes["ranks_per_node"] == -1:
+        attributes["ranks_per_node"] = None
     ports = tuple(filter(None, columns["port_name"]))
     evidence = json.loads(group[EVIDENCE_DATASET].asstr()[()]) if EVIDENCE_DATASET in group else None
     provenance = json.loads(group.attrs["provenance_json"])
-    attempt = Attempt(**about, places=places, ports=ports, provenance=provenance, evidence=evidence)
+    attempt = Attempt(**attributes, places=places, ports=ports, provenance=provenance, evidence=evidence)
     return attempt, [_read_outcome(columns, number) for number in range(len(group["case"]))]
 
 
 def _absent_column(column: Column, group: Any) -> NDArray[Any]:
-    """Return what stands for a column that a file of an earlier version has not."""
+    """Return absent values for a column that is missing in a file of an earlier version."""
     shape = [len(group[dim]) if dim in group else 0 for dim in column.dims]
     return np.broadcast_to(np.array(column.absent, _dtype(column)), shape)
 
@@ -185,16 +186,16 @@ def _read_outcome(columns: dict[str, Any], number: int) -> Outcome:
     case = {field.name: row[field.name] for field in fields(Case) if field.name in row}
     case |= {name: row[f"requested_{name}"] for name in ("bytes", "ranks", "nodes", "mapping")}
     case["params"] = json.loads(row["requested_params"])
-    own = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
-    own["params"] = json.loads(row["params"])
-    own["counters"] = json.loads(row["counters"]) if row["counters"] else None
-    own |= {name: _values_or_empty(columns[name][number]) for name in _PER_NODE}
+    results = {field.name: row[field.name] for field in fields(Outcome) if field.name in row}
+    results["params"] = json.loads(row["params"])
+    results["counters"] = json.loads(row["counters"]) if row["counters"] else None
+    results |= {name: _values_or_empty(columns[name][number]) for name in _PER_NODE}
     cpu_s = columns["cpu_s"][number]
-    return Outcome(case=Case(**case), times=_read_times(columns, number, row), **own, cpu_s=cpu_s[~np.isnan(cpu_s)])
+    return Outcome(case=Case(**case), times=_read_times(columns, number, row), **results, cpu_s=cpu_s[~np.isnan(cpu_s)])
 
 
 def _values_or_empty(values: NDArray[np.float64]) -> tuple[Any, ...]:
-    """Return values as nested tuples, None where one is absent; empty where all are."""
+    """Return values as nested tuples with None for absent ones; an empty tuple if all are absent."""
     return () if np.isnan(values).all() else _nested_tuples(values.tolist())
 
 
@@ -212,5 +213,5 @@ def _read_times(columns: dict[str, Any], number: int, row: dict[str, Any]) -> Ca
     kept = {name: columns[name][number, :n, ::stride] for name in ("start_ns", "end_ns", "device_ns")}
     if (kept["device_ns"] < 0).any():
         kept["device_ns"] = np.empty((0, 0), np.int64)
-    rounds = columns["round"][number, :n].clip(1)  # absent in files before 1.3, which had one
+    rounds = columns["round"][number, :n].clip(1)  # absent before schema 1.3, when a case had one round
     return CaseTimes(**per_iteration, **kept, rank_stride=stride, round=rounds)

@@ -1,7 +1,7 @@
-"""Integrity of a raw file: a digest of all that it holds, and what it may not hold.
+"""Integrity of raw files: a digest of their content, and checks for content that no raw file has.
 
-The digest is of the content as HDF5 reads it, so that a copy by ``h5repack`` has the same one: names, attributes,
-types, shapes, dimensions and values of every object, in order of their names. HDF5 itself checks packed columns only.
+The digest covers the content as HDF5 reads it, so that a copy by ``h5repack`` has the same digest: names, attributes,
+types, shapes, dimensions and values of every object, sorted by name. HDF5 itself checks only compressed columns.
 """
 
 import hashlib
@@ -14,44 +14,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 DIGEST_ATTRIBUTE = "content_sha256"
-"""The attribute of the root that holds the digest of all the rest."""
+"""The attribute of the root group that holds the digest of everything else."""
 
 MAX_COMPRESSION_RATIO = 1100
-"""Bytes that a byte of a compressed chunk can stand for; deflate reaches 1032."""
+"""The maximum ratio of a chunk's size to its compressed size; deflate reaches 1032."""
 
 MAX_ABSENT_ROW_BYTES = 1 << 16
-"""Bytes of a row that a file may leave out altogether, as it does where they are absent."""
+"""The maximum size of a row that a file need not store because all its values are absent."""
 
 MAX_READ_BYTES = 1 << 25
-"""Bytes of a column that are read at once."""
+"""The number of bytes of a column that are read at once."""
 
 MAX_GROUP_DEPTH = 4
-"""Groups in groups that are looked into; a raw file has one level of them."""
+"""The maximum depth of nested groups; a raw file has one level."""
 
 _SCALE_ATTRIBUTES = ("DIMENSION_LIST", "REFERENCE_LIST")
-"""Attributes by which HDF5 connects datasets and dimensions: they hold places in the file."""
+"""The attributes by which HDF5 connects datasets and dimensions; they hold addresses in the file."""
 
 
 class IntegrityError(ValueError):
-    """A file holds what no raw file does, or not what was written."""
+    """The content of a file is not that of a raw file, or not what was written."""
 
 
 def seal(file: Any) -> None:
-    """Put the digest of all that an open file holds into it."""
+    """Store the digest of the content of an open file in it."""
     file.attrs[DIGEST_ATTRIBUTE] = content_sha256(file)
 
 
 def check_integrity(file: Any, size: int) -> bool:
-    """See that an open file holds what was written, and return whether it has a digest, which proves it.
+    """Check the content of an open file against its digest; return False if it has none.
 
-    Nothing is read before it is known to be in this file, and of a size that it can have.
+    All datasets are first checked to lie in this file and to have a possible size; only then values are read.
 
     Args:
-        file: opened by h5py.
-        size: of the file, in bytes.
+        file: the file, opened by h5py.
+        size: the size of the file in bytes.
 
     Raises:
-        IntegrityError: says what is wrong.
+        IntegrityError: if a check fails; the message names the problem.
     """
     for name, item in _objects(file):
         if isinstance(item, h5py.Dataset):
@@ -64,7 +64,7 @@ def check_integrity(file: Any, size: int) -> bool:
 
 
 def content_sha256(file: Any) -> str:
-    """Return the digest of all that an open file holds, but for the digest itself, in hexadecimal digits."""
+    """Return the digest of the content of an open file without the digest itself, in hexadecimal digits."""
     digest = hashlib.sha256()
 
     def add(*values: bytes) -> None:
@@ -86,10 +86,10 @@ def content_sha256(file: Any) -> str:
 
 
 def _objects(group: Any, path: str = "/", depth: int = MAX_GROUP_DEPTH) -> Iterator[tuple[str, Any]]:
-    """Yield a group and what is below it, with their paths.
+    """Yield a group and all objects below it, each with its path.
 
     Raises:
-        IntegrityError: for a link to another place or file, which may be a pipe that never answers.
+        IntegrityError: for a link to another object or file, which may be a pipe that blocks for ever.
     """
     yield path, group
     if not depth:
@@ -105,26 +105,26 @@ def _objects(group: Any, path: str = "/", depth: int = MAX_GROUP_DEPTH) -> Itera
 
 
 def _check_size(name: str, item: Any, size: int) -> None:
-    """See that the values of a dataset are in the file.
+    """Check that the values of a dataset are in the file.
 
     Raises:
-        IntegrityError: where they are in another file, or are more than there can be.
+        IntegrityError: if they are in another file, or larger than the file can hold.
     """
     if item.is_virtual or item.external:
         raise IntegrityError(f"{name!r:.200} lies in another file")
     if item.shape is None:
         raise IntegrityError(f"{name!r:.200} has no values")
     stored, dims = item.id.get_storage_size(), len(item.shape)
-    most = (
+    max_bytes = (
         stored if item.chunks is None else MAX_COMPRESSION_RATIO * (stored if dims < 2 else size) + MAX_ABSENT_ROW_BYTES
     )
     at_once = item.nbytes if item.chunks is None or dims < 2 else item.nbytes // max(1, len(item))
-    if stored > size or at_once > most:
+    if stored > size or at_once > max_bytes:
         raise IntegrityError(f"{name!r:.200} has {item.nbytes} bytes, and the file {size}")
 
 
 def _row_bytes(item: Any) -> Iterator[tuple[bytes, ...]]:
-    """Yield the values of a dataset; of several dimensions row by row, those rows that are not all absent."""
+    """Yield the values of a dataset; if it has several dimensions, row by row without the rows of absent values."""
     if len(item.shape) < 2:
         yield _array_bytes(item[()])
         return
@@ -136,24 +136,24 @@ def _row_bytes(item: Any) -> Iterator[tuple[bytes, ...]]:
 
 
 def _stored_row_ranges(item: Any) -> Iterator[tuple[int, int]]:
-    """Yield the rows that are in the file, those that follow one another together, but never too many at once."""
-    there = {*range(len(item))} if item.chunks is None else set[int]()
+    """Yield the ranges [first, last) of consecutive rows stored in the file, each of at most ``MAX_READ_BYTES``."""
+    stored = {*range(len(item))} if item.chunks is None else set[int]()
     if item.chunks:
         item.id.chunk_iter(
-            lambda chunk: there.update(range(chunk.chunk_offset[0], chunk.chunk_offset[0] + item.chunks[0]))
+            lambda chunk: stored.update(range(chunk.chunk_offset[0], chunk.chunk_offset[0] + item.chunks[0]))
         )
-    most = max(1, MAX_READ_BYTES // max(1, item.nbytes // max(1, len(item))))
-    rows = sorted(row for row in there if row < len(item))
+    max_rows = max(1, MAX_READ_BYTES // max(1, item.nbytes // max(1, len(item))))
+    rows = sorted(row for row in stored if row < len(item))
     for _, run in groupby(enumerate(rows), lambda pair: pair[1] - pair[0]):
         numbers = [row for _, row in run]
-        for at in range(0, len(numbers), most):
-            yield numbers[at], numbers[min(at + most, len(numbers)) - 1] + 1
+        for at in range(0, len(numbers), max_rows):
+            yield numbers[at], numbers[min(at + max_rows, len(numbers)) - 1] + 1
 
 
 def _array_bytes(values: NDArray[Any]) -> tuple[bytes, ...]:
-    """Return an array as bytes: its shape and type, and its values or, of text, each of them."""
+    """Return an array as bytes: its shape and type, then its values; texts one by one."""
     array = np.asarray(values)
-    about = repr((array.shape, array.dtype.kind if array.dtype.kind in "OUS" else array.dtype.str)).encode()
+    header = repr((array.shape, array.dtype.kind if array.dtype.kind in "OUS" else array.dtype.str)).encode()
     if array.dtype.kind not in "OUS":
-        return about, array.tobytes()
-    return about, *(each if isinstance(each, bytes) else str(each).encode() for each in array.ravel().tolist())
+        return header, array.tobytes()
+    return header, *(each if isinstance(each, bytes) else str(each).encode() for each in array.ravel().tolist())

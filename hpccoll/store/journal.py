@@ -1,11 +1,11 @@
-"""The journal: what a job has done so far, a record for each event, safe on disk before the next round of a case.
+"""The journal of a job: one record per event, each on disk before the next round of a case begins.
 
-It lies beside the raw file that is to be (``NAME.h5.journal``), is undeclared to the workflow, and is what a later
-attempt goes on from. Each line has its own checksum (records.py): one that is damaged is passed over and reported, and
-what it held is measured again.
+``NAME.h5.journal`` lies next to the raw file ``NAME.h5`` until that is complete. The workflow does not declare it; the
+next attempt resumes from it. Each line has its own checksum (json_lines.py): a damaged line is skipped and reported,
+and its case is measured again.
 
-Rank 0 alone writes the journal, for appends from several nodes are not whole on every file system. What ranks have to
-say at their end is in a file for each of them beside it (``NAME.h5.words-3``), also of records.
+Only rank 0 writes the journal, because not every file system keeps appends from several nodes whole. Ranks that fail
+write their failure notes to files of their own (``NAME.h5.words-3``), also as JSON lines.
 """
 
 import dataclasses
@@ -34,28 +34,28 @@ from hpccoll.store.raw import Attempt, DamagedLine, Failure, Outcome, RawResults
 
 
 def journal_path(raw_file: Path) -> Path:
-    return raw_file.parent / f"{raw_file.name}.journal"  # also of a directory, which has no name: it is refused later
+    return raw_file.parent / f"{raw_file.name}.journal"  # a directory has no name: it is refused later
 
 
 def interrupted_marker_path(raw_file: Path) -> Path:
-    """Return the file that says that the last launch was told to end: a script starts nothing more then."""
+    """Return the marker file of an interrupted launch; job scripts start no further launch if it exists."""
     return raw_file.parent / f"{raw_file.name}.told-to-end"
 
 
 class Journal:
-    """The journal of the attempt that is running; kept open and locked by rank 0."""
+    """The journal of the running attempt; rank 0 keeps it open and locked."""
 
     def __init__(self, raw_file: Path, job: Job, earlier: RawResults | None = None) -> None:
-        """Open or create the journal; a new one takes over what an ``earlier``, partial raw file holds.
+        """Open or create the journal; a new journal starts with the content of an ``earlier``, partial raw file.
 
         Raises:
-            BadInputError: where it cannot be written, belongs to another job, or is being written by another process.
+            BadInputError: if it cannot be written, belongs to another job, or another process writes it.
         """
         self.raw_file, self.path, self._reserve = raw_file, journal_path(raw_file), _reserve_path(raw_file)
-        self._carried: list[DamagedLine] = []  # of a journal of an earlier version, which is written anew
+        self._converted_damage: list[DamagedLine] = []  # of a journal of an earlier version, which is rewritten
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._opened(job, earlier)
+            self._file = self._open(job, earlier)
         except OSError as error:
             raise file_error("--out", raw_file, error, "written") from None
         try:
@@ -64,7 +64,7 @@ class Journal:
             remove_unfinished(self.path)
             remove_unfinished(raw_file)
             self.raw = read_journal(self.path, is_writer=True)
-            self.raw.damage[:0] = self._carried
+            self.raw.damage[:0] = self._converted_damage
             check_same_job(self.raw, job, raw_file)
         except OSError as error:
             self._file.close()
@@ -73,8 +73,8 @@ class Journal:
             self._file.close()
             raise
 
-    def _opened(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
-        """Return the locked file of the journal, which then is whole, and of this version."""
+    def _open(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
+        """Return the locked file of the journal, whole and in the format of this version."""
         file = _open_locked(self.path, self.raw_file)
         empty = not os.fstat(file.fileno()).st_size
         if not empty and has_checksum_lines(self.path):
@@ -83,17 +83,17 @@ class Journal:
             if not empty:
                 earlier = read_journal(self.path, is_writer=True)
                 check_same_job(earlier, job, self.raw_file)
-                self._carried = earlier.damage
-            return self._created(job, earlier)
+                self._converted_damage = earlier.damage
+            return self._create(job, earlier)
 
-    def _created(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
-        """Write a journal, which is whole, and locked, before it has its name."""
-        with ExitStack() as undone:
+    def _create(self, job: Job, earlier: RawResults | None) -> IO[bytes]:
+        """Write a journal and lock it before it gets its name."""
+        with ExitStack() as on_error:
             with replacing_file(self.path) as unfinished:
-                file = undone.enter_context(_open_locked(unfinished, self.raw_file))
+                file = on_error.enter_context(_open_locked(unfinished, self.raw_file))
                 file.writelines(map(encode_line, first_records(job, earlier)))
                 file.flush()
-            undone.pop_all()
+            on_error.pop_all()
         return file
 
     def begin(self, attempt: Attempt) -> None:
@@ -109,7 +109,7 @@ class Journal:
         self.raw.record(outcome)
 
     def end(self, reason: str, rank: int = 0) -> None:
-        """Say why this attempt ends before its last case, and at which rank that lies; at 0 where it was told to."""
+        """Record why this attempt ends before its last case, and the rank at fault; rank 0 if it was interrupted."""
         failure = Failure(case_id="", rank=rank, message=reason, attempt=self.raw.attempts[-1][0].number)
         append_records(self.path, {"failure": dataclasses.asdict(failure)})
         self.raw.failures.append(failure)
@@ -117,7 +117,7 @@ class Journal:
             write_new(interrupted_marker_path(self.raw_file), b"")
 
     def close(self, *, remove: bool) -> None:
-        """Close the journal, and remove it where all that it holds is in the raw file."""
+        """Close the journal; ``remove`` it if the raw file holds all of its content."""
         self._reserve.unlink(missing_ok=True)
         if remove:
             self.path.unlink(missing_ok=True)
@@ -126,11 +126,11 @@ class Journal:
 
 
 def _open_locked(path: Path, raw_file: Path) -> IO[bytes]:
-    """Open a file of ours, which is made where there is none, and lock it.
+    """Open and lock a file, which is created if it does not exist.
 
     Raises:
-        OSError: where it cannot be opened; a symbolic link in its place is not followed.
-        BadInputError: where another process holds it, or has just put another file in its place.
+        OSError: if it cannot be opened; a symbolic link at ``path`` is not followed.
+        BadInputError: if another process holds the lock, or has just replaced the file.
     """
     file = os.fdopen(open_without_links(str(path), os.O_RDWR | os.O_CREAT), "rb+")
     if lock_exclusively(file) and os.path.samestat(os.fstat(file.fileno()), path.stat()):
@@ -140,7 +140,7 @@ def _open_locked(path: Path, raw_file: Path) -> IO[bytes]:
 
 
 RESERVE_BYTES = 16384
-"""Bytes kept aside for last words: a full file system is one of the reasons for them."""
+"""Bytes reserved for failure notes, because a full file system may be the reason of the failure."""
 
 
 def _reserve_path(raw_file: Path) -> Path:
@@ -148,13 +148,13 @@ def _reserve_path(raw_file: Path) -> Path:
 
 
 LAUNCHER_RANK = -1
-"""The rank of last words that are the launcher's."""
+"""The rank in failure notes of the launcher."""
 
 
 def write_failure_note(raw_file: Path, failure: Failure) -> None:
-    """Put last words beside the journal of ``raw_file``, into a file of this rank's alone."""
-    speaker = "launch" if failure.rank == LAUNCHER_RANK else failure.rank
-    path = raw_file.with_name(f"{raw_file.name}.words-{speaker}")
+    """Append a failure note to the file of this rank, or of the launcher, next to ``raw_file``."""
+    author = "launch" if failure.rank == LAUNCHER_RANK else failure.rank
+    path = raw_file.with_name(f"{raw_file.name}.words-{author}")
     try:
         append_records(path, dataclasses.asdict(failure))
     except OSError as error:
@@ -164,36 +164,36 @@ def write_failure_note(raw_file: Path, failure: Failure) -> None:
         append_records(path, dataclasses.asdict(failure))
 
 
-def remove_failure_notes(raw_file: Path, speaker: str = "*") -> None:
-    """Remove the last words of earlier attempts, of everyone or of ``launch``."""
-    for path in raw_file.parent.glob(f"{glob.escape(raw_file.name)}.words-{speaker}"):
+def remove_failure_notes(raw_file: Path, author: str = "*") -> None:
+    """Remove the failure notes of earlier attempts, of all authors or of ``launch``."""
+    for path in raw_file.parent.glob(f"{glob.escape(raw_file.name)}.words-{author}"):
         path.unlink(missing_ok=True)
 
 
 def read_failure_notes(raw_file: Path) -> list[Failure]:
-    """Return what ranks and the launcher had to say at their end; a damaged line of theirs only explained."""
+    """Return the failure notes of ranks and the launcher; damaged lines are ignored, because notes only explain."""
     paths = sorted(raw_file.parent.glob(f"{glob.escape(raw_file.name)}.words-*"))
-    found = []
+    failures = []
     for line in (line for path in paths if path.is_file() for line in read_json_lines(path)):
         with suppress(TypeError, ValueError):
-            found.append(parse_failure(line.record or {}))
-    return found
+            failures.append(parse_failure(line.record or {}))
+    return failures
 
 
 def has_records(path: Path) -> bool:
-    """Return whether a journal says which job it is of: the process that created it may have ended before that."""
+    """Return False if a journal is still empty: the process that created it may have ended before the first record."""
     return path.stat().st_size > 0
 
 
 def read_journal(path: Path, *, is_writer: bool = False) -> RawResults:
-    """Read a journal; what is damaged of it is in ``damage``.
+    """Read a journal; ``damage`` of the result lists its damaged lines.
 
     Args:
-        path: of the journal.
-        is_writer: whether this process is the one that writes it.
+        path: the path of the journal.
+        is_writer: True if this process writes the journal.
 
     Raises:
-        BadInputError: where it is no journal, or the lines that name its job are damaged.
+        BadInputError: if the file is not a journal, or both records of its job are damaged.
     """
     try:
         with open_regular(path, "path") as file:

@@ -1,6 +1,6 @@
-"""The records of a journal: the events of a job as JSON, and back.
+"""Encoding and decoding of journal records: the events of a job as JSON.
 
-Those without which others mean nothing, of the job and of an attempt, are written twice.
+The records of the job and of an attempt are written twice, because all others depend on them.
 """
 
 import base64
@@ -25,13 +25,13 @@ from hpccoll.store.raw import Attempt, DamagedLine, Failure, Outcome, RankLocati
 Record = Mapping[str, Any]
 
 COPIES = 2
-"""How often a record is written without which others mean nothing."""
+"""The number of copies of the records of the job and of each attempt."""
 
 _ARRAYS = tuple(field.name for field in dataclasses.fields(CaseTimes) if field.name != "rank_stride")
 
 
 def first_records(job: Job, earlier: RawResults | None) -> Iterator[Record]:
-    """Yield the records of the job and of what an earlier raw file or journal holds."""
+    """Yield the records of the job and of the content of an earlier raw file or journal."""
     yield from [{"job": json.loads(job.to_json())}] * COPIES
     for attempt, outcomes in earlier.attempts if earlier else ():
         yield from attempt_records(attempt)
@@ -46,25 +46,25 @@ def attempt_records(attempt: Attempt) -> list[Record]:
 
 
 def outcome_record(outcome: Outcome, attempt: Attempt) -> Record:
-    """Return the record of what became of a case in a round of ``attempt``."""
+    """Return the record of a case's outcome in a round of ``attempt``."""
     return {"outcome": _encode_outcome(outcome), "number": attempt.number}
 
 
 def read_records(path: Path, *, is_running: bool) -> RawResults:
-    """Read the records of a journal; what is damaged of it is in ``damage``.
+    """Read the records of a journal; ``damage`` of the result lists its damaged lines.
 
     Args:
-        path: of the journal.
-        is_running: whether a process is writing it: its last line may be half there.
+        path: the path of the journal.
+        is_running: True if a process is writing the journal, whose last line may then be incomplete.
 
     Raises:
-        OSError: where it cannot be read.
-        BadInputError: where it is no journal, or the lines that name its job are damaged.
+        OSError: if the file cannot be read.
+        BadInputError: if the file is not a journal, or both records of its job are damaged.
     """
     lines, damage = read_json_lines(path), []
     for line in lines:
         try:
-            reading = _JournalReader(path, line)
+            reader = _JournalReader(path, line)
             break
         except _UNREADABLE as error:
             damage.append(DamagedLine(None, _describe_damage(line, error)))
@@ -75,34 +75,34 @@ def read_records(path: Path, *, is_running: bool) -> RawResults:
             "path", f"{format_value(str(path))} is no journal of hpccoll that names its job: {why}; {remedy}"
         )
     for line in lines:
-        reading.take(line)
-    raw = reading.raw
+        reader.read(line)
+    raw = reader.raw
     raw.is_running, raw.damage = is_running, damage + raw.damage
     if is_running and line.truncated:
-        reading.truncated.pop()
-    if reading.truncated:
-        raw.notes.append(f"as by a kill, lines were cut short: {', '.join(map(str, reading.truncated[:9]))}")
+        reader.truncated.pop()
+    if reader.truncated:
+        raw.notes.append(f"as by a kill, lines were cut short: {', '.join(map(str, reader.truncated[:9]))}")
     if not has_checksum_lines(path):
         raw.notes.append("an earlier version of hpccoll wrote the journal, without checksums")
     return raw
 
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, MemoryError, zlib.error)
-"""What the content of a line raises where it is not what was written."""
+"""The exceptions that decoding of a wrong record raises."""
 
 
 def _describe_damage(line: Line, error: BaseException, case_id: str | None = None) -> str:
-    where = f" (after the start of {case_id})" if case_id else ""
+    position = f" (after the start of {case_id})" if case_id else ""
     why = (str(error) or type(error).__name__) if line.record else "its checksum is wrong"
-    return f"line {line.number}{where} is damaged: {why}"
+    return f"line {line.number}{position} is damaged: {why}"
 
 
 class _JournalReader:
-    """A journal as it is read, line by line.
+    """A reader of journals, line by line.
 
     Args:
-        path: of the journal.
-        first: the line of its job.
+        path: the path of the journal.
+        first: the line with the record of the job.
     """
 
     def __init__(self, path: Path, first: Line) -> None:
@@ -111,63 +111,66 @@ class _JournalReader:
         check_types(job)
         self.raw, self._check = RawResults(path=path, job=job), OutcomeCheck(job)
         self.truncated: list[int] = []
-        """The numbers of lines whose end is missing."""
-        self._under_way: str | None = None
-        """The case that was started last and has no outcome yet."""
-        for attempt in record.get("attempts", ()):  # of journals without checksums
-            self._attempt(attempt)
+        """The numbers of the truncated lines."""
+        self._started_case: str | None = None
+        """The case that started last and has no outcome yet."""
+        for attempt in record.get("attempts", ()):  # in journals without checksums
+            self._read_attempt(attempt)
             for outcome in attempt["outcomes"]:
-                self._outcome({"outcome": outcome})
+                self._read_outcome({"outcome": outcome})
         self.raw.failures += map(parse_failure, record.get("failures", ()))
 
-    def take(self, line: Line) -> None:
-        """Take what a line holds, or say what is wrong with it."""
+    def read(self, line: Line) -> None:
+        """Add the record of a line to the results, or its damage if it cannot be decoded."""
         if line.truncated:
             self.truncated.append(line.number)
             return
-        takers: Mapping[str, Callable[[Record], None]] = {
-            "job": lambda _: None, "attempt": self._attempt, "start": self._start, "outcome": self._outcome,
+        decoders: Mapping[str, Callable[[Record], None]] = {
+            "job": lambda _: None, "attempt": self._read_attempt, "start": self._read_start,
+            "outcome": self._read_outcome,
             "failure": lambda record: self.raw.failures.append(parse_failure(record["failure"])),
         }  # fmt: skip
         record = line.record or {}
         try:
-            (name,) = takers.keys() & record.keys()
-            takers[name](record)
+            (name,) = decoders.keys() & record.keys()
+            decoders[name](record)
         except _UNREADABLE as error:
-            self.raw.damage.append(DamagedLine(self._under_way, _describe_damage(line, error, self._under_way)))
-            if self._under_way:
-                self.raw.started.remove(self._under_way)  # its outcome, most likely: it did not end the job
-            self._under_way = None
+            self.raw.damage.append(DamagedLine(self._started_case, _describe_damage(line, error, self._started_case)))
+            if self._started_case:
+                self.raw.started.remove(
+                    self._started_case
+                )  # most likely the line is its outcome, and it did not end the job
+            self._started_case = None
 
-    def _attempt(self, record: Record) -> None:
+    def _read_attempt(self, record: Record) -> None:
         fields = record["attempt"]
         places = tuple(RankLocation(**place) for place in fields["places"])
         attempt = Attempt(**{**fields, "places": places, "ports": tuple(fields.get("ports", ()))})
         check_attempt(attempt)
-        if not self.raw.attempts or self.raw.attempts[-1][0].number != attempt.number:  # not the second copy
+        if not self.raw.attempts or self.raw.attempts[-1][0].number != attempt.number:  # skips the second copy
             self.raw.attempts.append((attempt, []))
-        self._under_way = None
+        self._started_case = None
 
-    def _start(self, record: Record) -> None:
-        self._under_way = str(record["start"])
-        self.raw.started.append(self._under_way)
+    def _read_start(self, record: Record) -> None:
+        self._started_case = str(record["start"])
+        self.raw.started.append(self._started_case)
 
-    def _outcome(self, record: Record) -> None:
+    def _read_outcome(self, record: Record) -> None:
         attempt = self.raw.attempts[-1][0]
         if record.get("number", attempt.number) != attempt.number:
             raise ImplausibleError(f"so are those of its attempt, {record['number']}")
         outcome = _decode_outcome(record["outcome"])
         self._check(attempt, outcome)
         self.raw.record(outcome)
-        self._under_way = None
+        self._started_case = None
 
 
 def parse_failure(fields: Record) -> Failure:
-    """Return last words.
+    """Return the failure of a record.
 
     Raises:
-        TypeError: where they are none.
-        ImplausibleError: where they hold something else than words.
+        TypeError: if the record is not a failure.
+        ImplausibleError: if a field has a wrong type.
     """
     failure = Failure(**fields)
     check_types(failure)
@@ -180,7 +183,7 @@ def _pack(values: NDArray[Any]) -> dict[str, object]:
 
 
 def _unpack(packed: dict[str, Any]) -> NDArray[Any]:
-    """Return an array; memory is taken for as much as was packed, whatever the shape says."""
+    """Return an array; a wrong shape allocates no more memory than the packed data need."""
     dtype, shape, data = np.dtype(packed["dtype"]), packed["shape"], base64.b64decode(packed["data"])
     size = dtype.itemsize * math.prod(shape)
     if dtype.kind not in "iuf":
@@ -201,6 +204,6 @@ def _decode_outcome(fields: dict[str, Any]) -> Outcome:
     times = fields["times"]
     if times is not None:
         arrays = {name: _unpack(times[name]) for name in _ARRAYS if name in times}
-        arrays.setdefault("round", np.ones(len(arrays["max_ns"]), np.uint8))  # journals before 1.3 had one
+        arrays.setdefault("round", np.ones(len(arrays["max_ns"]), np.uint8))  # journals before schema 1.3 had one round
         times = CaseTimes(rank_stride=times["rank_stride"], **arrays)
     return Outcome(**{**fields, "case": Case(**fields["case"]), "times": times, "cpu_s": _unpack(fields["cpu_s"])})

@@ -1,8 +1,8 @@
-"""Records: a file of JSON objects, one a line, each with a checksum of its own.
+"""JSON lines with checksums: a file of JSON objects, one per line, each with its own checksum.
 
 A line is ``{"sha256": "0123456789abcdef", ...}``: the first 16 digits of the SHA-256 of the bytes that follow them, and
-then the record itself. A crash may cut a line short and a disk may flip a bit of it; either way that line is known to
-be damaged and all others are not. Each line begins with a newline, so that one that was cut short spoils no other.
+then the record itself. If a crash truncates a line or a disk flips a bit of it, only that line is damaged, and the
+reader detects it. Each line begins with a newline, so that a truncated line does not damage the next one.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ _DIGEST_DIGITS = 16
 _BODY_OFFSET = len(_LINE_PREFIX) + _DIGEST_DIGITS
 
 MAX_LINE_BYTES = 1 << 28
-"""Bytes: a record has the times of 2^22 samples at most."""
+"""The maximum number of bytes of a line: a record has the times of at most 2^22 samples."""
 
 
 class Line(NamedTuple):
     """A line of a file of records.
 
     Args:
-        number: of the line, from 1 on; the first line is empty.
-        record: what it holds, None where it is damaged.
-        truncated: whether it is damaged as by a kill: its end is missing.
+        number: the line number, from 1; the first line is empty.
+        record: the object of the line; None if the line is damaged.
+        truncated: True if the end of the line is missing, as after a kill.
     """
 
     number: int
@@ -36,20 +36,20 @@ class Line(NamedTuple):
 
 
 def encode_line(record: Mapping[str, object]) -> bytes:
-    """Return a record, which has at least one key, as a line."""
+    """Return a record, which needs at least one key, as a line."""
     body = b'", ' + json.dumps(record).encode()[1:]
     return b"\n" + _LINE_PREFIX + _digest(body) + body
 
 
 def append_records(path: Path, *records: Mapping[str, object]) -> None:
-    """Append records in one write; they are on disk when this returns."""
+    """Append records in one write, and wait until they are on disk."""
     append_bytes(path, b"".join(map(encode_line, records)))
 
 
 def read_json_lines(path: Path) -> Iterator[Line]:
-    """Yield the lines of a file, but for empty ones, one at a time: files may hold gigabytes. It stays open meanwhile.
+    """Yield the non-empty lines of a file one at a time, because files may hold gigabytes; the file stays open.
 
-    Files of hpccoll 0.1.0 and before have no checksums. Their lines are whole where they are JSON.
+    Files of hpccoll 0.1.0 and earlier have no checksums. Their lines count as whole if they are JSON.
     """
     has_checksums = has_checksum_lines(path)
     with path.open("rb") as file:
@@ -60,7 +60,7 @@ def read_json_lines(path: Path) -> Iterator[Line]:
 
 
 def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield lines, of one that is longer than any record only the first part."""
+    """Yield lines; of a line that is longer than any record only the first part."""
     while line := file.readline(MAX_LINE_BYTES):
         yield line
         while line and len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
@@ -68,9 +68,9 @@ def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _split_records(text: bytes) -> Iterator[bytes]:
-    """Yield the records of a line: two, where the newline between them is damaged, for no record holds another's begin.
+    """Yield the records of a line: two if the newline between them is damaged.
 
-    Quotes within the text of a record are escaped.
+    No record contains the prefix of another, because quotes within a record are escaped.
     """
     begin = 0
     while (end := text.find(_LINE_PREFIX, begin + 1)) != -1:
@@ -80,13 +80,13 @@ def _split_records(text: bytes) -> Iterator[bytes]:
 
 
 def starts_with_key(line: bytes, key: str) -> bool:
-    """Return whether a line, as it is in a file, begins a record with this key; it may be cut short, and damaged."""
+    """Return True if the bytes of a line, which may be truncated or damaged, begin a record with this key."""
     body = line[_BODY_OFFSET + len(b'", ') :] if line.startswith(_LINE_PREFIX) else line[len(b"{") :]
     return body.startswith(f'"{key}"'.encode())
 
 
 def has_checksum_lines(path: Path) -> bool:
-    """Return whether a file was written with checksums: one of its first two records, which are alike, has one."""
+    """Return True if one of the first two records of a file, which are copies, has a checksum."""
     with path.open("rb") as file:
         return any(line.startswith(_LINE_PREFIX) for line, _ in zip(file, range(3), strict=False))
 

@@ -1,7 +1,7 @@
-"""Plausible: whether what a file holds can have been measured.
+"""Plausibility checks: the values of a file are compared with each other and with the job.
 
-A digest tells that a file is what was written. These checks are for files that carry none, and for whatever wrote a
-file with a right digest and a wrong content: they compare values with one another and with the job.
+A digest proves that a file holds what was written. These checks serve files without a digest, and files that some
+program wrote with a right digest and wrong content.
 """
 
 import dataclasses
@@ -29,37 +29,37 @@ STATUSES = ("ok", "wrong", "skipped", "failed")
 
 
 class ImplausibleError(ValueError):
-    """A value that cannot have been measured; the message names it."""
+    """A value that no measurement gives; the message names it."""
 
 
 def check_types(record: Any) -> None:
-    """See that the fields of a dataclass, and of those in it, hold what they are annotated with.
+    """Check that the fields of a dataclass, and of nested dataclasses, have their annotated types.
 
     Raises:
-        ImplausibleError: names the first field that does not.
+        ImplausibleError: for the first field of another type.
     """
-    for name, word, fits in _field_tests(type(record)):  # type: ignore[arg-type]  # a class is hashable
+    for name, type_name, matches in _field_tests(type(record)):  # type: ignore[arg-type]  # a class is hashable
         value = getattr(record, name)
-        if not fits(value):
-            raise ImplausibleError(f"{name} is {value!r:.80}, which is no {word}")
+        if not matches(value):
+            raise ImplausibleError(f"{name} is {value!r:.80}, which is no {type_name}")
 
 
 @lru_cache
-def _field_tests(of: Hashable) -> Sequence[tuple[str, str, TypeTest]]:
-    """Return the fields of a dataclass, what they are annotated with, and what sees that they hold it."""
-    hints = get_type_hints(of)
-    names = [field.name for field in dataclasses.fields(of) if field.init]  # type: ignore[arg-type]
+def _field_tests(dataclass: Hashable) -> Sequence[tuple[str, str, TypeTest]]:
+    """Return the name, the type's name and the type test of each field of a dataclass."""
+    hints = get_type_hints(dataclass)
+    names = [field.name for field in dataclasses.fields(dataclass) if field.init]  # type: ignore[arg-type]
     return [(name, getattr(hints[name], "__name__", str(hints[name])), _type_test(hints[name])) for name in names]
 
 
 def _type_test(hint: Any) -> TypeTest:
-    """Return what says whether a value is of a type as it is annotated; of a dataclass ``check_types`` says more."""
+    """Return the test of an annotated type; for a nested dataclass the test raises the error of ``check_types``."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in _SPECIAL_TESTS:
         return _SPECIAL_TESTS[hint]
     if origin in (Union, types.UnionType):
-        several = [_type_test(argument) for argument in arguments]
-        return lambda value: any(fits(value) for fits in several)
+        tests = [_type_test(argument) for argument in arguments]
+        return lambda value: any(test(value) for test in tests)
     if origin in (tuple, Sequence):
         each = _type_test(arguments[0])
         return lambda value: isinstance(value, tuple if origin is tuple else (list, tuple)) and all(map(each, value))
@@ -83,24 +83,24 @@ _SPECIAL_TESTS: Mapping[Any, TypeTest] = {
     int: lambda value: isinstance(value, int) and not isinstance(value, bool),
     float: lambda value: isinstance(value, int | float) and not isinstance(value, bool),
 }
-"""What says so of types whose values are none of a class alone: to Python, True is an int."""
+"""The tests of types for which isinstance() is wrong: to Python, True is an int."""
 
 
 Violation = tuple[str, bool]
-"""What would be wrong, in words, and whether it is."""
+"""The message of a possible violation, and True if the value violates the rule."""
 
 
-def _raise_first(complaints: Iterable[Violation]) -> None:
-    for complaint, holds in complaints:
-        if holds:
-            raise ImplausibleError(complaint)
+def _raise_first(violations: Iterable[Violation]) -> None:
+    for message, is_violated in violations:
+        if is_violated:
+            raise ImplausibleError(message)
 
 
 def check_attempt(attempt: Attempt) -> None:
-    """See that an attempt can be one.
+    """Check that an attempt is plausible.
 
     Raises:
-        ImplausibleError: says why it cannot.
+        ImplausibleError: for its first implausible value.
     """
     check_types(attempt)
     ranks, aggregators = attempt.ranks, attempt.aggregators
@@ -129,10 +129,10 @@ def _is_utc_timestamp(text: str) -> bool:
 
 
 class OutcomeCheck:
-    """Sees that outcomes can be those of a job's cases.
+    """Check outcomes against a job.
 
     Args:
-        job: of which they are.
+        job: the job of the outcomes.
     """
 
     def __init__(self, job: Job) -> None:
@@ -140,10 +140,10 @@ class OutcomeCheck:
         self._cases = frozenset(map(_case_id_without_shape, job.cases))
 
     def __call__(self, attempt: Attempt, outcome: Outcome) -> None:
-        """See that ``outcome`` can have been measured in ``attempt``.
+        """Check that ``attempt`` can have measured ``outcome``.
 
         Raises:
-            ImplausibleError: says why it cannot.
+            ImplausibleError: for the first implausible value.
         """
         check_types(outcome)
         times, case = outcome.times, outcome.case
@@ -157,7 +157,7 @@ class OutcomeCheck:
 
 
 def _case_id_without_shape(case: Case) -> str:
-    """Return the id of a case but for its ranks and nodes: those that are left of a launch measure it, too."""
+    """Return the id of a case without ranks and nodes: after a rank failure fewer ranks measure it."""
     return replace(case, ranks=None, nodes=None).id
 
 
@@ -170,11 +170,11 @@ def _status_violations(outcome: Outcome) -> Iterator[Violation]:
 
 
 def _is_valid_size(outcome: Outcome, workers: int) -> bool:
-    """Return whether so many bytes are those of whole elements, the most that the size asked for has room for."""
+    """Return True if the moved bytes are the maximum number of whole elements within the requested size."""
     case, family = outcome.case, collective(outcome.case.collective)
     if outcome.bytes is None:
         return False
-    if family.token or "traffic" in family.arguments:  # one element, or blocks whose mean is rounded
+    if family.token or "traffic" in family.arguments:  # one element, or blocks with a rounded mean
         return 0 <= outcome.bytes <= 2 * max(case.bytes, 16)
     size = itemsize(case.dtype)
     return outcome.bytes == family.elements(case.bytes, size, workers) * family.blocks(workers) * size
@@ -187,25 +187,25 @@ def _count_violations(outcome: Outcome) -> Iterator[Violation]:
     yield from ((f"{name} is {value}", value is not None and value < 0) for name, value in counts.items())
     for name in ("wire_sent", "wire_received", "port_sent", "port_received", "cpu_s"):
         values = np.array(getattr(outcome, name), np.float64)  # None becomes nan
-        strange = values[(values < 0) | np.isinf(values)]
-        yield f"{name} holds {', '.join(f'{value:g}' for value in strange[:1])}", bool(strange.size)
+        invalid = values[(values < 0) | np.isinf(values)]
+        yield f"{name} holds {', '.join(f'{value:g}' for value in invalid[:1])}", bool(invalid.size)
 
 
 def _times_violations(times: CaseTimes, job: Job, ranks: int, workers: int) -> Iterator[Violation]:
-    """Yield complaints of times; each presumes that those before it do not hold."""
+    """Yield the violations of times; each test assumes that the tests before it passed."""
     n, stride = len(times.max_ns), times.rank_stride
     kept = -(-ranks // stride) if stride > 0 else 0
     yield (
         f"times of {kept} ranks, every {stride}th, are kept in {n} iterations",
         not (n and kept) or stride & (stride - 1) > 0,
     )
-    each = times.min_ns, times.median_ns, times.slowest_rank, times.round
-    yield "its times are of different iterations", any(values.shape != (n,) for values in (times.max_ns, *each))
-    both = times.start_ns, times.end_ns
-    yield "its times are of different ranks", any(values.shape != (n, kept) for values in both)
-    some = (times.span_ns, (n,)), (times.device_ns, (n, kept))
-    yield "its times by other rules are of different ranks", any(v.size and v.shape != shape for v, shape in some)
-    # Ranks are kept from a power of two on; what all did lies within the extremes over all.
+    summaries = times.min_ns, times.median_ns, times.slowest_rank, times.round
+    yield "its times are of different iterations", any(values.shape != (n,) for values in (times.max_ns, *summaries))
+    samples = times.start_ns, times.end_ns
+    yield "its times are of different ranks", any(values.shape != (n, kept) for values in samples)
+    optional = (times.span_ns, (n,)), (times.device_ns, (n, kept))
+    yield "its times by other rules are of different ranks", any(v.size and v.shape != shape for v, shape in optional)
+    # The extremes cover all workers, so the durations of the kept ranks lie within them.
     durations = (times.end_ns - times.start_ns)[:, : -(-workers // stride)]
     ordered = (times.min_ns >= 0) & (times.min_ns <= times.median_ns) & (times.median_ns <= times.max_ns)
     yield "an operation took less than nothing", bool((times.end_ns < times.start_ns).any())
@@ -222,5 +222,5 @@ def _times_violations(times: CaseTimes, job: Job, ranks: int, workers: int) -> I
     yield "a GPU took less than nothing", bool((times.device_ns < 0).any())
 
 
-def _outside(values: NDArray[Any], least: int, most: int) -> bool:
-    return bool(((values < least) | (values > most)).any())
+def _outside(values: NDArray[Any], minimum: int, maximum: int) -> bool:
+    return bool(((values < minimum) | (values > maximum)).any())

@@ -1,4 +1,4 @@
-"""What one job leaves: attempts, each with its outcomes and the times they were made of."""
+"""The raw results of one job: its attempts, each with the outcomes and times of its cases."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,34 +23,35 @@ class Outcome(CaseResult):
     case: Case
     status: str  # ok, wrong, skipped, failed
     reason: str | None = None
-    bytes: int | None = None  # bytes that the case really moved
-    params: Mapping[str, Parameter] = field(default_factory=dict)  # with the defaults that were used
-    workers_sent_predicted: int | None = None  # the part of wire_bytes_predicted that nodes of workers send
+    bytes: int | None = None  # the bytes that the case moved
+    params: Mapping[str, Parameter] = field(default_factory=dict)  # including defaults
+    workers_sent_predicted: int | None = None  # the part of wire_bytes_predicted sent by nodes of workers
     workers_received_predicted: int | None = None
-    wire_sent: Sequence[float | None] = ()  # bytes per operation by the counters of each node's ports, [node]
+    wire_sent: Sequence[float | None] = ()  # bytes per operation, by the port counters of each node, [node]
     wire_received: Sequence[float | None] = ()
-    port_sent: Sequence[Sequence[float | None]] = ()  # the same of each port, [node][port of the attempt]
+    port_sent: Sequence[Sequence[float | None]] = ()  # likewise per port, [node][port of the attempt]
     port_received: Sequence[Sequence[float | None]] = ()
-    counters: Mapping[str, int | None] | None = None  # of congestion, over all nodes and ``operations`` of them
+    counters: Mapping[str, int | None] | None = (
+        None  # congestion counters, summed over all nodes and ``operations`` operations
+    )
     times: CaseTimes | None = None
-    cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # per operation, [rank]
+    cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # CPU seconds per operation, [rank]
 
     @property
     def timed(self) -> bool:
-        """Whether there is a result, right or wrong; known on every rank, where times are not."""
+        """Whether the case has a result, right or wrong; all ranks know it, unlike the times."""
         return self.status in ("ok", "wrong")
 
     @property
     def rounds(self) -> frozenset[int]:
-        """The rounds that it was measured in."""
+        """The rounds in which the case was measured."""
         return frozenset() if self.times is None else frozenset(self.times.round.tolist())
 
     def merge(self, later: "Outcome") -> "Outcome":
-        """Return what became of the case in these rounds and in ``later`` ones.
+        """Return the outcome of these rounds and ``later`` ones.
 
-        Wrong elements add up, CPU time is the mean over iterations, and what is not timed is that of the last round:
-        what was counted, and found to have run by that, of the last one in which bytes were counted. A round without
-        times changes nothing but the reason.
+        Wrong elements add up and CPU time is the mean over iterations. The fields of ``COUNTED_FIELDS`` come from the
+        last round that counted bytes, all others from the last round. A round without times changes only the reason.
         """
         reason = "; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None
         if later.times is None:
@@ -75,7 +76,7 @@ COUNTED_FIELDS = (
     "wire_bytes_measured", "wire_sent", "wire_received", "port_sent", "port_received", "counters",
     "executed", "evidence",
 )  # fmt: skip
-"""What an outcome has of the pass in which ports are read: once for each case and launch."""
+"""The fields from the pass that reads port counters, which each launch runs once per case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +85,10 @@ class RankLocation:
 
     host: str
     node: int
-    clock: int  # ranks of one number read one clock
+    clock: int  # ranks with equal numbers read one clock
     pid: int
-    affinity: str  # the CPUs it may use, such as 0-3,8
-    rack: int = 0  # of its node, as Slurm's topology has it
+    affinity: str  # the CPUs the rank may use, such as 0-3,8
+    rack: int = 0  # the rack of its node in Slurm's topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,41 +99,41 @@ class Attempt:
     number: int
     kind: str
     machine: str
-    ranks: int  # aggregators among them
+    ranks: int  # including aggregators
     nodes: int
     ranks_per_node: int | None
     mapping: str
     aggregators: int
     oversubscribed: bool
     places: tuple[RankLocation, ...]
-    ports: tuple[str, ...] = ()  # the names of the network ports that hosts have
+    ports: tuple[str, ...] = ()  # the names of the hosts' network ports
     provenance: Mapping[str, object]
-    evidence: Mapping[str, object] | None = None  # what the probe of the library's logs found, as JSON
+    evidence: Mapping[str, object] | None = None  # the result of the log probe, as JSON
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property
     def layout(self) -> Layout:
-        """Where the ranks are, as algorithms see it."""
+        """The layout of the ranks, as algorithms see it."""
         node, rack = (tuple(getattr(place, tier) for place in self.places) for tier in ("node", "rack"))
         return Layout(node, rack, aggregators=self.aggregators)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Last words about a case, or, where ``case_id`` is empty, about the whole attempt."""
+    """Why a case failed, or, if ``case_id`` is empty, why the attempt ended."""
 
     case_id: str
-    rank: int  # -1 for the launcher's
+    rank: int  # -1: the launcher
     message: str
-    attempt: int = 0  # the number of the attempt that it ended; 0 where none began
+    attempt: int = 0  # the number of the attempt that it ended; 0 if none began
 
 
 class DamagedLine(NamedTuple):
     """A line of a journal that cannot be read.
 
     Args:
-        case_id: of the case that was under way, None where there was none.
-        description: which line it is, and what is wrong with it.
+        case_id: the case that was running when the line was written; None if there was none.
+        description: the line number and the damage.
     """
 
     case_id: str | None
@@ -140,7 +141,7 @@ class DamagedLine(NamedTuple):
 
 
 class CaseHistory(NamedTuple):
-    """What became of a case in all attempts: in the words of the last one, with the run of each of its rounds."""
+    """The outcome of a case over all attempts, the attempt that last timed it, and the run of each round."""
 
     attempt: Attempt
     outcome: Outcome
@@ -149,82 +150,84 @@ class CaseHistory(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class RawResults:
-    """One raw file or journal; of each case an attempt has one outcome, of all the rounds that it measured."""
+    """The content of a raw file or journal: per attempt one outcome of each case, over all its rounds."""
 
     path: Path
     job: Job
     attempts: list[tuple[Attempt, list[Outcome]]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    started: list[str] = field(default_factory=list)  # case ids whose measurement was begun and has not ended, in order
-    is_running: bool = False  # somebody is writing it now
-    damage: list["DamagedLine"] = field(default_factory=list)  # lines of a journal that could not be read
-    notes: list[str] = field(default_factory=list)  # what a reader of its figures has to know of the file
-    _places: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _placed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes of each attempt
+    started: list[str] = field(default_factory=list)  # ids of cases that started and have no outcome, in order
+    is_running: bool = False  # a process is writing the file
+    damage: list["DamagedLine"] = field(default_factory=list)  # unreadable lines of a journal
+    notes: list[str] = field(default_factory=list)  # remarks on the file for readers of its figures
+    _positions: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _indexed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes per attempt
 
     def record(self, outcome: Outcome) -> None:
-        """Take what became of a case in a round of the last attempt."""
+        """Add the outcome of a case in a round of the last attempt."""
         last, outcomes = len(self.attempts) - 1, self.attempts[-1][1]
         case_id = outcome.case.id
         self.started = [started for started in self.started if started != case_id]
-        for at, place in self._of_cases().get(case_id, ())[-1:]:
-            if at == last:
-                outcomes[place] = outcomes[place].merge(outcome)
+        for attempt, index in self._index_cases().get(case_id, ())[-1:]:
+            if attempt == last:
+                outcomes[index] = outcomes[index].merge(outcome)
                 return
         outcomes.append(outcome)
 
-    def _of_cases(self) -> Mapping[str, Sequence[tuple[int, int]]]:
-        """Return where the outcomes of each case are, (attempt, place in it): found once, for jobs have thousands."""
-        self._placed += [0] * (len(self.attempts) - len(self._placed))
-        for at, (_, outcomes) in enumerate(self.attempts):
-            for place in range(self._placed[at], len(outcomes)):
-                self._places.setdefault(outcomes[place].case.id, []).append((at, place))
-            self._placed[at] = len(outcomes)
-        return self._places
+    def _index_cases(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """Return the positions (attempt, index) of each case's outcomes; indexed once, because jobs have thousands."""
+        self._indexed += [0] * (len(self.attempts) - len(self._indexed))
+        for attempt, (_, outcomes) in enumerate(self.attempts):
+            for index in range(self._indexed[attempt], len(outcomes)):
+                self._positions.setdefault(outcomes[index].case.id, []).append((attempt, index))
+            self._indexed[attempt] = len(outcomes)
+        return self._positions
 
     def histories(self, case_id: str | None = None) -> Iterator[CaseHistory]:
-        """Yield what became of each case that has an outcome, or of that one."""
-        found = self._of_cases()
-        for places in found.values() if case_id is None else filter(None, [found.get(case_id)]):
-            parts = [(self.attempts[at][0], self.attempts[at][1][place]) for at, place in places]
+        """Yield the history of each case that has an outcome, or of the case ``case_id``."""
+        cases = self._index_cases()
+        for positions in cases.values() if case_id is None else filter(None, [cases.get(case_id)]):
+            parts = [(self.attempts[number][0], self.attempts[number][1][index]) for number, index in positions]
             runs = {number: attempt.run_id for attempt, outcome in parts for number in outcome.rounds}
-            timed = [attempt for attempt, outcome in parts if outcome.times is not None]  # whose ports and hosts it has
+            timed = [
+                attempt for attempt, outcome in parts if outcome.times is not None
+            ]  # its ports and hosts are those of the result
             yield CaseHistory(
                 (timed or [parts[-1][0]])[-1], reduce(Outcome.merge, (outcome for _, outcome in parts)), runs
             )
 
     @property
     def measured(self) -> dict[str, frozenset[int]]:
-        """The rounds of each case that has an outcome; all where it was skipped, none where it failed."""
-        every = frozenset(range(1, self.job.effort.rounds + 1))
+        """The measured rounds of each case with an outcome: all if it was skipped; failed cases are left out."""
+        all_rounds = frozenset(range(1, self.job.effort.rounds + 1))
         rounds: dict[str, frozenset[int]] = {}
         for outcome in (outcome for _, outcomes in self.attempts for outcome in outcomes):
             if outcome.status != "failed":
                 rounds[outcome.case.id] = rounds.get(outcome.case.id, frozenset()) | outcome.rounds
-        return {case_id: found or every for case_id, found in rounds.items()}
+        return {case_id: measured or all_rounds for case_id, measured in rounds.items()}
 
     @property
     def failed_cases(self) -> set[str]:
-        """The ids of the cases of which a round failed, without ending its attempt, and has not been measured since."""
+        """The ids of cases of which a round failed without ending its attempt, and was not measured since."""
         outcomes = [outcome for _, outcomes in self.attempts for outcome in outcomes]
-        said = {outcome.case.id for outcome in outcomes if outcome.reason and outcome.status in ("ok", "failed")}
-        return said - self.done
+        failed = {outcome.case.id for outcome in outcomes if outcome.reason and outcome.status in ("ok", "failed")}
+        return failed - self.done
 
     @property
     def done(self) -> set[str]:
-        """The ids of the cases of the job whose every round has an outcome."""
+        """The ids of the job's cases of which every round has an outcome."""
         rounds = self.measured
         return {case.id for case in self.job.cases if len(rounds.get(case.id, ())) == self.job.effort.rounds}
 
     @property
     def unrecovered_damage(self) -> list[str]:
-        """What is damaged and has not been measured again since, in a sentence each."""
+        """Descriptions of the damaged lines whose cases have not been measured again since."""
         done = self.done
         return [damage.description for damage in self.damage if damage.case_id is None or damage.case_id not in done]
 
     @property
     def measurements(self) -> int:
-        """How many rounds of cases of the job have an outcome."""
+        """The number of measured rounds over all cases of the job."""
         rounds = self.measured
         return sum(len(rounds.get(case.id, ())) for case in self.job.cases)
 
@@ -234,26 +237,28 @@ class RawResults:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the last attempt ended before its last case, as far as anybody said."""
+        """Why the last attempt ended before its last case, if a failure note says so."""
         last = self.attempts[-1][0].number if self.attempts else 0
-        said = [failure.message for failure in self.failures if not failure.case_id and failure.attempt in (last, 0)]
-        return "; ".join(dict.fromkeys(said)) or None
+        messages = [
+            failure.message for failure in self.failures if not failure.case_id and failure.attempt in (last, 0)
+        ]
+        return "; ".join(dict.fromkeys(messages)) or None
 
     @property
     def interrupted(self) -> bool:
-        """Whether the last attempt was told to end, and did."""
+        """Whether a signal ended the last attempt."""
         last = self.attempts[-1][0].number if self.attempts else None
         return any(not f.case_id and f.rank == 0 and f.attempt == last for f in self.failures)
 
     def failure_reason(self, case_id: str) -> str | None:
-        """Return why a case has no outcome although it was begun, or None where it never was."""
-        said: dict[str, set[int]] = {}
+        """Return why a case that started has no outcome; None if it never started or is running."""
+        ranks_by_message: dict[str, set[int]] = {}
         for failure in self.failures:
             if failure.case_id == case_id:
-                said.setdefault(failure.message, set()).add(failure.rank)
-        if said:
-            ranks = {message: ", ".join(map(str, sorted(who))) for message, who in said.items()}
-            return "; ".join(f"rank{'s' * (',' in who)} {who}: {message}" for message, who in ranks.items())
+                ranks_by_message.setdefault(failure.message, set()).add(failure.rank)
+        if ranks_by_message:
+            lists = {message: ", ".join(map(str, sorted(ranks))) for message, ranks in ranks_by_message.items()}
+            return "; ".join(f"rank{'s' * (',' in ranks)} {ranks}: {message}" for message, ranks in lists.items())
         if self.is_running and [case_id] == self.started[-1:]:
             return None
         why = f": {self.stop_reason}" if self.stop_reason else ", without a word"

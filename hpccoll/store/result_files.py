@@ -1,4 +1,4 @@
-"""The files of results below some paths: which there are, what can be read of them, and what cannot."""
+"""The result files below given paths: finds them, reads them, and reports unreadable and damaged ones."""
 
 import re
 from collections import defaultdict
@@ -15,61 +15,62 @@ from hpccoll.store.raw import RawResults
 PLAN_FILE = "plan.json"
 
 COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|told-to-end|words-\w+)$")
-"""How files end that lie beside a raw file."""
+"""The suffixes of the files that accompany a raw file."""
 
 
 def find_raw_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the raw files that the paths are or hold, each once; a journal stands for a file that is not complete.
+    """Return the raw files at and below the paths, each once; a journal replaces an incomplete raw file.
 
-    What else lies beside a raw file, such as last words, stands for it, and so does its name where there is none yet.
+    A file that accompanies a raw file, such as a failure note, stands for it; so does the name of a raw file that does
+    not exist yet.
 
     Raises:
-        BadInputError: for a path that is not there, or is a sweep file.
+        BadInputError: for a path that does not exist or is a sweep file.
     """
-    found: dict[Path, Path] = {}
+    sources: dict[Path, Path] = {}
     for path in paths:
         if not path.exists() and not journal_path(path).exists():
             raise BadInputError("path", str(path), "a raw file or a directory that exists")
         if path.suffix in (".yaml", ".yml"):
-            told = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
-            raise BadInputError("path", str(path), told)
+            expected = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
+            raise BadInputError("path", str(path), expected)
         for file in sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]) if path.is_dir() else [path]:
-            best = best_source(file.with_name(COMPANION_SUFFIX.sub("", file.name)))
-            if best is not None:
-                found.setdefault(best.resolve(), best)
-    return list(found.values())
+            source = best_source(file.with_name(COMPANION_SUFFIX.sub("", file.name)))
+            if source is not None:
+                sources.setdefault(source.resolve(), source)
+    return list(sources.values())
 
 
-def best_source(whole: Path) -> Path | None:
-    """Return what to read for the raw file ``whole``: it, or its journal where that holds more, or None for nothing."""
-    journal = journal_path(whole)
-    if not journal.exists() or _is_complete(whole):
-        return whole
+def best_source(raw_file: Path) -> Path | None:
+    """Return the raw file, or its journal if that holds more; None if neither holds anything."""
+    journal = journal_path(raw_file)
+    if not journal.exists() or _is_complete(raw_file):
+        return raw_file
     if has_records(journal):
         return journal
-    return whole if whole.exists() else None
+    return raw_file if raw_file.exists() else None
 
 
-def _is_complete(whole: Path) -> bool:
+def _is_complete(raw_file: Path) -> bool:
     try:
-        return whole.exists() and hdf5.read_raw_file(whole).complete
+        return raw_file.exists() and hdf5.read_raw_file(raw_file).complete
     except BadInputError:
         return False
 
 
 MAX_LISTED_LINES = 5
-"""Damaged lines of one journal that are named."""
+"""The maximum number of damaged lines of one journal that are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultFiles:
-    """What could be read below some paths, and what could not.
+    """The result files below some paths.
 
     Args:
-        raw_results: raw files and journals, each launch in one of them only.
-        plans: by their paths.
-        unreadable: the complaint of each file that cannot be read.
-        remarks: what else is to be known of files, in a sentence each.
+        raw_results: the content of raw files and journals, each launch once.
+        plans: the plans by their paths.
+        unreadable: the error of each unreadable file.
+        remarks: further remarks on files, one sentence each.
     """
 
     raw_results: list[RawResults]
@@ -79,23 +80,25 @@ class ResultFiles:
 
     @property
     def damaged(self) -> Iterator[str]:
-        """Yield what is damaged, in a sentence each: files, and lines of journals."""
+        """Yield a sentence for each unreadable file and each damaged line of a journal."""
         yield from map(str, self.unreadable.values())
         for raw in self.raw_results:
-            lost = raw.unrecovered_damage
-            yield from (f"{raw.path}: {each}; what it held is to be measured again" for each in lost[:MAX_LISTED_LINES])
-            if more := len(lost[MAX_LISTED_LINES:]):
+            lines = raw.unrecovered_damage
+            yield from (
+                f"{raw.path}: {each}; what it held is to be measured again" for each in lines[:MAX_LISTED_LINES]
+            )
+            if more := len(lines[MAX_LISTED_LINES:]):
                 yield f"{raw.path}: and {more} lines more are damaged"
 
     @property
     def notes(self) -> Iterator[str]:
-        """Yield what else is to be known of the files, in a sentence each."""
+        """Yield further remarks on the files, one sentence each; files with the same note share one."""
         yield from self.remarks
-        alike: defaultdict[str, list[str]] = defaultdict(list)
+        paths_by_note: defaultdict[str, list[str]] = defaultdict(list)
         for raw in self.raw_results:
             for note in raw.notes:
-                alike[note].append(str(raw.path))
-        for note, (first, *others) in alike.items():
+                paths_by_note[note].append(str(raw.path))
+        for note, (first, *others) in paths_by_note.items():
             yield f"{first}{f' and {len(others)} files more' if others else ''}: {note}"
 
 
@@ -108,8 +111,8 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
     """Read the raw files, journals and plans below ``paths``.
 
     Raises:
-        BadInputError: for a path that is not there, where files are named of which none can be read, and where there is
-            nothing but a plan that cannot be read.
+        BadInputError: for a path that does not exist; if none of the named files can be read; if a directory holds only
+            an unreadable plan.
     """
     paths = list(paths)
     raws, plans, unreadable = [], {}, {}
@@ -123,8 +126,8 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
             plans[path] = Plan.load(path)
         except BadInputError as error:
             unreadable[path] = error
-    of_directories = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN_FILE}
-    if unreadable and not raws and not of_directories:
+    is_directory_scan = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN_FILE}
+    if unreadable and not raws and not is_directory_scan:
         raise combine_errors(*unreadable.values())
     distinct, remarks = _drop_copies(raws)
     return ResultFiles(
@@ -133,39 +136,39 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
 
 
 def _unreadable_raw_files(raws: Iterable[RawResults]) -> Iterator[str]:
-    """Yield that a raw file cannot be read, for which its journal is."""
+    """Yield a remark for each unreadable raw file whose journal is read instead."""
     for raw in raws:
-        whole = raw.path.with_suffix("")
-        if raw.path.suffix == ".journal" and whole.exists():
+        raw_file = raw.path.with_suffix("")
+        if raw.path.suffix == ".journal" and raw_file.exists():
             try:
-                hdf5.read_raw_file(whole)
+                hdf5.read_raw_file(raw_file)
             except BadInputError as error:
                 yield f"{error}; its journal is read in its place"
 
 
 def _drop_copies(raws: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:
-    """Return raw files without the launches that another one also has, and what was left out.
+    """Return the raw results without launches that another one holds, and a remark for each omission.
 
     Of copies the one with the most measurements is kept.
     """
-    holds: dict[tuple[str, str], Path] = {}
+    path_of_launch: dict[tuple[str, str], Path] = {}
     kept: dict[Path, RawResults] = {}
     remarks = []
     for raw in sorted(raws, key=lambda raw: -raw.measurements):
         launches = [(raw.job.sha256, attempt.run_id) for attempt, _ in raw.attempts]
-        others = {str(holds[launch]): None for launch in launches if launch in holds}
-        own = [pair for pair, launch in zip(raw.attempts, launches, strict=True) if launch not in holds]
+        others = {str(path_of_launch[launch]): None for launch in launches if launch in path_of_launch}
+        own = [pair for pair, launch in zip(raw.attempts, launches, strict=True) if launch not in path_of_launch]
         if others and not own:
             remarks.append(f"{raw.path} is left out: it is a copy of {', '.join(others)}, or of a part of it")
             continue
         if others:
             remarks.append(f"{raw.path}: launches are left out that {', '.join(others)} also has")
         kept[raw.path] = replace(raw, attempts=own) if others else raw
-        holds |= dict.fromkeys(launches, raw.path)
+        path_of_launch |= dict.fromkeys(launches, raw.path)
     return [kept[raw.path] for raw in raws if raw.path in kept], remarks
 
 
-def absent_files(found: ResultFiles) -> set[Path]:
-    """Return the raw files that the plans there name and that have neither come nor begun."""
-    named = {path.parent / "raw" / f"{job.name}.h5" for path, plan in found.plans.items() for job in plan.jobs}
+def absent_files(files: ResultFiles) -> set[Path]:
+    """Return the planned raw files that do not exist and have no journal."""
+    named = {path.parent / "raw" / f"{job.name}.h5" for path, plan in files.plans.items() for job in plan.jobs}
     return {file for file in named if not file.exists() and not journal_path(file).exists()}

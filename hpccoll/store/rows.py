@@ -1,7 +1,7 @@
-"""The rows and runs that everything after the measurement reads: export, report, model, notebooks.
+"""The rows and runs that export, report, model and notebooks read.
 
-A row is one case of one attempt; the names of its fields are the contract of ``hpccoll export`` and do not change
-within a schema version. Seconds and bytes per second, unscaled; what is absent is ``None``, never NaN and never 0.
+A row is one case of one attempt. The names of its fields are the contract of ``hpccoll export`` and do not change
+within a schema version. Values are in seconds and bytes per second; an absent value is ``None``, never NaN or 0.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from hpccoll.store.scheduler_log import ScheduledJob
 from hpccoll.store.schema import CaseResult
 
 NOT_PLANNED = "left out"
-"""The status of what was skipped on purpose as the sweep was planned: it is of no job."""
+"""The status of a case that planning left out on purpose; it belongs to no job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,36 +29,36 @@ class Row(CaseResult):
     dtype: str
     op: str | None
     in_place: bool
-    mapping: str  # of ranks to nodes: block, cyclic or mixed
+    mapping: str  # ranks to nodes: block, cyclic or mixed
     root: int | None
-    params: Mapping[str, int | str]  # as asked; what was used by default is in the raw file and the evidence
+    params: Mapping[str, int | str]  # as requested; defaults are in the raw file and the evidence
     variant: str | None
-    bytes: int  # what was really moved: the S of algbw
+    bytes: int  # the bytes that were moved: the S of algbw
     requested_bytes: int
     ranks: int  # workers
     nodes: int
-    ranks_per_node: int | None  # None where the nodes differ
-    racks: int  # that hold the workers
+    ranks_per_node: int | None  # None if the nodes differ
+    racks: int  # racks of the workers
     aggregators: int
-    iterations: int  # of all rounds
+    iterations: int  # over all rounds
     timing: str  # the rule: 'max' (the longest duration over ranks) or 'span' (latest end minus earliest start)
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
-    ci_low_s: float | None  # 95 % confidence interval of the median; of up to 8 rounds it holds theirs
+    ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals
     ci_high_s: float | None
-    rounds: int = 1  # that there are
-    round_medians_s: tuple[float | None, ...] = ()  # of round 1, 2, ..., None where it is not there
-    round_intervals_s: tuple[tuple[float, float] | None, ...] = ()  # the 95 % confidence interval of each of them
-    round_run_ids: tuple[str | None, ...] = ()  # the launch that measured it: an interrupted job has several
+    rounds: int = 1  # number of measured rounds
+    round_medians_s: tuple[float | None, ...] = ()  # of rounds 1, 2, ...; None if the round is missing
+    round_intervals_s: tuple[tuple[float, float] | None, ...] = ()  # 95 % confidence interval of each round
+    round_run_ids: tuple[str | None, ...] = ()  # the launch of each round: an interrupted job has several
     algbw_Bps: float | None
     busbw_Bps: float | None
-    device_s: float | None = None  # by events of GPUs: the median over iterations of the longest over kept ranks
-    cpu_s: float | None  # CPU seconds of a rank per operation, the largest over ranks
-    worker_sent_predicted: float | None  # the bytes that a node of workers sends per operation, the mean over these
+    device_s: float | None = None  # by GPU events: the median over iterations of the maximum over kept ranks
+    cpu_s: float | None  # CPU seconds per operation, the maximum over ranks
+    worker_sent_predicted: float | None  # bytes per operation that a node of workers sends, the mean over such nodes
     worker_sent_measured: float | None
     worker_received_predicted: float | None
     worker_received_measured: float | None
-    port_sent: Mapping[str, float]  # what of the measured bytes each port of such a node sends, by name
+    port_sent: Mapping[str, float]  # the measured bytes by the name of the port
     status: str  # ok, wrong, failed, skipped, partial (rounds are missing)
     reason: str | None  # why it is not ok
     oversubscribed: bool
@@ -74,7 +74,7 @@ FIRST_COLUMNS = (
     "worker_received_predicted", "worker_received_measured", "port_sent", "rack_bytes_predicted", "wrong", "status",
     "reason", "converged", "oversubscribed", "requested", "executed", "evidence", "kind", "floor",
 )  # fmt: skip
-"""The order of the columns of version 0.1: scripts may read exported CSV by position. Later columns follow these."""
+"""The column order of version 0.1, because scripts may read exported CSV by position. Later columns follow."""
 
 ROW_COLUMNS = tuple(dict.fromkeys((*FIRST_COLUMNS, *(field.name for field in fields(Row)))))
 """The columns of an export, in order."""
@@ -82,7 +82,7 @@ ROW_COLUMNS = tuple(dict.fromkeys((*FIRST_COLUMNS, *(field.name for field in fie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One attempt at one job: where and with what its rows were measured."""
+    """One attempt of one job: the machine and the software of its rows."""
 
     run_id: str
     job: str
@@ -93,23 +93,23 @@ class Run:
     machine: str  # one line for the subtitle of a chart: "2 cores of Intel Xeon ... on 1 node (host)"
     path: str  # the raw file
     provenance: Mapping[str, object]  # allow-listed: versions, libraries, hosts, CPU, launcher, git commit, variables
-    evidence: Mapping[str, object] | None = None  # what the probe of the library's logs found: results/README.md
-    variant: str | None = None  # the environment of the sweep
-    environment: Mapping[str, str] = field(default_factory=dict)  # the variables that it sets
-    communicator: Mapping[str, int | str] = field(default_factory=dict)  # what it has NCCL's communicators made with
+    evidence: Mapping[str, object] | None = None  # the result of the log probe: see results/README.md
+    variant: str | None = None  # the sweep's variant
+    environment: Mapping[str, str] = field(default_factory=dict)  # the environment variables of the variant
+    communicator: Mapping[str, int | str] = field(default_factory=dict)  # its settings of NCCL communicators
 
     @property
     def rank_loss(self) -> str | None:
-        """How ranks came to be left behind by those of this run, None where none were: nobody asked for so few."""
-        behind = self.provenance.get("left_behind")
-        return "; ".join(stall["how"] for stall in behind) if isinstance(behind, list) else None
+        """How this run lost ranks, None if it lost none; its cases then have fewer ranks than requested."""
+        stalls = self.provenance.get("left_behind")
+        return "; ".join(stall["how"] for stall in stalls) if isinstance(stalls, list) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """A planned case without a usable result."""
 
-    case: str  # the case in words
+    case: str  # the id of the case
     job: str
     status: str  # failed, wrong, partial, skipped, not run, left out
     reason: str
@@ -117,39 +117,39 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
-    """How far a job is, in measurements: the rounds of its cases, all of them where a case is skipped."""
+    """The progress of a job in measurements: rounds of cases; a skipped case counts all its rounds as done."""
 
     job: str
     cases: int
     done: int
     total: int
-    is_running: bool = False  # somebody measures it now
-    rate: float | None = None  # measurements a second of the launch that is at work, None where that is not known
+    is_running: bool = False  # a launch is measuring it
+    rate: float | None = None  # measurements per second of the running launch, None if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """What was found below some paths."""
+    """The results below some paths."""
 
     rows: tuple[Row, ...]
     runs: tuple[Run, ...]
-    planned: int  # cases; those skipped by plan not counted
+    planned: int  # number of cases, without those that planning left out
     missing: tuple[Gap, ...] = ()
-    skipped: tuple[Gap, ...] = ()  # skipped on purpose, left out of the plan or in the job, each with its reason
-    scheduled: tuple[ScheduledJob, ...] = ()  # Slurm's jobs, the last one of a job last
-    progress: tuple[JobProgress, ...] = ()  # of each file, and of each job that has none
-    damaged: tuple[str, ...] = ()  # files that cannot be read, and lines of journals, each with the reason
-    notes: tuple[str, ...] = ()  # what else a reader has to know of the files: copies, files without a digest
+    skipped: tuple[Gap, ...] = ()  # cases left out by planning or skipped in the job, with the reason
+    scheduled: tuple[ScheduledJob, ...] = ()  # Slurm's jobs; of one name the latest comes last
+    progress: tuple[JobProgress, ...] = ()  # of each file, and of each job without a file
+    damaged: tuple[str, ...] = ()  # unreadable files and damaged lines of journals, with the reason
+    notes: tuple[str, ...] = ()  # further remarks on files: copies, files without a digest
 
     @property
     def done(self) -> tuple[int, int]:
-        """How many cases have a result that is right: of those that were planned, and beside them of fewer ranks."""
-        fewer = {run.run_id for run in self.runs if run.rank_loss}
-        beside = [row.run_id in fewer for row in self.rows if row.status == "ok"]
-        return len(beside) - sum(beside), sum(beside)
+        """The numbers of correct results: of planned cases, and of cases with fewer ranks after a rank failure."""
+        reduced_runs = {run.run_id for run in self.runs if run.rank_loss}
+        is_reduced = [row.run_id in reduced_runs for row in self.rows if row.status == "ok"]
+        return len(is_reduced) - sum(is_reduced), sum(is_reduced)
 
     def for_job(self, job: str) -> "Results":
-        """Return what is there of one job, and is not; what was left out is of none."""
+        """Return the results and gaps of one job, without cases that planning left out."""
         return Results(
             rows=tuple(row for row in self.rows if row.job == job),
             runs=tuple(run for run in self.runs if run.job == job),
@@ -162,5 +162,5 @@ class Results:
 
     @property
     def measured(self) -> bool:
-        """Whether there is a result at all: all cases may have been skipped."""
+        """Whether any case was measured: all may have been skipped."""
         return any(row.status in ("ok", "wrong", "partial") for row in self.rows)

@@ -1,4 +1,4 @@
-"""What the scheduler said of the jobs of a sweep: why one ended, never whether it succeeded, which files tell."""
+"""The states of a sweep's Slurm jobs: they explain why a job ended; whether it succeeded, only result files show."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from hpccoll.limits import JOB_BYTES
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 
 SLURM_JOBS_FILE = "slurm.json"
-"""The file below a sweep's directory; the sweep that submits is its only writer."""
+"""The file in a sweep's directory; only the sweep that submits the jobs writes it."""
 
 STATE_DESCRIPTIONS = {
     "PENDING": "it waits",
@@ -29,7 +29,7 @@ STATE_DESCRIPTIONS = {
     "GONE": "Slurm knows it no more",
     "DEADLINE": "it could not end before its deadline",
 }
-"""Slurm's states of a job in words."""
+"""Explanations of Slurm's job states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,13 @@ class ScheduledJob:
     """One Slurm job.
 
     Args:
-        job: which of ours.
-        id: Slurm's number.
-        state: Slurm's word: RUNNING, TIMEOUT, NODE_FAIL, ...
-        reason: Slurm's, or ours where we cancelled it; empty where there is none.
-        hosts: of the allocation, as Slurm writes lists; empty before it starts.
-        limit: the time limit, as Slurm writes it.
-        log: what it printed.
+        job: the name of the sweep's job.
+        id: Slurm's job id.
+        state: Slurm's state: RUNNING, TIMEOUT, NODE_FAIL, ...
+        reason: Slurm's reason, or the sweep's if it cancelled the job; empty if there is none.
+        hosts: the allocated hosts in Slurm's notation; empty before the job starts.
+        limit: the time limit in Slurm's notation.
+        log: the path of the job's output.
     """
 
     job: str
@@ -56,27 +56,27 @@ class ScheduledJob:
 
     @property
     def location(self) -> str:
-        """Which it is, and where its log lies."""
+        """The job id and the path of the log."""
         return f"Slurm job {self.id}" + (f", log {self.log}" if self.log else "")
 
     @property
     def description(self) -> str:
-        """What became of it, in one line."""
+        """The state and its explanation in one line."""
         limit = f" of {self.limit}" if self.state == "TIMEOUT" and self.limit else ""
         reason = f" ({self.reason})" if self.reason else ""
         return f"{self.state}: {STATE_DESCRIPTIONS.get(self.state, 'its state')}{limit}{reason}; {self.location}"
 
 
 def read_scheduled(directory: Path) -> list[ScheduledJob]:
-    """Return the Slurm jobs of the sweeps into ``directory``, the last one of a job last."""
+    """Return the Slurm jobs of the sweeps into ``directory``; of one name the latest comes last."""
     try:
         return [ScheduledJob(**fields) for fields in read_json(directory / SLURM_JOBS_FILE, "Slurm jobs", JOB_BYTES)]
-    except (ValueError, TypeError):  # it only explains
+    except (ValueError, TypeError):  # the file only explains: without it, results are complete
         return []
 
 
 def write_scheduled(directory: Path, jobs: Iterable[ScheduledJob]) -> None:
-    """Write the Slurm jobs of a sweep, whole or not at all."""
+    """Replace the file of the Slurm jobs of a sweep atomically."""
     remove_unfinished(directory / SLURM_JOBS_FILE)
     with replacing_file(directory / SLURM_JOBS_FILE) as unfinished:
         unfinished.write_text(json.dumps([asdict(job) for job in jobs], indent=1))

@@ -1,4 +1,4 @@
-"""The schema of a raw file, as a table; results/README.md shows the same table, and a test keeps the two alike.
+"""The schema of raw files, as a table; results/README.md shows the same table, and a test compares the two.
 
 A raw file holds one job. Its root names the job; each attempt is a group with the dimensions ``case``, ``iteration``,
 ``rank``, ``node_number`` and ``port``. Times are int64 nanoseconds of the ranks' clocks; everything else is in SI units
@@ -23,7 +23,7 @@ class Column:
         dims: its dimensions.
         dtype: ``str``, ``bool`` (stored as uint8), ``maybe`` (true, false or absent, stored as int8) or a NumPy name.
         unit: the unit of its values; empty if they have none.
-        absent: the value that stands for "there is none", also beyond ``iterations(case)`` and for ranks not kept.
+        absent: the value of absent entries, also beyond ``iterations(case)`` and for ranks not kept.
         meaning: one phrase.
         since: the minor version that added it; in older files it is absent.
         heading: the heading in the report's table of rows; empty if it is not declared here.
@@ -54,7 +54,7 @@ def _port(name: str, meaning: str, since: int) -> Column:
 
 
 _ABSENT = {"str": "", "bool": None, "maybe": -1, "int64": -1, "float64": float("nan")}
-"""What stands for "there is none" in the dataset of a result, by its type."""
+"""The absent value in the dataset of a result, by its type."""
 
 
 def result(dtype: str, meaning: str, *, default: object = None, **more: Any) -> Any:
@@ -77,21 +77,19 @@ class CaseResult:
     wrong: int | None = result(
         "int64", "wrong elements of the result, of src and next to the buffers, over ranks and timed iterations"
     )
-    converged: bool | None = result("maybe", "1 if the interval of the median became tight in time")
+    converged: bool | None = result("maybe", "1 if the interval of the median became narrow enough within the limits")
     wire_bytes_predicted: int | None = result(
         "int64", "bytes between nodes per operation, all ranks, as counted from the schedule", unit="B"
     )
     wire_bytes_measured: int | None = result(
-        "int64", "the same by the counters of the ports, which include headers", unit="B"
+        "int64", "bytes between nodes per operation by port counters, which include headers", unit="B"
     )
     rack_bytes_predicted: int | None = result(
         "int64", "bytes between racks per operation, all ranks, as counted from the schedule", unit="B", since=3
     )
-    requested: str | None = result(
-        "str", "what was requested of the library in one word: ring, sharp; empty: nothing", since=4
-    )
+    requested: str | None = result("str", "the algorithm requested from the library: ring, sharp; empty: none", since=4)
     executed: str = result("str", "the algorithm that ran, as far as the evidence shows", default="unknown")
-    evidence: str | None = result("str", "how that is known")
+    evidence: str | None = result("str", "the evidence for executed")
     floor: bool = result("bool", "an empty schedule: the cost of the harness", default=False)
 
 
@@ -100,32 +98,48 @@ RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in 
 COLUMNS = (
     _case("case_id", "str", "the case in one word, unique in the job"),
     _case("collective", "str", "all_reduce, ..."),
-    _case("algorithm", "str", "the bare name; native is the library's own"),
+    _case("algorithm", "str", "the registered name; native: the library's own"),
     _case("transport", "str", "how bytes moved: mpi, shm, tiered, staged, nccl"),
     _case("device", "str", "where buffers lay: cpu, cuda"),
     _case("dtype", "str", "of the elements, by NumPy's name"),
     _case("op", "str", "the reduction"),
-    _case("requested_bytes", "int64", "the size S that was asked", "B"),
-    _case("bytes", "int64", "the size S that was moved: whole elements", "B", -1),
-    _case("in_place", "bool", "whether contribution and result share a buffer"),
+    _case("requested_bytes", "int64", "the requested size S", "B"),
+    _case("bytes", "int64", "the moved size S: whole elements", "B", -1),
+    _case("in_place", "bool", "1 if contribution and result share a buffer"),
     _case("root", "int64", "the root of a rooted collective", "", -1),
-    _case("requested_ranks", "int64", "the workers that were asked for, absent: all of the job", "", -1, since=1),
-    _case("requested_nodes", "int64", "the nodes that they were to be spread over", "", -1, since=1),
+    _case("requested_ranks", "int64", "the requested workers, absent: all of the job", "", -1, since=1),
+    _case("requested_nodes", "int64", "the requested nodes of these workers", "", -1, since=1),
     _case("requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched", since=3),
-    _case("requested_params", "str", "JSON: parameters that were asked"),
-    _case("params", "str", "JSON: parameters that were used, defaults included"),
+    _case("requested_params", "str", "JSON: the requested parameters"),
+    _case("params", "str", "JSON: the parameters that were used, defaults included"),
     _case("status", "str", "ok, wrong, skipped, or failed: a rank stalled in it, or NCCL failed"),
-    _case("reason", "str", "why it is not ok"),
+    _case("reason", "str", "why the status is not ok"),
     *RESULT_COLUMNS,
-    _case("workers_sent_predicted", "int64", "what of the counted bytes nodes of workers send", "B", -1, since=3),
-    _case("workers_received_predicted", "int64", "what of them nodes of workers receive", "B", -1, since=3),
-    _case("counters", "str", "JSON: what else ports counted: over all nodes, in so many operations", since=1),
+    _case(
+        "workers_sent_predicted",
+        "int64",
+        "the part of wire_bytes_predicted that nodes of workers send",
+        "B",
+        -1,
+        since=3,
+    ),
+    _case(
+        "workers_received_predicted",
+        "int64",
+        "the part of wire_bytes_predicted that nodes of workers receive",
+        "B",
+        -1,
+        since=3,
+    ),
+    _case(
+        "counters", "str", "JSON: further port counters, summed over all nodes, and the number of operations", since=1
+    ),
     _case("iterations", "int64", "timed iterations"),
-    _case("rank_stride", "int64", "times are kept of ranks 0, stride, 2 stride, ...", "", 0),
+    _case("rank_stride", "int64", "times are kept for ranks 0, stride, 2 stride, ...", "", 0),
     Column("host", ("rank",), "str", "", "", "the host of the rank"),
     Column("node", ("rank",), "int64", "", None, "the node of the rank, numbered from 0"),
     Column("rack", ("rank",), "int64", "", 0, "the rack of that node, by Slurm's topology, numbered from 0", since=2),
-    Column("clock", ("rank",), "int64", "", None, "ranks of one number read one clock"),
+    Column("clock", ("rank",), "int64", "", None, "ranks with equal numbers read one clock"),
     Column("pid", ("rank",), "int64", "", None, "the process of the rank"),
     Column("affinity", ("rank",), "str", "", "", "the CPUs that the rank may use"),
     _node("wire_sent", "bytes per operation that the ports of the node sent", 1),
@@ -141,7 +155,7 @@ COLUMNS = (
         "span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"
     ),
     Column("slowest_rank", ("case", "iteration"), "int64", "", -1, "the rank of the longest duration"),
-    Column("round", ("case", "iteration"), "uint8", "", 0, "the round that it belongs to, from 1 on", since=3),
+    Column("round", ("case", "iteration"), "uint8", "", 0, "the round of the iteration, from 1", since=3),
     Column("start_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "start of the operation by the rank's clock"),
     Column("end_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "end of the operation by the rank's clock"),
     Column(
@@ -150,13 +164,13 @@ COLUMNS = (
 )
 
 DIGEST_SINCE = 5
-"""The minor version from which on files carry a digest of their content."""
+"""The first minor version whose files carry a digest of their content."""
 
 VERSION = f"1.{max(DIGEST_SINCE, *(column.since for column in COLUMNS))}"
-"""A reader refuses another major version; a minor version only adds columns: the latest one of a column is the current.
+"""The current version. A reader refuses another major version; a minor version only adds columns.
 
 1.0: the first. 1.1: bytes between nodes, and cases of several numbers of ranks in a file. 1.2: racks.
 1.3: the mapping of a case, bytes between racks, bytes of each port and of the nodes of workers, and rounds.
-1.4: what was requested of the library, what its logs say, and times by events of the GPU.
+1.4: the algorithm requested from the library, the evidence of its logs, and times by GPU events.
 1.5: a digest of the content.
 """

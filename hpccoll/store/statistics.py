@@ -1,4 +1,4 @@
-"""Summary: from raw times to how long an operation took, how sure that is, and the row that says so."""
+"""Statistics: from raw times to the median of a case, its confidence interval and its row."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +21,8 @@ def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDA
     """Return the duration of each iteration by the rule ``max``: the longest over ranks, each by its own clock.
 
     Args:
-        start_ns: [iteration, rank].
-        end_ns: [iteration, rank].
+        start_ns: the starts, [iteration, rank].
+        end_ns: the ends, [iteration, rank].
     """
     longest: NDArray[np.int64] = (end_ns - start_ns).max(axis=1)
     return longest
@@ -52,21 +52,21 @@ def median_interval(values: NDArray[np.int64] | NDArray[np.float64]) -> tuple[fl
 
 
 def median_ratio(ratios: Iterable[float]) -> float:
-    """Return the median of at least one ratio, by logarithms: that of the inverse ratios is then its inverse.
+    """Return the median of at least one ratio, taken over logarithms: inverting all ratios inverts the median.
 
-    Of an even number it is the geometric mean of the two in the middle.
+    For an even number it is the geometric mean of the two middle ratios.
     """
     return math.exp(median(map(math.log, ratios)))
 
 
 def percentile(values: NDArray[np.int64] | NDArray[np.float64], q: float) -> float:
-    """Return the nearest-rank percentile ``q`` in per cent, a value that was really seen."""
+    """Return the nearest-rank percentile ``q`` (in per cent), which is one of the values."""
     return float(np.sort(values)[max(0, math.ceil(q / 100 * len(values)) - 1)])
 
 
 @dataclass(frozen=True, slots=True)
 class RoundStatistics:
-    """The median of one round in seconds and its interval, None where there are too few iterations for one."""
+    """The median of one round in seconds and its interval, None if the round has too few iterations."""
 
     median: float
     interval: tuple[float, float] | None
@@ -78,11 +78,11 @@ class RoundStatistics:
 
 
 def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
-    """Return the median of the medians of rounds and its 95 % confidence interval.
+    """Return the median of the rounds' medians and its 95 % confidence interval.
 
-    A round is one sample of the state that the machine was in, however many iterations it had. The interval goes from
-    the lowest low end of their intervals to the highest high end. From 9 rounds on it leaves out as many of the lowest
-    and of the highest ends as the rule above leaves out samples, so that one noisy round does not widen it.
+    A round is one sample of the state of the machine, however many iterations it has. The interval spans the rounds'
+    intervals from the lowest to the highest end. From 9 rounds on it drops as many of the lowest and highest ends as
+    ``_interval_ranks`` drops samples, so that one noisy round does not widen it.
     """
     first, last = _interval_ranks(len(rounds))
     intervals = [one.interval for one in rounds if one.interval]
@@ -94,23 +94,23 @@ def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
 
 
 def _device_s(times: CaseTimes) -> float | None:
-    """Return the seconds that GPUs took by their own events; None where some of them has none."""
-    taken = times.device_ns
-    return float(np.median(taken.max(axis=1))) / 1e9 if taken.size and (taken >= 0).all() else None
+    """Return the median over iterations of the slowest GPU's time in seconds; None if a GPU has no events."""
+    elapsed = times.device_ns
+    return float(np.median(elapsed.max(axis=1))) / 1e9 if elapsed.size and (elapsed >= 0).all() else None
 
 
 def status_and_reason(job: Job, outcome: Outcome) -> tuple[str, str | None]:
-    """Return the status of a row and its reason: what is right, and has fewer rounds than were asked, is partial."""
-    measured, asked = len(outcome.rounds), job.effort.rounds
+    """Return the status of a row and its reason; a correct case with fewer rounds than requested is partial."""
+    measured, requested = len(outcome.rounds), job.effort.rounds
     if outcome.status != "ok":
         return outcome.status, outcome.reason
-    if measured == asked:
-        return "ok", None  # what a round failed of has been measured since
-    return "partial", "; ".join(filter(None, (f"{measured} of {asked} rounds", outcome.reason)))
+    if measured == requested:
+        return "ok", None  # a failed round has been measured since
+    return "partial", "; ".join(filter(None, (f"{measured} of {requested} rounds", outcome.reason)))
 
 
 def _per_worker_node(attempt: Attempt, outcome: Outcome, counted: int | None) -> float | None:
-    """Return what is counted for all nodes of workers as that of one; files before 1.3 have only that of all nodes."""
+    """Return bytes counted over all nodes of workers per node; before schema 1.3 files count only all nodes."""
     if counted is None and not attempt.aggregators:
         counted = outcome.wire_bytes_predicted
     return None if counted is None else counted / attempt.nodes
@@ -122,24 +122,24 @@ def _mean_if_complete(values: Sequence[float | None]) -> float | None:
 
 
 def _sent_by_port(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
-    """Return what the ports of a node of workers sent; the first nodes are theirs, and not every one has every port."""
+    """Return the mean bytes sent by each port of the workers' nodes, which come first; a node may lack a port."""
     workers = outcome.port_sent[: attempt.nodes]
     sent = {name: [node[i] or 0.0 for node in workers] for i, name in enumerate(attempt.ports)}
-    there = {name: any(node[i] is not None for node in workers) for i, name in enumerate(attempt.ports)}
-    return {name: sum(values) / len(values) for name, values in sent.items() if there[name]}
+    exists = {name: any(node[i] is not None for node in workers) for i, name in enumerate(attempt.ports)}
+    return {name: sum(values) / len(values) for name, values in sent.items() if exists[name]}
 
 
 def make_row(
     job: Job, attempt: Attempt, outcome: Outcome, timing: str = "max", runs: Mapping[int, str] | None = None
 ) -> Row:
-    """Return the row of one outcome, everything derived from its raw times.
+    """Return the row of an outcome, derived from its raw times.
 
     Args:
-        job: that it is of.
-        attempt: that measured its last round.
-        outcome: of all its rounds.
-        timing: the rule for the time of an operation; where there is no ``span``, ``max``.
-        runs: which run measured each round; that of ``attempt`` unless given.
+        job: the job of the case.
+        attempt: the attempt that measured the last round.
+        outcome: the outcome of all rounds.
+        timing: the rule for the time of an operation; ``max`` if the case has no ``span``.
+        runs: the id of the run that measured each round [the run of ``attempt``].
     """
     case, times = outcome.case, outcome.times
     median = p99 = algbw = busbw = None
@@ -152,8 +152,8 @@ def make_row(
         rounds = {
             number: RoundStatistics.from_samples(seconds[times.round == number]) for number in sorted(outcome.rounds)
         }
-        over = combine_rounds([*rounds.values()])
-        median, interval = over.median, over.interval
+        combined = combine_rounds([*rounds.values()])
+        median, interval = combined.median, combined.interval
         p99 = percentile(seconds, 99)
         factor = collective(case.collective).busbw
         if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:
