@@ -10,18 +10,18 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import kernel
+import namespaces
+from cluster_shape import Shape
 from errors import BrokenError
 from host import Host
-from shape import Shape
-from wires import CARRIED, address
+from network import CARRIED, address
 
 SIZES = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]
 """In bytes; those that would take a wire longer than LONGEST_S are left out."""
 LONGEST_S = 1.0
 PAUSE_S = 0.05
 """In this time, a bucket that fills while the wire is idle would be full."""
-PATIENCE_S = 60
+TIMEOUT_S = 60
 """After so many seconds without a byte, a wire is broken."""
 TOLERANCE = 0.02
 """How far a calibrated wire may be from what TCP can carry of its rate."""
@@ -56,10 +56,10 @@ class _Flow:
 
 @contextmanager
 def _connected(source: Host, target: Host) -> Iterator[_Flow]:
-    with kernel.network(target.pidfd):
+    with namespaces.network(target.pidfd):
         listening = socket.create_server((address(target.name), PORT))
-    with kernel.network(source.pidfd):
-        sender = socket.create_connection((address(target.name), PORT), PATIENCE_S)
+    with namespaces.network(source.pidfd):
+        sender = socket.create_connection((address(target.name), PORT), TIMEOUT_S)
     receiver, _ = listening.accept()
     with listening, sender, receiver:
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -98,7 +98,7 @@ def _collect(flows: Sequence[_Flow], size: int, begun: list[float]) -> float:
         for number, flow in enumerate(flows):
             selector.register(flow.receiver, selectors.EVENT_READ, number)
         while selector.get_map():
-            ready = [key.data for key, _ in selector.select(PATIENCE_S)]
+            ready = [key.data for key, _ in selector.select(TIMEOUT_S)]
             if not ready:
                 number = next(number for number, left in missing.items() if left)
                 raise BrokenError(f"calibration: {missing[number]} of {size} bytes from {flows[number].names}")
@@ -111,13 +111,13 @@ def _collect(flows: Sequence[_Flow], size: int, begun: list[float]) -> float:
     return rate
 
 
-def inside(shape: Shape, hosts: Mapping[str, Host]) -> list[tuple[Host, Host]]:
+def node_pairs(shape: Shape, hosts: Mapping[str, Host]) -> list[tuple[Host, Host]]:
     """Return the pair for one wire, n1 and n2; empty where they are not beside each other."""
     first = next(iter(shape.rack.values()), shape.workers)
     return [(hosts["n1"], hosts["n2"])] if len(first) > 1 else []
 
 
-def across(shape: Shape, hosts: Mapping[str, Host]) -> list[tuple[Host, Host]]:
+def uplink_pairs(shape: Shape, hosts: Mapping[str, Host]) -> list[tuple[Host, Host]]:
     """Return the pairs that fill an uplink: as few as can, from the first workers of rack 1 to those of rack 2.
 
     Empty where no number of workers can, or there is nothing to fill.

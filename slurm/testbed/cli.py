@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import cluster
-import enter
-import kernel
-from calibrate import across, calibrate, inside, warnings
+import head_command
+import namespaces
+from calibrate import calibrate, node_pairs, uplink_pairs, warnings
+from cluster_shape import Shape, add_options, parse_shape
 from errors import BrokenError, RefusedError
 from host import ENVIRONMENT, Host
-from place import Place
-from shape import Shape, add_options, shape_of
-from tell import hosts_of, tell, wires_of
-from wires import MTU, wire
+from network import MTU, wire
+from state_directory import StateDirectory
+from status_text import describe_hosts, describe_wires, print_status
 
 NEEDS = {
     "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "sinfo": "slurm-wlm", "munged": "munge",
@@ -78,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do what is asked and return the exit code."""
     try:
         options = _parser().parse_args(arguments)
-        place = _place(options.name)
+        testbed = _state_directory(options.name)
         command = {"up": _up, "run": _run, "status": _status, "down": _down}[options.command]
-        return command(place, options)
+        return command(testbed, options)
     except (RefusedError, BrokenError, OSError) as error:
         print(f"testbed: {error}", file=sys.stderr)
         return 2 if isinstance(error, RefusedError) else 1
@@ -88,64 +88,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
 
 
-def _place(name: str) -> Place:
+def _state_directory(name: str) -> StateDirectory:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", name):
         raise RefusedError(f"--name: {name!r} is not valid: choose up to 32 of a-z, 0-9 and -")
-    if sys.platform != "linux" or os.geteuid() != 0 or not kernel.may_make_hosts():
+    if sys.platform != "linux" or os.geteuid() != 0 or not namespaces.may_make_hosts():
         raise RefusedError(
             "a testbed needs Linux and root, in a container with --privileged: it mounts and makes networks"
         )
-    return Place(name)
+    return StateDirectory(name)
 
 
-def _up(place: Place, options: argparse.Namespace) -> int:
-    shape = shape_of(options)
-    _see_that_all_is_installed()
+def _up(testbed: StateDirectory, options: argparse.Namespace) -> int:
+    shape = parse_shape(options)
+    _check_installed()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     os.umask(0o022)  # munged insists
     begun = time.monotonic()
-    with place.locked(create=True):
-        survey = place.survey()
+    with testbed.locked(create=True):
+        survey = testbed.survey()
         if survey["state"] == "up":
-            raise RefusedError(f"testbed {place.name!r} is up already: take it down first{_how(place, 'down')}")
+            raise RefusedError(
+                f"testbed {testbed.name!r} is up already: take it down first{_command_hint(testbed, 'down')}"
+            )
         if survey["state"] == "damaged":
             print("cleaning up what is left of an earlier one", flush=True)
-        place.clear()
+        testbed.clear()
         try:
-            marker = _build(place, shape)
+            marker = _build(testbed, shape)
         except BaseException:
-            place.clear()
+            testbed.clear()
             raise
     for text in warnings(marker):
         print(text)
-    print(f"up in {time.monotonic() - begun:.1f} s; try{_how(place, 'run', f'srun -N {shape.nodes} hostname')}")
+    print(
+        f"up in {time.monotonic() - begun:.1f} s; try{_command_hint(testbed, 'run', f'srun -N {shape.nodes} hostname')}"
+    )
     return 0
 
 
-def _build(place: Place, shape: Shape) -> dict[str, Any]:
-    print(f"hosts: head and {hosts_of(shape.facts)}", flush=True)
-    place.furnish()
-    cluster.write_configuration(place, shape)
+def _build(testbed: StateDirectory, shape: Shape) -> dict[str, Any]:
+    print(f"hosts: head and {describe_hosts(shape.facts)}", flush=True)
+    testbed.create_directories()
+    cluster.write_configuration(testbed, shape)
     names = ["fabric", "head", *shape.workers, *shape.helpers]
-    fabric, *others = [Host(place, name) for name in names]
+    fabric, *others = [Host(testbed, name) for name in names]
     for host in (fabric, *others):
         host.wait()
     hosts = {host.name: host for host in others}
-    print(f"wires: {wires_of(shape.facts)}, MTU {MTU}", flush=True)
+    print(f"wires: {describe_wires(shape.facts)}, MTU {MTU}", flush=True)
     wire(fabric, hosts, shape)
     print("slurm", flush=True)
     cluster.start(fabric, others[0], others[1:])
-    marker = {"name": place.name, **shape.facts, "mtu": MTU, **_calibration(shape, hosts)}
+    marker = {"name": testbed.name, **shape.facts, "mtu": MTU, **_calibration(shape, hosts)}
     for host in (fabric, *others):
         host.leave()
-    place.marker_file.write_text(json.dumps(marker, indent=1) + "\n")
+    testbed.marker_file.write_text(json.dumps(marker, indent=1) + "\n")
     return marker
 
 
 def _calibration(shape: Shape, hosts: Mapping[str, Host]) -> dict[str, Any]:
     """Return what the marker says of the wire and of the uplink: None and empty where there is nothing to measure."""
-    near, far = inside(shape, hosts), across(shape, hosts)
+    near, far = node_pairs(shape, hosts), uplink_pairs(shape, hosts)
     if near or far:
         print("calibration", flush=True)
     single = calibrate(near, shape.rate.bps) if near else []
@@ -158,49 +162,49 @@ def _calibration(shape: Shape, hosts: Mapping[str, Host]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _run(place: Place, options: argparse.Namespace) -> int:
+def _run(testbed: StateDirectory, options: argparse.Namespace) -> int:
     words = options.words[1:] if options.words[:1] == ["--"] else options.words
     if not words:
         raise RefusedError("run: which command? testbed run CMD...")
-    head = place.hosts().get("head")
+    head = testbed.hosts().get("head")
     with suppress(ProcessLookupError):
-        if head and place.marker():
-            return enter.run(head, words)
-    raise RefusedError(f"testbed {place.name!r} is not up: bring it up{_how(place, 'up')}")
+        if head and testbed.marker():
+            return head_command.run(head, words)
+    raise RefusedError(f"testbed {testbed.name!r} is not up: bring it up{_command_hint(testbed, 'up')}")
 
 
-def _status(place: Place, options: argparse.Namespace) -> int:
-    survey = place.survey()
-    head = place.hosts().get("head")
+def _status(testbed: StateDirectory, options: argparse.Namespace) -> int:
+    survey = testbed.survey()
+    head = testbed.hosts().get("head")
     states: dict[str, str] = {}
     with suppress(ProcessLookupError):
         if head and survey["marker"]:
             with head.held() as pidfd:
-                states = cluster.states(place, pidfd)
+                states = cluster.states(testbed, pidfd)
     for host, facts in survey["hosts"].items():
         facts["slurm"] = states.get(host)
     if options.json:
         print(json.dumps(survey, indent=1))
     else:
-        tell(survey)
+        print_status(survey)
     return 0 if survey["state"] == "up" else NOT_UP
 
 
-def _down(place: Place, _: argparse.Namespace) -> int:
-    with place.locked(create=False) as there:
+def _down(testbed: StateDirectory, _: argparse.Namespace) -> int:
+    with testbed.locked(create=False) as there:
         if there:
-            place.clear()
-    print(f"testbed {place.name!r} is {'taken' if there else 'not up: nothing to take'} down")
+            testbed.clear()
+    print(f"testbed {testbed.name!r} is {'taken' if there else 'not up: nothing to take'} down")
     return 0
 
 
-def _how(place: Place, command: str, words: str = "") -> str:
+def _command_hint(testbed: StateDirectory, command: str, words: str = "") -> str:
     """Return how to call a command, for the end of a sentence."""
-    name = [] if place.name == "hpccoll" else ["--name", place.name]
+    name = [] if testbed.name == "hpccoll" else ["--name", testbed.name]
     return ": " + " ".join(filter(None, [sys.argv[0], command, *name, words]))
 
 
-def _see_that_all_is_installed() -> None:
+def _check_installed() -> None:
     lacking = {package for program, package in NEEDS.items() if not shutil.which(program, path=ENVIRONMENT["PATH"])}
     if not any(next(Path("/usr").glob(pattern), None) for pattern in PMIX):
         lacking.add("libpmix-dev")

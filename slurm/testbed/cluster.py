@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import kernel
+import namespaces
+from cluster_shape import Shape
 from errors import BrokenError
-from host import ENVIRONMENT, Host, last_words
-from place import Place
-from shape import Shape
-from wires import SPINE, address, cables
+from host import ENVIRONMENT, Host, log_tail
+from network import SPINE, address, cables
+from state_directory import StateDirectory
 
 PORT = 6817
 """Of slurmctld."""
-PATIENCE_S = 120
+TIMEOUT_S = 120
 """How long daemons have for coming up."""
 POLL_S = 0.03
 AGGREGATORS = "aggregators"
@@ -25,7 +25,7 @@ AGGREGATORS = "aggregators"
 
 CONF = """\
 # Written by the testbed; what is not here is Slurm's default.
-ClusterName={place.name}
+ClusterName={testbed.name}
 SlurmctldHost=head({head})
 SlurmctldPort={port}
 SlurmUser=root
@@ -64,27 +64,28 @@ MinJobAge=300
 """
 
 
-def write_configuration(place: Place, shape: Shape) -> None:
+def write_configuration(testbed: StateDirectory, shape: Shape) -> None:
     """Write slurm.conf and what belongs to it, /etc/hosts, the secret, and the directories of daemons."""
     topology = _topology(shape)
-    (place.etc / "slurm.conf").write_text(
+    (testbed.etc / "slurm.conf").write_text(
         CONF.format(
-            place=place, directory=place.directory, head=address("head"), port=PORT, nodes="\n".join(_nodes(shape)),
+            testbed=testbed, directory=testbed.directory, head=address("head"), port=PORT,
+            nodes="\n".join(_nodes(shape)),
             topology="TopologyPlugin=topology/tree" if topology else "",
         )
     )  # fmt: skip
     if topology:
-        (place.etc / "topology.conf").write_text("\n".join(topology) + "\n")
+        (testbed.etc / "topology.conf").write_text("\n".join(topology) + "\n")
     unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     version = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n" if unified else "CgroupPlugin=cgroup/v1\n"
-    (place.etc / "cgroup.conf").write_text(f"{version}CgroupAutomount=no\n")
+    (testbed.etc / "cgroup.conf").write_text(f"{version}CgroupAutomount=no\n")
     known = [f"{address(cable.host, cable.rail)} {cable.port}" for cable in cables(shape)]
-    (place.directory / "hosts").write_text("\n".join(["127.0.0.1 localhost", *known]) + "\n")
+    (testbed.directory / "hosts").write_text("\n".join(["127.0.0.1 localhost", *known]) + "\n")
     for name in ("head", *shape.workers, *shape.helpers):
-        (place.directory / "spool" / name).mkdir()
-        (place.directory / "tmp" / name).mkdir(mode=0o777)
-        (place.directory / "tmp" / name).chmod(0o1777)
-    key = place.directory / "munge" / "key"
+        (testbed.directory / "spool" / name).mkdir()
+        (testbed.directory / "tmp" / name).mkdir(mode=0o777)
+        (testbed.directory / "tmp" / name).chmod(0o1777)
+    key = testbed.directory / "munge" / "key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(1024))
 
@@ -113,7 +114,7 @@ def _topology(shape: Shape) -> list[str]:
 
 def start(fabric: Host, head: Host, nodes: list[Host]) -> None:
     """Start the daemons, and wait until every node is idle."""
-    munge = fabric.place.directory / "munge"
+    munge = fabric.testbed.directory / "munge"
     fabric.start(
         "munged", "--foreground", "--num-threads=2", f"--key-file={munge}/key", f"--socket={munge}/socket",
         f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed",
@@ -123,29 +124,29 @@ def start(fabric: Host, head: Host, nodes: list[Host]) -> None:
     _wait(head, "slurmctld", lambda: _listens(head))
     for node in nodes:
         node.start("slurmd", "-D", "-N", node.name)
-    _wait(head, "a slurmd", lambda: set(states(head.place, head.pidfd).values()) == {"idle"})
+    _wait(head, "a slurmd", lambda: set(states(head.testbed, head.pidfd).values()) == {"idle"})
 
 
-def states(place: Place, head: int) -> dict[str, str]:
+def states(testbed: StateDirectory, head: int) -> dict[str, str]:
     """Return what Slurm says about each node, asked on the head host; nothing where Slurm does not answer."""
     command = ["sinfo", "--noheader", "--Node", "--format=%N %T"]
-    environment = {**ENVIRONMENT, "SLURM_CONF": str(place.etc / "slurm.conf")}
-    with kernel.network(head):
+    environment = {**ENVIRONMENT, "SLURM_CONF": str(testbed.etc / "slurm.conf")}
+    with namespaces.network(head):
         said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return dict(line.split() for line in said.stdout.splitlines())
 
 
 def _listens(head: Host) -> bool:
-    with suppress(OSError), kernel.network(head.pidfd), socket.create_connection((address("head"), PORT), 1):
+    with suppress(OSError), namespaces.network(head.pidfd), socket.create_connection((address("head"), PORT), 1):
         return True
     return False
 
 
 def _wait(host: Host, what: str, ready: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while not ready():
         if time.monotonic() > until or not host.process.alive:
-            logs = host.place.directory / "log"
-            seen = "; ".join(f"{log.name}: {last_words(log)}" for log in sorted(logs.iterdir()) if log.stat().st_size)
+            logs = host.testbed.directory / "log"
+            seen = "; ".join(f"{log.name}: {log_tail(log)}" for log in sorted(logs.iterdir()) if log.stat().st_size)
             raise BrokenError(f"{what} does not come up ({seen})")
         time.sleep(POLL_S)

@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-import kernel
+import namespaces
 from errors import BrokenError
-from place import Place, Process
+from state_directory import Process, StateDirectory
 
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 """What services run with: nothing of the user's."""
@@ -24,12 +24,12 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 class Host:
     """A host that is being brought up; until `leave` it dies with the process that opened it."""
 
-    def __init__(self, place: Place, name: str) -> None:
-        self.place, self.name, self.pidfd = place, name, -1
-        self.log = place.directory / "log" / f"{name}.log"
+    def __init__(self, testbed: StateDirectory, name: str) -> None:
+        self.testbed, self.name, self.pidfd = testbed, name, -1
+        self.log = testbed.directory / "log" / f"{name}.log"
         with self.log.open("ab") as log:
             self._starter = subprocess.Popen(
-                [sys.executable, "-S", "-E", "-B", __file__, str(place.directory), name],
+                [sys.executable, "-S", "-E", "-B", __file__, str(testbed.directory), name],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd="/", env=ENVIRONMENT,
                 start_new_session=True, text=True,
             )  # fmt: skip
@@ -37,9 +37,9 @@ class Host:
     def wait(self) -> None:
         """Wait until it is furnished, and write down its first process."""
         if self._starter.stdout is None or not (said := self._starter.stdout.readline()):
-            raise BrokenError(f"host {self.name} does not come up: {last_words(self.log)}")
+            raise BrokenError(f"host {self.name} does not come up: {log_tail(self.log)}")
         self.process = Process.of(int(said))
-        self.place.remember(self.name, self.process)
+        self.testbed.record_host(self.name, self.process)
         self.pidfd = os.pidfd_open(self.process.pid)
         self._starter.wait()
 
@@ -53,7 +53,7 @@ class Host:
 
     def call(self, *command: str, batch: Sequence[str] = ()) -> str:
         """Run a program in its network, with ``batch`` as its input lines; return what it said."""
-        with kernel.network(self.pidfd):
+        with namespaces.network(self.pidfd):
             ended = subprocess.run(
                 command, env=ENVIRONMENT, input="\n".join(batch), capture_output=True, text=True, check=False
             )
@@ -68,27 +68,27 @@ class Host:
         self._starter.stdin.flush()
 
 
-def last_words(log: Path) -> str:
+def log_tail(log: Path) -> str:
     """Return the last line of a log."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return lines[-1] if lines else f"{log} is empty"
 
 
-def _furnish(state: Path, name: str) -> None:
+def _set_up_mounts(state: Path, name: str) -> None:
     """Make the mounts of a host. Only it has them, while what is mounted outside later is seen here too."""
-    kernel.mount("none", "/", flags=kernel.RECURSIVE | kernel.SLAVE)
-    kernel.mount("proc", "/proc", "proc")
+    namespaces.mount("none", "/", flags=namespaces.RECURSIVE | namespaces.SLAVE)
+    namespaces.mount("proc", "/proc", "proc")
     # By the boot id, UCX and NCCL tell hosts apart: with one boot id for all they would use shared memory across hosts.
     boot_id = state / "boot_id" / name
     boot_id.write_text(f"{uuid.uuid4()}\n")
-    kernel.mount(boot_id, "/proc/sys/kernel/random/boot_id", flags=kernel.BIND)
+    namespaces.mount(boot_id, "/proc/sys/kernel/random/boot_id", flags=namespaces.BIND)
     # A new sysfs shows this network's devices, and no cgroups; Slurm needs those.
-    kernel.mount("sysfs", state / "sys", "sysfs")
-    kernel.mount("/sys/fs/cgroup", state / "sys/fs/cgroup", flags=kernel.BIND | kernel.RECURSIVE)
-    kernel.mount(state / "sys", "/sys", flags=kernel.MOVE)
-    kernel.mount("tmpfs", "/dev/shm", "tmpfs", data="mode=1777")  # noqa: S108 - the mount point, not a file
-    kernel.mount(state / "hosts", "/etc/hosts", flags=kernel.BIND)
-    kernel.mount(state / "etc", "/etc/slurm", flags=kernel.BIND)
+    namespaces.mount("sysfs", state / "sys", "sysfs")
+    namespaces.mount("/sys/fs/cgroup", state / "sys/fs/cgroup", flags=namespaces.BIND | namespaces.RECURSIVE)
+    namespaces.mount(state / "sys", "/sys", flags=namespaces.MOVE)
+    namespaces.mount("tmpfs", "/dev/shm", "tmpfs", data="mode=1777")  # noqa: S108 - the mount point, not a file
+    namespaces.mount(state / "hosts", "/etc/hosts", flags=namespaces.BIND)
+    namespaces.mount(state / "etc", "/etc/slurm", flags=namespaces.BIND)
     socket.sethostname(name)
     without = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
     if without.exists():  # it would chatter, and port counters would count it
@@ -101,15 +101,15 @@ def _serve() -> None:
         order = json.loads(line)
         if order == "stay":
             break
-        # The services are the host's: they outlive this scope, and _bury waits for them.
+        # The services are the host's: they outlive this scope, and _reap_children waits for them.
         subprocess.Popen(order, stdin=subprocess.DEVNULL, start_new_session=True)
     else:
         return
     sys.stdin.close()
-    _bury()
+    _reap_children()
 
 
-def _bury() -> None:
+def _reap_children() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     while True:
         try:
@@ -120,11 +120,11 @@ def _bury() -> None:
 
 def main(state: Path, name: str) -> None:
     """Become a host."""
-    kernel.unshare(kernel.EVERYTHING)
+    namespaces.unshare(namespaces.EVERYTHING)
     if os.fork():
         os._exit(0)
     outside = Path("/proc/self").readlink()  # this is still the /proc of outside
-    _furnish(state, name)
+    _set_up_mounts(state, name)
     print(outside, flush=True)
     os.dup2(2, 1)
     _serve()

@@ -8,8 +8,8 @@ meter have it at both ends, each for what leaves there; those of aggregators hav
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from cluster_shape import Shape
 from host import Host
-from shape import Shape
 
 MTU = 9000
 """As fabrics for computing have it: TCP then carries 99.3 % of the rate, where 1500 would let it carry 95.6 %."""

@@ -21,7 +21,7 @@ SERVICES = {"fabric": "munged", "head": "slurmctld"}
 """What a host runs; every other one runs slurmd."""
 KINDS = ("fabric", "head", "n", "a")
 """Hosts in the order in which they are listed; workers and aggregators are numbered."""
-PATIENCE_S = 60
+TIMEOUT_S = 60
 """How long a killed host has for going."""
 
 
@@ -59,7 +59,7 @@ class Process:
         """Kill it, and wait until it has gone; the first process of a host takes all others of the host with it."""
         with suppress(ProcessLookupError), self.held() as pidfd:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            if not select.select([pidfd], [], [], PATIENCE_S)[0]:
+            if not select.select([pidfd], [], [], TIMEOUT_S)[0]:
                 raise BrokenError(f"process {self.pid} was killed and does not end: is a process of its host stopped?")
 
 
@@ -101,7 +101,7 @@ def _rank(host: str) -> tuple[int, int, str]:
     return KINDS.index(host.strip("0123456789")), len(host), host
 
 
-class Place:
+class StateDirectory:
     """The directory of a testbed; everything that it writes is in there."""
 
     def __init__(self, name: str) -> None:
@@ -145,12 +145,12 @@ class Place:
                     return lock
                 os.close(lock)  # it was taken down in between
 
-    def furnish(self) -> None:
+    def create_directories(self) -> None:
         """Make the directories."""
         for part in ("etc", "pids", "boot_id", "log", "munge", "spool", "tmp", "sys"):
             (self.directory / part).mkdir()
 
-    def remember(self, host: str, process: Process) -> None:
+    def record_host(self, host: str, process: Process) -> None:
         """Write down the first process of a host."""
         (self.directory / "pids" / host).write_text(f"{process.pid} {process.born}\n")
 
@@ -193,7 +193,7 @@ class Place:
         """End every host and remove every file: what `up` made, whole or not."""
         for process in self.hosts().values():
             process.kill()
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + TIMEOUT_S
         while items := list(self.directory.iterdir()):  # a host that has not heard of its end yet may still write
             if time.monotonic() > until:
                 raise BrokenError(f"{items[0]} cannot be removed")

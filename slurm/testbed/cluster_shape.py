@@ -101,7 +101,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--uplink", metavar="RATE", help="of what joins a rack to the spine, both ways, on each rail")
 
 
-def shape_of(options: argparse.Namespace) -> Shape:
+def parse_shape(options: argparse.Namespace) -> Shape:
     """Read the options, or say in one line which of them cannot be."""
     counts = {name: _number(name, getattr(options, name)) for name in COUNTS}
     nodes, racks = counts["nodes"], counts["racks"]

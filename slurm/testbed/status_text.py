@@ -8,25 +8,25 @@ from calibrate import warnings
 Facts = Mapping[str, Any]
 
 
-def tell(survey: Facts) -> None:
+def print_status(survey: Facts) -> None:
     """Print what there is of a testbed."""
     marker = survey["marker"]
     print(f"testbed {survey['name']}: {survey['state']}")
     if not marker:
         return
-    print(f"{hosts_of(marker)}, wires {wires_of(marker)}, MTU {marker['mtu']}")
+    print(f"{describe_hosts(marker)}, wires {describe_wires(marker)}, MTU {marker['mtu']}")
     for rack, nodes in marker["racks"].items():
         print(f"  {rack:8}{' '.join(nodes)}")
     for host, facts in survey["hosts"].items():
         print(f"  {host:8}{_health(facts)}")
-    _tell_calibration("one TCP connection, n1 to n2", marker["calibrated"], marker["calibration"])
+    _print_calibration("one TCP connection, n1 to n2", marker["calibrated"], marker["calibration"])
     pairs = ", ".join(" to ".join(pair) for pair in marker["uplink_pairs"])
-    _tell_calibration(f"over the uplink, {pairs}", marker["calibrated"], marker["uplink_calibration"])
+    _print_calibration(f"over the uplink, {pairs}", marker["calibrated"], marker["uplink_calibration"])
     for text in warnings(marker):
         print(text)
 
 
-def hosts_of(facts: Facts) -> str:
+def describe_hosts(facts: Facts) -> str:
     """Return what hosts there are: 4 x 2 cpus in 2 racks and 1 aggregator."""
     racks, helpers = len(facts["racks"]), facts["aggregators"]
     words = [f"{facts['nodes']} x {facts['cpus']} cpus"]
@@ -35,13 +35,13 @@ def hosts_of(facts: Facts) -> str:
     return " ".join(words)
 
 
-def wires_of(facts: Facts) -> str:
+def describe_wires(facts: Facts) -> str:
     """Return what wires there are: 1gbit on 2 rails, uplinks 100mbit."""
     rails, uplink = facts["rails"], facts["uplink"]
     return f"{facts['rate']}{f' on {rails} rails' * (rails > 1)}{f', uplinks {uplink}' * (uplink is not None)}"
 
 
-def _tell_calibration(what: str, when: str, table: Sequence[Facts]) -> None:
+def _print_calibration(what: str, when: str, table: Sequence[Facts]) -> None:
     if table:
         print(f"{what}, {when}:")
     for row in table:

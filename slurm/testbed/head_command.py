@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-import kernel
+import namespaces
 from errors import RefusedError
-from place import Process
+from state_directory import Process
 
 SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 """What can be waited for."""
@@ -28,7 +28,7 @@ def run(head: Process, command: Sequence[str]) -> int:
     here, environment = Path.cwd(), _environment()
     own = os.pidfd_open(os.getpid())
     with head.held() as pidfd:
-        kernel.enter(pidfd, kernel.EVERYTHING)
+        namespaces.enter(pidfd, namespaces.EVERYTHING)
     try:
         os.chdir(here)
     except OSError:
@@ -42,7 +42,7 @@ def run(head: Process, command: Sequence[str]) -> int:
         _become(command, environment, own, mask)
     with suppress(OSError):  # whoever is first: it does the same
         os.setpgid(child, child)
-    return _Attendance(child).attend()
+    return _ChildSupervisor(child).supervise()
 
 
 def _environment() -> dict[bytes, bytes]:
@@ -56,7 +56,7 @@ def _become(command: Sequence[str], environment: dict[bytes, bytes], parent: int
     """Be the command, from here on."""
     code = NOT_EXECUTABLE
     try:
-        kernel.die_with(parent)
+        namespaces.die_with(parent)
         os.setpgid(0, 0)
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python
             signal.signal(ignored, signal.SIG_DFL)
@@ -69,7 +69,7 @@ def _become(command: Sequence[str], environment: dict[bytes, bytes], parent: int
         os._exit(code)
 
 
-class _Attendance:
+class _ChildSupervisor:
     """What a process does while it stands for a command on another host."""
 
     def __init__(self, child: int) -> None:
@@ -78,7 +78,7 @@ class _Attendance:
         with suppress(OSError):
             self.terminal = os.open("/dev/tty", os.O_RDWR)
 
-    def attend(self) -> int:
+    def supervise(self) -> int:
         """Pass on signals until the command has ended, and return its exit code."""
         while True:
             number = signal.sigwait(SIGNALS)
