@@ -1,1 +1,1 @@
-"""What can be asked for: cases, jobs and plans, and what of it makes sense. It starts no MPI and imports no CuPy."""
+"""What can be requested: cases, jobs, plans, transports, and the checks of their values. It imports no MPI, no CuPy."""

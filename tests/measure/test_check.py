@@ -46,7 +46,7 @@ RESULTS = {
 
 
 @given(benches())
-def test_what_is_expected_of_a_call_is_what_mpi_says(bench):
+def test_the_expected_result_of_a_call_is_that_of_the_mpi_standard(bench):
     one = bench.payload
     sources = [replace(one, me=me).source() for me in range(one.p)]
     found = one.expected(in_place=bench.in_place)
@@ -59,7 +59,7 @@ def test_what_is_expected_of_a_call_is_what_mpi_says(bench):
 
 
 @given(benches())
-def test_the_contribution_lies_where_a_plan_reads_it_and_the_rest_of_the_result_is_poison(bench):
+def test_the_contribution_is_where_a_plan_reads_it_and_the_rest_of_the_result_is_the_sentinel(bench):
     one = bench.payload
     contributed = bench.operation.contribution(bench.src, bench.dst, one.me)
     now = concatenated(replace(one, generation=bench.check.generation).source(), one.dtype)
@@ -75,7 +75,7 @@ def test_the_contribution_lies_where_a_plan_reads_it_and_the_rest_of_the_result_
 
 
 @given(benches(), st.data())
-def test_a_right_result_has_nothing_wrong_and_every_changed_bit_is_seen(bench, data):
+def test_a_right_result_has_no_wrong_elements_and_every_changed_bit_is_detected(bench, data):
     for _ in range(GENERATIONS + 1):
         assert bench.wrong(bench.expected()) == 0
         if bench.result.size:
@@ -88,7 +88,7 @@ def test_a_right_result_has_nothing_wrong_and_every_changed_bit_is_seen(bench, d
 
 
 @given(benches(), st.data())
-def test_every_bit_that_changes_beside_the_buffers_is_seen_and_put_right_before_the_next_operation(bench, data):
+def test_every_changed_bit_of_a_guard_is_detected_and_restored_before_the_next_operation(bench, data):
     assume(bench.guards)
     one = data.draw(st.sampled_from(bench.guards))
     for _ in range(2):
@@ -106,7 +106,7 @@ def test_every_bit_that_changes_beside_the_buffers_is_seen_and_put_right_before_
 
 
 @given(benches(), st.data())
-def test_out_of_place_every_bit_that_changes_in_the_source_is_seen(bench, data):
+def test_out_of_place_every_changed_bit_of_src_is_detected(bench, data):
     np.copyto(bench.result, bench.right)
     assume(bench.src.size)
     element = data.draw(st.integers(0, bench.src.size - 1))
@@ -119,7 +119,7 @@ def test_out_of_place_every_bit_that_changes_in_the_source_is_seen(bench, data):
 
 
 @given(benches(), st.data())
-def test_a_result_of_another_size_is_wrong_in_all_its_elements_though_each_of_them_is_right(bench, data):
+def test_a_result_of_another_size_is_wrong_in_all_elements_even_if_each_is_right(bench, data):
     promised = bench.result.size
     length = data.draw(st.integers(0, bench.dst.size).filter(lambda length: length != promised))
     dst, claimed = bench.dst[bench.filled_units], bench.dst[:length]
@@ -132,14 +132,14 @@ def test_a_result_of_another_size_is_wrong_in_all_its_elements_though_each_of_th
 
 
 @given(benches())
-def test_workspace_outside_of_the_result_is_never_looked_at(bench):
+def test_workspace_is_not_checked(bench):
     bench.dst[:] = 77
     np.copyto(bench.result, bench.right)
     assert bench.check.wrong() == 0
 
 
 @given(benches())
-def test_workspace_outside_of_what_is_filled_is_left_as_it_is(bench):
+def test_workspace_is_not_filled(bench):
     bench.dst[:] = 77
     bench.check.reset()
     outside = np.ones(bench.dst.size, bool)
@@ -148,7 +148,7 @@ def test_workspace_outside_of_what_is_filled_is_left_as_it_is(bench):
 
 
 @given(benches())
-def test_what_any_of_the_last_operations_left_is_seen(bench):
+def test_a_result_left_by_an_earlier_operation_is_detected(bench):
     assume(bench.result.size >= 4)
     for ago in range(1, GENERATIONS):
         assert bench.wrong(bench.expected(generation=(bench.check.generation - ago) % GENERATIONS)) > 0
@@ -158,7 +158,7 @@ REDUCING = [name for name, family in COLLECTIVES.items() if family.reduces]
 
 
 @given(benches(REDUCING, 2, workers_only=True), st.data())
-def test_a_contribution_that_is_left_out_is_seen(bench, data):
+def test_a_missing_contribution_is_detected(bench, data):
     one = replace(bench.payload, generation=bench.check.generation)
     assume(bench.result.size)
     left_out = data.draw(st.integers(0, one.p - 1))
@@ -171,7 +171,7 @@ MOVING = [name for name, family in COLLECTIVES.items() if not family.reduces]
 
 
 @given(benches(MOVING, workers_only=True), st.data())
-def test_a_block_that_never_came_is_wrong_in_every_element(bench, data):
+def test_a_missing_block_is_wrong_in_every_element(bench, data):
     units = bench.payload.expected(in_place=bench.in_place)
     assume(units)
     lost = data.draw(st.integers(0, len(units) - 1))
@@ -182,7 +182,7 @@ def test_a_block_that_never_came_is_wrong_in_every_element(bench, data):
 
 
 @given(benches(("all_gather", "gather", "all_to_all", "all_to_all_v"), 2, workers_only=True), st.data())
-def test_blocks_in_each_others_places_are_seen(bench, data):
+def test_swapped_blocks_are_detected(bench, data):
     assume(bench.result.size)
     lengths = [len(unit) for unit in bench.payload.expected(in_place=bench.in_place)]
     units = np.split(bench.right, np.cumsum(lengths)[:-1])
@@ -194,7 +194,7 @@ def test_blocks_in_each_others_places_are_seen(bench, data):
 
 
 @given(benches(("reduce_scatter", "scatter", "all_to_all", "send_recv", "bidirectional"), 3, workers_only=True))
-def test_the_result_of_another_rank_is_seen(bench):
+def test_the_result_of_another_rank_is_detected(bench):
     one = bench.payload
     assume(bench.result.size)
     others = [me for me in range(one.p) if me != one.me and one.call.target(me, one.units)]
@@ -203,7 +203,7 @@ def test_the_result_of_another_rank_is_seen(bench):
 
 
 @pytest.mark.parametrize("name", [name for name, family in COLLECTIVES.items() if family.rooted])
-def test_ranks_beside_the_root_have_what_is_theirs_and_nothing_more(name):
+def test_contributions_and_results_of_rooted_calls_have_the_lengths_of_the_mpi_standard(name):
     p, root = 4, 2
     lengths = {
         "broadcast": ((0, 0, 40, 0), (40, 40, 40, 40)),

@@ -60,7 +60,7 @@ def alike(bench, gpu, turns, faults):
 
 
 @given(benches(dtypes=EVERY), st.data())
-def test_it_fills_and_counts_as_the_check_on_the_host_does(gpu, bench, data):
+def test_the_gpu_check_fills_and_counts_like_the_host_check(gpu, bench, data):
     def faults(size):
         return data.draw(st.sets(st.integers(0, size - 1), max_size=5)) if size else ()
 
@@ -69,7 +69,7 @@ def test_it_fills_and_counts_as_the_check_on_the_host_does(gpu, bench, data):
 
 @settings(max_examples=20)
 @given(benches(("all_reduce", "all_gather", "all_to_all_v"), dtypes=EVERY, most=2 * SHORT_BLOCK), st.data())
-def test_blocks_that_are_short_and_blocks_that_are_not_are_told_in_different_ways_and_are_alike(gpu, bench, data):
+def test_short_and_long_blocks_are_filled_and_counted_like_on_the_host(gpu, bench, data):
     def faults(size):
         return data.draw(st.sets(st.integers(0, size - 1), max_size=5)) if size else ()
 
@@ -77,14 +77,14 @@ def test_blocks_that_are_short_and_blocks_that_are_not_are_told_in_different_way
 
 
 @pytest.mark.parametrize("dtype", EVERY)
-def test_every_fault_of_the_matrix_is_seen_as_by_the_check_on_the_host(gpu, dtype):
+def test_every_fault_of_the_matrix_is_detected_like_on_the_host(gpu, dtype):
     for setting, faults in settings_of(3, dtype):
         all_are_seen(setting, faults, gpu)
 
 
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("blocks", [1, 3, 4096])
-def test_values_go_on_beyond_their_period_whatever_the_number_of_threads(gpu, monkeypatch, dtype, blocks):
+def test_values_repeat_after_their_period_for_any_number_of_threads(gpu, monkeypatch, dtype, blocks):
     monkeypatch.setattr(check_gpu, "BLOCKS", blocks)
     one = payload("all_gather", 2, 1, dtype=dtype, count=2 * PERIOD + 5)  # the second block begins on no vector
     places = 0, PERIOD, 2 * PERIOD + 4, 2 * PERIOD + 5, -1
@@ -96,7 +96,7 @@ def test_values_go_on_beyond_their_period_whatever_the_number_of_threads(gpu, mo
 @pytest.mark.parametrize(
     "count", [1, 7, 300, SHORT_BLOCK - GENERATIONS + 1, SHORT_BLOCK - GENERATIONS + 2, SHORT_BLOCK, PERIOD, 2 * PERIOD]
 )
-def test_a_table_takes_no_more_memory_than_is_said(gpu, dtype, count):
+def test_a_table_takes_no_more_memory_than_estimated(gpu, dtype, count):
     made = beside(Bench(payload("all_to_all", 2, 1, dtype=dtype, count=count), in_place=True), gpu)
     of_guards, *of_units = made._tables
     tables = [table.nbytes for tables in of_units for table in tables]
@@ -104,7 +104,7 @@ def test_a_table_takes_no_more_memory_than_is_said(gpu, dtype, count):
     assert 0.05 * table_bytes(count) < max(tables) <= table_bytes(count)
 
 
-def test_guards_of_copies_on_the_host_are_left_to_the_host(gpu):
+def test_guards_of_host_copies_are_checked_on_the_host(gpu):
     bench = Bench(payload("all_reduce", 2, 1), in_place=True)
     bench.guards = [guard._replace(on_host=True) for guard in bench.guards]
     check = beside(bench, gpu)
@@ -117,13 +117,13 @@ def test_guards_of_copies_on_the_host_are_left_to_the_host(gpu):
         assert check.wrong() == 1
 
 
-def test_a_table_of_values_that_are_all_alike_is_one_vector():
+def test_a_table_of_equal_values_is_one_vector():
     table = ValueTable.of(np.full(PERIOD, 7, np.uint32), 10**9, 3)
     assert (table.vectors.tolist(), table.step) == ([[7, 7, 7, 7]], 0)
 
 
 @given(st.sampled_from([1, 2, 4, 8]), st.integers(0, GENERATIONS - 1), st.integers(0, 10**12))
-def test_a_turn_that_begins_an_element_later_begins_a_step_later(itemsize, generation, vector):
+def test_the_next_generation_begins_one_step_later(itemsize, generation, vector):
     each = 16 // itemsize
     row = np.arange(PERIOD).astype(np.uint64)
     table = ValueTable.of(row, 10**9, 0) if each == 2 else None

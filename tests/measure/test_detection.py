@@ -52,19 +52,19 @@ def test_the_published_matrix_is_current(printed):
     assert printed == PAGE.read_text(), "run python tests/measure/detection.py > results/golden/detection.md"
 
 
-def test_only_a_doubled_contribution_to_min_or_max_gets_past_the_check_of_a_part(cells):
+def test_only_a_doubled_contribution_to_min_or_max_is_undetected_in_a_part(cells):
     unseen = {key for key, share in cells.items() if share < 100}
     doubled = {("one rank's contribution counted twice", op, dtype) for op in ("min", "max") for dtype in EVERY}
     assert unseen == doubled
     assert len(cells) == 10 * 5 * 6
 
 
-def test_where_blocks_are_moved_nothing_gets_past_the_check_of_a_part_and_little_of_an_element(moved):
+def test_in_moved_blocks_every_faulty_part_and_nearly_every_faulty_element_is_detected(moved):
     assert {share for (_, of), share in moved.items() if of in EVERY} == {100}
     assert min(moved.values()) >= 99
     assert len(moved) == 8 * 7
 
 
-def test_no_other_size_no_write_outside_and_no_change_of_the_source_gets_past_the_check(beside):
+def test_wrong_sizes_writes_outside_and_changes_of_src_are_detected(beside):
     assert {*beside.values()} == {100}
     assert len(beside) == 6 * 6

@@ -12,7 +12,7 @@ from hpccoll.measure.executed_evidence import full_reason
     ("environment", "said"),
     [({"NCCL_ALGO": "PAT"}, "{line}"), ({"NCCL_ALGO": "CollnetDirect", "NCCL_COLLNET_ENABLE": "1"}, "{why}; {line}")],
 )
-def test_the_lines_of_the_log_stand_beside_the_refusal_and_no_other_reason(environment, said):
+def test_the_reason_of_a_refusal_and_no_other_gets_the_lines_of_the_log(environment, said):
     line = "No algorithm/protocol available for function AllReduce with datatype ncclFloat32."
     why = "NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"
     unavailable = (

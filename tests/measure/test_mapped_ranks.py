@@ -36,7 +36,7 @@ assert comm == MPI.COMM_NULL != world
 pytestmark = pytest.mark.mpi
 
 
-def test_a_mapping_is_a_communicator_of_ranks_that_are_where_its_layout_says_made_once_and_freed(mpiexec):
+def test_a_mapping_has_one_communicator_that_matches_its_layout_and_is_freed(mpiexec):
     ended = mpiexec(5, "-c", EACH)
     assert ended.returncode == 0, ended.stderr
 
@@ -66,13 +66,13 @@ def measured(mpiexec, tmp_path_factory):
     return {(o.case.collective, o.case.algorithm, o.case.mapping): o for o in outcomes}
 
 
-def test_whoever_has_which_number_results_are_right(measured):
+def test_results_are_right_with_every_mapping(measured):
     assert len(measured) == 8 * len(MAPPINGS)
     assert {outcome.status for outcome in measured.values()} == {"ok"}
     assert all(outcome.wrong == 0 for outcome in measured.values())
 
 
-def test_the_bytes_that_cross_are_those_of_the_ranks_as_they_are_numbered(measured):
+def test_predicted_bytes_follow_the_mapping(measured):
     for mapping in ("block", "cyclic"):
         layout = PLACES.subset(numbering(PLACES, mapping))
         outcome = measured["all_reduce", "ring", mapping]
@@ -87,14 +87,14 @@ def test_the_bytes_that_cross_are_those_of_the_ranks_as_they_are_numbered(measur
     assert measured["all_reduce", NATIVE, "cyclic"].rack_bytes_predicted is None
 
 
-def test_times_stay_in_the_columns_of_the_ranks_as_they_were_launched(measured):
+def test_times_keep_the_rank_order_of_the_launcher(measured):
     for outcome in measured.values():
         assert outcome.times.start_ns.shape == (2, 9)
         assert (outcome.times.max_ns == (outcome.times.end_ns - outcome.times.start_ns)[:, :8].max(axis=1)).all()
     assert np.ndim(measured["gather", NATIVE, "cyclic"].cpu_s) == 1
 
 
-def test_a_mapping_that_changes_nothing_is_skipped_with_the_reason_and_measured_by_the_other_word(mpiexec):
+def test_a_redundant_mapping_is_skipped_with_a_reason(mpiexec):
     small = ["-a", "ring", "-b", "1K", "-e", "1K", "-n", "2", "--in-place"]
     ended = mpiexec(2, "-m", "hpccoll", "run", *small, "--mapping", "block,cyclic")
     assert ended.returncode == 0, ended.stderr

@@ -58,7 +58,7 @@ def folded_in_integers(values, op):
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize("dtype", EVERY)
-def test_folding_left_right_or_in_pairs_gives_the_same_bits(dtype, op, p):
+def test_reducing_from_the_left_the_right_or_in_pairs_gives_the_same_bits(dtype, op, p):
     values = contributions(op, dtype, p, 64 if p > 100 else N)
     fold = REDUCTIONS[op].fold
     left, right = reduce(fold, values), reduce(fold, values[::-1])
@@ -73,7 +73,7 @@ def test_folding_left_right_or_in_pairs_gives_the_same_bits(dtype, op, p):
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("op", ["sum", "min", "max", "avg"])
 @pytest.mark.parametrize("dtype", EVERY)
-def test_a_fold_is_what_integers_without_bound_give(dtype, op, p):
+def test_a_reduction_equals_that_of_unbounded_integers(dtype, op, p):
     values = contributions(op, dtype, p, 64)
     assert [int(v) for v in reduce(REDUCTIONS[op].fold, values)] == folded_in_integers(values, op)
 
@@ -103,7 +103,7 @@ def test_any_tree_over_any_permutation_gives_the_same_bits(dtype, op, p, random)
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize(("p", "count"), [(1, 3), (2, 1), (3, 1000), (7, PERIOD + 100)])
-def test_what_is_expected_of_an_all_reduce_is_the_fold_of_all_sources(dtype, op, p, count):
+def test_the_expected_all_reduce_is_the_reduction_of_all_contributions(dtype, op, p, count):
     one = payload(op, dtype, count, p, me=p - 1, generation=5)
     folded = reduce(REDUCTIONS[op].fold, [source(replace(one, me=me)) for me in range(p)]).copy()
     REDUCTIONS[op].scale(folded, p)
@@ -113,7 +113,7 @@ def test_what_is_expected_of_an_all_reduce_is_the_fold_of_all_sources(dtype, op,
 
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize(("p", "count"), [(1, 3), (2, 1), (3, 1000), (300, 3), (3, PERIOD + 1)])
-def test_what_is_expected_of_an_all_gather_are_the_sources_in_order(dtype, p, count):
+def test_the_expected_all_gather_is_the_contributions_in_order(dtype, p, count):
     one = payload("sum", dtype, count, p, me=p // 2, name="all_gather")
     gathered = np.concatenate([source(replace(one, me=me)) for me in range(p)])
     assert (bits(expected(one, in_place=True)) == bits(gathered)).all()
@@ -124,12 +124,12 @@ def test_what_is_expected_of_an_all_gather_are_the_sources_in_order(dtype, p, co
     assert (bits(others) == bits(one.sentinel())).all()
 
 
-def test_the_blocks_of_a_gather_are_full_of_differing_values_however_many_ranks_there_are():
+def test_blocks_of_3000_ranks_have_many_different_values():
     one = payload("sum", "float16", 1000, 3000, name="all_gather")
     assert len(np.unique(source(one))) > 500
 
 
-def test_the_floor_expects_that_nothing_happens():
+def test_a_floor_expects_unchanged_buffers():
     for in_place in (False, True):
         one = payload(floor=True)
         assert (bits(expected(one, in_place=in_place)) == bits(initial(one, in_place=in_place))).all()
@@ -138,7 +138,7 @@ def test_the_floor_expects_that_nothing_happens():
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("op", REDUCTIONS)
 @pytest.mark.parametrize("dtype", EVERY)
-def test_poison_is_never_a_result_of_up_to_3000_ranks(dtype, op, p):
+def test_the_sentinel_is_never_a_result_of_up_to_3000_ranks(dtype, op, p):
     one = payload(op, dtype, 64, p)
     values = contributions(op, dtype, p, 64)
     folded = np.array([*values, reduce(REDUCTIONS[op].fold, values)])
@@ -148,7 +148,7 @@ def test_poison_is_never_a_result_of_up_to_3000_ranks(dtype, op, p):
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_a_longer_block_goes_on_with_the_values_of_the_next_turns(name):
+def test_a_longer_block_continues_with_the_values_of_the_next_generations(name):
     for count in (1, 100, PERIOD - 3, PERIOD + 3):
         one = payload(count=count, p=3, name=name)
         for wide, of_turn in (
@@ -171,7 +171,7 @@ def test_ranks_positions_and_seeds_give_different_values():
 
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("name", ["all_reduce", "all_gather"])
-def test_the_check_counts_the_wrong_elements_of_every_turn(name, in_place):
+def test_the_check_counts_the_wrong_elements_of_every_generation(name, in_place):
     one = payload(count=50, p=3, name=name)
     size = 50 if name == "all_reduce" else 150
     src, dst = np.empty(50, np.float32), np.empty(size, np.float32)
@@ -190,7 +190,7 @@ def test_the_check_counts_the_wrong_elements_of_every_turn(name, in_place):
         assert check.wrong() == 2
 
 
-def test_what_an_earlier_operation_left_is_wrong_in_this_one():
+def test_results_of_consecutive_operations_differ():
     one = payload(count=64)
     dst = np.empty(64, np.float32)
     check = Check(one, np.empty(64, np.float32), dst, dst, in_place=False)
@@ -234,7 +234,7 @@ def test_a_diagnosis_names_the_rank_whose_contribution_is_missing(op, dtype):
 
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("op", ["sum", "prod", "avg"])
-def test_a_diagnosis_names_the_rank_that_is_counted_twice(op, dtype):
+def test_a_diagnosis_names_the_rank_whose_contribution_is_counted_twice(op, dtype):
     one = payload(op, dtype, 4000, p=4)
     words = one.diagnose(broken(one, (2, 2)), in_place=False)
     assert "the contribution of rank 2 is counted twice" in words
@@ -249,7 +249,7 @@ def test_a_diagnosis_names_the_rank_that_is_counted_twice(op, dtype):
         ("garbage", "no single cause explains it"),
     ],
 )
-def test_a_diagnosis_says_what_is_there_instead(fault, words):
+def test_a_diagnosis_names_the_cause(fault, words):
     one = payload(count=4000, generation=5)
     said = one.diagnose(broken(one, fault), in_place=True)
     assert words in said
@@ -275,7 +275,7 @@ def test_a_diagnosis_over_1000_ranks_takes_no_longer_than_a_measurement():
     assert "the contribution of rank 777 is missing" in one.diagnose(dst, in_place=False)
 
 
-def test_the_longest_of_all_blocks_is_sought_once_for_all_units_and_turns(monkeypatch):
+def test_the_longest_block_is_computed_once_for_all_units_and_generations(monkeypatch):
     sought, call = [], all_to_all_v.call(5)
     found = traffic.blocks(call.traffic, 5, 77)
 

@@ -21,7 +21,7 @@ readings = st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from([SEN
 
 
 @given(readings, st.data())
-def test_differences_add_up_over_ports_or_are_not_known(before, data):
+def test_counter_changes_add_up_over_ports_or_are_unknown(before, data):
     after = {key: data.draw(st.integers(0, 2**32 - 2)) for key in before}
     moved = port_traffic.counter_changes(before, after)
     for name in {name for _, name in before}:
@@ -34,14 +34,14 @@ def test_differences_add_up_over_ports_or_are_not_known(before, data):
     "after", [{("a", SENT): 99}, {}, {("a", SENT): 2**32 - 1}, {("a", SENT): 4 * (2**32 - 1)}],
     ids=["back", "gone", "saturated", "saturated words"],
 )  # fmt: skip
-def test_a_counter_that_went_back_stopped_or_disappeared_is_not_known(after):
+def test_a_counter_that_decreased_saturated_or_disappeared_is_unknown(after):
     both = {("b", SENT): 5}
     moved = port_traffic.counter_changes({("a", SENT): 100, **both}, {**after, **both})
     assert moved == {("a", SENT): None, ("b", SENT): 0}
     assert port_traffic.sum_over_ports(moved, SENT) is None
 
 
-def test_a_counter_that_one_port_alone_has_is_that_ports():
+def test_a_counter_of_a_single_port_counts_alone():
     before = {("a", SENT): 1, ("b", SENT): 1, ("b", "port_xmit_wait"): 3}
     after = {("a", SENT): 2, ("b", SENT): 3, ("b", "port_xmit_wait"): 4}
     moved = port_traffic.counter_changes(before, after)
@@ -72,7 +72,7 @@ class World:
         self.move(self.of_barrier)
 
 
-def test_operations_between_two_readings_are_counted_without_barriers_in_between(host):
+def test_no_barriers_separate_the_operations_of_a_counting_pass(host):
     world, progress = World(host), RankProgress()
     moved = port_traffic.count_traffic(world, world, 5, progress, network_ports.find_ports(host.sys))
     assert world.log == ["barrier", "barrier", *["reset", "run"] * 5, "barrier"]
@@ -84,7 +84,7 @@ def test_operations_between_two_readings_are_counted_without_barriers_in_between
 
 
 @pytest.mark.parametrize("place", ["infiniband/efa_0/ports/1", "cxi/cxi0"])
-def test_what_a_host_with_a_port_that_nobody_counts_sends_is_not_known(host, place):
+def test_the_bytes_of_a_host_with_an_uncounted_port_are_unknown(host, place):
     world = World(host)
     assert (
         port_traffic.sum_over_ports(
@@ -107,7 +107,7 @@ def test_a_pass_takes_about_50_ms_or_one_operation(seconds, operations):
     assert port_traffic.pass_operations(samples(seconds)) == operations
 
 
-def test_traffic_is_of_each_node_per_operation_and_events_are_of_the_pass():
+def test_traffic_is_per_node_and_operation_and_events_are_per_pass():
     one = {("a", SENT): 10, ("a", RECEIVED): 20, ("a", "tx_dropped"): 1}
     traffic = PortTraffic(4, (one, {("a", SENT): 10, ("b", SENT): 20, ("b", RECEIVED): 40, ("a", "tx_dropped"): 2}))
     assert traffic.per_node(SENT) == (2.5, 7.5)
@@ -116,7 +116,7 @@ def test_traffic_is_of_each_node_per_operation_and_events_are_of_the_pass():
     assert traffic.counters == {"operations": 4, "tx_dropped": 3}
 
 
-def test_what_one_host_does_not_know_is_not_known_of_all():
+def test_a_counter_unknown_on_one_host_is_unknown_in_total():
     lost = {("a", SENT): None, ("a", "port_xmit_wait"): None, ("a", "tx_dropped"): 1}
     traffic = PortTraffic(2, ({("a", SENT): 10, ("a", "port_xmit_wait"): 5}, {}, lost))
     assert traffic.per_node(SENT) == (5.0, None, None)
@@ -131,7 +131,7 @@ def test_headers_are_those_of_full_frames_and_an_acknowledgement_for_every_other
 
 
 @pytest.mark.mpi
-def test_what_ports_sent_is_kept_beside_what_is_predicted_and_is_evidence(mpiexec, tmp_path):
+def test_measured_port_bytes_are_recorded_and_are_evidence(mpiexec, tmp_path):
     program, out = Path(__file__).with_name("counted_ranks.py"), tmp_path / "F.h5"
     options = ["-b", "4K", "-e", "4K", "-n", "3", "--rounds", "2", "--in-place", "--out", out]
     ended = mpiexec(2, program, "-a", "ring,native,null", *options)

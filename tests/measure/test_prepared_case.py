@@ -30,9 +30,7 @@ def prepared_case(mpiexec, monkeypatch):  # noqa: ARG001  skips without an MPI
     return prepared_case
 
 
-def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_be_counted_in_seconds(
-    prepared_case, monkeypatch
-):
+def test_the_bytes_of_a_library_are_compared_with_algorithms_up_to_a_number_of_ranks(prepared_case, monkeypatch):
     from hpccoll.measure import schedule_bytes
 
     def words(ranks):
@@ -60,7 +58,7 @@ def test_the_library_is_compared_with_our_algorithms_among_as_many_ranks_as_can_
         ("all_gather", "ring", 64 << 10, 4),
     ],
 )
-def test_no_piece_is_larger_than_the_segment_that_is_asked(prepared_case, name, algorithm, segment, channels):
+def test_no_piece_is_larger_than_the_requested_segment(prepared_case, name, algorithm, segment, channels):
     asked = case(name, algorithm, bytes=1 << 20, params={"segment": segment})
     made = prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), asked)
     assert made.params["channels"] == made.operation.channels == channels
@@ -68,7 +66,7 @@ def test_no_piece_is_larger_than_the_segment_that_is_asked(prepared_case, name, 
 
 
 @pytest.mark.parametrize(("name", "algorithm"), [("all_reduce", "ring"), ("all_to_all_v", "pairwise")])
-def test_what_a_case_sends_is_counted_once(prepared_case, monkeypatch, name, algorithm):
+def test_the_wire_bytes_of_a_case_are_computed_once(prepared_case, monkeypatch, name, algorithm):
     counted = []
     for way in ("unequal_wire_bytes", "cached_crossings"):
         once = getattr(prepared_case, way)
@@ -89,7 +87,7 @@ def test_the_choice_of_a_table_is_named_with_its_transport_unless_that_is_mpi(pr
     assert [executed("mpi"), executed("shm")] == ["ring", "ring over shm"]
 
 
-def test_what_a_user_says_of_his_mpi_is_a_part_of_the_evidence(prepared_case):
+def test_an_assumption_of_the_user_is_part_of_the_evidence(prepared_case):
     def evidence(algorithm):
         asked = case(algorithm=algorithm)
         return prepared_case.PreparedCase(SimpleNamespace(rank=0), Layout.of(4), asked, assumed="he says so").evidence(

@@ -42,7 +42,7 @@ def printed(capsys):
     return show
 
 
-def test_rows_come_by_algorithm_and_size_however_cases_were_measured(printed):
+def test_rows_are_sorted_by_algorithm_and_size(printed):
     shuffled = random.Random(3).sample(CASES, len(CASES))  # noqa: S311  an order, not a secret
     said = printed(*map(whole, shuffled))
     words = [line.split() for line in rows(said)]
@@ -56,7 +56,7 @@ def test_rows_come_by_algorithm_and_size_however_cases_were_measured(printed):
     assert "busbw(GB/s)" in head
 
 
-def test_each_row_is_a_comment_at_once_so_that_nothing_is_lost_where_a_job_is_killed(capsys):
+def test_each_row_is_printed_as_a_comment_at_once(capsys):
     table = PrintedTable()
     table.show(JOB, whole(CASES[3], status="wrong", reason="off by one", wrong=7), 1, 2)
     table.show(JOB, CaseHistory(raw_examples.attempt(provenance=MPI), raw_examples.skipped(CASES[0]), {}), 2, 2)
@@ -69,7 +69,7 @@ def test_each_row_is_a_comment_at_once_so_that_nothing_is_lost_where_a_job_is_ki
     assert meanwhile.splitlines()[-3:] == [f"# {wrong[0]}  [1/2]", f"# {wrong[1]}", f"# {skipped}  [2/2]"]
 
 
-def test_neighbours_without_numbers_share_a_line_where_they_share_the_reason(printed):
+def test_adjacent_cases_without_numbers_share_a_line_if_the_reason_is_the_same(printed):
     def without(case, reason):
         return CaseHistory(raw_examples.attempt(provenance=MPI), raw_examples.skipped(case, reason), {})
 
@@ -83,7 +83,7 @@ def test_neighbours_without_numbers_share_a_line_where_they_share_the_reason(pri
     assert [" ".join(line.split()) for line in both] == ["ring 8 B 2 cases skipped: no room"]
 
 
-def test_a_case_has_one_row_however_often_its_rounds_were_told(printed):
+def test_a_case_has_one_row_for_all_its_rounds(printed):
     job = raw_examples.job(*CASES, effort=Effort(rounds=3))
     failed = whole(CASES[0], reason="it failed in an earlier launch", times=raw_examples.times(number=2))
     (row,) = rows(
@@ -99,14 +99,14 @@ def test_a_case_has_one_row_however_often_its_rounds_were_told(printed):
     assert "failed" not in row
 
 
-def test_rows_of_ranks_that_went_on_without_others_are_told_apart(printed):
+def test_rows_of_an_attempt_on_fewer_ranks_have_their_own_heading(printed):
     three = raw_examples.case(8, ranks=3)
     said = printed(whole(CASES[0]), whole(three, number=2, ranks=3)).splitlines()
     (place,) = [place for place, line in enumerate(said) if line.startswith("# attempt 2, 3 ranks")]
     assert len(rows("\n".join(said[:place]))) == len(rows("\n".join(said[place:]))) == 1
 
 
-def test_a_small_message_has_a_bandwidth_that_is_not_nought(printed):
+def test_the_bandwidth_of_a_small_message_is_not_rounded_to_zero(printed):
     start = np.zeros((6, 2), np.int64)
     slow = CaseTimes.from_samples(start, start + 3_000_000, one_clock=True, limit=1 << 22)
     (row,) = rows(printed(whole(CASES[0], times=slow)))

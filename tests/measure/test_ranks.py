@@ -32,7 +32,7 @@ def launch(mpiexec, tmp_path):
     return launch
 
 
-def test_a_rank_that_hangs_ends_the_job_and_every_rank_says_where_it_is(launch):
+def test_a_hanging_rank_ends_the_job_and_every_rank_reports_its_progress(launch):
     ended, out = launch("sleeps", raw_examples.case(4096), timeout=5.0)
     assert ended.returncode != 0
     case = "case all_reduce.ring.mpi.cpu.float32.sum.4096B.out, iteration 13, in the operation"
@@ -90,7 +90,7 @@ for late in range(3):
 """
 
 
-def test_nobody_leaves_the_barrier_before_everybody_has_come(mpiexec):
+def test_no_rank_leaves_the_barrier_before_all_have_entered(mpiexec):
     ended = mpiexec(3, "-c", MEETS)
     assert ended.returncode == 0, ended.stderr
 
@@ -100,14 +100,14 @@ def test_an_abort_waits_until_the_launcher_has_read_the_reason(mpiexec):
     assert (ended.returncode, ended.stdout) == (0, "1 0\n"), ended.stderr
 
 
-def test_ranks_that_disagree_on_the_schedule_end_the_job_before_it_hangs(launch):
+def test_ranks_with_different_schedules_end_the_job_before_it_hangs(launch):
     ended, out = launch("none", raw_examples.case(4096, algorithm="unpaired"))
     assert ended.returncode not in (0, 2, 3)
     assert "rank 0 would send messages that rank 1 does not expect" in ended.stderr
     assert "that rank 1 does not expect" in read_journal(journal_path(out)).failures[0].message
 
 
-def test_a_wrong_result_is_recorded_with_what_is_wrong_and_is_no_result(launch):
+def test_a_wrong_result_is_recorded_with_its_diagnosis(launch):
     ended, out = launch("none", raw_examples.case(4096, algorithm="short"), raw_examples.case(4096))
     assert ended.returncode == 3
     read = hdf5.read_raw_file(out)
@@ -140,7 +140,7 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("fault", SPOILT)
-def test_a_plan_that_has_no_whole_result_or_writes_outside_of_it_is_wrong_and_the_row_says_how(launch, fault):
+def test_a_plan_with_a_wrong_result_span_or_writes_outside_is_wrong_with_a_diagnosis(launch, fault):
     kinds = {"transport": "mpi"}, {"transport": "shm"}, {"algorithm": "native"}
     ended, out = launch(fault, *(raw_examples.case(4096, **kind) for kind in kinds))
     assert ended.returncode == 3
@@ -150,7 +150,7 @@ def test_a_plan_that_has_no_whole_result_or_writes_outside_of_it_is_wrong_and_th
     assert [(outcome.status, outcome.wrong, outcome.reason) for outcome in outcomes] == [said] * len(kinds)
 
 
-def test_the_librarys_call_out_of_place_may_not_write_beside_its_part_of_dst(launch):
+def test_the_librarys_call_out_of_place_must_not_write_outside_its_result(launch):
     ended, out = launch("in-place-of-rank-0", raw_examples.case(4096, collective="reduce_scatter", algorithm="native"))
     assert ended.returncode == 3
     ((_, (outcome,)),) = hdf5.read_raw_file(out).attempts
@@ -158,7 +158,7 @@ def test_the_librarys_call_out_of_place_may_not_write_beside_its_part_of_dst(lau
     assert (outcome.status, outcome.wrong, outcome.reason) == said
 
 
-def test_a_rank_that_a_mapping_has_renumbered_is_told_by_the_number_that_people_know_too(launch):
+def test_a_diagnosis_has_both_numbers_of_a_renumbered_rank(launch):
     ended, out = launch("none", raw_examples.case(4096, algorithm="short", mapping="block"))
     assert ended.returncode == 3
     ((_, (wrong,)),) = hdf5.read_raw_file(out).attempts
@@ -166,7 +166,7 @@ def test_a_rank_that_a_mapping_has_renumbered_is_told_by_the_number_that_people_
     assert "; rank 1 (MPI rank 1): 512 of 1024 elements, from 0 B on: the contribution of rank 0 (MPI" in wrong.reason
 
 
-def test_names_of_ranks_have_the_launchers_number_and_the_host_where_these_tell():
+def test_names_of_ranks_have_the_launchers_number_and_the_host_if_they_differ():
     places = [RankLocation(host=f"n{me // 2}", node=me // 2, clock=0, pid=1, affinity="0") for me in range(4)]
     two, one = (
         raw_examples.attempt(ranks=4, places=tuple(places)),
@@ -185,14 +185,14 @@ def test_names_of_ranks_have_the_launchers_number_and_the_host_where_these_tell(
     assert [*map(rank_namer(one, "block"), range(2))] == ["rank 0 (MPI rank 0)", "rank 1 (MPI rank 1)"]
 
 
-def test_in_place_a_step_that_is_left_out_leaves_contributions_missing(launch):
+def test_in_place_a_missing_step_leaves_contributions_missing(launch):
     ended, out = launch("none", raw_examples.case(4096, algorithm="short", in_place=True))
     assert ended.returncode == 3
     ((_, (wrong,)),) = hdf5.read_raw_file(out).attempts
     assert "still the rank's own contribution or the contribution of rank 1 is missing" in wrong.reason
 
 
-def test_a_case_that_memory_has_no_room_for_is_skipped_with_the_reason(launch):
+def test_a_case_that_does_not_fit_into_memory_is_skipped_with_the_reason(launch):
     ended, out = launch("no-memory", raw_examples.case(8), raw_examples.case(1 << 20))
     assert ended.returncode == 0
     outcomes = {outcome.case.bytes: outcome for _, done in hdf5.read_raw_file(out).attempts for outcome in done}
@@ -204,7 +204,7 @@ def test_a_case_that_memory_has_no_room_for_is_skipped_with_the_reason(launch):
     assert not results.missing
 
 
-def test_a_case_is_asked_for_once(launch):
+def test_a_duplicate_case_is_bad_input(launch):
     ended, out = launch("none", raw_examples.case(8), raw_examples.case(8))
     assert ended.returncode == 2
     assert raw_examples.case(8).id in ended.stderr
@@ -212,7 +212,7 @@ def test_a_case_is_asked_for_once(launch):
     assert not journal_path(out).exists()
 
 
-def test_the_library_has_a_barrier_and_an_all_gather_and_they_are_right(launch):
+def test_the_barrier_and_the_all_gather_of_the_library_are_right(launch):
     barrier = raw_examples.case(8, collective="barrier", algorithm="native", op=None, in_place=True)
     gather = [
         raw_examples.case(size, collective="all_gather", algorithm="native", op=None, in_place=in_place)
@@ -244,7 +244,7 @@ def test_no_secret_gets_into_a_file(launch):
     assert not set(attempt.provenance["variables"]) & set(SECRETS)
 
 
-def test_a_case_that_cannot_be_compiled_is_skipped_with_its_reason_and_the_others_go_on(mpiexec):
+def test_a_case_that_cannot_be_compiled_is_skipped_with_the_reason_and_the_others_are_measured(mpiexec):
     sizes = ["-b", "1K", "-e", "1K", "-n", "6", "--in-place", "--param", "channels=2000"]
     ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring,native", *sizes)
     assert ended.returncode == 0, ended.stderr
@@ -253,7 +253,7 @@ def test_a_case_that_cannot_be_compiled_is_skipped_with_its_reason_and_the_other
     assert any("native" in line and " in " in line for line in rows(ended.stdout))
 
 
-def test_a_segment_that_makes_too_many_channels_is_refused_by_its_own_name(mpiexec):
+def test_a_segment_with_too_many_channels_is_named_in_the_reason(mpiexec):
     sizes = ["-b", "8M", "-e", "8M", "-n", "6", "--in-place", "--param", "segment=1K"]
     ended = mpiexec(2, "-m", "hpccoll", "run", "-a", "ring", *sizes)
     assert ended.returncode == 3, ended.stderr

@@ -26,7 +26,7 @@ def split(left):
     return rounds
 
 
-def test_every_round_has_every_case_once_in_an_order_of_its_own():
+def test_every_round_has_every_case_once_in_a_new_order():
     left = rounds_left(job(), SHAPE, Completed())
     assert [number for number, _ in left] == [1] * 8 + [2] * 8 + [3] * 8
     orders = split(left)
@@ -34,7 +34,7 @@ def test_every_round_has_every_case_once_in_an_order_of_its_own():
     assert len({tuple(order) for order in orders.values()}) == 3
 
 
-def test_all_ways_of_a_call_are_measured_before_the_next_call_each_round_in_other_orders():
+def test_all_variants_of_a_call_precede_the_next_call_in_a_new_order_each_round():
     ways = [{"algorithm": name, "in_place": in_place} for name in ("ring", "native", "star") for in_place in (0, 1)]
     calls = [
         {"collective": "all_reduce"},
@@ -53,7 +53,7 @@ def test_all_ways_of_a_call_are_measured_before_the_next_call_each_round_in_othe
     assert len(set(map(tuple, of_one_call))) == 3
 
 
-def test_what_differs_in_an_argument_is_another_call_and_in_a_parameter_another_way():
+def test_an_argument_distinguishes_calls_and_a_parameter_distinguishes_variants():
     cases = [
         raw_examples.case(
             8, collective="all_to_all_v", op=None, algorithm="pairwise", params={"traffic": t, "channels": c}
@@ -65,13 +65,13 @@ def test_what_differs_in_an_argument_is_another_call_and_in_a_parameter_another_
     assert len(list(groupby(left, key=lambda one: one[1].params["traffic"]))) == 2
 
 
-def test_the_seed_draws_the_orders():
+def test_the_seed_determines_the_order():
     assert rounds_left(job(), SHAPE, Completed()) == rounds_left(job(), SHAPE, Completed())
     assert split(rounds_left(job(seed=2), SHAPE, Completed())) != split(rounds_left(job(), SHAPE, Completed()))
 
 
 @given(st.integers(0, 24))
-def test_wherever_it_was_interrupted_the_rest_follows_in_the_same_order(done):
+def test_after_an_interruption_the_rest_follows_in_the_same_order(done):
     whole = rounds_left(job(), SHAPE, Completed())
     measured = {}
     for number, case in whole[:done]:
@@ -85,11 +85,11 @@ def test_a_case_that_ended_an_attempt_comes_after_all_rounds_of_the_others():
     assert CASES[3] not in [case for _, case in left[:-3]]
 
 
-def test_cases_of_another_shape_are_not_of_this_launch():
+def test_cases_of_another_shape_are_left_to_another_launch():
     assert rounds_left(job(), Shape(2, 4), Completed()) == []
 
 
-def test_fewer_ranks_measure_what_is_left_as_cases_of_their_own_but_what_stalled_or_is_planned_for_as_many():
+def test_remaining_ranks_measure_cases_of_their_shape_except_stalled_and_planned_ones():
     done, stalled, nested, *left = CASES
     planned = replace(nested, ranks=3, nodes=1)
     asked = raw_examples.job(*CASES, planned, ranks=4)

@@ -79,7 +79,7 @@ def launched(launch, tmp_path_factory):
         }
 
 
-def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with_them(launch, launched):
+def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, launched):
     ended, out = launched["spared"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     who, (one, two) = f"rank 1 on {platform.node()}", hdf5.read_raw_file(out).attempts
@@ -118,7 +118,7 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_say_so_and_it_ends_with
 
 
 @pytest.mark.parametrize(("name", "who"), [("collected", 1), ("collects", 0), ("ahead", 2)])
-def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launched, name, who):
+def test_if_a_stalled_rank_returns_in_time_the_case_fails_and_all_ranks_continue(launched, name, who):
     ended, out = launched[name].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
@@ -128,7 +128,7 @@ def test_a_rank_that_comes_back_in_time_costs_the_case_and_all_go_on(launched, n
     assert " did not complete in 4.5 s" in outcomes[1].reason
 
 
-def test_where_too_few_are_left_the_rest_is_left_and_a_rank_that_never_comes_ends_with_the_launch(launched):
+def test_if_too_few_ranks_are_left_the_launch_is_aborted(launched):
     ended, out = launched["alone"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     assert "the launch is aborted: no return within 12 s" in ended.stderr
@@ -137,7 +137,7 @@ def test_where_too_few_are_left_the_rest_is_left_and_a_rank_that_never_comes_end
     assert {gap.status for gap in read_results([out]).missing} == {"failed", "not run"}
 
 
-def test_where_the_rank_that_keeps_the_results_stalls_the_job_ends_and_names_it(launched):
+def test_if_rank_0_stalls_the_job_ends_and_names_it(launched):
     ended, out = launched["keeper"].result()
     assert ended.returncode not in (0, 2, 3)
     who = f"rank 0 on {platform.node()} has stalled, which keeps the results"
@@ -145,7 +145,7 @@ def test_where_the_rank_that_keeps_the_results_stalls_the_job_ends_and_names_it(
     assert any(who in failure.message for failure in read_journal(journal_path(out)).failures)
 
 
-def test_a_communicator_that_cannot_be_made_costs_the_cases_that_need_it(launched):
+def test_cases_fail_whose_communicator_cannot_be_created(launched):
     ended, out = launched["unmade"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     raw = hdf5.read_raw_file(out)

@@ -67,46 +67,46 @@ def durations(samples):
     return list(np.max(samples.end_ns - samples.start_ns, axis=1))
 
 
-def test_durations_are_those_of_the_operation_alone_and_warm_up_is_thrown_away():
+def test_durations_cover_the_operation_alone_without_warm_up():
     samples = run(World(lambda i: 999 * US if i < 3 else 7 * US))
     assert durations(samples) == [7 * US] * 6
     assert samples.converged
     assert samples.cpu_s == pytest.approx(3.5e-6)
 
 
-def test_the_time_of_the_device_is_that_of_each_operation():
+def test_the_device_time_is_recorded_for_each_operation():
     assert run(World(lambda _i: 7 * US)).device_ns.ravel().tolist() == [7 * US - 3] * 6
 
 
-def test_every_iteration_is_prepared_then_awaited_then_run_then_checked():
+def test_every_iteration_resets_waits_runs_and_checks():
     world = World(lambda _i: US)
     run(world)
     assert world.log == ["reset", "barrier", "run", "check"] * 9
 
 
-def test_starts_are_readings_of_the_clock_itself():
+def test_start_times_are_clock_readings():
     samples = run(World(lambda _i: 5 * US, overhead=10 * US), replace(EFFORT, warmup=0))
     assert list(samples.start_ns[:, 0]) == [1_000_000 + 20 * US + i * 35 * US for i in range(6)]
 
 
-def test_no_warm_up_is_possible():
+def test_warm_up_may_be_zero():
     effort = replace(EFFORT, warmup=0, min_iterations=3, max_iterations=3)
     assert durations(run(World(lambda i: (i + 1) * US), effort)) == [US, 2 * US, 3 * US]
 
 
-def test_noise_goes_on_to_the_most_iterations():
+def test_noisy_durations_use_the_maximum_of_iterations():
     samples = run(World(lambda i: (10 + 90 * (i % 2)) * US))
     assert len(durations(samples)) == 40
     assert not samples.converged
 
 
-def test_the_budget_ends_what_does_not_converge():
+def test_the_time_budget_ends_a_case_that_does_not_converge():
     samples = run(World(lambda i: (10 + 90 * (i % 2)) * 1000 * US), replace(EFFORT, max_iterations=1000))
     assert 5 <= len(durations(samples)) <= 25
     assert not samples.converged
 
 
-def test_the_least_iterations_are_done_however_long_they_take():
+def test_the_minimum_of_iterations_is_done_regardless_of_time():
     samples = run(World(lambda i: (1 + i % 2) * 10**9 * 60))
     assert len(durations(samples)) == 6
 
@@ -115,7 +115,7 @@ def test_wrong_elements_count_in_timed_iterations_only():
     assert run(World(lambda _i: US, wrong=lambda i: 100 if i < 3 else 2)).wrong == 12
 
 
-def test_the_slowest_rank_decides_whether_it_has_converged():
+def test_convergence_is_judged_by_the_slowest_rank():
     def noisy(local):
         return np.stack([local[0], local[1] + 500 * US * (np.arange(local.shape[1]) % 2), local[2]])
 
@@ -147,7 +147,7 @@ def test_rank_0_decides_for_all():
     assert not world.told
 
 
-def test_progress_tells_the_iteration_and_moves_all_the_time():
+def test_progress_has_the_iteration_and_a_heartbeat_per_phase():
     progress = RankProgress()
     seen = []
     world = World(lambda _i: US)
@@ -159,7 +159,7 @@ def test_progress_tells_the_iteration_and_moves_all_the_time():
     assert len({turns for _, _, turns in seen}) == 9
 
 
-def test_a_case_after_another_has_cpu_time_of_its_own():
+def test_cpu_time_is_counted_per_case():
     assert run(World(lambda _i: 8 * US), progress=RankProgress(iteration=1000)).cpu_s == pytest.approx(4e-6)
 
 
@@ -174,7 +174,7 @@ efforts = st.builds(
 
 
 @given(efforts, st.lists(st.integers(0, 10**9), min_size=1, max_size=300), st.floats(0, 20))
-def test_what_is_enough_is_never_more_than_the_most_iterations(effort, seen, elapsed):
+def test_iterations_left_never_exceed_the_maximum(effort, seen, elapsed):
     seen = np.array(seen[: effort.max_iterations])
     more, converged = iterations_left(effort, seen, elapsed)
     assert 0 <= more <= effort.max_iterations - len(seen)
@@ -198,5 +198,5 @@ def test_fewer_than_six_iterations_never_converge():
     assert iterations_left(EFFORT, np.array([7] * 6), 0.1) == (0, True)
 
 
-def test_a_clock_that_has_not_moved_does_not_divide_by_zero():
+def test_an_unchanged_clock_does_not_divide_by_zero():
     assert iterations_left(EFFORT, np.array([1, 100, 1, 100, 1]), 0.0) == (5, False)

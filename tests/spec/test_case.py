@@ -16,7 +16,7 @@ efforts = st.builds(
 
 
 @given(efforts)
-def test_rounds_together_have_the_effort_of_the_case_and_each_has_enough_for_an_interval(effort):
+def test_rounds_share_the_effort_of_the_case_and_each_is_enough_for_an_interval(effort):
     one = effort.of_a_round
     assert one.rounds == 1
     assert one.seconds * effort.rounds == pytest.approx(effort.seconds)
@@ -39,7 +39,7 @@ def test_one_round_is_the_whole_effort():
 
 
 @pytest.mark.parametrize("rounds", [0, -1, MOST_ROUNDS + 1])
-def test_rounds_that_the_raw_file_cannot_number_are_refused(rounds):
+def test_too_many_rounds_are_bad_input(rounds):
     with pytest.raises(BadInputError, match=f"effort.rounds.*from 1 to {MOST_ROUNDS}"):
         Effort(rounds=rounds)
 
@@ -63,7 +63,7 @@ def test_a_job_file_is_read_as_it_was_written(tmp_path):
         ("environment", {"A": 7}), ("environment", {"A": "\0"}), ("communicator", [1]), ("apart", 1),
     ],
 )  # fmt: skip
-def test_a_job_whose_value_is_no_value_is_refused_by_its_name(key, value, tmp_path):
+def test_an_invalid_value_of_a_job_is_bad_input_by_its_key(key, value, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(json.loads(JOB.to_json()) | {key: value}))
     with pytest.raises(BadInputError, match=f"--job: .*{key}"):
         Job.load(tmp_path / "a.json")
@@ -78,7 +78,7 @@ def test_a_job_whose_value_is_no_value_is_refused_by_its_name(key, value, tmp_pa
         ("cases", "algorithm", "x" * 10_000), ("cases", "ranks", 1.5),
     ],
 )  # fmt: skip
-def test_a_case_or_an_effort_whose_value_is_no_value_is_refused_by_its_name(part, key, value, tmp_path):
+def test_an_invalid_value_of_a_case_or_an_effort_is_bad_input_by_its_key(part, key, value, tmp_path):
     read = json.loads(JOB.to_json())
     (read["cases"][0] if part == "cases" else read[part])[key] = value
     (tmp_path / "a.json").write_text(json.dumps(read))

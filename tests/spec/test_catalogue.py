@@ -25,7 +25,7 @@ from hpccoll.spec.catalogue import (
 
 
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
-def test_whatever_is_listed_can_be_asked_for_in_each_of_its_placements(name, algorithm):
+def test_every_listed_algorithm_is_valid_in_each_of_its_placements(name, algorithm):
     for in_place in distinct_placements(name, algorithm, BOTH):
         check_case(case(name, algorithm, in_place=in_place))
     for in_place in {*BOTH} - {*distinct_placements(name, algorithm, BOTH)}:
@@ -35,21 +35,21 @@ def test_whatever_is_listed_can_be_asked_for_in_each_of_its_placements(name, alg
             check_case(case(name, algorithm, in_place=in_place))
 
 
-def test_a_library_has_one_buffer_for_a_broadcast_and_none_for_a_barrier():
+def test_native_broadcast_and_barrier_have_one_placement():
     assert {name for name in COLLECTIVES if distinct_placements(name, NATIVE, BOTH) == (True,)} == {
         "broadcast",
         "barrier",
     }
 
 
-def test_between_different_blocks_there_is_no_sharing_a_buffer():
+def test_collectives_with_different_blocks_have_no_in_place_variant():
     apart = {name for name, family in COLLECTIVES.items() if not family.in_place}
     assert apart == {"all_to_all_v", "send_recv", "bidirectional"}
     assert {distinct_placements(name, own, BOTH) for name, own in ALL if name in apart} == {(False,)}
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_the_library_takes_the_arguments_of_a_call_and_nothing_of_a_schedule(name):
+def test_native_collectives_have_arguments_and_no_schedule_parameters(name):
     family = COLLECTIVES[name]
     assert known_parameters(name, NATIVE) == (*family.arguments, "graph")
     for algorithm in algorithms_of(name)[:-1]:
@@ -58,12 +58,12 @@ def test_the_library_takes_the_arguments_of_a_call_and_nothing_of_a_schedule(nam
         assert {*known_parameters(name, algorithm)} == {*family.arguments, *plan, "graph", *own}
 
 
-def test_an_algorithm_that_there_is_not_is_told_all_that_there_are():
+def test_an_unknown_algorithm_is_bad_input_with_the_valid_ones():
     with pytest.raises(BadInputError, match=r"algorithm: 'rin' is not valid: did you mean ring\? .* ring, .*native"):
         known_parameters("all_reduce", "rin")
 
 
-def test_parameters_go_to_the_algorithms_that_know_them():
+def test_parameters_go_to_the_algorithms_that_have_them():
     asked = dict(parameters_by_algorithm("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2}))
     assert asked == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
     with pytest.raises(
@@ -72,7 +72,7 @@ def test_parameters_go_to_the_algorithms_that_know_them():
         dict(parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"radix": 2}))
 
 
-def test_a_segment_is_a_size_in_bytes_or_in_words():
+def test_a_segment_is_a_size_with_or_without_a_unit():
     asked = dict(parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"segment": "128K"}))
     assert asked == {"ring": {"segment": 131072}, NATIVE: {}}
     with pytest.raises(BadInputError, match="parameter segment: 'short' is not valid: a number of bytes such as"):
@@ -92,7 +92,7 @@ def test_a_segment_is_a_size_in_bytes_or_in_words():
         (case("all_gather", NATIVE, bytes=64), 17, "64 B is less than one float32 for each of 17 ranks of all_gather"),
     ],
 )
-def test_what_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, reason):
+def test_a_value_that_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, reason):
     assert reason in unmet_needs(asked, Layout.of(p))
 
 
@@ -127,12 +127,12 @@ def test_a_call_that_fits_runs_from_any_root_or_needs_what_the_algorithm_says(na
         (case("send_recv", NATIVE, mapping="block"), "mapping: 'block' is not valid: none: send_recv"),
     ],
 )
-def test_a_word_that_means_nothing_anywhere_is_bad_input(asked, words):
+def test_an_invalid_value_is_bad_input(asked, words):
     with pytest.raises(BadInputError, match=words):
         check_case(asked)
 
 
-def test_a_value_that_makes_sense_nowhere_is_bad_input_when_it_is_to_run():
+def test_an_invalid_parameter_of_an_algorithm_is_bad_input_before_it_runs():
     with pytest.raises(BadInputError, match="'rin'"):
         unmet_needs(case(algorithm="hierarchical", params={"inner": "rin"}), Layout.of(4))
 
@@ -148,7 +148,7 @@ def test_a_value_that_makes_sense_nowhere_is_bad_input_when_it_is_to_run():
         (Layout.of(1), "all on one node"),
     ],
 )
-def test_of_mappings_that_give_the_same_numbers_one_is_measured(layout, where):
+def test_of_equal_mappings_one_is_measured(layout, where):
     assert [redundant_mapping(case(mapping=mapping), layout) for mapping in (None, "block")] == [None, None]
     assert (
         redundant_mapping(case(mapping="cyclic"), layout)
@@ -161,14 +161,14 @@ def test_mappings_that_differ_are_all_measured(layout):
     assert {redundant_mapping(case(mapping=mapping), layout) for mapping in (None, "block", "cyclic")} == {None}
 
 
-def test_two_ranks_that_are_named_and_a_floor_have_one_mapping():
+def test_two_named_ranks_and_a_floor_have_one_mapping():
     both = ("block", "cyclic")
     assert distinct_mappings("all_reduce", "ring", both) == distinct_mappings("all_reduce", NATIVE, both) == both
     assert distinct_mappings("all_reduce", "null", both) == ("block",)
     assert distinct_mappings("send_recv", NATIVE, both) == (None,)
 
 
-def test_a_promise_is_that_of_the_case():
+def test_a_call_has_the_arguments_of_the_case():
     call = call_of(case("send_recv", NATIVE, root=1, params={"peer": -1}), 4)
     assert (call.root, call.peer, call.traffic) == (1, 3, None)
     assert call_of(case("all_to_all_v", NATIVE), 4).traffic == "zipf"
@@ -186,7 +186,7 @@ def test_the_size_of_unequal_blocks_is_that_of_a_rank_on_average(pattern, p, nby
         assert moved == elements * p * itemsize
 
 
-def test_a_graph_is_of_cases_over_nccl():
+def test_graphs_are_valid_over_nccl_only():
     asked = replace(case("all_reduce", "ring"), params={"graph": 1})
     with pytest.raises(BadInputError, match="parameter graph: 1"):
         check_case(asked)

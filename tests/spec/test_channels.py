@@ -6,13 +6,13 @@ from hpccoll.schedule import Layout
 from hpccoll.spec.channels import default_channels, default_channels_nccl, plan_channels
 
 
-def test_a_wire_has_more_channels_by_default_than_a_node_and_small_messages_have_one():
+def test_the_default_has_more_channels_between_nodes_and_one_for_small_messages():
     node, wire = Layout.of(4), Layout.of(4, 1)
     assert [default_channels(size << 10, node) for size in (8, 512, 4096, 16384, 1 << 20)] == [1, 1, 1, 4, 64]
     assert [default_channels(size << 10, wire) for size in (8, 128, 256, 1024, 16384, 1 << 20)] == [1, 1, 2, 4, 8, 64]
 
 
-def test_a_pipeline_has_a_channel_for_each_segment_wherever_its_ranks_are():
+def test_a_pipeline_has_one_channel_per_segment():
     for layout in (Layout.of(4), Layout.of(4, 1)):
         segments = [default_channels(size << 10, layout, pipelined=True) for size in (0, 8, 256, 1024, 8192, 1 << 20)]
         assert segments == [1, 1, 2, 8, 64, 64]
@@ -24,7 +24,7 @@ def test_over_nccl_only_a_pipeline_has_channels_by_default():
     assert [default_channels_nccl(size, layout, pipelined=True) for size in (1, 1 << 23, 1 << 30)] == [1, 2, 64]
 
 
-def test_a_case_has_the_channels_and_the_window_that_it_asks_for_and_the_rest_by_default():
+def test_requested_channels_and_windows_override_the_defaults():
     ring = case_of("all_reduce-ring", 4)
 
     def made(asked, *, pipelined=False, queued=False):

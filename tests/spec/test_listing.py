@@ -39,7 +39,7 @@ def test_without_a_gpu_nothing_that_needs_one_is_available(tmp_path):
     assert found["mvapich-sharp-off"] == "the MPI library is not MVAPICH"
 
 
-def test_what_a_machine_has_is_available_on_it(tmp_path):
+def test_supported_transports_and_variants_are_available(tmp_path):
     equip(tmp_path, GPUS, SWITCHES, RAILS, {"usr/lib64/libnccl.so.2": ""})
     assert set(reasons("transports", tmp_path).values()) == {None}
     found = reasons("variants", tmp_path)
@@ -48,7 +48,7 @@ def test_what_a_machine_has_is_available_on_it(tmp_path):
     assert not there & {"nccl-sharp", "ucc-sharp", "hcoll-sharp", "mvapich-sharp"}
 
 
-def test_a_variant_is_told_with_all_that_it_sets_demands_and_is_compared_with(tmp_path):
+def test_a_variant_lists_its_settings_evidence_and_control(tmp_path):
     rows = {row["name"]: row for row in listing(tmp_path)["variants"]}
     assert list(rows) == list(named_variants())
     sharp = rows["nccl-sharp"]
@@ -66,7 +66,7 @@ def test_the_limits_of_a_variant_are_in_the_json(tmp_path):
     }  # fmt: skip
 
 
-def test_people_read_a_line_for_each_and_of_variants_what_they_set_and_where_they_make_sense():
+def test_the_printed_listing_has_a_line_per_entry_and_the_settings_and_limits_of_variants():
     said = invoke("list").out.splitlines()
     places = [place for place, line in enumerate(said) if line.startswith("variant ")]
     assert [said[place].split()[1] for place in places] == list(named_variants())
@@ -80,13 +80,13 @@ def test_people_read_a_line_for_each_and_of_variants_what_they_set_and_where_the
     assert below["ucc-sharp"].endswith("; at least 2 nodes; at most 1 rank per node")
 
 
-def test_people_read_what_cases_take_beside_the_parameters_of_their_algorithms():
+def test_the_printed_listing_has_the_parameters_of_all_cases():
     said = invoke("list").out.splitlines()
     named = [line.split()[1] for line in said if line.startswith("parameter ")]
     assert sorted(named) == sorted((*PLAN_PARAMETERS, GRAPH))
 
 
-def test_people_read_each_reason_once_with_all_that_lack_it(tmp_path):
+def test_the_printed_listing_has_each_reason_once(tmp_path):
     found = listing(tmp_path)
     said = [*listing_lines(found)]
     reasons = said[said.index("not here:") + 1 :]
@@ -97,7 +97,7 @@ def test_people_read_each_reason_once_with_all_that_lack_it(tmp_path):
     assert sorted(", ".join(told.values()).split(", ")) == sorted(lacking)
 
 
-def test_where_all_is_there_nothing_is_said_to_be_missing():
+def test_a_listing_without_missing_entries_has_no_reasons():
     row = {"name": "mpi", "devices": ["cpu"], "available": True, "reason": None}
     said = [*listing_lines({"algorithms": [], "policies": [], "transports": [row], "variants": []})]
     assert [line for line in said if not line.startswith("parameter ")] == ["transport mpi (of cpu)"]

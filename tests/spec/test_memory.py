@@ -30,7 +30,7 @@ def memory_cases():
 
 
 @pytest.mark.mpi
-def test_no_rank_takes_more_memory_than_is_said(mpiexec, tmp_path):
+def test_no_rank_allocates_more_memory_than_estimated(mpiexec, tmp_path):
     (tmp_path / "cases.json").write_text(json.dumps([asdict(asked) for asked in memory_cases()]))
     script = __file__.replace("test_memory", "measured_memory")
     ended = mpiexec(4, script, tmp_path / "cases.json")
@@ -41,27 +41,27 @@ def test_no_rank_takes_more_memory_than_is_said(mpiexec, tmp_path):
     assert max(shares.values()) > 0.9  # and not much less, or it would keep cases from running
 
 
-def test_the_ranks_of_a_node_take_what_they_take_together():
+def test_the_memory_of_the_ranks_of_a_node_adds_up():
     ring, star = (case(algorithm=algorithm, bytes=MIB) for algorithm in ("ring", "star"))
     assert memory_needed(ring, 16, 8) == pytest.approx(8 * memory_needed(ring, 16, 1), rel=0.01)
     assert memory_needed(star, 16, 1) == memory_needed(ring, 16, 1) + 14 * MIB  # all the others' vectors at the root
     assert memory_needed(star, 16, 8) == memory_needed(ring, 16, 8) + 14 * MIB  # of which there is one
 
 
-def test_the_ranks_with_the_most_may_share_a_node():
+def test_the_ranks_with_the_largest_blocks_may_share_a_node():
     of = case("all_to_all_v", NATIVE, bytes=MIB)
     equal = replace(of, params={"traffic": "uniform"})
     assert memory_needed(of, 64, 64) == memory_needed(equal, 64, 64)  # all together have as much
     assert memory_needed(of, 64, 1) > 5 * memory_needed(equal, 64, 1)
 
 
-def test_a_case_that_has_no_room_is_told_what_it_takes():
+def test_a_case_that_does_not_fit_is_bad_input_with_the_needed_memory():
     with pytest.raises(BadInputError, match=r"2 ranks need .* GiB for it and 0.0977 GiB are free: at most about"):
         check_memory([case(), case(bytes=64 * MIB)], 2, 2, 100 * MIB)
     check_memory([case(bytes=MIB)], 2, 2, 100 * MIB)
 
 
-def test_a_case_on_a_gpu_takes_memory_of_the_host_only_where_it_is_staged_there():
+def test_a_case_on_a_gpu_needs_host_memory_only_if_staged():
     asked = {over: case(bytes=MIB, device="cuda", transport=over) for over in ("nccl", "mpi", "staged")}
     of_host, of_gpu = (
         {over: memory_needed(each, 4, 2, device) for over, each in asked.items()} for device in ("cpu", "cuda")
@@ -72,7 +72,7 @@ def test_a_case_on_a_gpu_takes_memory_of_the_host_only_where_it_is_staged_there(
 
 
 @pytest.mark.parametrize("name", [name for name, (_, algorithm) in ALGORITHMS.items() if not algorithm.aggregates])
-def test_a_plan_over_nccl_has_no_more_buffers_than_is_said(name):
+def test_a_plan_over_nccl_allocates_no_more_than_estimated(name):
     collective, algorithm = ALGORITHMS[name]
     on = case_of(name, 4)
     operation = on.operation(1 << 24, "int32", in_place=on.placements[0], channels=4, window=4)
@@ -87,7 +87,7 @@ def test_a_plan_over_nccl_has_no_more_buffers_than_is_said(name):
     ("workers", "told"),
     [(16, {"channels": 1}), (16, {"channels": 8, "window": 2}), (36, {"radix": 6, "channels": 1}), (16, {})],
 )
-def test_an_aggregator_has_no_more_buffers_than_is_said(workers, told):
+def test_an_aggregator_allocates_no_more_than_estimated(workers, told):
     own = {name: value for name, value in told.items() if name == "radix"}
     layout = Layout.of(workers, aggregators=10)
     (on,) = cases(*ALGORITHMS["all_reduce-sharp_emulated"], layout, **own)
@@ -102,7 +102,7 @@ def test_an_aggregator_has_no_more_buffers_than_is_said(workers, told):
     assert sum(taken) <= needed[1]
 
 
-def test_a_node_that_has_no_room_for_what_arrives_at_an_aggregator_is_told():
+def test_the_arrivals_at_an_aggregator_must_fit_into_memory():
     asked = case(algorithm="sharp_emulated", bytes=64 * MIB, params={"channels": 1})
     check_memory([asked], 32, 1, 512 * MIB)
     with pytest.raises(BadInputError, match=r"1 ranks need 2.06 GiB for it and 0.5 GiB are free"):
@@ -118,7 +118,7 @@ def test_a_check_on_a_gpu_has_tables_of_each_unit():
     assert taken(512 * 64) == pytest.approx(2 * 512 * 16 * 256, rel=0.6)  # of 16 elements
 
 
-def test_a_gpu_that_has_no_room_is_a_reason_where_the_host_has():
+def test_a_case_may_not_fit_into_a_gpu_although_it_fits_into_the_host():
     asked = [case(bytes=64 * MIB, device="cuda", transport="nccl")]
     check_memory(asked, 2, 2, 0)
     words = r"2 ranks need 0.379 GiB for it and 0.0977 GiB are free on their GPU, 10% of it for libraries: at most"
@@ -126,7 +126,7 @@ def test_a_gpu_that_has_no_room_is_a_reason_where_the_host_has():
         check_memory(asked, 2, 2, 100 * MIB, "cuda")
 
 
-def test_cases_leave_a_part_of_a_gpu_to_what_libraries_take_when_they_connect():
+def test_cases_leave_a_part_of_a_gpu_to_libraries():
     asked = case(bytes=64 * MIB, device="cuda", transport="nccl")
     needed = memory_needed(asked, 2, 1, "cuda")
     check_memory([asked], 2, 1, int(needed / 0.9) + 2, "cuda")

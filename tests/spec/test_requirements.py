@@ -17,13 +17,13 @@ def _bare(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_every_need_of_a_variant_can_be_looked_for():
+def test_every_need_of_a_variant_has_a_test():
     assert {need for variant in named_variants().values() for need in variant.requirements} == set(
         requirements.REQUIREMENTS
     )
 
 
-def test_a_machine_without_anything_lacks_all_that_is_not_of_its_mpi(tmp_path, monkeypatch):
+def test_a_bare_machine_misses_all_requirements_but_those_of_mpi(tmp_path, monkeypatch):
     monkeypatch.setattr(requirements, "find_spec", lambda _: None)
     words = [need for need in requirements.REQUIREMENTS if need not in ("openmpi", "mvapich")]
     assert requirements.missing_requirements(words, tmp_path) == [
@@ -35,7 +35,7 @@ def test_a_machine_without_anything_lacks_all_that_is_not_of_its_mpi(tmp_path, m
     ]  # fmt: skip
 
 
-def test_a_machine_with_everything_lacks_nothing_but_cupy(tmp_path, monkeypatch):
+def test_a_complete_machine_misses_nothing_but_cupy(tmp_path, monkeypatch):
     equip(tmp_path, GPUS, SWITCHES, RAILS)
     names = ("libnccl.so.2", "libsharp_coll.so.5", "libucc.so.1", "libhcoll.so.1")
     equip(tmp_path, {f"lib/{name}": "" for name in names} | {"lib/libnccl-net.so": "SHARP"})
@@ -53,26 +53,26 @@ def test_a_machine_with_everything_lacks_nothing_but_cupy(tmp_path, monkeypatch)
     ("version", "reason"),
     [("2.26.2", "NCCL 2.26.2 is older than 2.27"), ("2.27.3", None), ("2.32.3", None), ("2", None)],
 )
-def test_the_version_of_nccl_is_told_by_its_file(tmp_path, version, reason):
+def test_the_version_of_nccl_is_read_from_its_file_name(tmp_path, version, reason):
     library = equip(tmp_path, {f"lib/libnccl.so.{version}": ""}) / "lib/libnccl.so.2"
     if not library.exists():
         library.symlink_to(f"libnccl.so.{version}")
     assert requirements.missing_requirements(["nccl-2.27"], tmp_path) == ([reason] if reason else [])
 
 
-def test_the_version_of_nccl_is_told_by_its_wheel(tmp_path, monkeypatch):
+def test_the_version_of_nccl_is_read_from_its_wheel(tmp_path, monkeypatch):
     monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[str(tmp_path)]))
     equip(tmp_path, {"nvidia/nccl/lib/libnccl.so.2": "", "nvidia_nccl_cu12-2.25.1.dist-info/METADATA": ""})
     assert requirements.missing_requirements(["nccl-2.27"], tmp_path) == ["NCCL 2.25.1 is older than 2.27"]
 
 
-def test_ports_of_efa_and_ports_that_are_down_are_no_infiniband(tmp_path):
+def test_efa_ports_and_inactive_ports_are_not_infiniband(tmp_path):
     equip(tmp_path, EFA, {name: text for name, text in RAILS.items() if "mlx5_2" in name})
     assert requirements.missing_requirements(["infiniband"], tmp_path) == ["no InfiniBand or RoCE port in use"]
 
 
 @pytest.mark.mpi
-def test_the_library_of_mpi_is_asked_what_it_is(mpiexec):  # noqa: ARG001 - there is an MPI library
+def test_the_version_of_mpi_comes_from_the_library(mpiexec):  # noqa: ARG001 - there is an MPI library
     said = requirements.mpi_version()
     assert "MPI" in said
     assert requirements.missing_requirements(["openmpi"]) == (

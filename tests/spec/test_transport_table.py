@@ -16,27 +16,27 @@ def test_each_device_has_its_transports_and_only_those():
     assert {*transports_of_device("cpu"), *transports_of_device("cuda")} == {*TRANSPORTS}
 
 
-def test_on_the_host_a_library_is_measured_once_and_on_a_gpu_over_each_transport_that_is_asked():
+def test_native_collectives_have_one_transport_on_the_host_and_each_requested_one_on_a_gpu():
     assert distinct_transports("all_reduce", NATIVE, ("shm", "mpi")) == ("mpi",)
     assert distinct_transports("all_reduce", NATIVE, ("shm",)) == ("mpi",)
     assert distinct_transports("all_reduce", NATIVE, ("nccl", "staged"), "cuda") == ("nccl", "staged")
 
 
 @pytest.mark.parametrize("algorithm", ["null", AUTO])
-def test_who_moves_nothing_has_one_transport(algorithm):
+def test_floors_and_auto_have_one_transport(algorithm):
     assert distinct_transports("all_reduce", algorithm, ("shm", "tiered")) == ("mpi",)
     assert distinct_transports("all_reduce", algorithm, ("nccl", "mpi"), "cuda") == ("nccl",)
 
 
 @pytest.mark.parametrize(("name", "algorithm"), ALL)
-def test_whatever_is_listed_can_be_asked_for_over_every_transport_of_a_gpu(name, algorithm):
+def test_every_listed_algorithm_is_valid_over_every_transport_of_a_gpu(name, algorithm):
     for transport in transports_of_device("cuda"):
         asked = case(name, algorithm, transport=transport, device="cuda")
         check_case(asked)
         assert unmet_needs(asked, Layout.of(4)) == unmet_needs(case(name, algorithm), Layout.of(4))
 
 
-def test_transports_go_to_the_devices_whose_memory_they_move():
+def test_transports_go_to_the_devices_whose_buffers_they_move():
     assert transports_by_device(("cpu", "cuda"), ("nccl", "mpi", "shm")) == {
         "cpu": ("mpi", "shm"),
         "cuda": ("nccl", "mpi"),
@@ -59,7 +59,7 @@ def test_a_transport_that_no_device_has_is_bad_input(devices, asked, words):
         transports_by_device(devices, asked)
 
 
-def test_a_case_whose_transport_is_not_of_its_device_is_bad_input():
+def test_a_transport_of_another_device_is_bad_input():
     with pytest.raises(BadInputError, match="'staged' is not valid: choose from mpi, shm, tiered"):
         check_case(case(transport="staged"))
     with pytest.raises(BadInputError, match="device: 'tpu' is not valid: choose from cpu, cuda"):
@@ -67,7 +67,7 @@ def test_a_case_whose_transport_is_not_of_its_device_is_bad_input():
 
 
 @pytest.mark.parametrize("algorithm", ["ring", NATIVE])
-def test_bfloat16_is_a_reason_to_skip_where_nobody_folds_it(algorithm):
+def test_bfloat16_is_a_reason_to_skip_all_transports_but_nccl(algorithm):
     for device in DEVICES:
         for transport in distinct_transports("all_reduce", algorithm, transports_of_device(device), device):
             asked = case(algorithm=algorithm, dtype=BFLOAT16, device=device, transport=transport)
@@ -77,6 +77,6 @@ def test_bfloat16_is_a_reason_to_skip_where_nobody_folds_it(algorithm):
     assert BFLOAT16 not in DTYPES
 
 
-def test_the_list_says_whose_memory_a_transport_moves():
+def test_the_listing_has_the_devices_of_a_transport():
     devices = {row["name"]: row["devices"] for row in listing()["transports"]}
     assert devices == {name: [*way.devices] for name, way in TRANSPORTS.items()}
