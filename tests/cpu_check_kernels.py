@@ -1,4 +1,4 @@
-"""A machine for the check on a GPU that is this host: its kernels, compiled as C++, with one thread after another."""
+"""A host that stands in for a GPU in the check: the kernels, compiled as C++, run one thread after another."""
 
 import ctypes
 import subprocess

@@ -1,4 +1,4 @@
-"""Faults: right results of every kind, and what may be wrong with them and around them, for tests of their checks."""
+"""Right results of every kind, and faults in and around them, for tests of their checks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

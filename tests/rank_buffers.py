@@ -1,4 +1,4 @@
-"""Benches: the buffers of one rank of any collective, as a subject has them, for tests of what checks them."""
+"""The buffers of one rank of any collective with their check, as a prepared case has them, for tests of checks."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""A rank that stalls, or at which NCCL fails, on purpose: who, where, when and how."""
+"""Injects a stall, or an error of NCCL, into a rank."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The detection matrix: which faults the check of results sees.
+"""The detection matrix: the faults that the check of results detects.
 
 python tests/measure/detection.py > results/golden/detection.md
 """

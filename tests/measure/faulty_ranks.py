@@ -1,4 +1,4 @@
-"""``hpccoll run`` with something wrong on purpose: python faulty_ranks.py FAULT ARGUMENTS OF RUN."""
+"""``hpccoll run`` with an injected fault: python faulty_ranks.py FAULT ARGUMENTS OF RUN."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""``hpccoll run`` on ranks that take themselves for nodes of two, in racks of two nodes."""
+"""``hpccoll run`` with two ranks per simulated node and two nodes per simulated rack."""
 
 import sys
 

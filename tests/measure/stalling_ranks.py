@@ -1,4 +1,4 @@
-"""``hpccoll run`` over NCCL on the host, of which a rank stalls: stalling_ranks.py ROOM WHO WHERE WHEN HOW ARGUMENTS.
+"""``hpccoll run`` over NCCL on the host where a rank stalls: stalling_ranks.py ROOM WHO WHERE WHEN HOW ARGUMENTS.
 
 ``stall_injection.py`` lists the values. WHERE may also be ``__init__`` (a communicator is made), with HOW ``fails``.
 """

@@ -1,4 +1,4 @@
-"""Cases of device cuda on ranks whose GPU is the host: all but CuPy and the GPU is what runs on a GPU."""
+"""Cases of device cuda on ranks whose GPU is the CPU: everything but CuPy and the GPU itself is real."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The check of every collective: what is right has nothing wrong, and what is wrong is seen, wherever it is."""
+"""The check of every collective: right results have no wrong elements, and faults are detected wherever they are."""
 
 from dataclasses import replace
 from functools import reduce

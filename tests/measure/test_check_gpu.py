@@ -1,4 +1,4 @@
-"""The check on a GPU, its own kernels among it, run on this host: it fills what the check does, and counts the same."""
+"""The check on a GPU, with its kernels run on this host, fills and counts like the check on the host."""
 
 import shutil
 

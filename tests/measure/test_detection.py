@@ -1,4 +1,4 @@
-"""What the check sees is published, and the published page is current."""
+"""The published detection matrix is current and has the claimed shares."""
 
 import subprocess
 import sys

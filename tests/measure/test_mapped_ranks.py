@@ -1,4 +1,4 @@
-"""Mappings of a case, on real ranks that take themselves for those of several nodes and racks."""
+"""Mappings of a case, on real ranks that simulate several nodes and racks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The payload is exact in any order of folding, and says what went wrong."""
+"""The payload is exact in any order of reduction, and its diagnosis names the fault."""
 
 from dataclasses import replace
 from functools import reduce

@@ -1,4 +1,4 @@
-"""The counting pass, with ranks that are made up on a made-up sysfs, and what it says of the wire."""
+"""The counting pass, with simulated ranks and a simulated sysfs, and the traffic it measures."""
 
 import re
 from pathlib import Path

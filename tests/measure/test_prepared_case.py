@@ -1,4 +1,4 @@
-"""What a prepared case knows of the algorithm that ran; here its transport moves nothing."""
+"""The evidence, parameters and abort of a prepared case, whose transport moves nothing here."""
 
 from functools import partial
 from types import SimpleNamespace

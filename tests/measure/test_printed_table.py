@@ -1,4 +1,4 @@
-"""The table of a run: what is said while it is measured, and the rows, once and in order, at the end."""
+"""The table of a run: the lines printed during the measurement, and the sorted rows at the end."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Real ranks under a real mpiexec: what happens when things go wrong, and what ranks carry with them."""
+"""Real ranks under a real mpiexec: faults, missing memory, modules and secrets."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The order of a launch: round by round, each in an order of its own, and never twice what was measured."""
+"""The order of measurements: round by round, each in a new order, without repeating measured rounds."""
 
 from dataclasses import replace
 from itertools import groupby

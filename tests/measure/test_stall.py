@@ -1,4 +1,4 @@
-"""A rank stalls while a case over NCCL is measured, and the job goes on; MPI is real, NCCL is nccl_over_files.py."""
+"""A rank stalls while a case over NCCL is measured, and the job continues; MPI is real, NCCL is nccl_over_files.py."""
 
 import platform
 import re

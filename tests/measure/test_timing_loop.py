@@ -1,4 +1,4 @@
-"""The loop, with a clock and ranks that are made up: no MPI, no waiting."""
+"""The timing loop, with a simulated clock and simulated ranks."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a rank allocates for cases, by what is asked for: python measured_memory.py CASES.json, on some ranks.
+"""The memory that a rank allocates for cases, relative to the estimate: python measured_memory.py CASES.json.
 
 Rank 0 prints, for each case, the most that any rank took, over what it is said to need.
 """

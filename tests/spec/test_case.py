@@ -1,4 +1,4 @@
-"""A case and a job: what each round of a case has of the effort, and what a job file may hold."""
+"""A case and a job: the effort of each round, and the valid values of a job file."""
 
 import json
 

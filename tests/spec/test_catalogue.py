@@ -1,4 +1,4 @@
-"""The catalogue: what can be asked for, and why some of it cannot run here or there."""
+"""The catalogue: valid requests, and the reasons why some cannot run on a layout."""
 
 from dataclasses import replace
 

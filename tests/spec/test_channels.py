@@ -1,4 +1,4 @@
-"""In how many channels a case goes, and how many of them are in flight."""
+"""The number of channels of a case, and the number in flight."""
 
 from schedule_examples import case_of
 

@@ -1,4 +1,4 @@
-"""The listing: every transport and variant by name, with what is missing for it on a machine."""
+"""The listing: every transport and variant by name, with what a machine lacks for it."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""How much memory a case takes, held against what it takes."""
+"""The estimated memory of a case, compared with the allocated memory."""
 
 import json
 from dataclasses import asdict, replace

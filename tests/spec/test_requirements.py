@@ -1,4 +1,4 @@
-"""Needs: every word of the table of variants is answered, with what is missing."""
+"""Every requirement of the variants and transports has a test that gives a reason."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The ways: which transports move which memory, and what is asked of those that a case names."""
+"""The table of transports: the devices of each, and the checks of requested ones."""
 
 import pytest
 from catalogue_cases import ALL, case
