@@ -1,7 +1,7 @@
-"""nccl4py, for what CuPy's binding of NCCL lacks: what communicators are made with, and buffers that NCCL knows.
+"""Communicator settings and registered buffers of NCCL, through nccl4py, because CuPy's binding lacks them.
 
-It moves no data by a way of its own. A communicator that it makes has CuPy's names for the calls of the one data path,
-and CuPy's groups hold them, for both bindings have one libnccl; buffers can be registered with either's communicator.
+All data move through the same code: communicators created here have the methods of CuPy's, and CuPy's groups contain
+their calls, because both bindings load one libnccl. Buffers can be registered with either binding's communicators.
 """
 
 import weakref
@@ -27,16 +27,16 @@ CUPY_TO_NCCL4PY = {
     "allReduce": "all_reduce", "reduceScatter": "reduce_scatter", "allGather": "all_gather", "broadcast": "broadcast",
     "reduce": "reduce", "send": "send", "recv": "recv",
 }  # fmt: skip
-"""CuPy's name of a call, and nccl4py's: it has the communicator before the stream, which is the last argument."""
+"""nccl4py's name of each CuPy method. Its functions take the communicator before the stream, their last argument."""
 
 SYMMETRIC = 1
-"""NCCL_WIN_COLL_SYMMETRIC (nccl.h): the buffers of all ranks are used at one offset."""
+"""NCCL_WIN_COLL_SYMMETRIC (nccl.h): all ranks use their buffers at the same offset."""
 NO_COLOR = -1
 """NCCL_SPLIT_NOCOLOR (nccl.h)."""
 
 
 class NcclError(RuntimeError):
-    """What NCCL refuses, by the name and the kind that CuPy's has."""
+    """An error of NCCL, with the name and base class of CuPy's."""
 
 
 def _nccl() -> Any:
@@ -46,26 +46,24 @@ def _nccl() -> Any:
 
 
 @cache
-def missing_for_config(least: int) -> str | None:
-    """Return why communicators of NCCL cannot be made here with settings, or None where they can.
+def missing_for_config(min_version: int) -> str | None:
+    """Return the reason why this process cannot create communicators with settings, None if it can.
 
     Args:
-        least: the version of NCCL that has them, major x 10000 + minor x 100: an older one would not heed them.
+        min_version: the first NCCL version with these settings, major x 10000 + minor x 100; older ones ignore them.
     """
     if find_spec("nccl") is None or find_spec("nccl.bindings") is None:
         return f"nccl4py not found: {INSTALL}"
     try:
-        there: int = _nccl().get_version()
+        version: int = _nccl().get_version()
     except (ImportError, OSError, RuntimeError) as error:
         return f"nccl4py finds no NCCL: {' '.join(str(error).split())}"
-    if there < least:
-        return f"NCCL {_version_text(there)} is too old: from {_version_text(least)} on it has these settings"
+    if version < min_version:
+        return f"NCCL {_version_text(version)} is too old: these settings need {_version_text(min_version)} or later"
     cupys = _cupy_nccl_version()
-    return (
-        f"nccl4py has NCCL {_version_text(there)}, and CuPy {_version_text(cupys)}: they need one"
-        if cupys != there
-        else None
-    )
+    if version != cupys:  # groups span both bindings
+        return f"nccl4py loads NCCL {_version_text(version)}, and CuPy {_version_text(cupys)}: they must be the same"
+    return None
 
 
 def _cupy_nccl_version() -> int:
@@ -80,24 +78,24 @@ def _version_text(version: int) -> str:
 
 
 def _call_nccl(call: Callable[..., Any], *arguments: object) -> Any:
-    """Return what NCCL returns.
+    """Return the result of a call of nccl4py.
 
     Raises:
-        NcclError: where it refuses.
+        NcclError: if NCCL returns an error.
     """
     try:
         return call(*arguments)
     except Exception as error:
-        if type(error).__name__ != "NCCLError":  # nccl4py's
+        if type(error).__name__ != "NCCLError":  # nccl4py's exception
             raise
         raise NcclError(str(error)) from error
 
 
 class ConfiguredCommunicator:
-    """A communicator of nccl4py, with the names of CuPy's.
+    """A communicator of nccl4py with the methods of CuPy's.
 
     Args:
-        handle: nccl4py's.
+        handle: nccl4py's communicator.
     """
 
     allReduce: Callable[..., None]  # noqa: N815  CuPy's names, here and below
@@ -115,34 +113,34 @@ class ConfiguredCommunicator:
 
     @property
     def comm(self) -> int:
-        """The address of the ncclComm_t, 0 when it is destroyed."""
+        """The address of the ncclComm_t, 0 after it is destroyed."""
         return int(self._handle.handle) if self._handle else 0
 
     def commSplit(self, color: int, key: int) -> "ConfiguredCommunicator | None":  # noqa: N802
-        """Return that of the ranks of a color, with the settings of this one; None for color -1."""
+        """Return the communicator of the ranks with the same color and these settings, None for color -1."""
         handle = _call_nccl(_nccl().comm_split, self._handle, color, key, 0)
         return None if color == NO_COLOR else ConfiguredCommunicator(handle)
 
     def check_async_error(self) -> None:
-        """See that nothing has gone wrong.
+        """Check for asynchronous errors.
 
         Raises:
-            NcclError: where it has.
+            NcclError: if there is one.
         """
         if result := int(_call_nccl(_nccl().comm_get_async_error, self._handle)):
             raise NcclError(_nccl().get_error_string(result))
 
     def destroy(self) -> None:
-        self._end(_nccl().comm_destroy)
+        self._release(_nccl().comm_destroy)
 
     def abort(self) -> None:
-        self._end(_nccl().comm_abort)
+        self._release(_nccl().comm_abort)
 
-    def _end(self, how: Callable[[Any], None]) -> None:
+    def _release(self, function: Callable[[Any], None]) -> None:
         handle, self._handle = self._handle, None
         if handle:
-            with suppress(NcclError):  # as CuPy does: there is nothing left to be done about it
-                _call_nccl(how, handle)
+            with suppress(NcclError):  # as in CuPy: no recovery is possible
+                _call_nccl(function, handle)
 
 
 def _bind_communicator(call: Callable[..., Any], handle: Any) -> Callable[..., None]:
@@ -153,10 +151,10 @@ def _bind_communicator(call: Callable[..., Any], handle: Any) -> Callable[..., N
 
 
 class ConfiguredNccl:
-    """NCCL whose communicators are made with settings: takes the place of CuPy's module for ``nccl_world.World``.
+    """A replacement for CuPy's module of NCCL, whose communicators have settings.
 
     Args:
-        settings: fields of ncclConfig_t by their names in nccl4py, and the values that NCCL takes.
+        settings: the fields of ncclConfig_t by their names in nccl4py, with NCCL's values.
     """
 
     def __init__(self, settings: Mapping[str, int | str]) -> None:
@@ -175,88 +173,90 @@ class ConfiguredNccl:
 
 
 class NcclBuffers:
-    """Memory of a GPU that NCCL allocates, and may know as registered buffers or symmetric windows.
+    """GPU memory that NCCL allocates, optionally registered as buffers or symmetric windows.
 
     Args:
-        comm: of the ranks.
-        gpu: of this one.
-        how: ``allocated``, ``registered`` or ``symmetric``.
+        comm: the communicator of the ranks.
+        gpu: the GPU of this rank.
+        registration: ``allocated`` (none), ``registered`` or ``symmetric``.
     """
 
-    def __init__(self, comm: "MPI.Intracomm", gpu: "Gpu", how: str) -> None:
-        self.comm, self.gpu, self.how = comm, gpu, how
-        self._known: list[tuple[Any, Any, Callable[[Any, Any], None], Array]] = []  # arrays stay until then
+    def __init__(self, comm: "MPI.Intracomm", gpu: "Gpu", registration: str) -> None:
+        self.comm, self.gpu, self.registration = comm, gpu, registration
+        self._registered: list[tuple[Any, Any, Callable[[Any, Any], None], Array]] = []  # keeps the arrays alive
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised array, whose memory goes back to NCCL when nobody names it.
+        """Return an uninitialised array, whose memory is freed with the last reference to it.
 
         Raises:
-            MemoryError: where there is no room, as CuPy does: at this rank alone, which ends the job.
+            MemoryError: if NCCL cannot allocate it, as in CuPy; on this rank only, which ends the job.
         """
         if not count:
-            none: Array = self.gpu.empty(0, dtype)
-            return none
+            no_elements: Array = self.gpu.empty(0, dtype)
+            return no_elements
         nccl = _nccl()
         try:
-            place = _call_nccl(nccl.mem_alloc, count * dtype.itemsize)
+            memory = _call_nccl(nccl.mem_alloc, count * dtype.itemsize)
         except NcclError as error:
-            raise MemoryError(f"NCCL allocates no {count * dtype.itemsize} bytes: {error}") from None
-        owner = _Owner()
-        weakref.finalize(owner, nccl.mem_free, place).atexit = False  # by then CUDA may be gone
-        array: Array = self.gpu.array_at(place, count, dtype, owner)
+            raise MemoryError(f"NCCL cannot allocate {count * dtype.itemsize} bytes: {error}") from None
+        owner = _MemoryOwner()
+        weakref.finalize(owner, nccl.mem_free, memory).atexit = False  # CUDA may have shut down by then
+        array: Array = self.gpu.array_at(memory, count, dtype, owner)
         return array
 
     def register(self, communicator: Any, workers: int, arrays: Iterable[Array]) -> None:
-        """Register ``arrays`` with a communicator, on all ranks together.
+        """Register ``arrays`` with a communicator; all ranks call this together.
 
-        NCCL wants windows of one size at all ranks, and calls whose buffers are known at all of them: others stay
-        as they are.
+        NCCL requires windows of equal size on all ranks, and uses registrations only if all ranks have registered
+        their buffers. Arrays of unequal sizes are therefore not registered.
 
         Args:
-            communicator: CuPy's or ours, None at ranks that have no part in it.
-            workers: that have one, the first ranks.
-            arrays: of this rank, as many at all.
+            communicator: the communicator of CuPy or nccl4py, None on ranks outside it.
+            workers: the number of ranks in the communicator, the first ones of ``comm``.
+            arrays: the arrays of this rank, equally many on all ranks.
 
         Raises:
-            BadInputError: on all ranks, where NCCL makes no windows of these GPUs.
-            NcclError: on all ranks, where NCCL refuses at one of them.
+            BadInputError: on all ranks, if NCCL cannot create windows on these GPUs.
+            NcclError: on all ranks, if NCCL returns an error on any of them.
         """
         for array in arrays:
             sizes = {*self.comm.allgather(array.nbytes)[:workers]}
-            if self.how == "allocated" or len(sizes) > 1 or not sizes - {0}:
+            if self.registration == "allocated" or len(sizes) > 1 or not sizes - {0}:
                 continue
-            made, complaint = True, None
+            registered, failure = True, None
             try:
-                made = communicator is None or self._register(communicator, array)
+                registered = communicator is None or self._register(communicator, array)
             except NcclError as error:
-                complaint = str(error)
-            everywhere = self.comm.allgather((made, complaint))
-            if said := next(filter(None, (words for _, words in everywhere)), None):
-                raise NcclError(said)
-            if not all(there for there, _ in everywhere):
+                failure = str(error)
+            outcomes = self.comm.allgather((registered, failure))
+            if message := next(filter(None, (failure for _, failure in outcomes)), None):
+                raise NcclError(message)
+            if not all(registered for registered, _ in outcomes):
                 why = "NCCL makes no symmetric windows of these GPUs (NCCL_CUMEM_ENABLE, NCCL_WIN_ENABLE, no P2P)"
-                raise BadInputError("communicator buffers", self.how, f"allocated or registered: {why}")
+                raise BadInputError("communicator buffers", self.registration, f"allocated or registered: {why}")
 
     def _register(self, communicator: Any, array: Array) -> bool:
+        """Register one array, and return whether NCCL has registered it."""
         nccl = _nccl()
-        comm, place = nccl.Comm(communicator.comm), address(array)
-        if self.how == "symmetric":
-            window = _call_nccl(nccl.comm_window_register, comm, place, array.nbytes, SYMMETRIC)
-            known, forget, there = window, nccl.comm_window_deregister, bool(window)
+        comm, start = nccl.Comm(communicator.comm), address(array)
+        if self.registration == "symmetric":
+            handle = _call_nccl(nccl.comm_window_register, comm, start, array.nbytes, SYMMETRIC)
+            deregister, registered = nccl.comm_window_deregister, bool(handle)
         else:
-            known, forget, there = _call_nccl(nccl.comm_register, comm, place, array.nbytes), nccl.comm_deregister, True
-        if there:
-            self._known.append((communicator, known, forget, array))
-        return there
+            handle = _call_nccl(nccl.comm_register, comm, start, array.nbytes)
+            deregister, registered = nccl.comm_deregister, True
+        if registered:
+            self._registered.append((communicator, handle, deregister, array))
+        return registered
 
     def close(self) -> None:
-        """Have NCCL forget them, the last one first; with a communicator that is gone they are gone already."""
+        """Deregister all arrays, the last one first; destroyed communicators have no registrations left."""
         nccl = _nccl()
-        while self._known:
-            communicator, known, forget, _array = self._known.pop()
+        while self._registered:
+            communicator, handle, deregister, _array = self._registered.pop()
             if communicator.comm:
-                _call_nccl(forget, nccl.Comm(communicator.comm), known)
+                _call_nccl(deregister, nccl.Comm(communicator.comm), handle)
 
 
-class _Owner:
-    """Has memory of NCCL as long as an array names it."""
+class _MemoryOwner:
+    """Keeps memory of NCCL allocated as long as an array references it."""

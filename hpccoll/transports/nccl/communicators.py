@@ -1,7 +1,8 @@
-"""NCCL's communicators: one for each MPI communicator, made when it is first asked for and kept for the job.
+"""NCCL's communicators: one for each MPI communicator, created on first use and kept for the job.
 
-To make one takes a second on a node and more on many; a case would have it made anew. They are destroyed explicitly, on
-all ranks together, before MPI ends: CuPy would do so whenever Python comes to it, on each rank at another time.
+Creating one takes a second on one node and more on many, too long to repeat it for each case. All ranks destroy them
+explicitly and together before MPI ends; otherwise Python's garbage collector would do so at a different time on each
+rank.
 """
 
 import re
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NcclLibrary(Protocol):
-    """What is asked of CuPy's binding of NCCL, or of ``nccl_config.Configured`` in its place."""
+    """The part of CuPy's binding of NCCL that is used; ``ConfiguredNccl`` replaces it."""
 
     def get_unique_id(self) -> Any: ...
 
@@ -21,86 +22,86 @@ class NcclLibrary(Protocol):
 
 
 class NcclFailedError(RuntimeError):
-    """NCCL fails: says at which rank, and in which words; raised on all of them alike."""
+    """NCCL failed; the message names a rank and has NCCL's error. It is raised on all ranks."""
 
 
 class NcclRefusedError(NcclFailedError):
-    """NCCL refuses what it is asked, and will do so another time."""
+    """NCCL rejected a call, and would reject it again."""
 
 
 REFUSAL_PATTERN = re.compile(r"invalid[_ ]?(usage|argument)", re.IGNORECASE)
-"""What NCCL says of what it has no way for: an algorithm that a call does not know, two ranks on one GPU."""
+"""NCCL's error for what it does not support: an algorithm that a call lacks, or two ranks on one GPU."""
 
 
-def raise_nccl_failure(said: Sequence[str | None], what: str) -> None:
-    """See that nobody has heard a complaint of NCCL; on all ranks alike.
+def raise_nccl_failure(errors: Sequence[str | None], what: str) -> None:
+    """Raise an exception if NCCL failed on any rank; all ranks call this with the same arguments.
 
     Args:
-        said: by each rank, None where it has nothing to complain of.
-        what: NCCL does, in words.
+        errors: NCCL's error on each rank, None without an error.
+        what: the failed action as a verb phrase, such as ``makes no communicator``.
 
     Raises:
-        NcclRefusedError: where one of them is a refusal.
-        NcclFailedError: where there are only others.
+        NcclRefusedError: if NCCL rejected a call on any rank.
+        NcclFailedError: if there are only other errors.
     """
-    ranks = {rank: words for rank, words in enumerate(said) if words}
-    refused = [rank for rank, words in ranks.items() if REFUSAL_PATTERN.search(words)]
-    for rank in refused or ranks:
-        others = f", and at {len(ranks) - 1} more of {len(said)}" if len(ranks) > 1 else ""
+    failed = {rank: error for rank, error in enumerate(errors) if error}
+    refused = [rank for rank, error in failed.items() if REFUSAL_PATTERN.search(error)]
+    for rank in refused or failed:
+        others = f", and at {len(failed) - 1} more of {len(errors)}" if len(failed) > 1 else ""
         kind = NcclRefusedError if refused else NcclFailedError
-        raise kind(f"NCCL {what} at rank {rank}: {ranks[rank]}{others}")
+        raise kind(f"NCCL {what} at rank {rank}: {failed[rank]}{others}")
 
 
 class NcclWorld:
-    """The ranks of an MPI communicator as NCCL sees them; made and closed on all of them together.
+    """The NCCL communicators of one MPI communicator; its ranks create and close it together.
 
     Args:
-        comm: of the ranks, each with its GPU current.
-        library: NCCL.
+        comm: the MPI communicator; the GPU of each rank is current.
+        library: the binding of NCCL.
 
     Raises:
-        NcclFailedError: on all ranks, where NCCL fails at one of them. Where it leaves the others waiting for that one,
-            it is the watchdog that ends the job.
+        NcclFailedError: on all ranks, if NCCL fails on any of them. If NCCL leaves the other ranks waiting, the
+            watchdog ends the job.
     """
 
     def __init__(self, comm: "MPI.Intracomm", library: NcclLibrary) -> None:
         self.comm = comm
-        unique = comm.bcast(self._together(lambda: library.get_unique_id() if comm.rank == 0 else None))
-        self.communicator = self._together(lambda: library.NcclCommunicator(comm.size, unique, comm.rank))
+        unique = comm.bcast(self._on_all_ranks(lambda: library.get_unique_id() if comm.rank == 0 else None))
+        self.communicator = self._on_all_ranks(lambda: library.NcclCommunicator(comm.size, unique, comm.rank))
         self._workers: dict[int, Any] = {}
 
-    def _together(self, make: Callable[[], Any]) -> Any:
-        """Return what ``make`` makes, where it does so at all ranks."""
+    def _on_all_ranks(self, make: Callable[[], Any]) -> Any:
+        """Return the result of ``make()`` if it succeeds on all ranks; otherwise raise NcclFailedError on all."""
         made: Any = None
-        complaint = None
+        failure = None
         try:
             made = make()
-        except RuntimeError as error:  # NcclError of CuPy is one
-            complaint = str(error)
-        said = self.comm.allgather(complaint)
-        if any(said) and hasattr(made, "abort"):
+        except RuntimeError as error:  # CuPy's NcclError is a RuntimeError
+            failure = str(error)
+        failures = self.comm.allgather(failure)
+        if any(failures) and hasattr(made, "abort"):
             made.abort()
-        raise_nccl_failure(said, "makes no communicator")
+        raise_nccl_failure(failures, "makes no communicator")
         return made
 
     def workers(self, count: int) -> Any:
-        """Return the communicator of the first ``count`` ranks, None at others; all ranks ask together."""
+        """Return the communicator of the first ``count`` ranks, None on the others; all ranks call this together."""
         if count == self.comm.size:
             return self.communicator
         if count not in self._workers:
             color = 0 if self.comm.rank < count else -1
-            self._workers[count] = self._together(lambda: self.communicator.commSplit(color, self.comm.rank))
+            self._workers[count] = self._on_all_ranks(lambda: self.communicator.commSplit(color, self.comm.rank))
         return self._workers[count]
 
     def close(self) -> None:
-        """Destroy what it made, the parts of a communicator before the whole."""
+        """Destroy all communicators, those of workers before the one they were split from."""
         for part in filter(None, self._workers.values()):
             part.destroy()
         self._workers = {}
         self.communicator.destroy()
 
     def abort(self) -> None:
-        """End what is under way and free it without the others: after that one of them is not to be waited for."""
+        """Abort all operations and free the communicators, without waiting for other ranks."""
         for part in filter(None, self._workers.values()):
             part.abort()
         self._workers = {}
@@ -108,18 +109,18 @@ class NcclWorld:
 
 
 _WORLDS: dict[int, NcclWorld] = {}
-"""Of this process, by the handle of their MPI communicator."""
+"""The worlds of this process by the handle of their MPI communicator."""
 
 
 _FAILED_WORLDS: dict[int, NcclFailedError] = {}
-"""Why there is none, likewise: the next case fails at once, and not after a time that NCCL may take for it."""
+"""The failures by the same key: later cases fail at once, without waiting for NCCL to fail again."""
 
 
 def nccl_world(comm: "MPI.Intracomm", library: NcclLibrary | None = None) -> NcclWorld:
-    """Return NCCL's view of ``comm``, made on all its ranks together when it is first asked for.
+    """Return the NCCL communicators of ``comm``; its ranks make the first call together, which creates them.
 
     Raises:
-        NcclFailedError: on all ranks, where it cannot be made.
+        NcclFailedError: on all ranks, if NCCL fails on any of them.
     """
     key = comm.handle
     if key in _FAILED_WORLDS:
@@ -138,19 +139,19 @@ def nccl_world(comm: "MPI.Intracomm", library: NcclLibrary | None = None) -> Ncc
 
 
 def abort_world(comm: "MPI.Intracomm") -> None:
-    """Abort NCCL's view of ``comm`` on all its ranks, where there is one: whoever asks next gets another."""
-    if made := _WORLDS.pop(comm.handle, None):
-        made.abort()
+    """Abort the NCCL communicators of ``comm`` on all its ranks, if any; the next use creates new ones."""
+    if world := _WORLDS.pop(comm.handle, None):
+        world.abort()
 
 
 def abort_all_worlds() -> None:
-    """Abort all of them, at this rank alone, after the graphs that name them: whoever asks next gets another."""
+    """Abort all NCCL communicators on this rank only, after their CUDA graphs are destroyed."""
     while _WORLDS:
         _WORLDS.popitem()[1].abort()
 
 
 def close_all_worlds() -> None:
-    """Destroy all of them, the last one first, on all ranks together, after the graphs that name them."""
-    _FAILED_WORLDS.clear()  # MPI gives handles anew
+    """Destroy all NCCL communicators, the newest first, after their CUDA graphs; all ranks call this together."""
+    _FAILED_WORLDS.clear()  # MPI reuses handles
     for key in reversed([*_WORLDS]):
         _WORLDS.pop(key).close()

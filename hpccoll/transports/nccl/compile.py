@@ -1,11 +1,11 @@
-"""Compile for NCCL: the steps of one rank turned into stages, a group of messages and then the folds that it allows.
+"""The compiler of schedules for NCCL: it turns the steps of a rank into stages, each a group of messages and its folds.
 
-The lanes of an operation are dealt to sequences as over MPI: those of a sequence follow one another. All sequences
-share the groups, which are numbered by logical time (timetable.py); those that go round more than once start one group
-after the other, so that a rank of a pipeline receives in one while it passes on in another.
+The lanes of an operation are distributed over sequences as over MPI; the lanes of a sequence run one after another. All
+sequences share the groups, which are numbered by logical time (message_times.py). If sequences have several lanes each,
+channels start one group apart, so that a rank of a pipeline receives for one channel while it forwards for another.
 
-A message has as many pieces as it takes for each to be contiguous at both of its ends, which the ranks tell each other.
-Arrivals that are to be folded, or that land on what their own step still needs, go to scratch.
+A message is split into pieces that are contiguous on both ranks; the ranks exchange the lengths of their pieces.
+Arrivals that are folded, or that would overwrite data which their step still reads, are received into scratch.
 """
 
 from collections import defaultdict
@@ -32,20 +32,26 @@ from hpccoll.transports.nccl.message_times import message_times
 from hpccoll.transports.operation import Operation
 
 PieceLengths: TypeAlias = list[tuple[int, tuple[int, ...]]]
-"""Of messages between two ranks, the group of each and the elements of its pieces."""
+"""The messages between two ranks: the group of each, and the lengths of its pieces in elements."""
 
 
 class Proposal(NamedTuple):
-    """What a rank tells another: what the operation is, what it sends it and what it expects of it."""
+    """The message that a rank sends to each peer before its plan is compiled.
 
-    what: str
+    Args:
+        operation: a description of the operation.
+        sends: the messages that this rank sends to the peer.
+        expects: the messages that it expects from the peer.
+    """
+
+    operation: str
     sends: PieceLengths
     expects: PieceLengths
 
 
 @dataclass(frozen=True, slots=True)
 class NcclMessage:
-    """A piece of a message of this rank, contiguous at both ends."""
+    """A piece of a message of this rank, contiguous on both ranks."""
 
     sends: bool
     peer: int
@@ -54,7 +60,7 @@ class NcclMessage:
 
 @dataclass(slots=True)
 class Stage:
-    """A group of messages, and then the waves of moves that follow it."""
+    """A group of messages, and the waves of folds that follow it."""
 
     messages: list[NcclMessage] = field(default_factory=list)
     waves: list[list[Fold]] = field(default_factory=list)
@@ -62,7 +68,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class _PendingMessage:
-    """A message as this rank sees it."""
+    """A message whose pieces are not yet agreed with the peer.
+
+    Args:
+        time: the number of its group.
+        sends: whether this rank sends it.
+        peer: the other rank.
+        spans: the spans of its elements at this rank.
+    """
 
     time: int
     sends: bool
@@ -75,11 +88,11 @@ class _PendingMessage:
 
 
 class NcclCompiler:
-    """Turns the steps of a rank into stages on named buffers: src, dst, tmp and the scratch of each sequence.
+    """Compiles the steps of a rank into stages on named buffers: src, dst, tmp and the scratch of each sequence.
 
     Args:
         me: the rank.
-        operation: what to do.
+        operation: the operation to compile.
     """
 
     def __init__(self, me: int, operation: Operation) -> None:
@@ -87,118 +100,127 @@ class NcclCompiler:
         slices = map(operation.lane_schedule, range(len(operation.schedules)))
         self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
         self.spans = cache(operation.cut.spans)
-        self.room = {"tmp": workspace_elements(chain.from_iterable(self.slices), operation.cut, operation.count)}
+        self.lengths = {"tmp": workspace_elements(chain.from_iterable(self.slices), operation.cut, operation.count)}
         window = max(1, min(operation.window * len(self.slices), operation.lanes))
         self.sequences = [_Sequence(self, first, window) for first in range(window)]
-        self.room |= {sequence.scratch: sequence.room for sequence in self.sequences}
-        drafts = chain.from_iterable(sequence.drafts for sequence in self.sequences)
-        self.drafts = sorted(drafts, key=lambda draft: draft.time)  # stable: sequence by sequence, then as listed
+        self.lengths |= {sequence.scratch: sequence.scratch_length for sequence in self.sequences}
+        messages = chain.from_iterable(sequence.messages for sequence in self.sequences)
+        self.messages = sorted(messages, key=lambda message: message.time)  # stable: by sequence, then as listed
 
     @property
-    def what(self) -> str:
-        of = self.operation
-        return f"{of.collective.name} {of.count} {of.dtype} {of.reduction.name}"
+    def description(self) -> str:
+        """The operation, for comparison with the other ranks."""
+        operation = self.operation
+        return f"{operation.collective.name} {operation.count} {operation.dtype} {operation.reduction.name}"
 
     def proposals(self) -> list[Proposal]:
-        """Return what to tell each rank."""
-        said = [Proposal(self.what, [], []) for _ in range(self.operation.layout.ranks)]
-        for draft in self.drafts:
-            (said[draft.peer].sends if draft.sends else said[draft.peer].expects).append(draft.proposal)
-        return said
+        """Return the proposal for each rank."""
+        proposals = [Proposal(self.description, [], []) for _ in range(self.operation.layout.ranks)]
+        for message in self.messages:
+            proposal = proposals[message.peer]
+            (proposal.sends if message.sends else proposal.expects).append(message.proposal)
+        return proposals
 
-    def mismatched_peers(self, theirs: Sequence[Proposal]) -> list[int]:
-        """Return the ranks that say they send what this one does not expect, by what they told it."""
+    def mismatched_peers(self, received: Sequence[Proposal]) -> list[int]:
+        """Return the ranks that would send messages that this rank does not expect.
+
+        Args:
+            received: the proposal of each rank for this one.
+        """
         mine = self.proposals()
         return [
             peer
-            for peer, told in enumerate(theirs)
-            if (told.what, _total_lengths(told.sends)) != (self.what, _total_lengths(mine[peer].expects))
+            for peer, proposal in enumerate(received)
+            if (proposal.operation, _total_lengths(proposal.sends))
+            != (self.description, _total_lengths(mine[peer].expects))
         ]
 
-    def stages(self, theirs: Sequence[Proposal]) -> list[Stage]:
-        """Return the stages, for ranks that told what fits together: none of them is strange to any other."""
-        told = {(True, peer): iter(of.expects) for peer, of in enumerate(theirs)}
-        told |= {(False, peer): iter(of.sends) for peer, of in enumerate(theirs)}
+    def stages(self, received: Sequence[Proposal]) -> list[Stage]:
+        """Return the stages of this rank, after all ranks have found that their proposals match.
+
+        Args:
+            received: the proposal of each rank for this one.
+        """
+        agreed = {(True, peer): iter(proposal.expects) for peer, proposal in enumerate(received)}
+        agreed |= {(False, peer): iter(proposal.sends) for peer, proposal in enumerate(received)}
         stages: dict[int, Stage] = defaultdict(Stage)
-        for draft in self.drafts:
-            _, lengths = next(told[draft.sends, draft.peer])
+        for message in self.messages:
+            _, lengths = next(agreed[message.sends, message.peer])
             cuts = [Span("", 0, length) for length in lengths]
-            stages[draft.time].messages += [
-                NcclMessage(draft.sends, draft.peer, span) for span, _ in align_pieces(draft.spans, cuts)
+            stages[message.time].messages += [
+                NcclMessage(message.sends, message.peer, span) for span, _ in align_pieces(message.spans, cuts)
             ]
-        for time in sorted({time for sequence in self.sequences for time in sequence.moves}):
-            found = [fold_waves(sequence.moves[time]) for sequence in self.sequences if time in sequence.moves]
+        for time in sorted({time for sequence in self.sequences for time in sequence.folds}):
+            found = [fold_waves(sequence.folds[time]) for sequence in self.sequences if time in sequence.folds]
             stages[time].waves = [[*chain.from_iterable(level)] for level in zip_longest(*found, fillvalue=[])]
         return [stages[time] for time in sorted(stages)]
 
 
 class _Sequence:
-    """Lanes that follow one another, every ``window``-th from ``first`` on."""
+    """The lanes ``first``, ``first + window``, ..., which run one after another."""
 
     def __init__(self, compiler: NcclCompiler, first: int, window: int) -> None:
         self.compiler, self.operation, self.me = compiler, compiler.operation, compiler.me
-        self.scratch, self.room = f"scratch {first}", 0
-        self.drafts: list[_PendingMessage] = []
-        self.moves: dict[int, list[Fold]] = defaultdict(list)
+        self.scratch, self.scratch_length = f"scratch {first}", 0
+        self.messages: list[_PendingMessage] = []
+        self.folds: dict[int, list[Fold]] = defaultdict(list)
         lanes, slices = range(first, self.operation.lanes, window), compiler.slices
-        which = first % len(slices)
-        self.times = message_times(self.operation.schedules[which], len(lanes), self.me)
+        slice_number = first % len(slices)
+        self.times = message_times(self.operation.schedules[slice_number], len(lanes), self.me)
         delay = first // len(slices) if self.operation.lanes > window else 0
         now = delay - 1
         for lane in lanes:
-            for step in slices[which]:
+            for step in slices[slice_number]:
                 now = self._step(lane, step, now, delay)
-            self.moves[now] += self._scaling(lane)
-        self.moves = {time: moves for time, moves in self.moves.items() if moves}
+            self.folds[now] += self._scaling(lane)
+        self.folds = {time: folds for time, folds in self.folds.items() if folds}
 
     def _step(self, lane: int, step: Step, now: int, delay: int) -> int:
-        """Compile a step that follows what is there after group ``now``, and return the group that it ends with."""
+        """Compile a step that starts after group ``now``, and return the group with which it ends."""
         times = [delay + self.times[isinstance(a, Send), int(a.peer)].popleft() for a in _messages(step)]
-        end, of = max(times, default=now), iter(times)
-        used, common = (
-            0,
-            overlapping_actions([self._pieces(lane, *accessed_parts(Step(action))) for action in step.actions]),
+        end, message_time = max(times, default=now), iter(times)
+        overlapping = overlapping_actions(
+            [self._pieces(lane, *accessed_parts(Step(action))) for action in step.actions]
         )
-        for place, action in enumerate(step.actions):
+        used = 0
+        for number, action in enumerate(step.actions):
             target = self._spans(lane, action.target if isinstance(action, Copy) else action.part)
-            time = now if isinstance(action, Copy) else next(of)
+            time = now if isinstance(action, Copy) else next(message_time)
             if not target:
                 continue
             if isinstance(action, Send):
-                self.drafts.append(_PendingMessage(time, True, int(action.peer), target))
+                self.messages.append(_PendingMessage(time, True, int(action.peer), target))
                 continue
             source = self._spans(lane, action.source) if isinstance(action, Copy) else []
-            staged = place in common or (self._meets(source, target) if source else isinstance(action, RecvReduce))
+            needs_staging = self._overlap(source, target) if source else isinstance(action, RecvReduce)
+            staged = number in overlapping or needs_staging
             arrival = target
             if staged:
-                room, used = self._stage(target, used)
-                arrival = [room]
+                staging, used = self._allocate_scratch(target, used)
+                arrival = [staging]
             if isinstance(action, Copy):
-                self.moves[now] += (
-                    [Fold(room, (span,)) for room, span in align_pieces(arrival, source)] if staged else []
-                )
+                self.folds[now] += [Fold(out, (span,)) for out, span in align_pieces(arrival, source)] if staged else []
                 arrival = arrival if staged else source
             else:
-                self.drafts.append(_PendingMessage(time, False, int(action.peer), arrival))
+                self.messages.append(_PendingMessage(time, False, int(action.peer), arrival))
             if isinstance(action, RecvReduce):
-                own = self._spans(lane, action.operand)
-                self.moves[end] += [
-                    Fold(out, (mine, theirs)) for out, mine, theirs in align_pieces(target, own, arrival)
-                ]
+                operand = self._spans(lane, action.operand)
+                pieces = align_pieces(target, operand, arrival)
+                self.folds[end] += [Fold(out, (own, arrived)) for out, own, arrived in pieces]
             elif arrival is not target:
-                self.moves[end] += [Fold(out, (theirs,)) for out, theirs in align_pieces(target, arrival)]
-        self.room = max(self.room, used)
+                self.folds[end] += [Fold(out, (arrived,)) for out, arrived in align_pieces(target, arrival)]
+        self.scratch_length = max(self.scratch_length, used)
         return end
 
-    def _stage(self, target: list[Span], used: int) -> tuple[Span, int]:
-        """Return room in scratch behind ``used``, aligned as the target is, so that vectors of both lie alike."""
+    def _allocate_scratch(self, target: list[Span], used: int) -> tuple[Span, int]:
+        """Return a span of scratch after ``used``, aligned like the target for vector accesses, and its end."""
         grain = self.operation.cut.grain
         start = used + (target[0].start - used) % grain
         stop = start + sum(map(len, target))
         return Span(self.scratch, start, stop), stop
 
     def _scaling(self, lane: int) -> list[Fold]:
-        """Return the last moves of an average: the lane's sum over p."""
+        """Return the last folds of an average, which divide the lane's sum by the number of workers."""
         workers = self.operation.layout.workers
         if not self.operation.reduction.averages or self.me >= workers:
             return []
@@ -209,11 +231,11 @@ class _Sequence:
     def _spans(self, lane: int, part: Part) -> list[Span]:
         return [Span(part.buffer, a, b) for a, b in self.compiler.spans(lane, self.me, part)]
 
-    def _pieces(self, lane: int, *of: Part) -> list[Piece]:
-        return [_piece(span) for part in of for span in self._spans(lane, part)]
+    def _pieces(self, lane: int, *parts: Part) -> list[Piece]:
+        return [_piece(span) for part in parts for span in self._spans(lane, part)]
 
     @staticmethod
-    def _meets(source: list[Span], target: list[Span]) -> bool:
+    def _overlap(source: list[Span], target: list[Span]) -> bool:
         return bool(count_overlaps([*map(_piece, source)], *sorted_bounds(map(_piece, target))))
 
 
@@ -225,5 +247,5 @@ def _messages(step: Step) -> Iterator[Send | Recv | RecvReduce]:
     return (action for action in step.actions if not isinstance(action, Copy))
 
 
-def _total_lengths(said: PieceLengths) -> list[tuple[int, int]]:
-    return [(time, sum(lengths)) for time, lengths in said]
+def _total_lengths(messages: PieceLengths) -> list[tuple[int, int]]:
+    return [(time, sum(lengths)) for time, lengths in messages]

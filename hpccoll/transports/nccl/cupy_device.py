@@ -1,4 +1,4 @@
-"""A GPU and NCCL as plans ask for them, through CuPy."""
+"""The implementation of NcclStream by CuPy: a GPU's stream and a communicator of NCCL."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
 
 NCCL_UINT8 = 1
-"""NCCL's word for unsigned bytes: what is sent is not computed with."""
+"""ncclUint8: messages are sent as bytes."""
 
 
 class CupyDevice:
-    """The GPU that is current, with one stream, and a communicator of NCCL on it.
+    """The current GPU and a communicator of NCCL.
 
     Args:
-        gpu: has the stream.
+        gpu: the GPU, with its stream.
         communicator: CuPy's NcclCommunicator.
     """
 
@@ -38,7 +38,7 @@ class CupyDevice:
     def error(self) -> str | None:
         try:
             self.communicator.check_async_error()
-        except (RuntimeError, KeyError) as error:  # KeyError: CuPy 14 has no words for NCCL's newest errors
+        except (RuntimeError, KeyError) as error:  # KeyError: CuPy 14 lacks the names of NCCL's newest errors
             return str(error)
         return None
 
@@ -59,7 +59,7 @@ class CupyDevice:
         )
 
     def _bytes(self, buffers: NamedBuffers, message: NcclMessage) -> tuple[int, int]:
-        """Return where the bytes of a message begin, and how many they are."""
+        """Return the address and the number of bytes of a message."""
         buffer, itemsize = buffers[message.span.buffer], buffers[message.span.buffer].dtype.itemsize
         return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize
 
@@ -70,18 +70,18 @@ class CupyDevice:
 
     def capture(self, queue: StreamCall) -> "CudaGraph":
         stream = self.gpu.stream
-        stream.begin_capture()  # and no `with`, which would leave the process with another current stream
+        stream.begin_capture()  # `with` would change the current stream of the process
         try:
             queue()
         except BaseException:
-            with suppress(RuntimeError):  # that nothing came of it
+            with suppress(RuntimeError):  # the capture failed
                 stream.end_capture()
             raise
         return CudaGraph(stream.end_capture(), stream)
 
 
 class CudaGraph:
-    """What was captured of a stream, launched on it."""
+    """The captured work of a stream, which ``launch`` queues on it."""
 
     def __init__(self, graph: Any, stream: Any) -> None:
         self._graph, self._stream = graph, stream
@@ -90,12 +90,12 @@ class CudaGraph:
         self._graph.launch(self._stream)
 
     def close(self) -> None:
-        """Destroy it: CuPy does so when nobody names it."""
+        """Destroy the graph; CuPy does so with the last reference."""
         self._graph = None
 
 
 def group_calls(calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]]) -> StreamCall:
-    """Return the call that makes all ``calls`` of NCCL in one group; one alone needs none."""
+    """Return the function that makes all ``calls`` of NCCL in one group; a single call needs no group."""
     if len(calls) == 1:
         ((call, arguments),) = calls
         return partial(call, *arguments)
@@ -109,6 +109,6 @@ def group_calls(calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]
             for call, arguments in calls:
                 call(*arguments)
         finally:
-            end()  # or every later call of this thread would be of the group
+            end()  # otherwise later calls of this thread would join the group
 
     return group

@@ -1,10 +1,11 @@
-// Folds: out[k] = fold(inputs[0][k], inputs[1][k], ...), then perhaps divided, for many ranges in one launch.
+// The fold kernel: out[k] = fold(inputs[0][k], inputs[1][k], ...), optionally divided, for many ranges in one launch.
 //
-// Compiled with STORED, the type in memory; COUNTED, the type that is computed with; KIND, one of INTEGER, REAL, HALF and
-// BFLOAT16; OP, one of SUM, PROD, MIN and MAX; THREADS and UNROLL. It includes no header, so that NVRTC needs none.
+// Macros: STORED, the type in memory; COMPUTED, the type of computation; KIND, one of INTEGER, REAL, HALF and BFLOAT16;
+// OP, one of SUM, PROD, MIN and MAX; THREADS; UNROLL. The file includes no headers, so that NVRTC needs none.
 //
-// A row of `folds` is a range: the address of out, where its inputs begin in `inputs`, how many they are, elements, the
-// first tile, the divisor or 0, and how many elements precede the first vector. A block takes one tile of one range.
+// A row of `folds` describes a range: the address of out, the index of its first input in `inputs`, the number of inputs,
+// the number of elements, its first tile, the divisor or 0, and the elements before the first aligned vector. A block
+// processes one tile of one range.
 
 #define INTEGER 0
 #define REAL 1
@@ -23,7 +24,7 @@
 __device__ __forceinline__ float widened(unsigned short stored) {
     return __uint_as_float((unsigned)stored << 16);
 }
-__device__ __forceinline__ unsigned short narrowed(float value) {  // to the nearest, and of two to the even one
+__device__ __forceinline__ unsigned short narrowed(float value) {  // round to nearest even
     unsigned bits = __float_as_uint(value);
     if (value != value) return (unsigned short)(bits >> 16 | 0x40);
     return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -40,14 +41,14 @@ __device__ __forceinline__ unsigned short narrowed(float value) {
     return stored;
 }
 #else
-__device__ __forceinline__ COUNTED widened(STORED stored) { return (COUNTED)stored; }
-__device__ __forceinline__ STORED narrowed(COUNTED value) { return (STORED)value; }
+__device__ __forceinline__ COMPUTED widened(STORED stored) { return (COMPUTED)stored; }
+__device__ __forceinline__ STORED narrowed(COMPUTED value) { return (STORED)value; }
 #endif
 
-// Each fold is rounded to the type in memory, so that a chain of them is what the folds one by one are. Sums and products
-// of integers wrap, for which they are counted without a sign. A NaN comes through min and max, as NumPy has it.
+// The result of each fold is rounded to the type in memory, so that a fused fold equals the separate folds. Sums and
+// products of integers wrap, and are therefore computed unsigned. Min and max propagate NaN, as in NumPy.
 __device__ __forceinline__ STORED folded(STORED a, STORED b) {
-    COUNTED x = widened(a), y = widened(b);
+    COMPUTED x = widened(a), y = widened(b);
 #if OP == SUM
     return narrowed(x + y);
 #elif OP == PROD
@@ -64,11 +65,11 @@ __device__ __forceinline__ STORED divided(STORED value, long long divisor) {
     STORED by = (STORED)divisor, quotient = value / by;
     return quotient - (value % by != 0 && (long long)value < 0);
 #else
-    return narrowed(widened(value) / (COUNTED)divisor);
+    return narrowed(widened(value) / (COMPUTED)divisor);
 #endif
 }
 
-union Vector {  // what is loaded and stored at once
+union Vector {  // the unit of loads and stores
     uint4 whole;
     STORED element[WIDTH];
 };
@@ -80,7 +81,7 @@ __device__ __forceinline__ void one(STORED* out, const long long* inputs, int co
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) fold(const long long* folds, const long long* inputs, int ranges) {
-    int first = 0, last = ranges - 1;  // the range of this block's tile is the last that does not begin behind it
+    int first = 0, last = ranges - 1;  // binary search for the last range that starts at or before this block's tile
     while (first < last) {
         int middle = (first + last + 1) / 2;
         if (folds[middle * ROW + 4] <= (long long)blockIdx.x) first = middle; else last = middle - 1;
@@ -92,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fold(const long long* fold
     const long long elements = row[3], tile = blockIdx.x - row[4], divisor = row[5], head = row[6];
     const int me = threadIdx.x;
 
-    if (head == elements) {  // the buffers do not lie alike: one element after the other
+    if (head == elements) {  // the alignments differ: process single elements
         const long long begin = tile * TILE * WIDTH, behind = begin + (long long)TILE * WIDTH, end = behind < elements ? behind : elements;
         for (long long at = begin + me; at < end; at += THREADS) one(out, inputs, count, divisor, at);
         return;

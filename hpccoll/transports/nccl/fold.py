@@ -1,4 +1,4 @@
-"""Folds: what a rank computes between its messages, as data: moves, in waves that each are one launch of a kernel."""
+"""Folds: the computations of a rank between its messages, arranged in waves; a wave is one kernel launch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -8,15 +8,15 @@ from hpccoll.transports.buffer_pieces import Span
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Fold the ``inputs``, in their order, into ``out``; one input alone is copied.
+    """A fold of ``inputs``, in order, into ``out``; a fold of one input is a copy.
 
-    Every element of ``out`` depends on those of the same place alone, so that an input may be ``out`` itself. What is
-    folded is rounded to the element's type at each input, as if each fold were a move of its own.
+    An element of ``out`` depends only on the elements of ``inputs`` with the same index, so that ``out`` itself may be
+    an input. Values are rounded to the element type after each input, as in separate folds.
 
     Args:
-        out: where to.
-        inputs: as long as ``out`` each.
-        divisor: of the folded values at last, where there is one; integers round down.
+        out: the span that is written.
+        inputs: the spans that are read, as long as ``out`` each.
+        divisor: the divisor of the folded values, 0 for none; integers round down.
     """
 
     out: Span
@@ -24,7 +24,7 @@ class Fold:
     divisor: int = 0
 
     def conflicts_with(self, other: "Fold") -> bool:
-        """Return whether the order of the two matters."""
+        """Return whether the order of both matters."""
         return (
             self.out.overlaps(other.out)
             or any(self.out.overlaps(span) for span in other.inputs)
@@ -32,27 +32,27 @@ class Fold:
         )
 
     def fused_with(self, then: "Fold") -> "Fold | None":
-        """Return what both do as one move, where ``then`` goes on with all of what this one makes, and nothing else."""
+        """Return one fold equivalent to this one and ``then``, None unless ``then`` folds more inputs into ``out``."""
         if self.divisor or not then.inputs[0] == then.out == self.out or any(map(self.out.overlaps, then.inputs[1:])):
             return None
         return replace(self, inputs=self.inputs + then.inputs[1:], divisor=then.divisor)
 
 
-def fold_waves(moves: Iterable[Fold]) -> list[list[Fold]]:
-    """Return moves that follow one another as waves: moves of one do not touch each other, and need none of a later.
+def fold_waves(folds: Iterable[Fold]) -> list[list[Fold]]:
+    """Return an ordered sequence of folds as waves. Folds of a wave do not conflict, and depend on earlier waves only.
 
-    Folds one after the other into one place are one move, in which each element is read and written once.
+    Successive folds into one span are fused, so that each of its elements is read and written once.
     """
     kept: list[Fold] = []
-    for move in moves:
-        last = next((at for at in reversed(range(len(kept))) if kept[at].conflicts_with(move)), None)
-        chained = None if last is None else kept[last].fused_with(move)
-        if last is not None and chained:
-            kept[last] = chained  # nothing behind it touches what the move does
+    for fold in folds:
+        last = next((at for at in reversed(range(len(kept))) if kept[at].conflicts_with(fold)), None)
+        fused = None if last is None else kept[last].fused_with(fold)
+        if last is not None and fused:
+            kept[last] = fused  # no later fold conflicts with it
         else:
-            kept.append(move)
-    depth: list[int] = []
-    for at, move in enumerate(kept):
-        depth.append(1 + max((depth[n] for n in range(at) if kept[n].conflicts_with(move)), default=-1))
-    levels = range(max(depth, default=-1) + 1)
-    return [[move for move, of in zip(kept, depth, strict=True) if of == level] for level in levels]
+            kept.append(fold)
+    depths: list[int] = []
+    for at, fold in enumerate(kept):
+        depths.append(1 + max((depths[n] for n in range(at) if kept[n].conflicts_with(fold)), default=-1))
+    waves = range(max(depths, default=-1) + 1)
+    return [[fold for fold, depth in zip(kept, depths, strict=True) if depth == wave] for wave in waves]

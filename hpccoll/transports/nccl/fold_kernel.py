@@ -1,4 +1,4 @@
-"""The fold kernel: the moves of a wave in one launch, from a table that lies on the GPU since the plan was compiled."""
+"""The fold kernel: it executes a wave of folds in one launch, from tables uploaded when the plan is compiled."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_name("fold.cu")
 
 THREADS, UNROLL, VECTOR_BYTES = 256, 4, 16
-"""Threads of a block, vectors that each has in flight of every input, and bytes of a vector."""
+"""The threads of a block, the vectors that a thread loads at once from each input, and the bytes of a vector."""
 
 KERNEL_TYPES = {
     "uint8": ("unsigned char", "unsigned int", "INTEGER"),
@@ -28,14 +28,14 @@ KERNEL_TYPES = {
     "float32": ("float", "float", "REAL"),
     "float64": ("double", "double", "REAL"),
 }
-"""By element: its type in memory, the one it is computed with, and its kind, as fold.cu has them."""
+"""By dtype: the type in memory, the type of computation, and the kind, as in fold.cu."""
 
 KERNEL_OPS = {"sum": "SUM", "avg": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
-"""The fold of each reduction; an average is a sum that is divided in the end."""
+"""The macro of each reduction; an average is a sum with a division at the end."""
 
 
 class LaunchTables(NamedTuple):
-    """The tables of a launch, as fold.cu describes them."""
+    """The tables of a launch, described in fold.cu, and its number of tiles."""
 
     rows: NDArray[np.int64]
     inputs: NDArray[np.int64]
@@ -43,29 +43,35 @@ class LaunchTables(NamedTuple):
 
 
 def kernel_macros(element: str, op: str) -> dict[str, str]:
-    """Return what fold.cu is compiled with for a fold of such elements."""
-    stored, counted, kind = KERNEL_TYPES[element]
-    words = {"STORED": stored, "COUNTED": counted, "KIND": kind, "OP": KERNEL_OPS[op]}
-    return {**words, "THREADS": str(THREADS), "UNROLL": str(UNROLL)}
+    """Return the macros that compile fold.cu for a dtype and a reduction."""
+    stored, computed, kind = KERNEL_TYPES[element]
+    macros = {"STORED": stored, "COMPUTED": computed, "KIND": kind, "OP": KERNEL_OPS[op]}
+    return {**macros, "THREADS": str(THREADS), "UNROLL": str(UNROLL)}
 
 
-def launch_tables(moves: Sequence[Fold], addresses: Mapping[str, int], itemsize: int) -> LaunchTables:
-    """Return the tables of a wave, given the address of each buffer."""
+def launch_tables(folds: Sequence[Fold], addresses: Mapping[str, int], itemsize: int) -> LaunchTables:
+    """Return the tables of a wave.
+
+    Args:
+        folds: the folds of the wave.
+        addresses: the address of each buffer.
+        itemsize: the bytes of an element.
+    """
     tile = THREADS * UNROLL * VECTOR_BYTES // itemsize  # elements
     rows: list[tuple[int, ...]] = []
     inputs: list[int] = []
     tiles = 0
-    for move in moves:
-        out, *of = (addresses[span.buffer] + span.start * itemsize for span in (move.out, *move.inputs))
-        head = _unaligned_elements(out, of, itemsize, len(move.out))
-        rows.append((out, len(inputs), len(of), len(move.out), tiles, move.divisor, head))
-        inputs += of
-        tiles += max(1, -(-(len(move.out) - head * (head < len(move.out))) // tile))
+    for fold in folds:
+        out, *own = (addresses[span.buffer] + span.start * itemsize for span in (fold.out, *fold.inputs))
+        head = _unaligned_elements(out, own, itemsize, len(fold.out))
+        rows.append((out, len(inputs), len(own), len(fold.out), tiles, fold.divisor, head))
+        inputs += own
+        tiles += max(1, -(-(len(fold.out) - head * (head < len(fold.out))) // tile))
     return LaunchTables(np.array(rows, np.int64), np.array(inputs, np.int64), tiles)
 
 
 def _unaligned_elements(out: int, inputs: Sequence[int], itemsize: int, length: int) -> int:
-    """Return the elements before the first whole vector; all of them where the buffers do not lie alike."""
+    """Return the elements before the first aligned vector; all of them if the alignments of the buffers differ."""
     if any((address - out) % VECTOR_BYTES for address in inputs):
         return length
     return min(length, -out % VECTOR_BYTES // itemsize)
@@ -73,19 +79,19 @@ def _unaligned_elements(out: int, inputs: Sequence[int], itemsize: int, length: 
 
 @cache
 def _function(element: str, op: str, device: int) -> Callable[..., object]:  # noqa: ARG001  one for each device
-    """Compile the kernel, or find it in CuPy's cache on disk."""
+    """Return the kernel; CuPy compiles it, or loads it from its disk cache."""
     import cupy
 
-    options = tuple(f"-D{name}={words}" for name, words in kernel_macros(element, op).items())
+    options = tuple(f"-D{name}={value}" for name, value in kernel_macros(element, op).items())
     function: Callable[..., object] = cupy.RawKernel(SOURCE.read_text(), "fold", options).kernel
     return function
 
 
 class FoldLauncher:
-    """Makes the launches of folds on a GPU's stream.
+    """Prepares launches of the fold kernel on a GPU's stream.
 
     Args:
-        gpu: that is current.
+        gpu: the current GPU.
     """
 
     def __init__(self, gpu: "Gpu") -> None:
@@ -94,20 +100,27 @@ class FoldLauncher:
     def launches(
         self, element: str, op: str, buffers: Mapping[str, Array], waves: Sequence[Sequence[Fold]]
     ) -> list[Callable[[], object]]:
-        """Return the call that queues each wave; what it needs is on the GPU then, in one copy for all of them."""
+        """Return one call for each wave, which queues it; one copy uploads the tables of all waves.
+
+        Args:
+            element: the name of the dtype.
+            op: the name of the reduction.
+            buffers: the buffers by name.
+            waves: the waves of folds.
+        """
         if not waves:
             return []
         addresses = {name: self.gpu.address(buffer) for name, buffer in buffers.items()}
         itemsize = next(iter(buffers.values())).dtype.itemsize
         tables = [launch_tables(wave, addresses, itemsize) for wave in waves]
-        whole = self.gpu.upload(np.concatenate([part.ravel() for table in tables for part in table[:2]]))
+        uploaded = self.gpu.upload(np.concatenate([part.ravel() for table in tables for part in table[:2]]))
         self.gpu.synchronize()
         function = _function(element, op, self.gpu.number)
         calls: list[Callable[[], object]] = []
         at = 0
         for table in tables:
-            rows = whole[at : at + table.rows.size]
-            inputs = whole[at + table.rows.size : at + table.rows.size + table.inputs.size]
+            rows = uploaded[at : at + table.rows.size]
+            inputs = uploaded[at + table.rows.size : at + table.rows.size + table.inputs.size]
             at += table.rows.size + table.inputs.size
             arguments = (rows, inputs, np.int32(len(table.rows)))
             calls.append(partial(function, (table.tiles, 1, 1), (THREADS, 1, 1), arguments, stream=self.gpu.stream))

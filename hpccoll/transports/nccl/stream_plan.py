@@ -1,4 +1,4 @@
-"""What plans over NCCL ask of a GPU: calls that queue work on one stream."""
+"""Plans that queue all their work on one stream of a GPU, and the interface to that GPU."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -14,7 +14,7 @@ NamedBuffers: TypeAlias = Mapping[str, Array]
 
 
 class CapturedGraph(Protocol):
-    """Calls that were captured: ``launch`` queues all of them at once."""
+    """Captured work, which ``launch`` queues in one call."""
 
     def launch(self) -> None: ...
 
@@ -22,59 +22,62 @@ class CapturedGraph(Protocol):
 
 
 class NcclStream(Protocol):
-    """What a plan asks of a GPU and of NCCL: calls that queue work on one stream."""
+    """The interface of plans to a GPU's stream and NCCL."""
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return a buffer in its memory."""
+        """Return an uninitialised buffer in GPU memory."""
 
     def group_call(self, buffers: NamedBuffers, messages: Sequence[NcclMessage]) -> StreamCall:
-        """Return the call that queues ``messages``, which go on together; those between two ranks meet in order."""
+        """Return the call that queues ``messages`` as one group; messages between two ranks match in order."""
 
     def fold_calls(
         self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]]
     ) -> list[StreamCall]:
-        """Return the call that queues each wave, in one launch."""
+        """Return one call for each wave, which queues it in one kernel launch."""
 
     def wait(self) -> None:
-        """Wait until all that is queued has ended."""
+        """Wait for all queued work."""
 
     def idle(self) -> bool:
-        """Return whether all that is queued has ended."""
+        """Return whether all queued work has completed."""
 
     def error(self) -> str | None:
-        """Return what NCCL says has gone wrong, at this rank or another, while this one waits."""
+        """Return NCCL's asynchronous error, on this rank or another; None without an error."""
 
     def capture(self, queue: StreamCall) -> CapturedGraph:
-        """Return what ``queue`` queues, without doing it."""
+        """Return the work that ``queue`` queues as a graph, without executing it."""
 
 
 class StreamPlan:
-    """A plan whose calls are queued on a device's stream.
+    """A plan whose calls queue work on a device's stream.
 
     Args:
         device: the GPU.
-        result: where the result lies.
-        calls: that queue the operation.
-        what: it is, for a person who wonders why it does not end.
-        buffers: that the calls know by their addresses alone: they stay as long as the plan.
+        result: the array with the result.
+        calls: the calls that queue the operation.
+        description: the description of the operation in reports on stalled runs.
+        buffers: the arrays to keep alive with the plan, because the calls hold only their addresses.
     """
 
     def __init__(
-        self, device: NcclStream, result: Array, calls: Sequence[StreamCall], what: str, buffers: Iterable[Array] = ()
+        self,
+        device: NcclStream,
+        result: Array,
+        calls: Sequence[StreamCall],
+        description: str,
+        buffers: Iterable[Array] = (),
     ) -> None:
-        self.result, self._what, self._buffers = result, what, [*buffers]
-        self._calls: Sequence[StreamCall] = (
-            calls  # kept beside a graph of them, which knows the tables of folds by their addresses alone
-        )
+        self.result, self._description, self._buffers = result, description, [*buffers]
+        self._calls = calls  # a graph of the calls holds only the addresses of their tables
         self._device, self._wait = device, device.wait
         self._graph: CapturedGraph | None = None
         self.enqueue: StreamCall = calls[0] if len(calls) == 1 else _call_in_order(calls)
-        """Queue the operation and return at once. No method: a plan that holds itself would hold memory of the GPU."""
+        """Queues the operation and returns. A bound method here would be a cycle that keeps GPU memory allocated."""
 
     def prepared(self, *, graph: bool) -> "StreamPlan":
-        """Run once, so that connections are made and kernels loaded, and capture the calls if they are to be a graph.
+        """Run once, which connects ranks and loads kernels, capture the calls if ``graph``, and return the plan.
 
-        On all ranks together; the buffers are overwritten. Where NCCL refuses the calls, the plan is closed.
+        All ranks call this together. It overwrites the buffers. If NCCL rejects a call, the plan is closed.
         """
         try:
             self._prepare(graph=graph)
@@ -88,29 +91,29 @@ class StreamPlan:
         if graph:
             self._graph = self._device.capture(self.enqueue)
             self.enqueue = self._graph.launch
-            self.run()  # the first launch takes it to the GPU
+            self.run()  # the first launch uploads the graph
 
     def run(self) -> None:
         self.enqueue()
         self._wait()
 
     def idle(self) -> bool:
-        """Return whether all that was queued has ended."""
+        """Return whether all queued work has completed."""
         return self._device.idle()
 
     def error(self) -> str | None:
-        """Return what NCCL says has gone wrong."""
-        said = self._device.error()
-        return said and f"NCCL says: {said}"
+        """Return NCCL's asynchronous error, None without an error."""
+        error = self._device.error()
+        return error and f"NCCL reports: {error}"
 
     def progress(self) -> str:
-        """Return what the stream is at, as the host does not see which call of it, and what NCCL says."""
+        """Return the description of the operation and NCCL's error; the host cannot see how far the stream is."""
         if self._device.idle():
             return "done"
-        return "; ".join(filter(None, (f"on the stream: {self._what}", self.error())))
+        return "; ".join(filter(None, (f"on the stream: {self._description}", self.error())))
 
     def close(self) -> None:
-        """Destroy the graph, before anyone destroys the communicator that it names, and let go of the buffers."""
+        """Destroy the graph, which must precede its communicator, and drop the buffers."""
         if self._graph:
             self._graph.close()
         self._graph, self._buffers, self._calls, self.result = None, [], (), self.result[:0].copy()
@@ -118,7 +121,7 @@ class StreamPlan:
 
 
 def _call_in_order(calls: Sequence[StreamCall]) -> StreamCall:
-    """Return the call that makes all ``calls``."""
+    """Return the function that makes all ``calls`` in order."""
 
     def each() -> None:
         for call in calls:

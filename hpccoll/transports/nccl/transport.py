@@ -1,7 +1,7 @@
-"""NCCL: a schedule as groups of ncclSend and ncclRecv with one launch of folds behind each, on one stream.
+"""Schedules over NCCL: groups of ncclSend and ncclRecv, each followed by launches of the fold kernel, on one stream.
 
-All is queued at once and the host waits for the end alone; a CUDA graph queues it in one call. Nothing of a run is made
-in it: what each call is given is laid out when the plan is compiled.
+The host queues the whole operation and then waits for its end; a CUDA graph queues it in one call. All arguments of the
+calls are prepared when the plan is compiled.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,17 @@ if TYPE_CHECKING:
 def compile_plan(
     device: NcclStream, compiler: NcclCompiler, stages: Sequence[Stage], src: Array, dst: Array
 ) -> StreamPlan:
-    """Return the plan of a rank for its buffers."""
+    """Return the plan of a rank.
+
+    Args:
+        device: the GPU and NCCL.
+        compiler: the compiler of the operation for this rank.
+        stages: the compiled stages.
+        src: the source buffer of this rank, unused in place.
+        dst: the destination buffer of this rank.
+    """
     operation = compiler.operation
-    buffers = {name: device.empty(count, operation.dtype) for name, count in compiler.room.items()}
+    buffers = {name: device.empty(count, operation.dtype) for name, count in compiler.lengths.items()}
     buffers |= {"src": src, "dst": dst}
     folds = iter(device.fold_calls(operation, buffers, [wave for stage in stages for wave in stage.waves]))
     calls: list[StreamCall] = []
@@ -35,19 +43,19 @@ def compile_plan(
         calls += [next(folds) for _ in stage.waves]
     peers = sorted({message.peer for stage in stages for message in stage.messages})
     groups = sum(bool(stage.messages) for stage in stages)
-    named = ", ".join(f"rank {peer}" for peer in peers) or "nobody"
-    what = f"{groups} groups of messages with {named}, {len(calls) - groups} launches of folds"
-    return StreamPlan(device, operation.result(dst, compiler.me), calls, what, buffers.values())
+    named = ", ".join(f"rank {peer}" for peer in peers) or "no rank"
+    description = f"{groups} groups of messages with {named}, {len(calls) - groups} launches of folds"
+    return StreamPlan(device, operation.result(dst, compiler.me), calls, description, buffers.values())
 
 
 class NcclTransportBase(GuardedBuffers):
-    """What schedules and NCCL's own calls have in common.
+    """The base of the transports over NCCL.
 
     Args:
-        comm: of the ranks.
-        gpu: of this rank, with the stream on which all is queued.
+        comm: the communicator of the ranks.
+        gpu: the GPU of this rank, with its stream.
         graph: whether plans are replayed as CUDA graphs.
-        library: that makes communicators; None is CuPy's.
+        library: the binding of NCCL that creates communicators; None for CuPy's.
     """
 
     def __init__(
@@ -65,17 +73,17 @@ class NcclTransport(NcclTransportBase):
     """Schedules over the point-to-point calls of NCCL."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
-        """Compile ``operation``, on all ranks together.
+        """Compile ``operation``; all ranks call this together.
 
         Raises:
-            PlanMismatchError: where the ranks do not agree on what they send each other.
+            PlanMismatchError: if the ranks disagree on the messages between them.
         """
         from hpccoll.transports.nccl.communicators import nccl_world
         from hpccoll.transports.nccl.cupy_device import CupyDevice
 
         compiler = NcclCompiler(self.comm.rank, operation)
-        theirs = self.comm.alltoall(compiler.proposals())
-        check_agreement(self.comm.allgather(compiler.mismatched_peers(theirs)))
+        received = self.comm.alltoall(compiler.proposals())
+        check_agreement(self.comm.allgather(compiler.mismatched_peers(received)))
         device = CupyDevice(self.gpu, nccl_world(self.comm, self.library).communicator)
-        plan = compile_plan(device, compiler, compiler.stages(theirs), src, dst)
+        plan = compile_plan(device, compiler, compiler.stages(received), src, dst)
         return plan.prepared(graph=self.graph)

@@ -1,7 +1,7 @@
-"""NCCL's own collectives, called the way its users call them; in place where nccl-tests has them so.
+"""NCCL's own collectives, called as applications call them, with the in-place forms of nccl-tests.
 
-What NCCL has no call for is what its users write: grouped sends and receives, and for a barrier an all-reduce of one
-word. An average is a sum and our one scale: ncclAvg multiplies before it adds, which rounds.
+Collectives that NCCL lacks use the common idiom: grouped sends and receives, and for a barrier an all-reduce of one
+word. An average is a sum followed by one division, because ncclAvg multiplies before it adds, which rounds.
 """
 
 from collections.abc import Callable
@@ -37,17 +37,17 @@ GroupCalls: TypeAlias = Callable[[list[tuple[Callable[..., object], tuple[object
 
 
 class NcclCallArguments:
-    """What a call is made of, at this worker.
+    """The arguments of a call at this worker.
 
     Args:
-        communicator: of the workers.
+        communicator: NCCL's communicator of the workers.
         me: this rank.
-        operation: what to do.
-        src: this rank's source buffer, not used in place.
-        dst: its destination buffer.
-        word: an int32 of the plan's own.
-        stream: on which it is queued, as NCCL takes it.
-        group: makes several calls one.
+        operation: the operation.
+        src: the source buffer of this rank, unused in place.
+        dst: the destination buffer of this rank.
+        word: an array of one int32 that belongs to the plan.
+        stream: the pointer of the CUDA stream.
+        group: the function that combines several calls into one group.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class NcclCallArguments:
         return buffer[number * count : (number + 1) * count]
 
     def others(self) -> list[int]:
-        """Return the workers that a block goes to or comes from: in place one's own is there."""
+        """Return the workers to send blocks to or receive blocks from; in place, without this rank."""
         return [peer for peer in self.workers if not (self.operation.in_place and peer == self.me)]
 
 
@@ -90,12 +90,12 @@ def _all_gather(a: NcclCallArguments) -> StreamCall:
 
 
 def _broadcast(a: NcclCallArguments) -> StreamCall:
-    source = a.source if a.me == a.root else a.target  # of others it is not read
+    source = a.source if a.me == a.root else a.target  # read on the root only
     return partial(a.nccl.broadcast, source, a.target, a.operation.count, a.type, a.root, a.stream)
 
 
 def _reduce(a: NcclCallArguments) -> StreamCall:
-    target = a.target if a.me == a.root else a.source  # of others it is not written
+    target = a.target if a.me == a.root else a.source  # written on the root only
     return partial(a.nccl.reduce, a.source, target, a.operation.count, a.type, a.op, a.root, a.stream)
 
 
@@ -142,20 +142,20 @@ def _barrier(a: NcclCallArguments) -> StreamCall:
 
 
 def _send_recv(a: NcclCallArguments) -> StreamCall:
-    there, back = {a.root: a.peer, a.peer: a.root}.get(a.me), a.me == a.root
-    if there is None:
+    other = {a.root: a.peer, a.peer: a.root}.get(a.me)
+    if other is None:
         return a.group([])
-    (send, out), (receive, into) = a.send(a.contribution, there), a.receive(a.result, there)
+    (send, sent), (receive, received) = a.send(a.contribution, other), a.receive(a.result, other)
 
     def ping() -> None:
-        send(*out)
-        receive(*into)
+        send(*sent)
+        receive(*received)
 
     def pong() -> None:
-        receive(*into)
-        send(*out)
+        receive(*received)
+        send(*sent)
 
-    return ping if back else pong
+    return ping if a.me == a.root else pong
 
 
 def _bidirectional(a: NcclCallArguments) -> StreamCall:
@@ -181,22 +181,25 @@ CALLS = {
 
 
 def check_placement(operation: Operation) -> None:
-    """See that NCCL, as its users call it, has this placement.
+    """Check that NCCL's call supports in place or out of place, as requested.
 
     Raises:
-        BadInputError: for one that it has not.
+        BadInputError: if it does not.
     """
     if operation.in_place and operation.collective.name == "all_to_all":
-        there = "false: grouped sends and receives, which is how NCCL's users write it, need a buffer each"
-        raise BadInputError("in_place of all_to_all of native over nccl", True, there)
+        valid = "false, because grouped sends and receives need separate buffers"
+        raise BadInputError("in_place of all_to_all of native over nccl", True, valid)
 
 
 class NcclVendorTransport(NcclTransportBase):
-    """The collectives of NCCL, at its default settings or at what its environment says.
+    """NCCL's own collectives, at its default settings or those of its environment.
 
     Args:
-        comm, gpu, graph, library: as for schedules.
-        buffers: memory that NCCL allocates and may know; None is CuPy's, which it does not.
+        comm: the communicator of the ranks.
+        gpu: the GPU of this rank, with its stream.
+        graph: whether plans are replayed as CUDA graphs.
+        library: the binding of NCCL that creates communicators; None for CuPy's.
+        buffers: the allocator of NCCL memory, which may register buffers; None for CuPy's memory.
     """
 
     def __init__(
@@ -209,36 +212,36 @@ class NcclVendorTransport(NcclTransportBase):
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         if not self.buffers:
             return super().empty(count, dtype)
-        # What NCCL allocates is aligned to more than a page, and is known to it from its first byte on.
+        # NCCL's memory is aligned to more than a page and registered from its first byte: there is no front margin.
         buffer: Array = self.keep(allocate_guarded(self.buffers.empty, count, dtype, front=False))
         return buffer
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
-        """Lay out the call, on all ranks together.
+        """Prepare the call; all ranks call this together.
 
         Raises:
-            BadInputError: for a placement that the call has not, or where NCCL makes no windows of these GPUs.
+            BadInputError: if the call does not support in place, or NCCL cannot create windows on these GPUs.
         """
         from hpccoll.transports.nccl.communicators import nccl_world
         from hpccoll.transports.nccl.cupy_device import CupyDevice, group_calls
 
         check_placement(operation)
         me, workers = self.comm.rank, operation.layout.workers
-        everyone = nccl_world(self.comm, self.library)
-        device = CupyDevice(self.gpu, everyone.communicator)
-        communicator = everyone.workers(workers)
+        world = nccl_world(self.comm, self.library)
+        device = CupyDevice(self.gpu, world.communicator)
+        communicator = world.workers(workers)
         if self.buffers:
             self.buffers.register(communicator, workers, (src, dst))
-        what = f"inside NCCL's {operation.collective.name}"
+        description = f"inside NCCL's {operation.collective.name}"
         if communicator is None:
-            return StreamPlan(device, dst[:0], [], what)
-        word = device.empty(1, np.dtype("int32"))  # a barrier's buffer is the payload's, whose check it must not change
+            return StreamPlan(device, dst[:0], [], description)
+        word = device.empty(1, np.dtype("int32"))  # a barrier must not change the payload, which is checked
         arguments = NcclCallArguments(communicator, me, operation, src, dst, word, self.gpu.stream.ptr, group_calls)
         calls = [CALLS[operation.collective.name](arguments)]
         if operation.reduction.averages and len(arguments.result):
             whole = Span("result", 0, len(arguments.result))
             calls += device.fold_calls(operation, {"result": arguments.result}, [[Fold(whole, (whole,), workers)]])
-        plan = StreamPlan(device, arguments.result, calls, what, (src, dst, word))
+        plan = StreamPlan(device, arguments.result, calls, description, (src, dst, word))
         try:
             return plan.prepared(graph=self.graph)
         except BaseException:
@@ -246,7 +249,7 @@ class NcclVendorTransport(NcclTransportBase):
             raise
 
     def close(self) -> None:
-        """Have NCCL forget the buffers; they are freed once nobody names them."""
+        """Deregister the buffers, and drop them."""
         super().close()
         if self.buffers:
             self.buffers.close()

@@ -144,7 +144,7 @@ def test_memory_that_nccl_has_not_ends_the_job_as_cupys_does(nccl):
         raise NCCLError("UnhandledCudaError (1): unhandled cuda error")
 
     nccl._mem_alloc = refuse
-    with pytest.raises(MemoryError, match="NCCL allocates no 16 bytes: UnhandledCudaError"):
+    with pytest.raises(MemoryError, match="NCCL cannot allocate 16 bytes: UnhandledCudaError"):
         NcclBuffers(MPI.COMM_SELF, HostGpu(), "allocated").empty(4, np.dtype("float32"))
 
 
@@ -215,10 +215,10 @@ def test_without_nccl4py_it_is_said_what_to_install(lack, monkeypatch):
 @pytest.mark.parametrize(
     ("there", "of_cupy", "said"),
     [
-        (22602, 22602, "NCCL 2.26.2 is too old: from 2.27.0 on it has these settings"),
+        (22602, 22602, "NCCL 2.26.2 is too old: these settings need 2.27.0 or later"),
         (22700, 22700, None),
         (23203, 23203, None),
-        (23203, 22809, "nccl4py has NCCL 2.32.3, and CuPy 2.28.9: they need one"),  # groups are of one library
+        (23203, 22809, "nccl4py loads NCCL 2.32.3, and CuPy 2.28.9: they must be the same"),
     ],
 )
 def test_an_nccl_that_would_not_heed_the_settings_is_too_old_and_two_are_too_many(

@@ -54,7 +54,7 @@ def test_a_wait_ends_with_the_stream_with_an_error_of_nccl_or_with_time():
 
     looks = iter([False, False, True])
     wait(lambda: next(looks), lambda: "an error of which nobody asks", 60)
-    with pytest.raises(StalledError, match="NCCL says: NCCL_ERROR_REMOTE_ERROR"):
-        wait(lambda: False, lambda: "NCCL says: NCCL_ERROR_REMOTE_ERROR", 60)
+    with pytest.raises(StalledError, match="NCCL reports: NCCL_ERROR_REMOTE_ERROR"):
+        wait(lambda: False, lambda: "NCCL reports: NCCL_ERROR_REMOTE_ERROR", 60)
     with pytest.raises(StalledError, match=r"0\.01 s"):
         wait(lambda: False, lambda: None, 0.01)

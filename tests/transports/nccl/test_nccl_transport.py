@@ -275,7 +275,7 @@ def test_a_plan_says_what_its_stream_is_at_and_what_nccl_says():
     plan.enqueue()
     assert plan.progress() == "on the stream: 2 groups of messages with rank 1, 1 launches of folds"
     plan._device.said = "NCCL_ERROR_REMOTE_ERROR"
-    assert plan.progress().endswith("launches of folds; NCCL says: NCCL_ERROR_REMOTE_ERROR")
+    assert plan.progress().endswith("launches of folds; NCCL reports: NCCL_ERROR_REMOTE_ERROR")
 
 
 def test_a_device_asks_nccl_what_went_wrong():
