@@ -77,7 +77,9 @@ def test_a_plan_over_nccl_allocates_no_more_than_estimated(name):
     on = case_of(name, 4)
     operation = on.operation(1 << 24, "int32", in_place=on.placements[0], channels=4, window=4)
     compilers = [NcclCompiler(me, operation) for me in range(4)]
-    elements = (sum(c.room.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in compilers)
+    elements = (
+        sum(c.lengths.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in compilers
+    )
     asked = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
                  bytes=operation.call.bytes(1 << 24, 4))  # fmt: skip
     assert max(elements) * 4 <= memory_needed(asked, 4, 1, "cuda")
@@ -96,7 +98,7 @@ def test_an_aggregator_allocates_no_more_than_estimated(workers, told):
     channels, window = told.get("channels", 16), told.get("window", 4)  # 16 segments of 4 MiB
     operation = on.operation(asked.bytes // 4, "int32", in_place=True, channels=channels, window=window)
     compiled = [NcclCompiler(me, operation) for me in range(workers, layout.ranks)]
-    taken = [4 * (sum(c.room.values()) + operation.elements("dst", c.me)) for c in compiled]
+    taken = [4 * (sum(c.lengths.values()) + operation.elements("dst", c.me)) for c in compiled]
     needed = [memory_needed(asked, workers, ranks, "cuda", aggregators=10) for ranks in (1, 10)]
     assert max(taken) <= needed[0] < max(taken) + 4 * asked.bytes  # a worker has up to 3
     assert sum(taken) <= needed[1]
