@@ -41,12 +41,12 @@ from hpccoll.transports.operation import Operation
 
 Array = np.ndarray
 
-# ---- a schedule, and the call whose promise it is to keep -----------------------------------------------------------
+# ---- a schedule, and the call whose postcondition it meets -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Case:
-    """The slices of an algorithm or an example, and the promise that they are held to."""
+    """The slices of an algorithm or an example, and the postcondition that they are held to."""
 
     call: CollectiveCall
     slices: tuple[Schedule, ...]
@@ -62,7 +62,7 @@ class Case:
         return (True, False) if self.call.collective.in_place else (False,)
 
     def prove(self, turn: int | None = None) -> None:
-        """Prove the promise in place and out of place, or one of the two in turn."""
+        """Prove the postcondition in place and out of place, or one of the two in turn."""
         placements = self.placements if turn is None else [self.placements[turn % len(self.placements)]]
         for in_place in placements:
             placed = self.slices if in_place else [out_of_place(self.call, each) for each in self.slices]
@@ -343,7 +343,7 @@ def buffers(asked: Operation, *, exact: bool = True) -> tuple[list[Array], list[
 
 
 def result(asked: Operation, inputs: Sequence[Array], me: int) -> Array:
-    """Return what is promised to rank ``me``, by NumPy's own reduction."""
+    """Return the expected result of rank ``me``, by NumPy's own reduction."""
     call, units = asked.call, len(_lengths(asked, me, sends=False))
 
     def contributed(origin: int, unit: int) -> Array:
@@ -360,7 +360,7 @@ def result(asked: Operation, inputs: Sequence[Array], me: int) -> Array:
     return whole // call.p if whole.dtype.kind == "i" else whole / np.array(call.p, whole.dtype)
 
 
-def promised(asked: Operation, target: Array, me: int) -> Array:
+def defined_part(asked: Operation, target: Array, me: int) -> Array:
     """Return the part of dst that is defined at rank ``me`` in the end; the rest is workspace."""
     lengths = _lengths(asked, me, sends=False)
     return target[_slice(lengths, asked.call.target(me, len(lengths)))]

@@ -1,6 +1,6 @@
-"""Binomial tree: who has something passes it on over distances that halve, so that twice as many have it every round.
+"""Binomial tree: ranks that have the message send it on over distances that halve, so that their number doubles.
 
-At p = 6, broadcast, who has what the root has:
+At p = 6, broadcast, which ranks have the message of the root:
 
     rank         0       1       2       3       4       5
     start        x       .       .       .       .       .

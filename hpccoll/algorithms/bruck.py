@@ -1,4 +1,4 @@
-"""Bruck: messages that grow, or that carry for others, so that ceil(log2 p) rounds do for any p.
+"""Bruck: messages that grow, or that carry blocks of other ranks, so that ceil(log2 p) rounds suffice for any p.
 
 All-gather at p = 5, which blocks a rank has:
 
@@ -9,8 +9,8 @@ All-gather at p = 5, which blocks a rank has:
     distance 4   01234   12340   23401   34012   40123     4 further on, the one block that is missing
 
 All-to-all at p = 4: block j of a rank is for the rank j further on, and waits in place j of tmp. In round k all blocks
-whose j has bit k set move 2^k ranks on in one message; those that come take their places. At last place j holds the
-block from the rank j before, and a copy sorts them:
+whose j has bit k set move 2^k ranks on in one message; arrivals take their places. At the end place j holds the block
+from the rank j before, and a copy sorts them:
 
     for j =      0       1       2       3
     bit 0        stays   +1      stays   +1        ranks further on

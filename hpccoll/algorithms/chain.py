@@ -1,4 +1,4 @@
-"""Chain: the root hands the message to the next rank, that one to the next, in segments that follow one another.
+"""Chain: the root sends the message to the next rank, which sends it to the next, in segments that follow one another.
 
 At p = 4 with three channels, which of the segments a rank has:
 

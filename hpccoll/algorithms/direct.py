@@ -1,13 +1,13 @@
-"""Direct: in one step every rank deals with every other rank by itself.
+"""Direct: in one step every rank exchanges messages with every other rank directly.
 
 At p = 4, reduce-scatter, who has folded what of each unit (.: not used any more, *: abcd):
 
     rank         0       1       2       3
     start        aaaa    bbbb    cccc    dddd
-    step 1       *...    .*..    ..*.    ...*      each sends everyone his unit, and folds into its own
+    step 1       *...    .*..    ..*.    ...*      each sends every rank its unit, and folds into its own
 
-All-gather is the same backwards, an all-reduce the one and then the other: two steps whatever p is. In shared memory,
-where to send is to let the other read, a rank so folds its unit straight from the vectors of the others.
+All-gather is the reverse, and an all-reduce is both in turn: two steps for any p. In shared memory, where a send lets
+the other rank read, a rank thus folds its unit directly from the vectors of the others.
 
 Cost: of reduce-scatter alpha + (p - 1)/p S (beta + gamma), of all-gather and all-to-all alpha + (p - 1)/p S beta. No
 algorithm takes fewer rounds or bytes; but p - 1 messages leave a port at once, and p - 1 arrive (incast).

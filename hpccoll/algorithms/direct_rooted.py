@@ -1,4 +1,4 @@
-"""Direct, with a root: it deals with every other rank by itself, all at once.
+"""Direct, with a root: it exchanges messages with every other rank directly, all at once.
 
 At p = 4, scatter, which block a rank has:
 
@@ -6,7 +6,7 @@ At p = 4, scatter, which block a rank has:
     start        0123    .       .       .
     step 1       0123    1       2       3         0 -> 1, 0 -> 2, 0 -> 3
 
-Gather is the same backwards. In a reduce every vector goes to the root, which folds them in the order of the ranks; in
+Gather is the reverse. In a reduce every vector goes to the root, which folds them in the order of the ranks; in
 a broadcast its vector goes to all of them.
 
 Cost: of scatter and gather alpha + (p - 1)/p S beta; of reduce alpha + (p - 1) S (beta + gamma), of broadcast alpha +

@@ -1,12 +1,12 @@
-"""Dissemination: in round k every rank sends word to the one 2^k further on, for itself and for all it has heard of.
+"""Dissemination: in round k every rank notifies the rank 2^k further on, for itself and those it was notified of.
 
-At p = 5, of whom a rank has heard:
+At p = 5, the ranks of which a rank has been notified:
 
     rank         0       1       2       3       4
     start        0       1       2       3       4
     distance 1   40      01      12      23      34
     distance 2   2340    3401    4012    0123    1234
-    distance 4   all     all     all     all     all       some are heard of twice, which does not matter
+    distance 4   all     all     all     all     all       some twice, which does not matter
 
 Cost: ceil(log2 p) alpha; a message has one element.
 

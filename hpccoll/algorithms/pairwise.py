@@ -1,4 +1,4 @@
-"""Pairwise exchange: in every step each rank exchanges one block with one other, until it has met all of them.
+"""Pairwise exchange: in every step each rank exchanges one block with one other, until it has met all others.
 
 At p = 4, whom a rank meets:
 

@@ -1,4 +1,4 @@
-"""Star: everyone sends the whole vector to a master, which folds and sends the sum back. The baseline to beat.
+"""Star: all ranks send the whole vector to a master, which folds and sends the sum back. The baseline to beat.
 
 At p = 4, who has folded what (the whole vector):
 

@@ -4,7 +4,7 @@ from itertools import count, product
 
 import numpy as np
 import pytest
-from schedule_examples import ALGORITHMS, buffers, cases, places, promised, result
+from schedule_examples import ALGORITHMS, buffers, cases, defined_part, places, result
 
 from hpccoll.schedule import DTYPES, REDUCTIONS
 from hpccoll.transports.lockstep import run_lockstep
@@ -19,7 +19,7 @@ def comes_to_what_numpy_says(asked) -> None:
     kept = [values.copy() for values in inputs]
     run_lockstep(asked, [np.empty(0, asked.dtype)] * len(inputs) if asked.in_place else inputs, outputs)
     for me in range(asked.call.p):
-        found, right = promised(asked, outputs[me], me), result(asked, inputs, me)
+        found, right = defined_part(asked, outputs[me], me), result(asked, inputs, me)
         assert found.dtype == asked.dtype
         assert found.tobytes() == right.tobytes(), (me, asked)
         assert np.shares_memory(asked.result(outputs[me], me), found) or not len(found)
@@ -29,7 +29,7 @@ def comes_to_what_numpy_says(asked) -> None:
 
 @each_algorithm
 @pytest.mark.parametrize("p", [*range(1, 18), 32])
-def test_every_rank_holds_what_is_promised_for_every_count_placement_and_cut(collective, algorithm, p):
+def test_every_rank_holds_the_result_for_every_count_placement_and_cut(collective, algorithm, p):
     turn = count(p)
     for number, case in enumerate(cases(collective, algorithm, places(algorithm, p))):
         counts = sorted({0, 1, p - 1, p + 1, 1000 + p})

@@ -1,4 +1,4 @@
-"""Every algorithm in the table of contents keeps the promise of its collective, whoever calls it and from wherever."""
+"""Every algorithm in the table of contents meets the postcondition of its collective, on any layout."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ HOMES = [
 
 @each_algorithm
 @pytest.mark.parametrize("p", EVERY_P)
-def test_it_keeps_the_promise_to_every_root_and_peer_in_place_and_out_of_place(collective, algorithm, p):
+def test_it_meets_the_postcondition_to_every_root_and_peer_in_place_and_out_of_place(collective, algorithm, p):
     for number, case in enumerate(cases(collective, algorithm, places(algorithm, p))):
         case.prove(number if number and p > 8 else None)
 
@@ -51,7 +51,7 @@ def test_it_runs_somewhere_and_says_why_it_does_not_elsewhere(collective, algori
 
 @each_algorithm
 @pytest.mark.parametrize("layout", HOMES, ids=lambda layout: "".join(map(str, layout.node)))
-def test_it_keeps_the_promise_wherever_the_ranks_are(collective, algorithm, layout):
+def test_it_meets_the_postcondition_wherever_the_ranks_are(collective, algorithm, layout):
     for case in cases(collective, algorithm, layout):
         case.prove()
 
@@ -59,7 +59,7 @@ def test_it_keeps_the_promise_wherever_the_ranks_are(collective, algorithm, layo
 @each_algorithm
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=8))
-def test_on_any_layout_it_says_what_it_lacks_or_keeps_the_promise(collective, algorithm, homes):
+def test_on_any_layout_it_says_what_it_lacks_or_meets_the_postcondition(collective, algorithm, homes):
     for case in cases(collective, algorithm, Layout(*map(tuple, zip(*homes, strict=True)))):
         case.prove()
 
@@ -67,7 +67,7 @@ def test_on_any_layout_it_says_what_it_lacks_or_keeps_the_promise(collective, al
 @each_algorithm
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=10), st.integers(2, 4))
-def test_on_racks_of_whole_nodes_it_says_what_it_lacks_or_keeps_the_promise(collective, algorithm, node, nodes):
+def test_on_racks_of_whole_nodes_it_says_what_it_lacks_or_meets_the_postcondition(collective, algorithm, node, nodes):
     for case in cases(collective, algorithm, Layout(tuple(node), tuple(one // nodes for one in node))):
         case.prove()
 
@@ -78,7 +78,7 @@ def test_on_racks_of_whole_nodes_it_says_what_it_lacks_or_keeps_the_promise(coll
     [*(Layout.of(p) for p in (1, 2, 3, 5)), *HOMES, Layout.of(4, aggregators=6), Layout.of(8, aggregators=8)],
     ids=lambda layout: f"{''.join(map(str, layout.node))}+{layout.aggregators}",
 )
-def test_with_any_parameters_it_says_what_it_needs_or_keeps_the_promise(collective, algorithm, layout):
+def test_with_any_parameters_it_says_what_it_needs_or_meets_the_postcondition(collective, algorithm, layout):
     if not algorithm.parameters:
         return
     for turn, parameters in enumerate(variants(algorithm, layout)):
@@ -97,7 +97,7 @@ def test_a_parameter_that_names_no_algorithm_is_answered_with_the_choices(collec
 
 
 @each_algorithm
-def test_nothing_done_is_less_than_what_its_collective_promises(collective, algorithm):
+def test_nothing_done_does_not_meet_the_postcondition(collective, algorithm):
     if algorithm.floor:
         with pytest.raises(ScheduleError, match="ends without"):
             prove(collective.call(2), algorithm.slices(Layout.of(2)))

@@ -1,4 +1,4 @@
-"""Who holds what, against the tables that the algorithms' pages have, and against what collectives promise."""
+"""Who holds what, against the tables that the algorithms' pages have, and against the postconditions of collectives."""
 
 import pytest
 from drawing_examples import NAMES, view, views

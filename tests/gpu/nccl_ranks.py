@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 from mpi4py import MPI
-from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, promised, result
+from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, defined_part, result
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
@@ -73,7 +73,7 @@ def agrees(asked: Operation, way=NcclTransport, *, graph: bool = False, right=No
     given = bits(inputs[ME][:0] if asked.in_place else inputs[ME])
     if right is None:
         run_lockstep(asked, [values[:0] if asked.in_place else values for values in inputs], outputs)
-        right = promised(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
+        right = defined_part(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
     src, dst = transport.empty(len(given), asked.dtype), transport.empty(len(before), asked.dtype)
     plan = transport.plan(asked, src, dst)
     for _ in range(2):
@@ -114,7 +114,7 @@ def graphs_replay_what_runs_directly() -> None:
         if case := case_of(name, RANKS):
             agrees(case.operation(5000, "float32", in_place=False, channels=2, window=2), graph=True)
     asked = operation(COLLECTIVES["all_reduce"].call(RANKS), "float32", "sum")
-    agrees(asked, NcclVendorTransport, graph=True, right=what_is_promised(asked))
+    agrees(asked, NcclVendorTransport, graph=True, right=expected_result(asked))
 
 
 def large_messages_arrive_whole() -> None:
@@ -126,27 +126,27 @@ def operation(call, dtype: str, op: str, *, in_place: bool = True) -> Operation:
     return Operation(call, Layout.of(RANKS), (), count, dtype_of(dtype), REDUCTIONS[op], in_place=in_place)
 
 
-def what_is_promised(asked: Operation):
+def expected_result(asked: Operation):
     inputs, _ = buffers(asked)
     return result(asked, inputs, ME)
 
 
-def nccls_own_calls_do_what_is_promised() -> None:
+def nccls_own_calls_meet_the_postcondition() -> None:
     for collective in COLLECTIVES.values():
         for call, in_place in product(calls_of(collective, RANKS), (True, False)):
             fits = collective.in_place if in_place else collective.out_of_place
             if fits and not collective.token and not (in_place and collective.name == "all_to_all"):
                 asked = operation(call, "float32", "sum", in_place=in_place)
-                agrees(asked, NcclVendorTransport, right=what_is_promised(asked))
+                agrees(asked, NcclVendorTransport, right=expected_result(asked))
 
 
 def nccls_own_calls_take_every_dtype_and_op() -> None:
     for dtype, op in product(ELEMENTS, REDUCTIONS):
         asked = operation(COLLECTIVES["all_reduce"].call(RANKS), dtype, op)
-        agrees(asked, NcclVendorTransport, right=what_is_promised(asked))
+        agrees(asked, NcclVendorTransport, right=expected_result(asked))
 
 
-def communicators_with_settings_and_buffers_that_nccl_knows_do_what_is_promised() -> None:
+def communicators_with_settings_and_buffers_that_nccl_knows_meet_the_postcondition() -> None:
     """Where there is nccl4py. Windows are left out where NCCL makes none, as between ranks that share a GPU it may."""
     if reason := next(
         filter(None, COMM.allgather(communicator_config.missing_for_config(COMMUNICATOR_SETTINGS[BUFFERS].since))), None
@@ -164,8 +164,8 @@ def communicators_with_settings_and_buffers_that_nccl_knows_do_what_is_promised(
             buffers_of = NcclBuffers(comm, GPU, how) if how else None
             way = partial(NcclVendorTransport, library=made_by, buffers=buffers_of)
             try:
-                agrees(asked, way, right=what_is_promised(asked), comm=comm)
-                agrees(asked, way, right=what_is_promised(asked), comm=comm, graph=True)
+                agrees(asked, way, right=expected_result(asked), comm=comm)
+                agrees(asked, way, right=expected_result(asked), comm=comm, graph=True)
             except BadInputError as error:  # on all ranks
                 say(f"left out: {error}")
                 buffers_of.close()
@@ -176,9 +176,9 @@ CHECKS: list[Callable[[], None]] = [
     every_dtype_and_op_agrees_with_lockstep,
     graphs_replay_what_runs_directly,
     large_messages_arrive_whole,
-    nccls_own_calls_do_what_is_promised,
+    nccls_own_calls_meet_the_postcondition,
     nccls_own_calls_take_every_dtype_and_op,
-    communicators_with_settings_and_buffers_that_nccl_knows_do_what_is_promised,
+    communicators_with_settings_and_buffers_that_nccl_knows_meet_the_postcondition,
 ]
 
 

@@ -138,7 +138,7 @@ def test_the_bytes_of_unequal_blocks_are_those_of_the_mean_rank():
     assert all_reduce.call(4).blocks(48) is None
 
 
-# ---- what is promised, written out for three ranks ------------------------------------------------------------------
+# ---- the postconditions, written out for three ranks ----------------------------------------------------------------
 
 A, B, C = 0, 1, 2
 EVERYWHERE = [[0, 1, 2]] * 3
@@ -161,7 +161,7 @@ PROMISED = {
 
 
 @pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
-def test_every_collective_promises_what_is_written_here(row):
+def test_every_collective_has_the_postcondition_written_here(row):
     call = row.call(3, 1 if row.rooted else None)
     source = [list(call.source(me, 3)) for me in range(3)]
     target = [list(call.target(me, 3)) for me in range(3)]
@@ -171,7 +171,7 @@ def test_every_collective_promises_what_is_written_here(row):
 
 
 @pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
-def test_what_is_promised_has_been_contributed(row):
+def test_the_result_has_been_contributed(row):
     for p in (2, 5):
         call = row.call(p)
         for me in range(p):

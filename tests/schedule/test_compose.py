@@ -155,7 +155,7 @@ def test_a_role_is_a_plain_int_to_an_algorithm_that_wants_one():
     assert [len(steps_of(relabelled, me)) for me in range(4)] == [0, 0, 1, 0]
 
 
-def test_nobody_stays_nobody_under_another_name():
+def test_the_null_peer_stays_null_under_another_name():
     schedule = relabel(of_lists([Step(Send(-1, 0))], [Step(Recv(-1, 0))]), [1, 0])
     assert [steps_of(schedule, me)[0].actions[0].peer for me in range(2)] == [-1, -1]
 
@@ -355,7 +355,7 @@ def test_a_part_that_is_half_written_is_completed_before_the_step():
     ]
 
 
-def test_what_would_be_sent_to_nobody_is_not_completed_by_a_copy():
+def test_what_would_be_sent_to_the_null_peer_is_not_completed_by_a_copy():
     schedule = of_lists([Step(Recv(1, 0)), Step(Send(-1, dst[0:3]), RecvReduce(-1, dst[2:9]))], [], units=3)
     assert steps_of(out_of_place(all_reduce.call(schedule.layout.workers), schedule), 0) == [
         Step(Recv(1, 0)),

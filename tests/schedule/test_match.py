@@ -176,7 +176,7 @@ def test_arrivals_and_copies_land_in_the_order_listed():
     assert [source for source, *_ in landings(schedule)[0]] == [1, 0, 2, 1]
 
 
-def test_nobody_is_a_peer_who_neither_sends_nor_receives():
+def test_the_null_peer_neither_sends_nor_receives():
     schedule = of_lists([Step(Send(NONE, 99), RecvReduce(NONE, -5))], [Step(Recv(NONE, 0))])
     assert landings(schedule) == [[], []]
 

@@ -1,6 +1,6 @@
 """Every algorithm and every small schedule, broken mechanically in every place, is no longer accepted.
 
-Broken at one rank it is refused, always: a message without its partner, or a rank without what it was promised. The one
+Broken at one rank it is refused, always: a message without its partner, or a rank without its result. The one
 exception is a copy that is made once more: it copies what is there already.
 
 Broken at all ranks alike, where messages keep their partners, it may still come to the same: a step that is repeated
@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, cases, places, promised, result
+from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, cases, defined_part, places, result
 
 from hpccoll.schedule import (
     NONE,
@@ -172,7 +172,7 @@ def is_right(case: Case) -> None:
     inputs, outputs = buffers(asked)
     run_lockstep(asked, inputs, outputs)
     for me in range(asked.call.p):
-        assert np.array_equal(promised(asked, outputs[me], me), result(asked, inputs, me))
+        assert np.array_equal(defined_part(asked, outputs[me], me), result(asked, inputs, me))
 
 
 def case_of(name: str, ranks: int) -> Case | None:

@@ -40,7 +40,7 @@ def is_proven(collective, schedules, *, in_place=True) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16])
-def test_the_small_schedules_keep_their_promises(name, ranks):
+def test_the_small_schedules_meet_their_postconditions(name, ranks):
     EXAMPLES[name].case(ranks).prove()
 
 
@@ -55,12 +55,12 @@ def test_the_small_schedules_keep_their_promises(name, ranks):
         ([[Step(Copy(src[0], dst[0]))]], r"rank 0 reads src\[0\]"),
     ],
 )
-def test_a_promise_that_is_not_kept_is_named(programs, words):
+def test_a_postcondition_that_fails_is_named(programs, words):
     with pytest.raises(ScheduleError, match=words):
         is_proven(all_reduce, [of_lists(*programs)])
 
 
-def test_every_slice_keeps_the_promise():
+def test_every_slice_meets_the_postcondition():
     good, bad = of_lists([EXCHANGE[0]], [EXCHANGE[1]]), of_lists([], [])
     is_proven(all_reduce, [good, good])
     with pytest.raises(ScheduleError, match="ends without"):
@@ -146,7 +146,7 @@ def test_a_message_of_no_ranges_is_no_contribution():
     is_proven(all_reduce, [of_lists([EXCHANGE[0], Step(Send(1, empty))], [EXCHANGE[1], Step(Recv(0, empty))])])
 
 
-# ---- what is promised to some ranks only ----------------------------------------------------------------------------
+# ---- postconditions of some ranks only ----------------------------------------------------------------------------
 
 
 def test_only_the_root_has_something_to_send_in_a_broadcast():
@@ -158,7 +158,7 @@ def test_only_the_root_has_something_to_send_in_a_broadcast():
         prove(broadcast.call(2, 1), [of_lists([Step(Send(1, src[0]))], there[1])], in_place=False)
 
 
-def test_what_is_not_promised_may_hold_anything():
+def test_what_is_not_in_the_postcondition_may_hold_anything():
     lists = [Step(Recv(1, 1))], [Step(Copy(dst[1], dst[0]), Send(0, 1))]
     prove(gather.call(2), [of_lists(*lists, units=2)])  # rank 1 is no root
     with pytest.raises(ScheduleError, match="rank 1 ends without rank 0's unit 0 in unit 0"):

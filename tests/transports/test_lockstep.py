@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from schedule_examples import EXAMPLES, Case, buffers, case_of, of, promised, result
+from schedule_examples import EXAMPLES, Case, buffers, case_of, defined_part, of, result
 
 from hpccoll.algorithms.dissemination import dissemination
 from hpccoll.algorithms.ring import ring
@@ -41,13 +41,13 @@ def comes_to_what_numpy_says(asked: Operation) -> None:
     kept = [values.copy() for values in inputs]
     run_lockstep(asked, [] if asked.in_place else inputs, outputs)
     for me in range(asked.call.p):
-        assert promised(asked, outputs[me], me).tobytes() == result(asked, inputs, me).tobytes(), (me, asked)
+        assert defined_part(asked, outputs[me], me).tobytes() == result(asked, inputs, me).tobytes(), (me, asked)
         assert np.array_equal(inputs[me], kept[me]), "src was written"
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_rank_holds_what_is_promised_for_every_count(name, ranks):
+def test_every_rank_holds_the_result_for_every_count(name, ranks):
     case = EXAMPLES[name].case(ranks)
     for count, (channels, in_place) in product(sorted({0, 1, ranks - 1, ranks, ranks + 1, 1000}), PLACEMENTS):
         comes_to_what_numpy_says(case.operation(count, "int32", in_place=in_place, channels=channels))
@@ -69,7 +69,7 @@ def test_numbers_that_do_not_add_up_exactly_are_folded_in_one_order_whatever_the
         asked = case.operation(100, "float32", in_place=in_place, channels=2)
         inputs, outputs = buffers(asked, exact=False)
         run_lockstep(asked, inputs, outputs)
-        found.append([promised(asked, outputs[me], me).tobytes() for me in range(5)])
+        found.append([defined_part(asked, outputs[me], me).tobytes() for me in range(5)])
     assert found[0] == found[1]
 
 

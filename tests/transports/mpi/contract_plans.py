@@ -156,7 +156,7 @@ def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
     plans = [
         *(
             MpiTransport(COMM).plan(operation(f"barrier-{name}", RANKS), nothing, token[0].copy())
-            for name in barrier.algorithms
+            for name in barrier.components
         ),
         MpiVendorTransport(COMM).plan(vendor(barrier.call(RANKS), RANKS, "uint8", "max", in_place=True), *token),
     ]

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 from mpi4py import MPI
 from queued_memory import QueuedMemory
-from schedule_examples import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, promised, result
+from schedule_examples import ALGORITHMS, SUBJECTS, Case, buffers, case_of, cases, defined_part, result
 
 from hpccoll.schedule import DTYPES, REDUCTIONS, Layout, Schedule, all_gather
 from hpccoll.transports.lockstep import run_lockstep
@@ -48,7 +48,7 @@ def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transp
     for _ in range(3):
         target[:] = before
         plan.run()
-        right = promised(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
+        right = defined_part(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
         assert plan.result.tobytes() == right.tobytes(), f"not what lockstep has: {asked}"
         assert shared(plan.result, target) or not len(right), f"a result of its own: {asked}"
         assert asked.in_place or src.tobytes() == inputs[ME].tobytes(), f"src was written: {asked}"

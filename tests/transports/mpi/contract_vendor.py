@@ -21,7 +21,7 @@ def vendor(call: CollectiveCall, count: int, dtype: str, op: str, *, in_place: b
     return Operation(call, layout, (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
 
 
-def does_what_is_promised(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = MpiVendorTransport) -> None:
+def meets_the_postcondition(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = MpiVendorTransport) -> None:
     """Make the library's own call twice on one plan."""
     transport = way(COMM)
     inputs, outputs = buffers(asked, exact=True)
@@ -41,7 +41,7 @@ def does_what_is_promised(asked: Operation, way: Callable[[MPI.Intracomm], Trans
     plan.close()
 
 
-def the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer() -> None:
+def the_librarys_own_calls_meet_the_postcondition_to_every_root_and_peer() -> None:
     for collective, aggregators in product(COLLECTIVES.values(), range(min(2, RANKS))):
         workers = RANKS - aggregators
         if workers == 1 and "peer" in collective.arguments:
@@ -50,7 +50,9 @@ def the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer() -> None:
         for call in calls_of(collective, workers):
             for count, in_place in product((0, 1, 101), distinct_placements(collective.name, NATIVE, (True, False))):
                 elements = workers if collective.token else count
-                does_what_is_promised(vendor(call, elements, "float32", op, in_place=in_place, aggregators=aggregators))
+                meets_the_postcondition(
+                    vendor(call, elements, "float32", op, in_place=in_place, aggregators=aggregators)
+                )
 
 
 def the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue() -> None:
@@ -60,7 +62,7 @@ def the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_
         for call in calls_of(collective, RANKS):
             for op, in_place in product(("sum", "avg"), distinct_placements(collective.name, NATIVE, (True, False))):
                 asked = vendor(call, 101, "float32", op, in_place=in_place)
-                does_what_is_promised(asked, lambda comm, way=way: way(comm, QueuedMemory()))
+                meets_the_postcondition(asked, lambda comm, way=way: way(comm, QueuedMemory()))
 
 
 def the_librarys_own_calls_take_every_dtype_and_op() -> None:
@@ -70,11 +72,11 @@ def the_librarys_own_calls_take_every_dtype_and_op() -> None:
         call = next(calls_of(collective, RANKS))
         for op in REDUCTIONS if collective.reduces else ["sum"]:
             for in_place in distinct_placements(collective.name, NATIVE, (True, False)):
-                does_what_is_promised(vendor(call, 11, dtype, op, in_place=in_place))
+                meets_the_postcondition(vendor(call, 11, dtype, op, in_place=in_place))
 
 
 CHECKS: list[Callable[[], None]] = [
-    the_librarys_own_calls_do_what_is_promised_to_every_root_and_peer,
+    the_librarys_own_calls_meet_the_postcondition_to_every_root_and_peer,
     the_librarys_own_calls_wait_for_what_is_queued_in_other_memory_and_for_what_they_queue,
     the_librarys_own_calls_take_every_dtype_and_op,
 ]

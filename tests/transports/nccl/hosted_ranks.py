@@ -5,7 +5,7 @@ import sys
 import nccl_over_mpi
 import numpy as np
 from mpi4py import MPI
-from schedule_examples import SUBJECTS, buffers, case_of, promised
+from schedule_examples import SUBJECTS, buffers, case_of, defined_part
 
 from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.nccl.transport import NcclTransport
@@ -34,7 +34,7 @@ def agrees_with_lockstep(asked):
     for _ in range(2):
         dst[:] = before
         plan.run()
-        right = promised(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
+        right = defined_part(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
         assert plan.result.tobytes() == right.tobytes(), asked
     assert plan.progress() == "done"
     plan.close()

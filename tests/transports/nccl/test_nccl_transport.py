@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fake_gpu_cluster import Cluster, DeadlockError, FakeDevice, plans
-from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, places, promised
+from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, case_of, cases, defined_part, places
 
 from hpccoll.schedule import (
     BFLOAT16,
@@ -58,7 +58,7 @@ def comes_to_what_lockstep_has(asked, *, graph=False):
             plan.run()
         cluster.run()
         for me, plan in enumerate(made):
-            right = promised(asked, outputs[me], me) if me < asked.call.p else outputs[me][:0]
+            right = defined_part(asked, outputs[me], me) if me < asked.call.p else outputs[me][:0]
             assert plan.result.tobytes() == right.tobytes(), (me, asked)
             assert inputs[me].tobytes() == kept[me].tobytes(), "src was written"
     for plan in made:
