@@ -1,4 +1,4 @@
-"""A plan in words: its jobs, what is in their environment, the evidence that they will demand, and what is left out."""
+"""The text of a plan: its jobs with environment and required evidence, and the skipped cases with their reasons."""
 
 import json
 import shlex
@@ -21,12 +21,12 @@ NO_GPUS = "no GPUs are asked of Slurm: where nodes do not come with them, the si
 BY_LOGS = "lines of the library's logs that show {}"
 PROBE = "a probe is the same launch before it, untimed, with the library's logs on, which say what it ran: --probe LOGS"
 MOST_NAMED = 6
-"""Jobs that are named with a reason; --json has all."""
+"""Number of jobs to list with a reason; --json has all."""
 UNCONTROLLED = "nothing will show that the evidence goes where it is off, and the report will say so"
 
 
 def summary(plan: Plan) -> str:
-    """Return how much there is to measure, in a line."""
+    """Return the numbers of cases and jobs and the estimated time, in one line."""
     cases, rounds = sum(len(job.cases) for job in plan.jobs), plan.jobs[0].effort.rounds
     times = f", {rounds} rounds of each" if rounds > 1 else ""
     skips = f", {_many(len(plan.skips), 'case')} left out" if plan.skips else ""
@@ -36,13 +36,13 @@ def summary(plan: Plan) -> str:
 
 
 def head(plan: Plan) -> Iterator[str]:
-    """Yield how much there is to measure, and what is worth knowing before anything runs."""
+    """Yield the summary and the notes."""
     yield summary(plan)
     yield from (f"note: {note}" for note in _notes(plan))
 
 
 def lines(plan: Plan) -> Iterator[str]:
-    """Yield the launches, every job with its environment and its evidence, and what is left out."""
+    """Yield the launches, every job with its environment and its evidence, and the skipped cases."""
     yield from head(plan)
     yield ""
     yield from _launches(plan)
@@ -65,13 +65,13 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 
 def _lacks_gpus(plan: Plan, job: Job) -> bool:
-    """Return whether a job with cases on GPUs asks Slurm for none."""
+    """Return whether a job with cases on GPUs requests none from Slurm."""
     asked = str(plan.resources[job.name].get("slurm_extra"))
     return "--gpus-per-node" not in asked and any(case.device == "cuda" for case in job.cases)
 
 
 def _launches(plan: Plan) -> Iterator[str]:
-    """Yield the command of every launch, which is the same in all jobs, and what a shell does before it."""
+    """Yield the shell setup and the command of every launch; they are the same in all jobs."""
     yield "launches, by nodes x ranks on each:"
     yield from (f"  {line}" for line in plan.launcher.setup)
     devices = {(job.shape(case), case.device) for job in plan.jobs for case in job.cases}
@@ -83,7 +83,7 @@ def _launches(plan: Plan) -> Iterator[str]:
 
 
 def _places(job: Job) -> str:
-    """Return the shapes that a job is launched in, and which of them after a probe."""
+    """Return the shapes of a job's launches, and which of them follow a probe."""
     probed = [shape for shape in job.shapes if probe_launch.needs_probe(job, shape)]
     if not probed:
         return _listed(job.shapes)
@@ -93,7 +93,7 @@ def _places(job: Job) -> str:
 
 
 def _asked(plan: Plan, job: Job) -> str:
-    """Return what a job asks of Slurm."""
+    """Return the nodes and the time that a job requests from Slurm."""
     asked = plan.resources.get(job.name) or {}
     if "runtime" not in asked:
         return ""
@@ -120,7 +120,7 @@ def _about(plan: Plan, job: Job) -> Iterator[str]:
 
 
 def _control(plan: Plan, control: str, of_job: str | None) -> str:
-    """Return which job has to lose the evidence, or what follows where none has."""
+    """Return the job that is the negative control, or why there is none."""
     if of_job:
         return f"{of_job}, which has to lose this evidence"
     measured = any(job.variant == control for job in plan.jobs)
@@ -129,7 +129,7 @@ def _control(plan: Plan, control: str, of_job: str | None) -> str:
 
 
 def _left_out(skips: Iterable[Skip]) -> Iterator[str]:
-    """Yield every reason once, with how many cases it leaves out of which jobs."""
+    """Yield each skip reason once, with its number of cases in each job."""
     counts: dict[str, Counter[str]] = {}
     for skip in skips:
         variant, _, reason = skip.reason.partition(": ")
@@ -153,12 +153,12 @@ def _listed(shapes: Iterable[Shape]) -> str:
 
 
 def evidence(plan: Plan, job: Job) -> dict[str, Any]:
-    """Return what a job will be asked to show.
+    """Return the evidence that a job requires.
 
     Returns:
-        requested: of the library, in words; demanded: what must be seen, None where no log can say; logs: whether
-        there is an untimed launch with logs; control: the variant that must lose the evidence, and control_job, the
-        job of this plan that has it, None where there is none.
+        requested: the algorithms requested from the library; demanded: the expected evidence, None if no log can show
+        it; logs: whether a probe with logs precedes the launch; control: the variant that must not show the evidence;
+        control_job: the job of this plan with that variant, None without one.
     """
     known = known_variant(job.variant, job.sets)
     asked = sorted({word for case in job.cases if (word := requested_algorithm(job, case))})
@@ -180,6 +180,6 @@ def evidence(plan: Plan, job: Job) -> dict[str, Any]:
 
 
 def as_json(plan: Plan) -> str:
-    """Return the plan as JSON, with the evidence of each job beside it."""
-    told = {job.name: evidence(plan, job) for job in plan.jobs}
-    return json.dumps({**json.loads(plan.to_json()), "evidence": told}, indent=1)
+    """Return the plan as JSON, with the evidence of each job."""
+    by_job = {job.name: evidence(plan, job) for job in plan.jobs}
+    return json.dumps({**json.loads(plan.to_json()), "evidence": by_job}, indent=1)

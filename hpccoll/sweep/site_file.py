@@ -1,6 +1,6 @@
-"""The site file: how jobs run on a cluster, as its users know it. What to measure is the business of the sweep file.
+"""The site file: how jobs run on a cluster. The sweep file defines what to measure.
 
-Site files that come with hpccoll lie in slurm/sites; ``--site testbed`` names one of them, ``--site my.yaml`` another.
+Site files that come with hpccoll are in slurm/sites; ``--site testbed`` selects one of them, ``--site my.yaml`` a file.
 """
 
 import os
@@ -22,7 +22,7 @@ from hpccoll.sweep.paths import site_files
 from hpccoll.sweep.yaml_model import Bounded, OneOrMore, Text, Variables, VariableValue, YamlSection, load_yaml
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
-"""Repeated on every srun: Snakemake's job step removes Slurm's variables; a bare srun would start a rank per node."""
+"""Options of every srun: Snakemake's job step removes Slurm's variables, and srun alone would start a rank per node."""
 
 FILL_SOCKETS = ":block"
 """On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's own way is round robin, by
@@ -48,15 +48,17 @@ RESERVED_OPTIONS = {
     "--array": _ONCE, "--requeue": _ONCE, "--no-requeue": _ONCE, "--hold": _ONCE, "--test-only": _ONCE,
     "--wait": _ONCE, "--wrap": _ONCE, "--dependency": _ONCE, "--begin": _ONCE,
 }  # fmt: skip
-"""Options of sbatch that are written in another way, and the key to write instead."""
+"""Options of sbatch that must not be given, and the key to use instead."""
 
 
 class ContainerSection(YamlSection):
-    """An image that ranks run in, with hpccoll installed; Snakemake and srun stay outside."""
+    """A container image with hpccoll in which ranks run; Snakemake and srun run outside."""
 
     runtime: Literal["pyxis", "apptainer"] = Field(description="pyxis (srun --container-image) or apptainer")
-    image: Text = Field(description="a file or a reference, as the runtime takes it")
-    mounts: list[Text] = Field([], max_length=MAX_LIST_ENTRIES, description="SOURCE:TARGET, also where results go")
+    image: Text = Field(description="image file or reference, as the runtime accepts it")
+    mounts: list[Text] = Field(
+        [], max_length=MAX_LIST_ENTRIES, description="mounts SOURCE:TARGET, including the directory of the results"
+    )
 
 
 def _check_gpus(text: str) -> str:
@@ -71,11 +73,11 @@ Feature = Annotated[Text, Field(pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$")]
 
 
 class AggregatorSection(YamlSection):
-    """How hosts for aggregators are asked for, beside the nodes that work; each kind has a feature of its own."""
+    """How to request hosts for aggregators in addition to nodes for workers; each kind has its own Slurm feature."""
 
-    partition: Text = Field(description="one that has both the nodes that work and the hosts for aggregators")
-    worker: Feature = Field("worker", description="the feature of nodes that work")
-    aggregator: Feature = Field("aggregator", description="the feature of hosts for aggregators")
+    partition: Text = Field(description="partition with nodes for workers and hosts for aggregators")
+    worker: Feature = Field("worker", description="feature of the nodes for workers")
+    aggregator: Feature = Field("aggregator", description="feature of the hosts for aggregators")
 
     def constraint(self, shape: Shape) -> str:
         """Return the features that the nodes of a job must have, and how many of each."""
@@ -83,18 +85,18 @@ class AggregatorSection(YamlSection):
 
 
 class Site(YamlSection):
-    """How Slurm jobs are asked for and ranks are started."""
+    """How to request Slurm jobs and start ranks."""
 
-    partition: Text | None = Field(None, description="the partition [the cluster's default]")
-    account: Text | None = Field(None, description="whom the time is charged to [your default]")
-    qos: Text | None = Field(None, description="the quality of service")
+    partition: Text | None = Field(None, description="partition [the cluster's default]")
+    account: Text | None = Field(None, description="account to charge [your default]")
+    qos: Text | None = Field(None, description="quality of service")
     constraint: Text | None = Field(None, description="features that nodes must have")
     minutes: Annotated[int, Bounded(MINUTES)] | None = Field(
-        None, description="the time limit of a job [from the number of its cases]"
+        None, description="time limit of a job in minutes [from the number of its cases]"
     )
-    exclusive: bool = Field(True, description="whether nobody else may use the nodes of a job")
+    exclusive: bool = Field(True, description="whether a job has its nodes exclusively")
     memory_mb: Annotated[int, Bounded(MEMORY_MB)] | None = Field(
-        None, description="memory on each node [the partition's default]"
+        None, description="memory of each node in MB [the partition's default]"
     )
     cpus_per_task: Annotated[int, Bounded(CPUS)] | None = Field(
         None, description="CPUs for each rank [Slurm's default]"
@@ -103,9 +105,9 @@ class Site(YamlSection):
         None,
         description="GPUs on each node, such as 8 or h100:8; every rank sees all of them, on the socket of its own",
     )
-    sbatch: OneOrMore[Text] | None = Field(None, description="other options of sbatch, such as --switches=1")
+    sbatch: OneOrMore[Text] | None = Field(None, description="further options of sbatch, such as --switches=1")
     signal_s: Annotated[int, Bounded(SIGNAL_S)] = Field(
-        60, description="seconds before the time limit at which ranks are told to end"
+        60, description="seconds before the time limit when Slurm signals the ranks to end"
     )
     start_s: Annotated[int, Bounded(START_S)] | None = Field(
         None,
@@ -114,7 +116,7 @@ class Site(YamlSection):
     launcher: Text = Field(
         "srun", description="starts ranks, such as srun --mpi=pmix; with {ranks} in it, it is taken as it is"
     )
-    modules: OneOrMore[Text] | None = Field(None, description="environment modules to load before ranks start")
+    modules: OneOrMore[Text] | None = Field(None, description="environment modules to load before the ranks start")
     environment: Variables = Field({}, description="variables for the ranks")
     network: Literal["rdma", "tcp"] | None = Field(
         None, description="by what nodes should talk; the report says so in red where NCCL used TCP instead of RDMA"
@@ -174,14 +176,14 @@ class Site(YamlSection):
 
     @property
     def gpus(self) -> int | None:
-        """How many GPUs a node has, None where nobody has said."""
+        """The number of GPUs of a node; None if the site file does not give it."""
         return int(self.gpus_per_node.rpartition(":")[2]) if self.gpus_per_node else None
 
     def rank_launcher(self, variables: Iterable[str] = ()) -> Launcher:
-        """Return how the ranks are started inside a Slurm job.
+        """Return the launcher of ranks inside a Slurm job.
 
         Args:
-            variables: beside those of the site, that a container must take from outside.
+            variables: variables that a container must inherit, in addition to those of the site.
         """
         words = [self.launcher]
         if "{ranks}" not in self.launcher:
@@ -208,10 +210,10 @@ class Site(YamlSection):
         )  # fmt: skip
 
     def resource_request(self, shape: Shape, minutes: int) -> dict[str, int | str]:
-        """Return what a job of ``shape`` asks for, by the names of Snakemake's Slurm plugin.
+        """Return the resources of a job of ``shape``, by the names of Snakemake's Slurm plugin.
 
-        The plugin wants ``mpi`` for the rule to run once, outside of srun, and refuses it for one task; its own words
-        for GPUs would ask for a task each.
+        The plugin needs ``mpi`` to run the rule once, outside srun, and refuses it for a single task. Its own GPU
+        resources would request one task per GPU.
         """
         beside = self.aggregators if shape.dedicated_aggregators else None
         extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
@@ -234,15 +236,15 @@ class Site(YamlSection):
 
 
 def _quote_braces(text: str) -> str:
-    """Return a word for the launcher's command line, in which braces mean nothing."""
+    """Return a word for the launcher's command line with its braces escaped."""
     return shlex.quote(text).replace("{", "{{").replace("}", "}}")
 
 
 def load_site(name: str | None, profile: str) -> Site:
-    """Return the site of that name or file; by default that of the profile, or one that leaves all to Slurm.
+    """Return a site by its name or file; without a name, that of the profile or an empty one.
 
     Raises:
-        BadInputError: for a site that there is not, or a file that is not valid.
+        BadInputError: if the site is unknown or its file is invalid.
     """
     known = {path.stem: path for path in site_files()}
     if name is None:

@@ -1,4 +1,4 @@
-"""The variants of a sweep file: what each sets, with what the table knows of it filled in."""
+"""The variants of a sweep file, completed with the settings of the known variants of the same names."""
 
 import re
 from typing import Annotated, Any
@@ -12,16 +12,16 @@ from hpccoll.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
 from hpccoll.sweep.yaml_model import Bounded, Text, VariableValue, YamlSection, check_variable_names
 
 COMMUNICATOR = "communicator"
-"""The key of a variant that is no variable."""
+"""The only key of a variant that is not a variable."""
 
 
 class VariantSection(YamlSection):
-    """Variables, and what NCCL's communicators are made with."""
+    """The variables of a variant, and its settings of NCCL's communicators."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, VariableValue] = Field(init=False)
     communicator: dict[Text, Annotated[int, Bounded(NUMBER)] | Text] = Field(
-        {}, description="what NCCL's communicators are made with, by nccl4py: {traffic_class: 106, buffers: symmetric}"
+        {}, description="settings of NCCL's communicators, by nccl4py: {traffic_class: 106, buffers: symmetric}"
     )
 
     @model_validator(mode="after")
@@ -35,7 +35,7 @@ class VariantSection(YamlSection):
 
 
 def _complete_variants(value: object) -> object:
-    """Fill in what the table knows of variants; with nothing behind it a name has to be one of those."""
+    """Add the settings of known variants; a variant without settings of its own must be a known one."""
     if not isinstance(value, dict):
         return value
     if len(value) > MAX_LIST_ENTRIES:

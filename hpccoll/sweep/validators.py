@@ -1,4 +1,4 @@
-"""The words of a sweep file: each is looked up as the file is read, so that all that are misspelt are told at once."""
+"""Validators of the names in a sweep file; they run while the file is read, so that all errors are reported at once."""
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
@@ -14,11 +14,11 @@ from hpccoll.spec.transport_table import DEVICES, check_transport
 from hpccoll.sweep.yaml_model import Bounded, OneOrMore, Text
 
 ALL = "all"
-"""The word for all collectives, or all that a collective can be measured with."""
+"""Selects all collectives, or all algorithms of a collective."""
 
 
 def expand_collectives(words: Sequence[str]) -> list[str]:
-    """Return the collectives that words of a sweep file mean, each once."""
+    """Return the collectives that entries of a sweep file select, each once."""
     return list(dict.fromkeys(chain.from_iterable(COLLECTIVES if word == ALL else [word] for word in words)))
 
 
@@ -32,7 +32,7 @@ def _one_of(*words: str) -> AfterValidator:
 
 
 def _null_to_name(value: object) -> object:
-    """YAML reads the bare word null, an algorithm's name, as nothing."""
+    """Return the name of the algorithm null, which YAML reads as None."""
     return "null" if value is None else value
 
 
@@ -53,7 +53,7 @@ def _check_traffic(word: str) -> str:
 
 
 def _named_collectives(read: ValidationInfo) -> list[str]:
-    """Return the collectives of the file; all of them where one of its words is misspelt."""
+    """Return the collectives of the file; all collectives if the list is invalid."""
     return expand_collectives(read.data.get("collectives", [ALL]))
 
 
@@ -66,7 +66,7 @@ def _check_params(params: "ParameterLists", read: ValidationInfo) -> "ParameterL
 def _unknown_parameters(
     params: "ParameterLists", collectives: Sequence[str], measured: Collection[str]
 ) -> Iterator[BadInputError]:
-    """Yield what is wrong with the names of algorithms and parameters."""
+    """Yield an error for each unknown algorithm or parameter."""
     for algorithm, names in params.items():
         having = [name for name in collectives if algorithm in measurable_names(name)]
         if not having or not {algorithm, ALL} & {*measured}:

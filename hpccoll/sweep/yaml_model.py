@@ -1,6 +1,6 @@
-"""Files that people write, as YAML: read into a model, or refused in a line that names the key and what would do.
+"""Read YAML files into models. Each error has a line that names the key, the value and the valid choices.
 
-Every mistake in its keys, in the types of values and in the words that are looked up as it is read has its line.
+One call reports all errors in keys, types and validated names.
 """
 
 import re
@@ -34,17 +34,17 @@ Item = TypeVar("Item")
 
 
 def _as_list(value: object) -> object:
-    """Take one thing for a list of one; nothing is none."""
+    """Return a single value as a list of one; None stays None."""
     return value if isinstance(value, list | None) else [value]
 
 
 def _unique(values: list[Item]) -> list[Item]:
-    """What is named twice is meant once."""
+    """Return the values without duplicates."""
     return list(dict.fromkeys(values))
 
 
 class _ItemOrListSchema:
-    """Says in the JSON schema that one thing does for a list of one."""
+    """Allows a single value in the place of a list in the JSON schema."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)
@@ -52,41 +52,41 @@ class _ItemOrListSchema:
 
 
 def _number_to_text(value: object) -> object:
-    """YAML reads 1 as a number; the value of a variable is its text."""
+    """Return the text of a number: variables have text values."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 MAX_NAME_LENGTH = 255
-"""Characters of a variable's name."""
+"""Maximum number of characters of a variable's name."""
 MAX_TEXT_LENGTH = 4096
-"""Characters of a text: a launcher, an image, an option."""
+"""Maximum number of characters of a text: a launcher, an image, an option."""
 
 
 def _check_text(text: str) -> str:
-    """See that a text can be in the environment of a process, in a command line, and on a terminal.
+    """Check that a text is safe in the environment of a process, in a command line, and on a terminal.
 
     Raises:
-        BadInputError: if it cannot.
+        BadInputError: if it is not.
     """
     limits.PrintableText(MAX_TEXT_LENGTH).check("text", text)
     return text
 
 
 def _check_variable_value(text: str) -> str:
-    """See that a text can be the value of a variable.
+    """Check that a text is a valid value of a variable.
 
     Raises:
-        BadInputError: if it cannot.
+        BadInputError: if it is not.
     """
     limits.VARIABLE_VALUE.check("text", text)
     return text
 
 
 def check_variable_names(values: dict[str, str]) -> dict[str, str]:
-    """See that every key can be the name of a variable.
+    """Check that every key is a valid name of a variable.
 
     Raises:
-        BadInputError: for one that cannot.
+        BadInputError: if a key is not.
     """
     for name in values:
         if len(name) > MAX_NAME_LENGTH or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -96,7 +96,7 @@ def check_variable_names(values: dict[str, str]) -> dict[str, str]:
 
 
 def _reject_bool(value: object) -> object:
-    """YAML reads yes as true, which Python takes for 1."""
+    """Reject booleans: YAML reads yes as true, and Python treats true as 1."""
     if isinstance(value, bool):
         raise ValueError(f"a number: YAML reads yes, no, on, off, true and false as {value!r}")  # noqa: TRY004  pydantic's way
     return value
@@ -138,20 +138,20 @@ def field(key: Key, alias: str | None = None) -> Any:
 
 
 class YamlSection(BaseModel):
-    """A file, or what stands below one of its keys; no other keys than its fields."""
+    """A YAML file or a section of one; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 MAX_VALUES = 100_000
-"""Values of a document, where each alias counts as what it stands for; a few lines can stand for billions."""
+"""Maximum number of values of a document with aliases expanded: a few lines can expand to billions."""
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Reads no number but a plain whole one, and leaves all else its text.
+    """Reads decimal integers as numbers, and keeps all other scalars as text.
 
-    To YAML 1.1 a time of 1:30 is 90, 010 is 8, and a version of 1.10 is 1.1; variables would get that. A key is there
-    once: of two the last one would win without a word.
+    YAML 1.1 reads 1:30 as 90, 010 as 8 and 1.10 as 1.1, which would change the values of variables. A duplicate key is
+    an error: YAML would silently use the last one.
     """
 
     def get_single_node(self) -> yaml.Node | None:
@@ -161,10 +161,14 @@ class _PlainLoader(yaml.SafeLoader):
         return node
 
     def _values(self, node: yaml.Node, known: dict[int, int]) -> int:
-        """Return how many values a node stands for; ``known`` are those of nodes by their ids, 0 while not yet known.
+        """Return the number of values of a node with aliases expanded.
+
+        Args:
+            node: the node.
+            known: the numbers by the id of the node; 0 while a node is being counted.
 
         Raises:
-            ComposerError: for a node that is inside itself, or a mapping that has a key twice.
+            ComposerError: if a node contains itself, or a mapping has a duplicate key.
         """
         if id(node) not in known:
             known[id(node)] = 0
@@ -204,12 +208,12 @@ def load_yaml(path: Path, model: type[Model], key: str) -> Model:
     """Read a file into ``model``.
 
     Args:
-        path: of the file.
-        model: what it is to be.
-        key: what the file is given by on the command line, such as ``CONFIG``.
+        path: the path of the file.
+        model: the class of the result.
+        key: the argument of the command line that names the file, such as ``CONFIG``.
 
     Raises:
-        BadInputError: names the file, the key, the value and what would be valid.
+        BadInputError: names the file, the key, the value and the valid choices.
     """
     text = read_text(path, key, SWEEP_BYTES)
     try:
@@ -227,7 +231,7 @@ def load_yaml(path: Path, model: type[Model], key: str) -> Model:
 
 
 def _syntax_error(error: Exception) -> str:
-    """Return where a text is no YAML, and why."""
+    """Return the position and the description of a syntax error."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return str(error)
     mark = error.problem_mark
@@ -236,13 +240,13 @@ def _syntax_error(error: Exception) -> str:
 
 
 MAX_ERRORS = 20
-"""Lines on one file; who has read so many starts anew."""
+"""Maximum number of errors to report for one file."""
 
 _KEY_ERRORS = ("extra_forbidden", "missing")
-"""Complaints whose place ends with a key of the section, and not with the section."""
+"""Pydantic errors whose location ends with a key of the section."""
 
 _UNION_TAGS = ("int", "str")
-"""What pydantic puts at the end of a place where a value may be of either type, and is of none."""
+"""Last elements of pydantic locations for a value that matches no type of a union."""
 
 _EXPECTED: Mapping[str, str] = {
     "dict_type": "keys and values",
@@ -260,13 +264,13 @@ _EXPECTED: Mapping[str, str] = {
     **dict.fromkeys(("finite_number", "int_parsing_size"), "a number that is not too large"),
     "string_pattern_mismatch": "something of this kind",
 }
-"""What would be valid, by pydantic's kinds of complaints and with the numbers that belong to them."""
+"""The valid values by pydantic's error types, with the numbers of the error's context."""
 
 
 def _to_bad_input(path: Path, model: type[YamlSection], error: ValidationError) -> BadInputError:
-    """Return the complaints of pydantic's as ours, one for each value; what may be missing as it is misspelt is not.
+    """Return pydantic's errors as one error with the others attached, one for each value.
 
-    The first one has the others with it.
+    A missing key is not reported if its section has an unknown key, which may be the misspelt one.
     """
     said = sorted(error.errors(include_url=False)[:MAX_ERRORS], key=lambda one: one["type"] == "missing")
     misspelt = {one["loc"][:-1] for one in said if one["type"] == "extra_forbidden"}
@@ -277,7 +281,7 @@ def _to_bad_input(path: Path, model: type[YamlSection], error: ValidationError) 
 
 
 def _convert_error(path: Path, model: type[YamlSection], first: ErrorDetails) -> Iterator[BadInputError]:
-    """Yield a complaint of pydantic's as ours."""
+    """Yield the errors for one error of pydantic."""
     place = [str(word) for word in first["loc"] if not (isinstance(word, str) and "[" in word)]
     place = place[:-1] if place and place[-1] in _UNION_TAGS else place
     key = f"{path}: {'.'.join(place)}" if place else str(path)
@@ -297,7 +301,7 @@ def _convert_error(path: Path, model: type[YamlSection], first: ErrorDetails) ->
 def _valid_choices(
     said: ErrorDetails, place: list[str], model: type[YamlSection], names: Mapping[str, str]
 ) -> str | list[str]:
-    """Return what would be valid at a place, in words or as the choices."""
+    """Return what is valid at a location, as text or as a list of choices."""
     kind, about = said["type"], said.get("ctx", {})
     about = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in about.items()}
     if kind == "extra_forbidden":
@@ -312,7 +316,7 @@ def _valid_choices(
 
 
 def _description(model: type[YamlSection], place: list[str]) -> str:
-    """Return the description of what is found at ``place``, or of the last on the way that has one."""
+    """Return the description of the key at ``place``, or of the last key above it with one."""
     meaning = ""
     for depth, word in enumerate(place):
         meaning = _descriptions(_section_at(model, place[:depth])).get(word, meaning)
@@ -320,12 +324,12 @@ def _description(model: type[YamlSection], place: list[str]) -> str:
 
 
 def _descriptions(model: type[YamlSection]) -> dict[str, str]:
-    """Return the keys of a section, each with its description."""
+    """Return the descriptions of the keys of a section."""
     return {field.alias or name: field.description or "" for name, field in model.model_fields.items()}
 
 
 def _section_at(model: type[YamlSection], place: list[str]) -> type[YamlSection]:
-    """Return the section that is found at ``place``, or the last one on the way."""
+    """Return the section at ``place``, or the last one above it."""
     for word in place:
         below = (field.annotation for name, field in model.model_fields.items() if word == (field.alias or name))
         model = next((section for annotation in below for section in _sections_in(annotation)), model)
@@ -333,7 +337,7 @@ def _section_at(model: type[YamlSection], place: list[str]) -> type[YamlSection]
 
 
 def _sections_in(annotation: Any) -> Iterator[type[YamlSection]]:
-    """Yield the sections that a type names, anywhere in it."""
+    """Yield the sections that a type annotation contains."""
     if isinstance(annotation, type) and issubclass(annotation, YamlSection):
         yield annotation
     for part in get_args(annotation):
