@@ -1,11 +1,11 @@
-"""Flips bits of raw files and journals, and sees what reading makes of them.
+"""Flips bits of raw files and journals, and checks how they are read.
 
-``python tests/fuzz.py --seed 1 --flips 500`` flips one bit at a time in each of both. A flip may be harmless: what is
-read is what was written. It may have the file refused in one line. Of a journal it may cost one line, which is named,
-and then the rest is what was written. Anything else is a defect: another figure, another exception, a process that dies
-or does not end.
+``python tests/fuzz.py --seed 1 --flips 500`` flips one bit at a time in each of both. A flip may be harmless: the
+results are unchanged. The reader may refuse the file in one line. In a journal one line may be damaged and named,
+while the rest is unchanged. Anything else is a defect: a changed figure, another exception, a process that dies or
+hangs.
 
-The suite does fewer of them: tests/test_fuzz.py.
+tests/test_fuzz.py runs fewer flips.
 """
 
 import argparse
@@ -33,7 +33,7 @@ ALLOWED = {"raw file": {HARMLESS, REFUSED}, "journal": {HARMLESS, REFUSED, NAMED
 
 
 def results(path: Path) -> RawResults:
-    """Return results that have something of everything: two attempts, rounds, a skipped and a failed case, words."""
+    """Return results with two attempts, rounds, a skipped case and a failure note."""
     cases = [raw_examples.case(size) for size in (8, 1024, 1 << 20, 1 << 30)]
     job = raw_examples.job(*cases, effort=Effort(rounds=2))
     evidence = {"record": {"nccl": "2.27"}, "why": None, "logs": "x.logs"}
@@ -44,8 +44,8 @@ def results(path: Path) -> RawResults:
     return RawResults(path=path, job=job, attempts=attempts, failures=failures)
 
 
-def written(directory: Path) -> dict[str, Path]:
-    """Write the results as a raw file and as a journal, and return where."""
+def write_examples(directory: Path) -> dict[str, Path]:
+    """Write the results as a raw file and as a journal, and return the paths by kind."""
     raw = results(directory / "whole.h5")
     hdf5.write_raw_file(raw, raw.path)
     Journal(directory / "begun.h5", raw.job, raw).close(remove=False)
@@ -53,33 +53,33 @@ def written(directory: Path) -> dict[str, Path]:
 
 
 def content(raw: RawResults) -> tuple[object, dict[tuple[int, str], object]]:
-    """Return what a file says of its job and attempts, and of each case in each attempt."""
+    """Return the job, attempts and failures of a file, and its outcomes by attempt and case."""
     outcomes = {(a.number, o.case.id): raw_examples.comparable(o) for a, done in raw.attempts for o in done}
     return raw_examples.comparable((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
 
 
 def verdict(path: Path, before: RawResults) -> str:
-    """Return what a reader makes of a file, in one word of ours or as the defect that it is."""
+    """Return how a file was read: HARMLESS, REFUSED, NAMED or a description of the defect."""
     try:
         after = read_raw(path)
     except BadInputError as error:
         return REFUSED if "\n" not in str(error) else f"more than one line: {error}"
-    except Exception as error:  # noqa: BLE001  whatever it is, it is the defect
+    except Exception as error:  # noqa: BLE001  any other exception is a defect
         return f"{type(error).__name__}: {error}"
-    (about, was), (said, now) = content(before), content(after)
-    if (about, was) == (said, now):
+    (header, was), (header_after, now) = content(before), content(after)
+    if (header, was) == (header_after, now):
         return HARMLESS
-    lost = [where for where in was if now.get(where) != was[where]]
+    changed = [key for key in was if now.get(key) != was[key]]
     named = any("line " in damage.description for damage in after.damage) or any(
         "were cut" in note for note in after.notes
     )
-    if named and now.keys() <= was.keys() and all(now[where] == was[where] for where in now) and len(lost) <= 1:
+    if named and now.keys() <= was.keys() and all(now[key] == was[key] for key in now) and len(changed) <= 1:
         return NAMED
-    return f"other figures: {lost or 'of the job or an attempt'}, {after.damage}, {after.notes}"
+    return f"other figures: {changed or 'of the job or an attempt'}, {after.damage}, {after.notes}"
 
 
 def in_a_process(judge: Callable[[], str]) -> str:
-    """Return what ``judge`` does, or how its process died; it has so many seconds of CPU time."""
+    """Return the result of ``judge`` in a process with limited CPU time, or how the process died."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -88,22 +88,22 @@ def in_a_process(judge: Callable[[], str]) -> str:
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
-        said = pipe.read()
+        result = pipe.read()
     _, status = os.waitpid(child, 0)
-    return said or f"its process ended with {os.waitstatus_to_exitcode(status)}"
+    return result or f"its process ended with {os.waitstatus_to_exitcode(status)}"
 
 
 def flips(whole: Path, number: int, seed: int) -> Iterator[tuple[int, str]]:
-    """Yield bits and what their flip leads to.
+    """Yield bit numbers, each with the verdict on the file with that bit flipped.
 
     Args:
-        whole: the file.
-        number: of bits.
-        seed: of their places.
+        whole: the intact file.
+        number: the number of flips.
+        seed: the seed of the bit numbers.
     """
     intact = whole.read_bytes()
     before = read_raw(whole)
-    for bit in random.Random(seed).sample(range(8 * len(intact)), number):  # noqa: S311  places, no secret
+    for bit in random.Random(seed).sample(range(8 * len(intact)), number):  # noqa: S311  no secret
         damaged = bytearray(intact)
         damaged[bit // 8] ^= 1 << bit % 8
         path = whole.with_name(f"flipped-{whole.name}")
@@ -117,16 +117,16 @@ def main() -> int:
     parser.add_argument("--flips", type=int, default=500)
     arguments = parser.parse_args()
     defects = 0
-    with tempfile.TemporaryDirectory() as place:
-        for kind, whole in written(Path(place)).items():
+    with tempfile.TemporaryDirectory() as directory:
+        for kind, whole in write_examples(Path(directory)).items():
             counts: Counter[str] = Counter()
-            for bit, said in flips(whole, arguments.flips, arguments.seed):
-                counts[said] += 1
-                if said not in ALLOWED[kind]:
-                    print(f"{kind}, bit {bit}: {said}", flush=True)
+            for bit, result in flips(whole, arguments.flips, arguments.seed):
+                counts[result] += 1
+                if result not in ALLOWED[kind]:
+                    print(f"{kind}, bit {bit}: {result}", flush=True)
                     defects += 1
-            words = ", ".join(f"{number} {said}" for said, number in counts.most_common() if said in ALLOWED[kind])
-            print(f"{kind} of {whole.stat().st_size} bytes, seed {arguments.seed}: {words}")
+            summary = ", ".join(f"{n} {result}" for result, n in counts.most_common() if result in ALLOWED[kind])
+            print(f"{kind} of {whole.stat().st_size} bytes, seed {arguments.seed}: {summary}")
     return int(defects > 0)
 
 

@@ -1,8 +1,8 @@
-"""Bad inputs to every command, made from good ones by chance: each ends with 2 and a line for each mistake.
+"""Random bad inputs to every command: each must exit with 2 and print one line per mistake.
 
     python tests/fuzz_inputs.py --seed 1 --inputs 300
 
-runs so many as processes of their own, and says what the dearest took; tests/test_fuzz_inputs.py runs a few.
+runs 300 inputs as processes and prints the maximum time and memory; tests/test_fuzz_inputs.py runs a few.
 """
 
 import argparse
@@ -35,39 +35,39 @@ from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.sweep_file import Sweep
 
 GOLDEN = str(Path(__file__).parents[1] / "results" / "golden" / "raw-1.0.h5")
-MOST_CPU_S, MOST_MIB = 5.0, 500
-LONG_S = 120
-"""What takes CPU seconds may take as long: processors may be busy."""
-MOST_OF_A_LINE = 6000
+MAX_CPU_S, MAX_MIB = 5.0, 500
+TIMEOUT_S = 120
+"""The wall-clock limit of an input, because processors may be busy."""
+MAX_LINE_CHARACTERS = 6000
 
 
 @dataclass(frozen=True)
 class Input:
-    """A command line, in a directory with some files."""
+    """A command line and the files in its directory."""
 
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     files: dict[str, bytes] = field(default_factory=dict)
 
-    def lay(self, place: Path) -> None:
-        """Write the files, and beside them what is no file."""
+    def write_files(self, directory: Path) -> None:
+        """Write the files, and also links, a directory, a pipe and a socket."""
         for name, content in self.files.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(content)
-        (place / "zero").symlink_to("/dev/zero")
-        (place / "loop").symlink_to("loop")
-        (place / "directory").mkdir()
-        (place / "file").write_bytes(b"")
-        (place / "bytes").write_bytes(bytes(range(256)) * 300)
-        os.mkfifo(place / "fifo")
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(content)
+        (directory / "zero").symlink_to("/dev/zero")
+        (directory / "loop").symlink_to("loop")
+        (directory / "directory").mkdir()
+        (directory / "file").write_bytes(b"")
+        (directory / "bytes").write_bytes(bytes(range(256)) * 300)
+        os.mkfifo(directory / "fifo")
         with socket.socket(socket.AF_UNIX) as server:
             before = Path.cwd()
-            os.chdir(place)  # the name of a socket is short
+            os.chdir(directory)  # the name of a socket is short
             server.bind("socket")
             os.chdir(before)
 
 
 def _file(*words: str, **files: str | bytes) -> Input:
-    """Return an input; of a file ``a_yaml`` the name is a.yaml."""
+    """Return an input; the keyword ``a_yaml`` names the file a.yaml."""
     named = {name.replace("__", "/").replace("_", "."): text for name, text in files.items()}
     return Input(words, {name: text if isinstance(text, bytes) else text.encode() for name, text in named.items()})
 
@@ -239,14 +239,14 @@ FAMILIES: tuple[Callable[[random.Random], Input], ...] = (planned, planned, run,
 
 
 def inputs(seed: int, families: tuple[Callable[[random.Random], Input], ...] = FAMILIES) -> Iterator[Input]:
-    """Yield bad inputs without end, the same ones for a seed."""
+    """Yield bad inputs without end; a seed always gives the same ones."""
     draw = random.Random(seed)  # noqa: S311  no secret
     while True:
         yield draw.choice(families)(draw)
 
 
 def fault(code: int, out: str, err: str) -> str | None:
-    """Return what is wrong with how a command took a bad input, None if nothing is."""
+    """Return the defect in the response of a command to a bad input, None if there is none."""
     lines = err.splitlines()
     if code != 2:
         return f"it ended with {code}"
@@ -254,58 +254,58 @@ def fault(code: int, out: str, err: str) -> str | None:
         return "it said more than a line for each mistake"
     if bad := [line for line in lines if not line.isprintable()]:
         return f"it printed control characters: {bad[0]!r}"
-    if too_long := [line for line in lines if len(line) > MOST_OF_A_LINE]:
+    if too_long := [line for line in lines if len(line) > MAX_LINE_CHARACTERS]:
         return f"it printed a line of {len(too_long[0])} characters"
     return "it printed something else, too" if out else None
 
 
-def names(place: Path) -> set[str]:
-    return {str(path.relative_to(place)) for path in place.rglob("*")}
+def names(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*")}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took."""
+    """The resources that a process used."""
 
     cpu_s: float
     mib: float
 
 
-def tried(one: Input) -> tuple[str | None, Cost, str]:
-    """Run an input as a process; return what is wrong, what it took, and what it said."""
+def run_limited(bad_input: Input) -> tuple[str | None, Cost, str]:
+    """Run an input as a process with limits; return its defect, its cost and its output."""
     with tempfile.TemporaryDirectory(prefix="f") as home:
-        place = Path(home)
-        one.lay(place)
-        before = names(place)
+        directory = Path(home)
+        bad_input.write_files(directory)
+        before = names(directory)
         program = str(Path(__file__).parents[1])
         environment = {**os.environ, "PYTHONPATH": program, "OPENBLAS_NUM_THREADS": "1"}
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             child = subprocess.Popen(
-                [sys.executable, "-m", "hpccoll", *one.words], cwd=place, env=environment, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=err, process_group=0,
+                [sys.executable, "-m", "hpccoll", *bad_input.arguments], cwd=directory, env=environment,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err, process_group=0,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (30, 30)),  # noqa: PLW1509  it only calls
             )  # fmt: skip
-            until = time.monotonic() + LONG_S
-            while not (ended := os.wait4(child.pid, os.WNOHANG))[0]:
+            until = time.monotonic() + TIMEOUT_S
+            while not (exited := os.wait4(child.pid, os.WNOHANG))[0]:
                 if time.monotonic() > until:
                     os.killpg(child.pid, signal.SIGKILL)
-                    ended = os.wait4(child.pid, 0)
+                    exited = os.wait4(child.pid, 0)
                     break
                 time.sleep(0.01)
-            child.returncode = code = os.waitstatus_to_exitcode(ended[1])
+            child.returncode = code = os.waitstatus_to_exitcode(exited[1])
             out.seek(0), err.seek(0)
-            said = [file.read().decode(errors="replace") for file in (out, err)]
-        usage = ended[2]
+            output = [file.read().decode(errors="replace") for file in (out, err)]
+        usage = exited[2]
         cost = Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-        wrong = fault(code, *said)
+        defect = fault(code, *output)
         if time.monotonic() > until:
-            wrong = f"it did not end in {LONG_S} s"
-        elif cost.cpu_s > MOST_CPU_S or cost.mib > MOST_MIB:
-            wrong = f"it took {cost.cpu_s:.1f} s and {cost.mib:.0f} MiB"
-        elif left := names(place) - before:
-            wrong = f"it left {sorted(left)[:5]}"
-        return wrong, cost, said[1] or said[0]
+            defect = f"it did not end in {TIMEOUT_S} s"
+        elif cost.cpu_s > MAX_CPU_S or cost.mib > MAX_MIB:
+            defect = f"it took {cost.cpu_s:.1f} s and {cost.mib:.0f} MiB"
+        elif left := names(directory) - before:
+            defect = f"it left {sorted(left)[:5]}"
+        return defect, cost, output[1] or output[0]
 
 
 def main() -> int:
@@ -313,23 +313,23 @@ def main() -> int:
     parse.add_argument("--seed", type=int, default=1)
     parse.add_argument("--inputs", type=int, default=300)
     parse.add_argument("--only", choices=[family.__name__ for family in FAMILIES], help="inputs of one kind")
-    asked = parse.parse_args()
-    families = tuple(family for family in FAMILIES if asked.only in (None, family.__name__))
-    costs, wrongs, commands = [], 0, Counter()
-    for number, one in enumerate(islice(inputs(asked.seed, families), asked.inputs)):
-        wrong, cost, said = tried(one)
+    arguments = parse.parse_args()
+    families = tuple(family for family in FAMILIES if arguments.only in (None, family.__name__))
+    costs, defects, commands = [], 0, Counter()
+    for number, bad_input in enumerate(islice(inputs(arguments.seed, families), arguments.inputs)):
+        defect, cost, output = run_limited(bad_input)
         costs.append(cost)
-        commands[one.words[0] if len(one.words[0]) < 9 else "..."] += 1
-        if wrong:
-            wrongs += 1
-            files = {name: content[:300] for name, content in one.files.items()}
-            words = [word[:80] for word in one.words]
-            print(f"{number}: {words} {files}\n  {wrong} ({cost})\n  {said[-1500:]!r}", flush=True)
-    dearest, largest = max(cost.cpu_s for cost in costs), max(cost.mib for cost in costs)
-    right = f"{len(costs) - wrongs} of {len(costs)} were refused as they should be"
-    print(f"seed {asked.seed}: {right}, of {dict(commands)}")
-    print(f"the dearest took {dearest:.2f} CPU seconds, the largest {largest:.0f} MiB")
-    return int(wrongs > 0)
+        commands[bad_input.arguments[0] if len(bad_input.arguments[0]) < 9 else "..."] += 1
+        if defect:
+            defects += 1
+            files = {name: content[:300] for name, content in bad_input.files.items()}
+            shortened = [word[:80] for word in bad_input.arguments]
+            print(f"{number}: {shortened} {files}\n  {defect} ({cost})\n  {output[-1500:]!r}", flush=True)
+    max_cpu_s, max_mib = max(cost.cpu_s for cost in costs), max(cost.mib for cost in costs)
+    right = f"{len(costs) - defects} of {len(costs)} were refused as they should be"
+    print(f"seed {arguments.seed}: {right}, of {dict(commands)}")
+    print(f"maximum: {max_cpu_s:.2f} CPU seconds, {max_mib:.0f} MiB")
+    return int(defects > 0)
 
 
 if __name__ == "__main__":

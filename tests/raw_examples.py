@@ -1,4 +1,4 @@
-"""Raw results to write, read and report: fixed ones, and any that may come up (hypothesis)."""
+"""Example raw results to write, read and report: fixed ones, and hypothesis strategies for arbitrary ones."""
 
 from dataclasses import fields
 from functools import reduce
@@ -43,7 +43,7 @@ def times(iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15,
 
 
 def moved_bytes(of, workers=2):
-    """The bytes that a case of so many workers moves: whole elements."""
+    """Return the bytes that a case with so many workers moves: whole elements."""
     family, size = collective(of.collective), itemsize(of.dtype)
     return family.elements(of.bytes, size, workers) * family.blocks(workers) * size
 
@@ -62,7 +62,7 @@ def outcome(of=None, **more):
 
 
 def round_outcome(number, of=None, iterations=4, *, events=False, **more):
-    """What became of a case in one of its rounds."""
+    """Return the outcome of a case in one round."""
     return outcome(of, times=times(iterations, number=number, events=events), **more)
 
 
@@ -71,13 +71,13 @@ def skipped(of=None, reason="too large"):
 
 
 def raw(*outcomes, more=(), path="here.h5"):
-    """One attempt with ``outcomes``, of a job that also has the cases ``more``."""
+    """Return one attempt with ``outcomes``, of a job that also has the cases ``more``."""
     of = job(*(o.case for o in outcomes), *more)
     return RawResults(path=Path(path), job=of, attempts=[(attempt(), list(outcomes))])
 
 
 def comparable(value):
-    """Return anything below a Raw as nested tuples that == compares, arrays with their dtype."""
+    """Return raw results or parts of them as nested tuples that == compares; arrays include their dtype."""
     if isinstance(value, np.ndarray):
         return value.dtype.kind, value.shape, tuple(value.ravel().tolist())
     if isinstance(value, dict):
@@ -99,7 +99,7 @@ params = st.dictionaries(
 
 
 ROUNDS = 9
-"""Rounds of a job of any results."""
+"""The rounds of the job of arbitrary results."""
 
 
 @st.composite
@@ -136,7 +136,7 @@ def outcomes(draw, of, ranks, workers):
 
 @st.composite
 def raw_results(draw):
-    """Any results of a job: several attempts of different shapes, with subsampled ranks and cases left out."""
+    """Draw results of a job: several attempts of different shapes, with subsampled ranks and without some cases."""
     sizes = draw(st.lists(st.integers(1, 2**40), unique=True, min_size=1, max_size=5))
     choices = {"op": st.sampled_from(["sum", None]), "in_place": st.booleans(), "root": st.none() | st.integers(0, 9)}
     choices["mapping"] = st.sampled_from([None, "block", "cyclic"])

@@ -1,4 +1,4 @@
-"""What is wrong with the input takes one line."""
+"""Errors of bad input: one line with key, value and valid choices."""
 
 import pickle
 
@@ -12,46 +12,46 @@ def test_the_line_names_the_key_the_value_and_the_valid_choices():
     assert str(error) == "op: 'xor' is not valid: choose from sum, max"
 
 
-def test_a_phrase_may_say_what_would_be_valid():
+def test_a_phrase_may_describe_valid_values():
     assert str(BadInputError("-b", 0, "at least one byte")) == "-b: 0 is not valid: at least one byte"
 
 
-def test_the_nearest_choice_is_asked_after_and_none_that_only_looks_like_it():
+def test_only_a_similar_choice_is_suggested():
     summ = str(BadInputError("op", "summ", ["sum", "max"]))
     assert summ == "op: 'summ' is not valid: did you mean sum? choose from sum, max"
     assert str(BadInputError("device", "gpu", ["cpu", "cuda"])).endswith("choose from cpu, cuda")
     assert str(BadInputError("partition", None, ["work"])).endswith("choose from work")
 
 
-def test_where_no_one_value_is_to_blame_the_line_says_why_alone():
+def test_an_error_without_a_value_gives_only_the_reason():
     error = UnusableError("a.yaml", "it is no YAML:\n line 1")
     assert str(error) == "a.yaml: it is no YAML: line 1"
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
     assert (type(copy), str(copy)) == (UnusableError, str(error))
 
 
-def test_what_is_missing_is_said_to_be():
+def test_a_missing_value_is_reported_as_missing():
     assert str(BadInputError("--table", None, "a file")) == "--table is missing: a file"
 
 
 @pytest.mark.parametrize("error", [BadInputError("op", "xor", ["sum"]), UnusableError("op", "it is none")])
-def test_of_another_key_it_says_the_same_and_keeps_those_beside_it(error):
+def test_with_key_keeps_the_message_and_the_other_errors(error):
     made = combine_errors(error, BadInputError("seed", "x", "a number")).with_key("a.yaml: op")
     assert (type(made), str(made)) == (type(error), f"a.yaml: {error}")
     assert [str(other) for other in made.others] == ["seed: 'x' is not valid: a number"]
 
 
-def test_a_file_that_is_not_there_is_told_with_the_words_of_the_system():
-    gone = FileNotFoundError(2, "No such file or directory")
-    assert str(file_error("CONFIG", "a.yaml", gone)) == "CONFIG: 'a.yaml' cannot be read: No such file or directory"
+def test_a_file_error_contains_the_message_of_the_system():
+    missing = FileNotFoundError(2, "No such file or directory")
+    assert str(file_error("CONFIG", "a.yaml", missing)) == "CONFIG: 'a.yaml' cannot be read: No such file or directory"
 
 
-def test_it_stays_one_line_whatever_a_library_said():
+def test_line_breaks_of_a_library_message_become_blanks():
     error = BadInputError("path", "x.h5", "a raw file:\n  errno = 21,\n\terror message")
     assert str(error) == "path: 'x.h5' is not valid: a raw file: errno = 21, error message"
 
 
-def test_it_travels_from_rank_to_rank():
+def test_errors_survive_pickling_between_ranks():
     error = BadInputError("op", "xor", ["sum", "max"])
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
     assert (str(copy), copy.key, copy.value, copy.expected) == (str(error), error.key, error.value, error.expected)

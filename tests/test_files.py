@@ -1,4 +1,4 @@
-"""Files are read where they are files: regular, of a size that such a file can have, and text."""
+"""Readers of files: only regular files of bounded size, text and JSON are accepted."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ def refused(read, path, *words):
     assert not [word for word in words if word not in line], line
 
 
-def test_a_regular_file_is_read_whole_also_one_whose_size_nobody_knows(tmp_path):
+def test_a_regular_file_is_read_whole_even_if_its_size_is_unknown(tmp_path):
     file = tmp_path / "a"
     file.write_bytes(b"x" * 100)
     assert read_bytes(file, "a", 100) == b"x" * 100
@@ -27,13 +27,13 @@ def test_a_regular_file_is_read_whole_also_one_whose_size_nobody_knows(tmp_path)
         assert opened.read() == b"x" * 100
 
 
-def test_what_is_larger_than_it_can_be_is_refused_with_the_size(tmp_path):
+def test_a_file_above_the_maximum_size_is_refused_with_the_size(tmp_path):
     file = tmp_path / "a"
     file.write_bytes(b"x" * 101)
     refused(read_bytes, file, "larger", "100 B")
 
 
-def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path):
+def test_a_file_that_is_not_regular_is_refused_without_blocking(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "zero").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as server:
@@ -42,7 +42,7 @@ def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path):
             refused(read_bytes, tmp_path / name, word)
 
 
-def test_what_cannot_be_opened_is_refused_with_the_reason(tmp_path):
+def test_a_file_that_cannot_be_opened_is_refused_with_the_reason(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     for name, word in {"none": "No such file", "loop": "symbolic links", "x" * 5000: "name too long"}.items():
         refused(read_bytes, tmp_path / name, word)
@@ -50,7 +50,7 @@ def test_what_cannot_be_opened_is_refused_with_the_reason(tmp_path):
         refused(read_bytes, tmp_path / name, "not the name of a file")
 
 
-def test_what_is_no_text_is_refused_unless_that_is_forgiven(tmp_path):
+def test_bytes_that_are_not_utf8_are_refused_or_replaced(tmp_path):
     file = tmp_path / "a"
     file.write_bytes(b"ab\xff")
     refused(read_text, file, "byte 2")
@@ -58,7 +58,7 @@ def test_what_is_no_text_is_refused_unless_that_is_forgiven(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5000, "NaN", "[-Infinity]", "{", "{'a': 1}", ""])
-def test_what_no_program_writes_as_json_is_refused(text, tmp_path):
+def test_invalid_or_extreme_json_is_refused(text, tmp_path):
     file = tmp_path / "a"
     file.write_text(text)
     with pytest.raises(UnusableError):

@@ -4,25 +4,25 @@ from itertools import islice
 
 import pytest
 from cli_runner import invoke
-from fuzz_inputs import fault, inputs, names, planned, read, shown, tried
+from fuzz_inputs import fault, inputs, names, planned, read, run_limited, shown
 
 SEED = 20261122
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_a_bad_input_takes_a_line_for_each_mistake_and_leaves_nothing(number, tmp_path, monkeypatch):
-    for attempt, one in enumerate(islice(inputs(SEED + number, (planned, read, shown)), 6)):
-        place = tmp_path / str(attempt)
-        place.mkdir()
-        one.lay(place)
-        monkeypatch.chdir(place)
-        before = names(place)
-        said = invoke(*one.words)
-        assert fault(said.code, said.out, said.err) is None, (one.words, said)
-        assert names(place) == before, one.words
+def test_a_bad_input_gives_one_line_per_mistake_and_leaves_no_file(number, tmp_path, monkeypatch):
+    for attempt, bad_input in enumerate(islice(inputs(SEED + number, (planned, read, shown)), 6)):
+        directory = tmp_path / str(attempt)
+        directory.mkdir()
+        bad_input.write_files(directory)
+        monkeypatch.chdir(directory)
+        before = names(directory)
+        result = invoke(*bad_input.arguments)
+        assert fault(result.code, result.out, result.err) is None, (bad_input.arguments, result)
+        assert names(directory) == before, bad_input.arguments
 
 
-def test_a_bad_input_takes_little_time_and_memory():
-    for one in islice(inputs(SEED), 3):
-        wrong, cost, said = tried(one)
-        assert wrong is None, (one.words, cost, said)
+def test_a_bad_input_needs_little_time_and_memory():
+    for bad_input in islice(inputs(SEED), 3):
+        problem, cost, result = run_limited(bad_input)
+        assert problem is None, (bad_input.arguments, cost, result)

@@ -1,4 +1,4 @@
-"""Kinds of values, and their bounds, which messages name."""
+"""Kinds of values and their bounds, which messages name."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ ARABIC_SIX = "\N{ARABIC-INDIC DIGIT SIX}"
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers())
 
 
-def taken(kind, value):
+def accepts(kind, value):
     try:
         kind.check("key", value)
     except BadInputError:
@@ -21,18 +21,18 @@ def taken(kind, value):
 
 
 @given(ANYTHING)
-def test_a_kind_takes_its_own_values_within_bounds_and_no_others(value):
+def test_a_kind_accepts_only_its_own_values_within_bounds(value):
     whole = type(value) is int and -2 <= value <= 3
     time = type(value) in (int, float) and 0 < value <= 10
-    assert taken(NUMBER, value) is whole
-    assert taken(TIME, value) is time
-    assert taken(Boolean(), value) is isinstance(value, bool)
-    assert taken(PrintableText(5), value) is (isinstance(value, str) and len(value) <= 5 and value.isprintable())
-    assert taken(AnyOf((NUMBER, None)), value) is (value is None or whole)
+    assert accepts(NUMBER, value) is whole
+    assert accepts(TIME, value) is time
+    assert accepts(Boolean(), value) is isinstance(value, bool)
+    assert accepts(PrintableText(5), value) is (isinstance(value, str) and len(value) <= 5 and value.isprintable())
+    assert accepts(AnyOf((NUMBER, None)), value) is (value is None or whole)
 
 
 @given(st.integers(-10, 10))
-def test_a_number_is_read_from_its_digits(number):
+def test_a_number_is_parsed_from_digits(number):
     if -2 <= number <= 3:
         assert NUMBER.read("-n", str(number)) == number
     else:
@@ -43,20 +43,20 @@ def test_a_number_is_read_from_its_digits(number):
 @pytest.mark.parametrize(
     "text", ["", "x", "1.0", "1e14", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "1_0", " 1", "+1"]
 )
-def test_what_is_no_number_of_digits_is_refused_with_the_bounds(text):
+def test_a_text_that_is_not_a_number_is_refused_with_the_bounds(text):
     for kind in (RANKS, SEED, NUMBER):
         with pytest.raises(BadInputError, match=f"from {kind.minimum} to {kind.maximum}"):
             kind.read("-n", text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "11", "1e308", "x"])
-def test_what_is_no_time_is_refused_with_the_bound(text):
+def test_a_text_that_is_not_a_time_is_refused_with_the_bound(text):
     with pytest.raises(BadInputError, match="a number of seconds above 0, at most 10"):
         TIME.read("--seconds", text)
 
 
 @pytest.mark.parametrize("values", [7, [1], {"": 1}, {"a\0": 1}, {"a": "x"}, {"a": 1, "b": 1, "c": 1}])
-def test_a_mapping_has_so_many_names_each_with_a_value_of_the_kind(values):
+def test_a_mapping_has_a_bounded_number_of_names_with_values_of_one_kind(values):
     check_mapping("key", {"a": 1, "b": 2}, 2, PrintableText(9, minimum=1), NUMBER)
     with pytest.raises(BadInputError, match="key"):
         check_mapping("key", values, 2, PrintableText(9, minimum=1), NUMBER)

@@ -1,4 +1,4 @@
-"""What is printed: no text of a file reaches a terminal as a command to it, nor a page as a script."""
+"""Escaping: no text of a file reaches a terminal as a control sequence, or a page as a script."""
 
 import io
 import unicodedata
@@ -16,10 +16,10 @@ from hpccoll.store.journal import Journal
 from hpccoll.terminal import PrintableStream, printable
 
 HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07\x9b31m\r\u202e"
-"""A script, the title of a window, a colour, the start of a line, and a turn of the direction of writing."""
+"""A script, a window title, a colour, a carriage return and a change of the writing direction."""
 
 
-def test_bytes_have_no_way_around_it():
+def test_bytes_cannot_bypass_the_stream():
     stream = PrintableStream(io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     click.echo("a\x1b[31m", file=stream, color=True)
     stream.flush()
@@ -27,19 +27,19 @@ def test_bytes_have_no_way_around_it():
 
 
 @given(st.text())
-def test_what_is_printable_has_no_control_character_and_can_be_encoded(text):
-    shown = printable(text)
-    assert [c for c in shown if unicodedata.category(c) == "Cc" and c not in "\n\t"] == []
-    shown.encode()
-    assert printable(shown) == shown
+def test_printable_text_has_no_control_character_and_can_be_encoded(text):
+    escaped = printable(text)
+    assert [c for c in escaped if unicodedata.category(c) == "Cc" and c not in "\n\t"] == []
+    escaped.encode()
+    assert printable(escaped) == escaped
 
 
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))) | st.sampled_from(["\n", "\t", "é", "±", "漢字"]))
-def test_what_people_write_stays_as_it_is(text):
+def test_ordinary_text_is_unchanged(text):
     assert printable(text) == text
 
 
-def test_a_stream_shows_what_it_is_given_and_is_else_the_one_below_it():
+def test_a_stream_escapes_text_and_otherwise_delegates():
     below = io.StringIO()
     stream = PrintableStream(below)
     print("a\x1b[2Jb", file=stream, flush=True)
@@ -80,23 +80,23 @@ def hostile(tmp_path_factory):
     ],
     ids=" ".join,
 )
-def test_a_command_prints_no_control_character_of_a_file(hostile, arguments):
-    said = invoke(*arguments, hostile)
-    assert said.out
-    assert said.code in (0, 3)
-    assert printable(said.out) == said.out
+def test_a_command_prints_no_control_character_from_a_file(hostile, arguments):
+    result = invoke(*arguments, hostile)
+    assert result.out
+    assert result.code in (0, 3)
+    assert printable(result.out) == result.out
 
 
-def test_a_log_that_is_read_for_evidence_commands_no_terminal(tmp_path):
+def test_control_characters_of_a_log_are_escaped(tmp_path):
     (tmp_path / "a.log").write_text(f"n1:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.8{HOSTILE}\n{HOSTILE}\n")
-    said = invoke("evidence", tmp_path)
-    assert printable(said.out) == said.out
+    result = invoke("evidence", tmp_path)
+    assert printable(result.out) == result.out
 
 
-def test_the_report_of_a_hostile_file_runs_no_script_of_it_and_its_pictures_are_drawn(hostile, tmp_path):
-    said = invoke("report", hostile, "--out", tmp_path)
+def test_the_report_of_a_hostile_file_escapes_scripts_and_draws_charts(hostile, tmp_path):
+    result = invoke("report", hostile, "--out", tmp_path)
     page = (tmp_path / "index.html").read_text()
-    assert said.code == 3
+    assert result.code == 3
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
     assert printable(page.partition("<noscript>")[0]) == page.partition("<noscript>")[0]

@@ -1,4 +1,4 @@
-"""Sizes and times between people and numbers."""
+"""Parsers and formatters of sizes and times."""
 
 import pytest
 from hypothesis import given
@@ -13,19 +13,19 @@ from hpccoll.units import format_number, format_seconds, format_size, parse_size
     ("text", "nbytes"),
     [("8", 8), (8, 8), ("0", 0), ("1K", 1024), ("64k", 65536), ("4 MiB", 4 << 20), ("1GB", 1 << 30), (" 2T ", 2 << 40)],
 )
-def test_a_size_is_read_in_powers_of_1024(text, nbytes):
+def test_prefixes_of_sizes_are_powers_of_1024(text, nbytes):
     assert parse_size(text) == nbytes
 
 
 @pytest.mark.parametrize("text", ["", "K", "-8", "1.5M", "8X", "8 KK", "1e3", "True", "8 8"])
-def test_what_is_no_size_is_refused_by_its_key_and_value(text):
+def test_an_invalid_size_is_refused_with_key_and_value(text):
     with pytest.raises(BadInputError, match=r"-b: .* is not valid: a number of bytes such as") as error:
         parse_size(text, "-b")
     assert (error.value.key, error.value.value) == ("-b", text)
 
 
 @given(st.integers(0, MAX_BYTES))
-def test_a_size_is_written_exactly(nbytes):
+def test_a_formatted_size_is_exact(nbytes):
     assert parse_size(format_size(nbytes)) == nbytes
 
 
@@ -33,7 +33,7 @@ def test_a_size_is_written_exactly(nbytes):
     ("nbytes", "text"),
     [(0, "0 B"), (8, "8 B"), (1000, "1000 B"), (1024, "1 KiB"), (3 << 20, "3 MiB"), (1 << 50, "1024 TiB")],
 )
-def test_a_size_is_written_with_the_largest_prefix_that_divides_it(nbytes, text):
+def test_a_formatted_size_has_the_largest_prefix_that_divides_it(nbytes, text):
     assert format_size(nbytes) == text
 
 
@@ -49,7 +49,7 @@ def test_a_size_is_written_with_the_largest_prefix_that_divides_it(nbytes, text)
         (float("inf"), "inf"),
     ],
 )
-def test_a_number_has_its_decimals_and_never_fewer_than_three_digits(value, text):
+def test_a_number_has_its_decimals_and_at_least_three_digits(value, text):
     assert format_number(value, 3) == text
 
 
@@ -67,12 +67,12 @@ def test_a_number_has_its_decimals_and_never_fewer_than_three_digits(value, text
         (0.99999, "1 s"),
     ],
 )
-def test_a_time_has_three_digits_and_a_fitting_unit(seconds, text):
+def test_a_duration_has_three_digits_and_a_fitting_unit(seconds, text):
     assert format_seconds(seconds) == text
 
 
 @given(st.floats(1e-9, 999.0))
-def test_a_time_is_never_written_with_an_exponent(seconds):
+def test_a_duration_has_no_exponent(seconds):
     number, _unit = format_seconds(seconds).split()
     assert "e" not in number
     assert float(number) < 1000

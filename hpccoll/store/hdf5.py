@@ -50,7 +50,7 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
             records = [json.dumps(asdict(failure)) for failure in raw.failures]
             dataset = file.create_dataset("failures", data=records, dtype=h5py.string_dtype())
             dataset.make_scale("failure")
-            dataset.attrs["long_name"] = "JSON: what ranks had to say when a case ended their attempt"
+            dataset.attrs["long_name"] = "JSON: the failure notes of ranks whose attempt ended"
         for attempt, outcomes in raw.attempts:
             if outcomes:
                 write_attempt(file.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}"), attempt, outcomes)

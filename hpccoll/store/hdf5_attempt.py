@@ -40,7 +40,7 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
     if attempt.evidence is not None:  # a dataset, because an attribute holds at most 64 KiB
         text = json.dumps(attempt.evidence, indent=1, sort_keys=True)
         dataset = group.create_dataset(EVIDENCE_DATASET, data=text, dtype=h5py.string_dtype())
-        dataset.attrs["long_name"] = "JSON: what the library's own logs said in an untimed pass"
+        dataset.attrs["long_name"] = "JSON: the evidence in the library's own logs of an untimed pass"
     sizes = {
         "case": len(outcomes),
         "iteration": max(1, *(_iterations(outcome) for outcome in outcomes), 1),

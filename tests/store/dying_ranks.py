@@ -1,6 +1,6 @@
-"""``hpccoll run`` of which rank 1 is killed in an operation: python dying_ranks.py ROUND ARGUMENTS OF RUN.
+"""``hpccoll run`` whose rank 1 kills itself in an operation: python dying_ranks.py ROUND ARGUMENTS_OF_RUN.
 
-ROUND is that of a case in which it dies, counted from 1 over all cases of the launch; 0 where it does not.
+ROUND counts the rounds of all cases of the launch from 1; with 0 rank 1 survives.
 """
 
 import os
@@ -22,10 +22,10 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def measure_and_die(subject, *about):
+def measure_and_die(prepared, *arguments):
     if next(rounds) == int(ROUND) and os.environ["PMI_RANK"] == "1":
-        subject.run = die
-    return measure(subject, *about)
+        prepared.run = die
+    return measure(prepared, *arguments)
 
 
 attempt_runner.measure = measure_and_die

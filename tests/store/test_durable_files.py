@@ -1,4 +1,4 @@
-"""What is written replaces what was there as a whole, and only where it may."""
+"""Durable files: atomic replacement, and refusal of links, pipes and devices."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ import pytest
 from hpccoll.store.durable_files import append_bytes, remove_unfinished, replacing_file, write_new
 
 
-def test_a_file_is_replaced_as_a_whole_when_the_block_ends_well(tmp_path):
+def test_a_file_is_replaced_atomically_when_the_block_succeeds(tmp_path):
     path = tmp_path / "F"
     path.write_text("old")
     with replacing_file(path) as unfinished:
@@ -19,7 +19,7 @@ def test_a_file_is_replaced_as_a_whole_when_the_block_ends_well(tmp_path):
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_what_was_not_finished_is_removed_and_the_old_file_stays(tmp_path):
+def test_an_unfinished_file_is_removed_and_the_old_file_stays(tmp_path):
     path = tmp_path / "F"
     path.write_text("old")
 
@@ -34,7 +34,7 @@ def test_what_was_not_finished_is_removed_and_the_old_file_stays(tmp_path):
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_a_new_file_has_the_permissions_that_any_other_has(tmp_path):
+def test_a_new_file_has_default_permissions(tmp_path):
     with replacing_file(tmp_path / "F") as unfinished:
         unfinished.touch()
     (tmp_path / "other").touch()
@@ -51,7 +51,7 @@ def test_a_device_or_a_pipe_is_never_replaced(tmp_path):
     assert len([*tmp_path.iterdir()]) == 2
 
 
-def test_what_a_killed_writer_left_is_removed_and_no_file_of_another_name(tmp_path):
+def test_only_unfinished_files_of_the_same_name_are_removed(tmp_path):
     others = [tmp_path / f".{name}.{'a' * 16}" for name in ("G[1].h5.journal", "H.h5")]
     left = tmp_path / f".G[1].h5.{'0' * 16}"
     for path in (left, *others):
@@ -61,14 +61,14 @@ def test_what_a_killed_writer_left_is_removed_and_no_file_of_another_name(tmp_pa
 
 
 @pytest.mark.parametrize("write", [append_bytes, write_new])
-def test_a_link_that_was_planted_is_not_written_through(tmp_path, write):
-    aim, link = tmp_path / "aim", tmp_path / "F"
-    aim.write_text("mine")
-    link.symlink_to(aim)
+def test_a_symbolic_link_is_not_written_through(tmp_path, write):
+    target, link = tmp_path / "target", tmp_path / "F"
+    target.write_text("mine")
+    link.symlink_to(target)
     try:
         write(link, b"yours")
     except OSError:
         assert link.is_symlink()
     else:
         assert link.read_bytes() == b"yours"
-    assert aim.read_text() == "mine"
+    assert target.read_text() == "mine"

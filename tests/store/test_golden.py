@@ -1,4 +1,4 @@
-"""Raw files of every schema version can be read for ever."""
+"""Raw files of earlier schema versions are read."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Raw files: what goes in comes out, whole or not at all, for every reader."""
+"""Raw files: written results are read back unchanged, whole or not at all, by h5py, xarray and h5dump."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from hpccoll.store.schema import COLUMNS, VERSION
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("hdf5")
 
 
@@ -37,15 +37,15 @@ def file(tmp_path):
 
 @settings(max_examples=50)
 @given(raw_examples.raw_results())
-def test_what_is_written_is_what_is_read(place, raw):
-    hdf5.write_raw_file(raw, place / "F.h5")
-    read = hdf5.read_raw_file(place / "F.h5")
+def test_written_results_are_read_back_unchanged(directory, raw):
+    hdf5.write_raw_file(raw, directory / "F.h5")
+    read = hdf5.read_raw_file(directory / "F.h5")
     assert raw_examples.comparable(read.job) == raw_examples.comparable(raw.job)
     assert raw_examples.comparable(read.attempts) == raw_examples.comparable(raw.attempts)
     assert read.complete == raw.complete
 
 
-def test_ranks_that_are_not_kept_are_absent_and_what_all_did_is_kept(tmp_path):
+def test_dropped_ranks_are_absent_and_summaries_cover_all_ranks(tmp_path):
     times = raw_examples.times(iterations=4, ranks=6, limit=6)
     hdf5.write_raw_file(RawResults(path=tmp_path, job=raw_examples.job(raw_examples.case()), attempts=[
         (raw_examples.attempt(ranks=6), [raw_examples.outcome(times=times, cpu_s=np.zeros(6))])
@@ -57,17 +57,21 @@ def test_ranks_that_are_not_kept_are_absent_and_what_all_did_is_kept(tmp_path):
         assert (group["max_ns"][0] == raw_examples.times(iterations=4, ranks=6).max_ns).all()
 
 
-def test_nothing_else_is_left_beside_the_file(file):
+def test_no_temporary_file_is_left(file):
     assert [path.name for path in file.parent.iterdir()] == ["F.h5"]
 
 
-def test_the_root_says_what_the_file_is(file):
+def test_the_root_attributes_describe_the_file(file):
     with h5py.File(file) as opened:
-        about = dict(opened.attrs)
+        attributes = dict(opened.attrs)
     job = raw_examples.job(raw_examples.case(), raw_examples.case(2048))
-    assert (about["schema"], about["schema_version"], about["status"]) == ("hpccoll-raw", VERSION, "complete")
-    assert about["job_sha256"] == job.sha256
-    assert json.loads(about["job_json"])["name"] == "mpi.p2"
+    assert (attributes["schema"], attributes["schema_version"], attributes["status"]) == (
+        "hpccoll-raw",
+        VERSION,
+        "complete",
+    )
+    assert attributes["job_sha256"] == job.sha256
+    assert json.loads(attributes["job_json"])["name"] == "mpi.p2"
 
 
 def test_every_column_has_its_dimensions_unit_and_meaning(file):
@@ -83,7 +87,7 @@ def test_every_column_has_its_dimensions_unit_and_meaning(file):
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 2000, -1])
-def test_a_file_that_was_cut_short_is_refused_in_one_line(file, keep):
+def test_a_truncated_file_is_refused_in_one_line(file, keep):
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(BadInputError) as caught:
         hdf5.read_raw_file(file)
@@ -93,52 +97,52 @@ def test_a_file_that_was_cut_short_is_refused_in_one_line(file, keep):
 
 @settings(max_examples=40)
 @given(at=st.floats(0, 1, exclude_max=True), damage=st.binary(min_size=1, max_size=200))
-def test_a_damaged_file_is_read_or_refused_and_nothing_else(place, at, damage):
-    whole = place / "whole.h5"
+def test_a_damaged_file_is_either_read_or_refused(directory, at, damage):
+    whole = directory / "whole.h5"
     if not whole.exists():
         hdf5.write_raw_file(
             raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))), whole
         )
     content = bytearray(whole.read_bytes())
-    where = int(at * len(content))
-    content[where : where + len(damage)] = damage
-    (place / "damaged.h5").write_bytes(content)
+    position = int(at * len(content))
+    content[position : position + len(damage)] = damage
+    (directory / "damaged.h5").write_bytes(content)
     try:
-        hdf5.read_raw_file(place / "damaged.h5")
+        hdf5.read_raw_file(directory / "damaged.h5")
     except BadInputError as error:
         assert "\n" not in str(error)  # noqa: PT017  it may as well be read
 
 
-def test_a_file_that_is_no_hdf5_is_refused(tmp_path):
+def test_a_file_that_is_not_hdf5_is_refused(tmp_path):
     (tmp_path / "F.h5").write_text("hello")
     with pytest.raises(BadInputError, match="signature"):
         hdf5.read_raw_file(tmp_path / "F.h5")
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(BadInputError, match="No such file"):
         hdf5.read_raw_file(tmp_path / "F.h5")
 
 
 @pytest.mark.parametrize(
-    ("changes", "has"),
+    ("changes", "found"),
     [({"schema": "other"}, f"it has other {VERSION}"), ({"schema_version": "2.0"}, "it has hpccoll-raw 2.0")],
 )
-def test_another_schema_or_major_version_is_refused(file, changes, has):
+def test_another_schema_or_major_version_is_refused(file, changes, found):
     with h5py.File(file, "r+") as opened:
         opened.attrs.update(changes)
-    with pytest.raises(BadInputError, match=has):
+    with pytest.raises(BadInputError, match=found):
         hdf5.read_raw_file(file)
 
 
-def test_somebody_elses_hdf5_is_refused(tmp_path):
+def test_hdf5_without_a_schema_is_refused(tmp_path):
     with h5py.File(tmp_path / "F.h5", "w") as opened:
         opened["x"] = 1
     with pytest.raises(BadInputError, match="it has none"):
         hdf5.read_raw_file(tmp_path / "F.h5")
 
 
-def test_what_a_later_minor_version_adds_is_passed_over(file):
+def test_additions_of_a_later_minor_version_are_ignored(file):
     with h5py.File(file, "r+") as opened:
         opened.attrs["schema_version"] = "1.7"
         opened.create_group("summary")["x"] = 1
@@ -147,7 +151,7 @@ def test_what_a_later_minor_version_adds_is_passed_over(file):
     assert len(hdf5.read_raw_file(file).done) == 2
 
 
-def test_what_this_version_adds_is_absent_in_a_file_of_an_earlier_one_and_missed_in_its_own(file):
+def test_later_columns_are_absent_in_earlier_files_and_required_in_current_ones(file):
     with h5py.File(file, "r+") as opened:
         for column in COLUMNS:
             if column.since:
@@ -165,7 +169,7 @@ def test_what_this_version_adds_is_absent_in_a_file_of_an_earlier_one_and_missed
     assert outcome.wire_bytes_measured == raw_examples.outcome().wire_bytes_measured
 
 
-def test_a_node_that_does_not_know_what_it_sent_is_not_a_number(tmp_path):
+def test_a_node_without_port_counters_is_nan(tmp_path):
     hdf5.write_raw_file(
         raw_examples.raw(raw_examples.outcome(wire_sent=(None, 7.5), wire_received=())), tmp_path / "F.h5"
     )
@@ -197,7 +201,7 @@ print(step)
 """
 
 
-def test_a_kill_in_the_middle_of_writing_leaves_the_old_file_or_the_new_one(tmp_path):
+def test_a_kill_during_writing_leaves_the_old_file_or_the_new_one(tmp_path):
     path, tests = tmp_path / "F.h5", Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(tests)}
 

@@ -1,4 +1,4 @@
-"""A raw file that is not what was written is refused, whatever was done to it, and costs no time and no memory."""
+"""Integrity of raw files: a changed or implausible file is refused, without much time or memory."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import raw_examples
-from fuzz import written
+from fuzz import write_examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ from hpccoll.store.schema import COLUMNS
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("whole"))["raw file"]
+    return write_examples(tmp_path_factory.mktemp("whole"))["raw file"]
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def file(tmp_path, whole):
     return shutil.copy(whole, tmp_path / "F.h5")
 
 
-def changed(file, change):
-    """Change an open raw file, which keeps its digest or gets a right one, and return why it is refused."""
+def error_after(file, change):
+    """Change a raw file, by a function that may renew its digest, and return the error of reading it."""
     with h5py.File(file, "r+") as opened:
         change(opened)
     with pytest.raises(BadInputError) as caught:
@@ -39,14 +39,14 @@ def changed(file, change):
     return str(caught.value)
 
 
-def test_a_file_says_by_its_digest_that_it_is_whole(file):
+def test_a_written_file_has_a_valid_digest(file):
     assert hdf5.read_raw_file(file).notes == []
     with h5py.File(file) as opened:
         assert opened.attrs[DIGEST_ATTRIBUTE] == content_sha256(opened)
 
 
 @given(data=st.data())
-def test_every_value_of_every_column_is_in_the_digest(tmp_path_factory, whole, data):
+def test_the_digest_covers_every_value_of_every_column(tmp_path_factory, whole, data):
     file = shutil.copy(whole, tmp_path_factory.mktemp("changed") / "F.h5")
     column = data.draw(st.sampled_from(COLUMNS))
     with h5py.File(file, "r+") as opened:
@@ -74,15 +74,15 @@ def test_every_value_of_every_column_is_in_the_digest(tmp_path_factory, whole, d
         lambda file: file.attrs.__delitem__("created"),
     ],
 )
-def test_names_attributes_and_dimensions_are_in_the_digest(file, change):
-    assert "digests differ" in changed(file, change)
+def test_the_digest_covers_names_attributes_and_dimensions(file, change):
+    assert "digests differ" in error_after(file, change)
 
 
 def test_a_file_of_this_version_without_a_digest_is_refused(file):
-    assert "its digest is missing" in changed(file, lambda opened: opened.attrs.__delitem__(DIGEST_ATTRIBUTE))
+    assert "its digest is missing" in error_after(file, lambda opened: opened.attrs.__delitem__(DIGEST_ATTRIBUTE))
 
 
-def test_a_digest_does_not_depend_on_how_hdf5_lays_the_file_out(file, require):
+def test_the_digest_does_not_depend_on_the_hdf5_layout(file, require):
     require(shutil.which("h5repack"), "there is no h5repack (Debian: hdf5-tools)")
     packed = file.with_name("packed.h5")
     subprocess.run(["h5repack", "-f", "GZIP=1", str(file), str(packed)], check=True)
@@ -90,12 +90,12 @@ def test_a_digest_does_not_depend_on_how_hdf5_lays_the_file_out(file, require):
     assert raw_examples.comparable(hdf5.read_raw_file(packed)) == raw_examples.comparable(hdf5.read_raw_file(file))
 
 
-def test_the_job_is_that_of_its_identity_also_where_the_digest_is_right(file):
+def test_a_job_must_match_its_sha256_even_if_the_digest_is_right(file):
     def change(opened):
         opened.attrs["job_json"] = json.dumps(json.loads(opened.attrs["job_json"]) | {"seed": 2})
         seal(opened)
 
-    assert "job_sha256 differs" in changed(file, change)
+    assert "job_sha256 differs" in error_after(file, change)
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_the_job_is_that_of_its_identity_also_where_the_digest_is_right(file):
         ("params", "[1]", "params is [1]"),
     ],
 )
-def test_what_cannot_have_been_measured_is_refused_also_where_the_digest_is_right(file, column, value, why):
+def test_an_implausible_value_is_refused_even_if_the_digest_is_right(file, column, value, why):
     def change(opened):
         opened["attempt_1"][column][0] = value
         seal(opened)
 
-    assert why in changed(file, change)
+    assert why in error_after(file, change)
 
 
 @pytest.mark.parametrize(
@@ -143,27 +143,29 @@ def test_what_cannot_have_been_measured_is_refused_also_where_the_digest_is_righ
         ("created", "soon", "created at 'soon'"),
     ],
 )
-def test_an_attempt_that_cannot_have_been_one_is_refused(file, attribute, value, why):
+def test_an_implausible_attempt_is_refused(file, attribute, value, why):
     def change(opened):
         opened["attempt_1"].attrs[attribute] = value
         seal(opened)
 
-    assert why in changed(file, change)
+    assert why in error_after(file, change)
 
 
-def test_a_link_to_elsewhere_is_not_followed(file, tmp_path):
+def test_links_are_not_followed(file, tmp_path):
     os.mkfifo(tmp_path / "pipe.h5")
     links = {"soft": h5py.SoftLink("/failures"), "external": h5py.ExternalLink(tmp_path / "pipe.h5", "/")}
     for name, link in links.items():
         place = shutil.copy(file, tmp_path / f"{name}.h5")
-        assert "is a link to elsewhere" in changed(place, lambda opened, link=link: opened.update({"attempt_9": link}))
+        assert "is a link to elsewhere" in error_after(
+            place, lambda opened, link=link: opened.update({"attempt_9": link})
+        )
 
 
-def test_values_in_another_file_are_not_read(file, tmp_path):
+def test_external_storage_is_not_read(file, tmp_path):
     def change(opened):
         opened.create_dataset("x", (8,), "i8", external=[(tmp_path / "other", 0, 64)])
 
-    assert "lies in another file" in changed(file, change)
+    assert "lies in another file" in error_after(file, change)
 
 
 @pytest.mark.parametrize("how", [{}, {"chunks": (1, 1 << 29)}, {"chunks": (3, 1 << 28), "compression": "gzip"}])
@@ -171,29 +173,29 @@ def test_a_dataset_that_is_larger_than_its_file_takes_no_memory(file, how):
     def change(opened):
         opened.create_dataset("attempt_1/x", (3, 1 << 29), "i8", **how)
 
-    assert "bytes, and the file" in changed(file, change)
+    assert "bytes, and the file" in error_after(file, change)
 
 
 def test_a_column_of_one_dimension_that_is_larger_than_its_file_takes_no_memory(file):
     def change(opened):
         opened.create_dataset("attempt_1/x", (1 << 30,), "u1", chunks=(1 << 20,))
 
-    assert "bytes, and the file" in changed(file, change)
+    assert "bytes, and the file" in error_after(file, change)
 
 
-def test_what_could_not_be_read_again_is_not_written(tmp_path):
+def test_implausible_results_are_not_written(tmp_path):
     with pytest.raises(ImplausibleError, match="ok, and 7 elements are wrong"):
         hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(wrong=7)), tmp_path / "F.h5")
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_pipe_is_no_raw_file(tmp_path):
+def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "F.h5")
     with pytest.raises(BadInputError, match="not a regular file"):
         hdf5.read_raw_file(tmp_path / "F.h5")
 
 
-def test_a_large_column_is_read_case_by_case_and_gives_the_same(file, monkeypatch):
+def test_a_large_column_read_case_by_case_gives_the_same_results(file, monkeypatch):
     before = raw_examples.comparable(hdf5.read_raw_file(file))
     monkeypatch.setattr("hpccoll.store.hdf5_attempt.MAX_COLUMN_BYTES", 1)
     monkeypatch.setattr(integrity, "MAX_READ_BYTES", 1)

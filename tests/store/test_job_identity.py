@@ -1,4 +1,4 @@
-"""What differs where a raw file holds another job than the one that is asked for."""
+"""Job identity: the error names the differences between the stored job and the requested one."""
 
 from dataclasses import replace
 
@@ -10,32 +10,33 @@ from hpccoll.spec.case import Effort
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.raw import RawResults
 
-THERE = raw_examples.job(*(raw_examples.case(size) for size in (8, 16)), name="run")
-OTHERS = {
+STORED = raw_examples.job(*(raw_examples.case(size) for size in (8, 16)), name="run")
+REQUESTED = {
     "ranks 2 there, 4 here": {"ranks": 4},
     "variant none there, nccl-ring here; environment none there, NCCL_ALGO=Ring here": {
         "variant": "nccl-ring", "environment": {"NCCL_ALGO": "Ring"},
     },
     "seconds 1.0 there, 2.0 here; rounds 1 there, 3 here": {"effort": Effort(seconds=2.0, rounds=3)},
-    "algorithms ring there, ring,native here": {"cases": (*THERE.cases, raw_examples.case(8, algorithm="native"))},
+    "algorithms ring there, ring,native here": {"cases": (*STORED.cases, raw_examples.case(8, algorithm="native"))},
     "sizes 8 B,16 B there, 8 B to 2 KiB (9) here": {"cases": tuple(raw_examples.case(8 << k) for k in range(9))},
     "in place False there, True here; parameters none there, channels=4 here": {
         "cases": tuple(raw_examples.case(size, in_place=True, params={"channels": 4}) for size in (8, 16)),
     },
     "what auto chooses": {"table": {"choices": []}},
-    "sizes 8 B,16 B there, 16 B,8 B here": {"cases": THERE.cases[::-1]},
+    "sizes 8 B,16 B there, 16 B,8 B here": {"cases": STORED.cases[::-1]},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("told", OTHERS)
-def test_what_differs_from_what_is_there_is_told(told):
-    here = replace(THERE, **OTHERS[told])
+@pytest.mark.parametrize("differences", REQUESTED)
+def test_the_error_names_the_differences_between_jobs(differences):
+    requested = replace(STORED, **REQUESTED[differences])
     with pytest.raises(BadInputError) as caught:
-        check_same_job(RawResults(path=None, job=THERE), here, "F.h5")
-    assert str(caught.value) == f"--out: 'F.h5' is not valid: a new file: this one holds another job ({told})"
+        check_same_job(RawResults(path=None, job=STORED), requested, "F.h5")
+    assert (caught.value.key, caught.value.value) == ("--out", "F.h5")
+    assert f"({differences})" in caught.value.expected
 
 
-def test_cases_that_are_others_though_their_words_are_the_same_are_counted():
+def test_cases_with_the_same_field_values_in_other_combinations_are_counted():
     some, others = (
         raw_examples.job(raw_examples.case(8), raw_examples.case(16), raw_examples.case(size, algorithm="native"))
         for size in (8, 16)
@@ -44,5 +45,5 @@ def test_cases_that_are_others_though_their_words_are_the_same_are_counted():
         check_same_job(RawResults(path=None, job=some), others, "F.h5")
 
 
-def test_the_same_job_is_gone_on_with():
-    check_same_job(RawResults(path=None, job=THERE), replace(THERE), "F.h5")
+def test_the_same_job_is_accepted():
+    check_same_job(RawResults(path=None, job=STORED), replace(STORED), "F.h5")

@@ -1,4 +1,4 @@
-"""The journal: what a job has done so far survives the process that did it."""
+"""The journal: the outcomes of a job survive a crash, a truncation and flipped bits."""
 
 import base64
 import errno
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.store import journal as module
+from hpccoll.store import journal as journal_module
 from hpccoll.store import json_lines
 from hpccoll.store.durable_files import open_without_links
 from hpccoll.store.journal import (
@@ -55,7 +55,7 @@ def begin(out, done=1):
 
 @settings(max_examples=40)
 @given(raw_examples.raw_results())
-def test_what_is_recorded_is_what_is_read(tmp_path_factory, raw):
+def test_recorded_outcomes_are_read_back_unchanged(tmp_path_factory, raw):
     out = tmp_path_factory.mktemp("journal") / "F.h5"
     journal = Journal(out, raw.job)
     for attempt, outcomes in raw.attempts:
@@ -72,7 +72,7 @@ def test_what_is_recorded_is_what_is_read(tmp_path_factory, raw):
 
 @settings(max_examples=40)
 @given(raw_examples.raw_results())
-def test_a_new_journal_takes_over_a_partial_file(tmp_path_factory, raw):
+def test_a_new_journal_starts_with_the_content_of_a_partial_file(tmp_path_factory, raw):
     out = tmp_path_factory.mktemp("journal") / "F.h5"
     journal = Journal(out, raw.job, raw)
     assert raw_examples.comparable(journal.raw.attempts) == raw_examples.comparable(raw.attempts)
@@ -82,7 +82,7 @@ def test_a_new_journal_takes_over_a_partial_file(tmp_path_factory, raw):
     again.close(remove=False)
 
 
-def test_wherever_a_crash_cuts_it_short_what_was_whole_is_kept_and_the_next_attempt_goes_on(out):
+def test_after_truncation_whole_records_are_kept_and_the_next_attempt_resumes(out):
     begin(out, done=2).close(remove=False)
     whole = journal_path(out).read_bytes()
     events = [at for at in range(len(whole)) if whole[at : at + 1] == b"\n"] + [len(whole)]
@@ -112,7 +112,7 @@ def flipped(content, bit):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The bytes of a journal with two outcomes, and the rows of its cases."""
+    """The bytes of a journal with two outcomes, and these outcomes by case id."""
     out = tmp_path_factory.mktemp("whole") / "F.h5"
     begin(out, done=2).close(remove=False)
     return journal_path(out).read_bytes(), plain_outcomes(read_journal(journal_path(out)))
@@ -123,9 +123,7 @@ def plain_outcomes(raw):
 
 
 @given(place=st.floats(0, 1, exclude_max=True))
-def test_a_flipped_bit_costs_one_line_at_most_which_is_named_and_its_case_is_measured_again(
-    tmp_path_factory, whole, place
-):
+def test_a_flipped_bit_damages_at_most_one_line_and_its_case_is_measured_again(tmp_path_factory, whole, place):
     content, before = whole
     out = tmp_path_factory.mktemp("flipped") / "F.h5"
     journal_path(out).write_bytes(flipped(content, int(place * 8 * len(content))))
@@ -144,7 +142,7 @@ def test_a_flipped_bit_costs_one_line_at_most_which_is_named_and_its_case_is_mea
     assert read_journal(journal_path(out)).complete
 
 
-def test_a_case_whose_outcome_is_damaged_did_not_end_the_job(out):
+def test_a_damaged_outcome_is_not_taken_for_the_end_of_the_job(out):
     begin(out, done=2).close(remove=False)
     lines = journal_path(out).read_bytes().split(b"\n")
     place = next(at for at, line in enumerate(lines) if b'"outcome"' in line)
@@ -162,7 +160,7 @@ def test_a_case_whose_outcome_is_damaged_did_not_end_the_job(out):
     journal.close(remove=False)
 
 
-def test_a_line_that_a_kill_has_cut_short_is_no_damage(out):
+def test_a_truncated_last_line_is_a_note_and_no_damage(out):
     begin(out).close(remove=False)
     whole = journal_path(out).read_bytes()
     journal_path(out).write_bytes(whole + b'\n{"sha256": "0123456789abcdef", "start": "al')
@@ -173,7 +171,7 @@ def test_a_line_that_a_kill_has_cut_short_is_no_damage(out):
     journal.close(remove=False)
 
 
-def test_a_line_of_many_records_or_of_any_length_is_one_damaged_line_each(out, monkeypatch):
+def test_very_long_lines_are_one_damaged_line_each(out, monkeypatch):
     begin(out).close(remove=False)
     with journal_path(out).open("ab") as file:
         file.write(b"\n" + b'{"sha256": "x' * 3000 + b"\n" + b"\0" * 100_000 + b"}")
@@ -184,7 +182,7 @@ def test_a_line_of_many_records_or_of_any_length_is_one_damaged_line_each(out, m
     assert [line.number for line in json_lines.read_json_lines(journal_path(out))][-1] == 10
 
 
-def test_outcomes_of_an_attempt_whose_lines_are_damaged_are_not_those_of_another(out):
+def test_outcomes_of_a_damaged_attempt_are_not_added_to_another_attempt(out):
     begin(out).close(remove=False)
     journal = Journal(out, JOB)
     journal.begin(raw_examples.attempt(2))
@@ -197,7 +195,7 @@ def test_outcomes_of_an_attempt_whose_lines_are_damaged_are_not_those_of_another
     assert len(read.damage) == 3
 
 
-def test_a_journal_without_checksums_is_read_with_a_note_and_gone_on_from_with_checksums(out):
+def test_a_journal_without_checksums_is_read_with_a_note_and_resumed_with_checksums(out):
     journal = begin(out, done=2)
     journal.close(remove=False)
     lines = [json.loads(line) for line in journal_path(out).read_bytes().split(b"\n")[1:]]
@@ -219,27 +217,27 @@ def test_a_journal_without_checksums_is_read_with_a_note_and_gone_on_from_with_c
     again.close(remove=False)
 
 
-def test_a_journal_that_another_process_has_just_replaced_is_not_written(out, monkeypatch):
+def test_a_journal_that_another_process_just_replaced_is_refused(out, monkeypatch):
     begin(out).close(remove=False)
     other = out.with_name("other")
     other.write_bytes(journal_path(out).read_bytes())
 
-    def replaced_meanwhile(path, flags):
+    def open_after_replacement(path, flags):
         descriptor = open_without_links(path, flags)
         if other.exists():
             other.replace(path)
         return descriptor
 
-    monkeypatch.setattr(module, "open_without_links", replaced_meanwhile)
+    monkeypatch.setattr(journal_module, "open_without_links", open_after_replacement)
     with pytest.raises(BadInputError, match="no other process writes"):
         Journal(out, JOB)
 
 
 @pytest.mark.parametrize("ending", [".journal", ".reserve", ".told-to-end", ".words-0"])
-def test_a_link_that_was_planted_is_not_followed(out, ending):
-    aim = out.with_name("aim")
-    aim.write_text("mine")
-    out.with_name(f"F.h5{ending}").symlink_to(aim)
+def test_symbolic_links_are_not_followed(out, ending):
+    target = out.with_name("target")
+    target.write_text("mine")
+    out.with_name(f"F.h5{ending}").symlink_to(target)
     with suppress(BadInputError):
         journal = Journal(out, JOB)
         journal.begin(raw_examples.attempt())
@@ -247,10 +245,10 @@ def test_a_link_that_was_planted_is_not_followed(out, ending):
         with suppress(OSError):
             write_failure_note(out, Failure(case_id=CASES[0].id, rank=0, message="stuck"))
         journal.close(remove=False)
-    assert aim.read_text() == "mine"
+    assert target.read_text() == "mine"
 
 
-def test_what_was_packed_is_not_unpacked_to_more_than_it_can_hold(out):
+def test_a_decompression_bomb_is_a_damaged_line(out):
     begin(out).close(remove=False)
     bomb = base64.b64encode(zlib.compress(b"\0" * 10**7, 9)).decode()
     outcome = json.loads(journal_path(out).read_bytes().split(b"\n")[-2])["outcome"]
@@ -260,7 +258,7 @@ def test_what_was_packed_is_not_unpacked_to_more_than_it_can_hold(out):
     assert len(read_journal(journal_path(out)).damage) == 4
 
 
-def test_last_words_after_a_line_that_was_cut_short_are_heard(out):
+def test_failure_notes_are_read_after_a_truncated_line(out):
     begin(out).close(remove=False)
     with journal_path(out).open("ab") as file:
         file.write(b'\n{"outcome": {"case"')
@@ -270,21 +268,21 @@ def test_last_words_after_a_line_that_was_cut_short_are_heard(out):
     assert len(read.done) == 1
 
 
-def test_a_case_that_ended_the_job_without_a_word_is_known(out):
+def test_a_case_that_ended_the_job_without_a_note_has_a_failure_reason(out):
     begin(out).close(remove=False)
     read = read_journal(journal_path(out))
     assert read.failure_reason(CASES[1].id) == "the job ended while it ran, without a word"
     assert read.failure_reason(CASES[2].id) is None
 
 
-def test_the_same_words_of_many_ranks_are_said_once(out):
+def test_equal_failure_notes_of_several_ranks_are_combined(out):
     begin(out).close(remove=False)
     for rank in (0, 1, 1):
         write_failure_note(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
     assert read_journal(journal_path(out)).failure_reason(CASES[1].id) == "ranks 0, 1: no"
 
 
-def test_each_rank_leaves_its_words_in_a_file_of_its_own(out):
+def test_each_rank_writes_its_own_failure_notes_file(out):
     begin(out).close(remove=False)
     before = journal_path(out).read_bytes()
     for rank in (3, LAUNCHER_RANK):
@@ -297,8 +295,8 @@ def test_each_rank_leaves_its_words_in_a_file_of_its_own(out):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_on_a_full_disk_the_room_that_was_kept_is_given_to_last_words(out, monkeypatch, number):
-    written = begin(out)
+def test_on_a_full_disk_the_reserve_is_freed_for_failure_notes(out, monkeypatch, number):
+    journal = begin(out)
     reserve = out.with_name("F.h5.reserve")
     assert reserve.stat().st_size >= 4096
 
@@ -307,30 +305,30 @@ def test_on_a_full_disk_the_room_that_was_kept_is_given_to_last_words(out, monke
             raise OSError(number, "no room")
         append_records(path, *events)
 
-    monkeypatch.setattr(module, "append_records", full)
+    monkeypatch.setattr(journal_module, "append_records", full)
     write_failure_note(out, Failure(case_id="x", rank=0, message="no room"))
     assert [failure.message for failure in read_failure_notes(out)] == ["no room"]
     assert not reserve.exists()
-    written.close(remove=False)
+    journal.close(remove=False)
 
 
-def test_other_trouble_than_a_full_disk_is_the_callers(out, monkeypatch):
-    written = begin(out)
+def test_other_errors_than_a_full_disk_are_raised(out, monkeypatch):
+    journal = begin(out)
 
     def broken(_path, *_events):
         raise OSError(errno.EIO, "broken")
 
-    monkeypatch.setattr(module, "append_records", broken)
+    monkeypatch.setattr(journal_module, "append_records", broken)
     with pytest.raises(OSError, match="broken"):
         write_failure_note(out, Failure(case_id="x", rank=0, message="no room"))
     assert out.with_name("F.h5.reserve").exists()
-    written.close(remove=False)
+    journal.close(remove=False)
 
 
-def test_why_an_attempt_ended_is_known_until_the_next_begins(out):
-    written = begin(out)
-    written.end("SIGUSR1 told it to")
-    written.close(remove=False)
+def test_the_stop_reason_of_an_attempt_is_kept_until_the_next_begins(out):
+    journal = begin(out)
+    journal.end("SIGUSR1 told it to")
+    journal.close(remove=False)
     assert read_journal(journal_path(out)).stop_reason == "SIGUSR1 told it to"
     again = Journal(out, JOB)
     again.begin(raw_examples.attempt(2))
@@ -339,16 +337,16 @@ def test_why_an_attempt_ended_is_known_until_the_next_begins(out):
     assert read_journal(journal_path(out)).stop_reason is None
 
 
-def test_the_failures_of_a_partial_file_stay_known(out):
+def test_the_failures_of_a_partial_file_are_kept(out):
     failure = Failure(case_id=CASES[1].id, rank=1, message="no", attempt=1)
     earlier = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
     earlier.failures.append(failure)
-    written = Journal(out, earlier.job, earlier)
-    written.close(remove=False)
-    assert written.raw.failures == read_journal(journal_path(out)).failures == [failure]
+    journal = Journal(out, earlier.job, earlier)
+    journal.close(remove=False)
+    assert journal.raw.failures == read_journal(journal_path(out)).failures == [failure]
 
 
-def test_the_journal_of_another_job_is_refused_and_left_alone(out):
+def test_the_journal_of_another_job_is_refused_and_unchanged(out):
     begin(out).close(remove=False)
     before = journal_path(out).read_bytes()
     with pytest.raises(BadInputError, match=r"holds another job \(sizes 8 B,16 B,32 B there, 8 B here\)"):
@@ -358,8 +356,9 @@ def test_the_journal_of_another_job_is_refused_and_left_alone(out):
 
 def test_a_second_writer_is_refused_until_the_first_has_ended(out):
     program = (
-        "import sys, raw_examples as raws; from pathlib import Path; from hpccoll.store.journal import Journal;"
-        "j = Journal(Path(sys.argv[1]), raws.job(raws.case(8))); print('open', flush=True); sys.stdin.read()"
+        "import sys, raw_examples; from pathlib import Path; from hpccoll.store.journal import Journal;"
+        "j = Journal(Path(sys.argv[1]), raw_examples.job(raw_examples.case(8)));"
+        "print('open', flush=True); sys.stdin.read()"
     )
     tests = str(Path(__file__).parents[1])
     with subprocess.Popen(
@@ -375,7 +374,7 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(out):
 
 
 @pytest.mark.parametrize("content", ["hello\n", '{"x": 1}\n', '\n{"attempt": {}}', "1\n", '\n{"job": 3}', "[]"])
-def test_what_is_no_journal_is_refused_in_one_line_and_left_alone(out, content):
+def test_a_file_that_is_not_a_journal_is_refused_in_one_line_and_unchanged(out, content):
     journal_path(out).write_text(content)
     for read in (lambda: read_journal(journal_path(out)), lambda: Journal(out, JOB)):
         with pytest.raises(BadInputError) as caught:
@@ -385,7 +384,7 @@ def test_what_is_no_journal_is_refused_in_one_line_and_left_alone(out, content):
 
 
 @given(st.lists(st.sampled_from(['{"start": 1}', '{"outcome": {}}', '{"failure": 3}', '{"attempt": []}', "2", "{"])))
-def test_a_damaged_journal_is_read_or_refused_and_nothing_else(tmp_path_factory, lines):
+def test_a_damaged_journal_is_either_read_or_refused(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("journal") / "F.h5.journal"
     append_records(path, {"job": json.loads(JOB.to_json()), "attempts": []})
     with path.open("a") as file:
@@ -396,20 +395,20 @@ def test_a_damaged_journal_is_read_or_refused_and_nothing_else(tmp_path_factory,
         assert "\n" not in str(error)  # noqa: PT017  it may as well be read
 
 
-def test_an_empty_journal_has_not_begun(out):
+def test_an_empty_journal_has_no_records(out):
     journal_path(out).touch()
     assert not has_records(journal_path(out))
     Journal(out, JOB).close(remove=False)
     assert has_records(journal_path(out))
 
 
-def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+def test_an_unwritable_path_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BadInputError, match="cannot be written"):
         Journal(tmp_path / "file" / "F.h5", JOB)
 
 
-def test_events_are_on_disk_before_the_next_case_begins(out):
+def test_records_are_on_disk_before_the_next_case_begins(out):
     journal = begin(out, done=2)
     assert len(read_journal(journal_path(out)).done) == 2  # read through another descriptor, nothing flushed here
     journal.close(remove=True)

@@ -1,4 +1,4 @@
-"""What is found below some paths: rows, gaps with their reasons, each file once."""
+"""Results below some paths: rows, gaps with their reasons, each file once."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ CASES = [raw_examples.case(size) for size in SIZES]
 
 @pytest.fixture
 def sweep(tmp_path):
-    """A sweep of two jobs: one ended in its third case, the other has left nothing; one case was never planned."""
+    """A sweep of two jobs: one ended in its third case, the other has no results; planning left out one case."""
     out = tmp_path / "sweep"
     first, second = raw_examples.job(*CASES, name="mpi.p2"), raw_examples.job(*CASES[:2], name="mpi.p3", ranks=3)
     plan = Plan(name="sweep", profile="local", jobs=(first, second), launcher=Launcher(command="mpiexec"),
@@ -68,7 +68,7 @@ def test_a_row_for_each_outcome_and_for_each_failure(sweep):
     assert rows[CASES[1].id].wrong == 7
 
 
-def test_rows_of_a_mapping_follow_one_another_however_they_were_measured(tmp_path):
+def test_rows_are_sorted_by_mapping_in_any_order_of_measurement(tmp_path):
     cyclic, block = (
         [raw_examples.case(size, mapping=mapping) for size in SIZES[:2]] for mapping in ("cyclic", "block")
     )
@@ -97,7 +97,7 @@ def test_a_run_is_partial_until_every_case_has_an_outcome(sweep):
     assert len(results.skipped) == 2
 
 
-def test_a_file_is_taken_once_however_often_it_is_named(tmp_path):
+def test_a_file_named_several_times_is_read_once(tmp_path):
     file = tmp_path / "raw" / "F.h5"
     file.parent.mkdir()
     hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), file)
@@ -106,7 +106,7 @@ def test_a_file_is_taken_once_however_often_it_is_named(tmp_path):
     assert len(read_results([file, tmp_path]).rows) == 1
 
 
-def test_a_finished_file_stands_before_the_journal_that_was_not_removed(tmp_path):
+def test_a_complete_file_takes_precedence_over_its_journal(tmp_path):
     file = tmp_path / "F.h5"
     raw = raw_examples.raw(raw_examples.outcome())
     Journal(file, raw.job, raw).close(remove=False)
@@ -116,7 +116,7 @@ def test_a_finished_file_stands_before_the_journal_that_was_not_removed(tmp_path
     assert find_raw_files([file, journal_path(file)]) == [file]
 
 
-def test_a_journal_stands_before_a_partial_file_that_it_goes_on_from(tmp_path):
+def test_a_journal_takes_precedence_over_its_partial_file(tmp_path):
     file = tmp_path / "F.h5"
     raw = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
     hdf5.write_raw_file(raw, file)
@@ -129,7 +129,7 @@ def test_a_journal_stands_before_a_partial_file_that_it_goes_on_from(tmp_path):
     journal.close(remove=False)
 
 
-def test_a_journal_alone_is_read_and_an_empty_one_passed_over(tmp_path):
+def test_a_journal_alone_is_read_and_an_empty_one_ignored(tmp_path):
     journal_path(tmp_path / "empty.h5").touch()
     assert find_raw_files([tmp_path]) == []
     Journal(tmp_path / "F.h5", raw_examples.job(*CASES)).close(remove=False)
@@ -139,7 +139,7 @@ def test_a_journal_alone_is_read_and_an_empty_one_passed_over(tmp_path):
     assert results.rows == ()
 
 
-def test_what_lies_beside_a_raw_file_stands_for_it(sweep):
+def test_a_file_that_accompanies_a_raw_file_stands_for_it(sweep):
     journal = journal_path(sweep / "raw" / "mpi.p2.h5")
     for ending in ("reserve", "told-to-end", "words-launch"):
         journal.with_suffix(f".{ending}").touch()
@@ -149,21 +149,21 @@ def test_what_lies_beside_a_raw_file_stands_for_it(sweep):
     assert find_raw_files(beside) == [journal]
 
 
-def test_a_sweep_file_is_told_from_its_results(tmp_path):
+def test_a_sweep_file_is_refused_with_the_directory_of_its_results(tmp_path):
     file = tmp_path / "accept.yaml"
     file.touch()
     with pytest.raises(BadInputError, match=r"accept\.yaml' is not valid: results; .* are in results/accept, unless"):
         find_raw_files([file])
 
 
-def test_a_path_that_is_not_there_or_holds_nothing_is_refused(tmp_path):
+def test_a_missing_path_or_an_empty_directory_is_refused(tmp_path):
     with pytest.raises(BadInputError, match="that exists"):
         read_results([tmp_path / "no"])
     with pytest.raises(BadInputError, match="that holds some"):
         read_results([tmp_path])
 
 
-def test_a_broken_file_below_a_directory_is_a_gap_and_hides_no_other(sweep):
+def test_an_unreadable_file_in_a_directory_is_a_gap_and_hides_no_other(sweep):
     before = read_results([sweep])
     (sweep / "raw" / "broken.h5").write_text("x")
     after = read_results([sweep])
@@ -175,7 +175,7 @@ def test_a_broken_file_below_a_directory_is_a_gap_and_hides_no_other(sweep):
         read_results([sweep / "raw" / "broken.h5"])
 
 
-def test_of_several_files_that_are_named_those_that_cannot_be_read_are_listed(tmp_path):
+def test_unreadable_files_among_several_named_ones_are_listed(tmp_path):
     hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "F.h5")
     broken = tmp_path / "broken.h5", tmp_path / "another.h5"
     for path in broken:
@@ -188,7 +188,7 @@ def test_of_several_files_that_are_named_those_that_cannot_be_read_are_listed(tm
     assert len(caught.value.others) == 1
 
 
-def test_a_plan_that_cannot_be_read_hides_no_result(sweep):
+def test_an_unreadable_plan_hides_no_result(sweep):
     before = read_results([sweep]).rows
     (sweep / "plan.json").write_text("{")
     found = read_results([sweep])
@@ -199,7 +199,7 @@ def test_a_plan_that_cannot_be_read_hides_no_result(sweep):
         read_results([sweep])
 
 
-def test_a_damaged_line_of_a_journal_is_named_and_its_case_is_not_there(sweep):
+def test_a_damaged_line_of_a_journal_is_named_and_its_case_is_missing(sweep):
     journal = journal_path(sweep / "raw" / "mpi.p2.h5")
     content = journal.read_bytes()
     journal.write_bytes(content.replace(b'"status": "ok"', b'"status": "oK"'))
@@ -210,7 +210,7 @@ def test_a_damaged_line_of_a_journal_is_named_and_its_case_is_not_there(sweep):
     assert gap.reason == "the job ended before it, or a damaged line of its journal held it"
 
 
-def test_a_copy_of_a_raw_file_counts_once_and_is_named(tmp_path):
+def test_copies_of_a_raw_file_count_once_and_are_noted(tmp_path):
     raw = raw_examples.raw(raw_examples.outcome(CASES[0]), raw_examples.outcome(CASES[1]))
     hdf5.write_raw_file(raw, tmp_path / "b.h5")
     shutil.copy(tmp_path / "b.h5", tmp_path / "a.h5")
@@ -228,7 +228,7 @@ def test_a_copy_of_a_raw_file_counts_once_and_is_named(tmp_path):
     assert sum("a.h5, or of a part" in note for note in found.notes) == 2
 
 
-def test_of_two_files_that_went_on_from_one_no_launch_counts_twice_and_none_is_lost(tmp_path):
+def test_two_files_that_resumed_the_same_file_share_its_launches_once(tmp_path):
     first = (raw_examples.attempt(1), [raw_examples.outcome(CASES[0])])
     for name, case in (("a", CASES[1]), ("b", CASES[2])):
         more = (raw_examples.attempt(2, run_id=f"run-2{name}"), [raw_examples.outcome(case)])
@@ -243,7 +243,7 @@ def test_of_two_files_that_went_on_from_one_no_launch_counts_twice_and_none_is_l
     assert "b.h5: launches are left out that" in note
 
 
-def test_a_journal_is_read_where_the_partial_file_that_it_goes_on_from_is_damaged(tmp_path):
+def test_a_journal_is_read_if_its_partial_file_is_damaged(tmp_path):
     file = tmp_path / "F.h5"
     raw = raw_examples.raw(raw_examples.outcome(CASES[0]), more=CASES[1:])
     hdf5.write_raw_file(raw, file)
@@ -255,13 +255,13 @@ def test_a_journal_is_read_where_the_partial_file_that_it_goes_on_from_is_damage
         assert ["its journal is read in its place" in note for note in found.notes] == [True]
 
 
-def test_what_slurm_said_is_never_waited_for(sweep):
+def test_a_pipe_in_place_of_slurm_json_does_not_block(sweep):
     before = read_results([sweep])
     os.mkfifo(sweep / "slurm.json")
     assert read_results([sweep]).rows == before.rows
 
 
-def test_files_without_a_digest_are_noted_together(tmp_path):
+def test_files_without_a_digest_share_one_note(tmp_path):
     for name in ("a", "b"):
         raw = raw_examples.raw(raw_examples.outcome())
         raw = replace(raw, attempts=[(raw_examples.attempt(run_id=name), raw.attempts[0][1])])
@@ -288,7 +288,7 @@ def test_failures_stay_in_the_finished_file(tmp_path):
     assert read_results([out]).missing == ()
 
 
-def test_failures_of_a_case_that_was_measured_later_are_forgotten():
+def test_failures_of_a_case_measured_later_do_not_count():
     raw = RawResults(
         path=None,
         job=raw_examples.job(CASES[0]),

@@ -1,4 +1,4 @@
-"""A job that is killed goes on where it was: nothing is measured twice, nothing is lost."""
+"""A killed job resumes: no round is measured twice, and none is lost."""
 
 import os
 import subprocess
@@ -17,13 +17,14 @@ RANKS = Path(__file__).with_name("dying_ranks.py")
 pytestmark = pytest.mark.mpi
 EFFORT = Effort(warmup=1, min_iterations=30, max_iterations=30)
 LONG_S = 240
-"""What takes seconds has this long: processors may be busy."""
+"""The timeout of launches that take seconds, because processors may be busy."""
 
 
 @pytest.fixture
 def job(tmp_path):
-    cases = [raw_examples.case(2**k, in_place=place, algorithm=name)
-             for k in range(3, 19) for place in (False, True) for name in ("ring", "recursive_doubling")]  # fmt: skip
+    cases = [raw_examples.case(2**k, in_place=in_place, algorithm=name)
+             for k in range(3, 19) for in_place in (False, True)
+             for name in ("ring", "recursive_doubling")]  # fmt: skip
     job = raw_examples.job(*cases, effort=EFFORT)
     (tmp_path / "job.json").write_text(job.to_json())
     return job
@@ -39,13 +40,13 @@ def start(tmp_path, dies_in=0):
 
 
 def kill_a_rank_once(tmp_path, outcomes):
-    """Have rank 1 killed in the operation that follows so many outcomes."""
+    """Start a launch whose rank 1 kills itself after so many outcomes."""
     process = start(tmp_path, dies_in=outcomes + 1)
     process.communicate(timeout=LONG_S)
     assert process.returncode != 0
 
 
-def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(job, tmp_path, mpiexec):  # noqa: ARG001
+def test_measurements_before_a_kill_are_kept_and_the_rest_is_measured_once(job, tmp_path, mpiexec):  # noqa: ARG001
     file, journal = tmp_path / "F.h5", journal_path(tmp_path / "F.h5")
     kill_a_rank_once(tmp_path, 10)
     assert not file.exists()
@@ -53,9 +54,9 @@ def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(j
     assert len(before[1]) == 10
 
     second = start(tmp_path)
-    printed, complaints = second.communicate(timeout=LONG_S)
-    assert second.returncode == 0, complaints
-    assert f"attempt 2: {len(job.cases) - len(before[1])} cases" in printed
+    stdout, stderr = second.communicate(timeout=LONG_S)
+    assert second.returncode == 0, stderr
+    assert f"attempt 2: {len(job.cases) - len(before[1])} cases" in stdout
     assert not journal.exists()
     raw = hdf5.read_raw_file(file)
     assert raw.complete
@@ -67,14 +68,14 @@ def test_what_was_measured_before_a_kill_is_kept_and_the_rest_is_measured_once(j
 
     written = file.stat().st_mtime_ns, file.read_bytes()
     third = start(tmp_path)
-    printed, _ = third.communicate(timeout=LONG_S)
+    stdout, _ = third.communicate(timeout=LONG_S)
     assert third.returncode == 0
-    assert printed == f"# {file} is complete, 8 B to 256 KiB: nothing left to measure\n"
+    assert stdout == f"# {file} is complete, 8 B to 256 KiB: nothing left to measure\n"
     assert (file.stat().st_mtime_ns, file.read_bytes()) == written
     assert sorted(path.name for path in tmp_path.iterdir()) == ["F.h5", "job.json"]
 
 
-def test_a_job_goes_on_with_the_rounds_that_are_left(tmp_path, mpiexec):  # noqa: ARG001
+def test_a_job_resumes_with_the_remaining_rounds(tmp_path, mpiexec):  # noqa: ARG001
     cases = [raw_examples.case(2**k, algorithm=name) for k in range(10, 20) for name in ("ring", "native")]
     job = raw_examples.job(*cases, effort=Effort(warmup=1, min_iterations=60, max_iterations=60, rounds=3))
     (tmp_path / "job.json").write_text(job.to_json())
@@ -84,25 +85,25 @@ def test_a_job_goes_on_with_the_rounds_that_are_left(tmp_path, mpiexec):  # noqa
     assert set(before.measured.values()) >= {frozenset([1]), frozenset([1, 2])}
     assert {(row.status, row.rounds) for row in read_results([journal]).rows} == {("partial", 1), ("partial", 2)}
 
-    printed, complaints = (second := start(tmp_path)).communicate(timeout=LONG_S)
-    assert second.returncode == 0, complaints
+    stdout, stderr = (second := start(tmp_path)).communicate(timeout=LONG_S)
+    assert second.returncode == 0, stderr
     left = 3 * len(cases) - sum(map(len, before.measured.values()))
-    assert f"attempt 2: {left} measurements (3 rounds of each case)" in printed
+    assert f"attempt 2: {left} measurements (3 rounds of each case)" in stdout
     raw = hdf5.read_raw_file(file)
     assert raw.complete
     assert raw_examples.comparable(raw.attempts[0]) == raw_examples.comparable(before.attempts[0])
-    assert [whole.outcome.times.round.tolist() for whole in raw.histories()] == [[1] * 20 + [2] * 20 + [3] * 20] * len(
-        cases
-    )
+    assert [history.outcome.times.round.tolist() for history in raw.histories()] == [
+        [1] * 20 + [2] * 20 + [3] * 20
+    ] * len(cases)
     assert {(row.status, row.rounds, row.attempt, row.iterations) for row in read_results([file]).rows} == {
         ("ok", 3, 2, 60)
     }
-    rows = [line for line in printed.splitlines() if line.split()[:1] in (["ring"], ["native"])]
+    rows = [line for line in stdout.splitlines() if line.split()[:1] in (["ring"], ["native"])]
     assert len(rows) == len(cases)  # one for each, when its last round is in
-    assert printed.index("# round 3 of 3") < printed.index(rows[0])
+    assert stdout.index("# round 3 of 3") < stdout.index(rows[0])
 
 
-def test_the_case_that_ended_a_job_is_tried_last(job, tmp_path, mpiexec):  # noqa: ARG001
+def test_the_case_that_ended_a_job_is_measured_last(job, tmp_path, mpiexec):  # noqa: ARG001
     journal = journal_path(tmp_path / "F.h5")
     kill_a_rank_once(tmp_path, 5)
     read = read_journal(journal)
@@ -112,7 +113,7 @@ def test_the_case_that_ended_a_job_is_tried_last(job, tmp_path, mpiexec):  # noq
     assert hdf5.read_raw_file(tmp_path / "F.h5").attempts[-1][1][-1].case.id == crashed
 
 
-def test_a_journal_that_outlived_its_complete_file_is_removed_and_the_file_left_alone(job, tmp_path, mpiexec):  # noqa: ARG001
+def test_the_journal_of_a_complete_file_is_removed_and_the_file_unchanged(job, tmp_path, mpiexec):  # noqa: ARG001
     outcomes = [raw_examples.outcome(case) for case in job.cases]
     raw = raw_examples.raw(*outcomes)
     raw.job = job
@@ -126,7 +127,7 @@ def test_a_journal_that_outlived_its_complete_file_is_removed_and_the_file_left_
     assert not journal_path(tmp_path / "F.h5").exists()
 
 
-def test_a_partial_file_without_a_journal_is_gone_on_from(job, tmp_path, mpiexec):  # noqa: ARG001
+def test_a_partial_file_without_a_journal_is_resumed(job, tmp_path, mpiexec):  # noqa: ARG001
     raw = raw_examples.raw(*(raw_examples.outcome(case) for case in job.cases[:-2]))
     raw.job = job
     hdf5.write_raw_file(raw, tmp_path / "F.h5")
@@ -138,12 +139,12 @@ def test_a_partial_file_without_a_journal_is_gone_on_from(job, tmp_path, mpiexec
     assert raw_examples.comparable(read.attempts[0]) == raw_examples.comparable(raw.attempts[0])
 
 
-def test_a_file_of_another_job_is_refused_and_left_alone(job, tmp_path, mpiexec):  # noqa: ARG001
+def test_a_file_of_another_job_is_refused_and_unchanged(job, tmp_path, mpiexec):  # noqa: ARG001
     hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "F.h5")
     before = (tmp_path / "F.h5").read_bytes()
     process = start(tmp_path)
-    _, complaints = process.communicate(timeout=LONG_S)
+    _, stderr = process.communicate(timeout=LONG_S)
     assert process.returncode == 2
-    assert "this one holds another job" in complaints
-    assert complaints.count("\n") == 1
+    assert "this one holds another job" in stderr
+    assert stderr.count("\n") == 1
     assert (tmp_path / "F.h5").read_bytes() == before

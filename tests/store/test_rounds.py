@@ -1,6 +1,7 @@
-"""The rounds of a case: put together within an attempt and over attempts, and partial until all are there."""
+"""The rounds of a case: merged within an attempt and over attempts, and partial until all are measured."""
 
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ CASES = (raw_examples.case(1024), raw_examples.case(2048))
 JOB = raw_examples.job(*CASES, effort=Effort(rounds=3))
 
 
-def interrupted():
-    """An attempt that ended in the second round, and the next, which measured the rest."""
+def resumed_results():
+    """Return an attempt that ended in the second round, and the next, which measured the rest."""
     first, second = CASES
     raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
     for outcome in (
@@ -38,20 +39,20 @@ def interrupted():
     return raw
 
 
-def test_an_attempt_has_one_outcome_of_a_case_with_its_rounds_one_after_the_other():
-    (_, before), (_, after) = interrupted().attempts
+def test_an_attempt_has_one_outcome_per_case_with_consecutive_rounds():
+    (_, before), (_, after) = resumed_results().attempts
     assert [outcome.times.round.tolist() for outcome in before] == [[1] * 4 + [2] * 6, [1] * 4]
     assert [outcome.times.round.tolist() for outcome in after] == [[2] * 4 + [3] * 4, [3] * 2]
     assert (before[0].times.max_ns[4:] == raw_examples.times(6).max_ns).all()
 
 
-def test_what_is_put_together_over_attempts_says_which_run_measured_which_round():
-    attempt, outcome, runs = next(interrupted().histories(CASES[0].id))
+def test_a_history_names_the_run_of_each_round():
+    attempt, outcome, runs = next(resumed_results().histories(CASES[0].id))
     assert outcome.times.round.tolist() == [1] * 4 + [2] * 6 + [3] * 2
     assert (attempt.number, runs) == (2, {1: "run-1", 2: "run-1", 3: "run-2"})
 
 
-def test_what_is_recorded_is_seen_whenever_it_is_asked_for():
+def test_histories_are_current_after_every_record():
     first, second = CASES
     raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(1), [])])
     seen = []
@@ -61,27 +62,27 @@ def test_what_is_recorded_is_seen_whenever_it_is_asked_for():
         seen.append((outcome.case, sorted(outcome.rounds), sorted(runs)))
     assert seen == [(first, [1], [1]), (second, [1], [1]), (second, [1, 2], [1, 2]), (first, [1, 2], [1, 2])]
     raw.attempts.append((raw_examples.attempt(2), [raw_examples.round_outcome(3, second)]))  # as a file is read
-    assert [whole.outcome.case for whole in raw.histories()] == [first, second]
+    assert [history.outcome.case for history in raw.histories()] == [first, second]
     assert next(raw.histories(second.id)).runs == {1: "run-1", 2: "run-1", 3: "run-2"}
     assert not [*raw.histories("none of its cases")]
 
 
-def test_to_record_a_round_does_not_take_longer_the_more_cases_there_are(monkeypatch):
-    asked, named = [], Case.id.fget
+def test_the_time_to_record_a_round_does_not_grow_with_the_number_of_cases(monkeypatch):
+    calls, case_id = [], Case.id.fget
     cases = [raw_examples.case(size) for size in range(1, 101)]
     raw = RawResults(path=Path("here.h5"), job=raw_examples.job(*cases), attempts=[(raw_examples.attempt(), [])])
-    monkeypatch.setattr(Case, "id", property(lambda case: asked.append(case) or named(case)))
+    monkeypatch.setattr(Case, "id", property(lambda case: calls.append(case) or case_id(case)))
 
-    def names_asked(case):
-        asked.clear()
+    def id_calls(case):
+        calls.clear()
         raw.record(raw_examples.skipped(case))
-        next(raw.histories(named(case)))
-        return len(asked)
+        next(raw.histories(case_id(case)))
+        return len(calls)
 
-    assert len({names_asked(case) for case in cases}) == 1
+    assert len({id_calls(case) for case in cases}) == 1
 
 
-def test_rounds_of_which_not_the_same_ranks_are_kept_keep_those_in_common():
+def test_merged_rounds_keep_the_ranks_they_have_in_common():
     few, all_of_them = raw_examples.times(2, ranks=8, limit=4), raw_examples.times(2, ranks=8, number=2)
     assert few.rank_stride == 4
     assert all_of_them.merge(few).rank_stride == few.merge(all_of_them).rank_stride == 4
@@ -90,7 +91,7 @@ def test_rounds_of_which_not_the_same_ranks_are_kept_keep_those_in_common():
     assert (both.max_ns[2:] == all_of_them.max_ns).all()
 
 
-def test_wrong_elements_add_up_and_what_is_not_timed_is_of_the_last_round():
+def test_wrong_elements_add_up_and_untimed_fields_are_of_the_last_round():
     first = raw_examples.round_outcome(
         1, iterations=1, wrong=3, status="wrong", reason="rank 0: bad", cpu_s=np.array([1.0, 2.0])
     )
@@ -104,7 +105,7 @@ def test_wrong_elements_add_up_and_what_is_not_timed_is_of_the_last_round():
     assert last.merge(replace(first, converged=False)).converged is False
 
 
-def test_a_round_whose_bytes_are_not_counted_leaves_those_that_were_with_what_was_found_by_them():
+def test_a_round_without_counted_bytes_keeps_earlier_counts_and_evidence():
     counted = raw_examples.round_outcome(1, evidence="by its ports")
     nothing = {"wire_bytes_measured": None, "wire_sent": (), "wire_received": (), "port_sent": (), "port_received": ()}
     timed = raw_examples.round_outcome(2, **nothing, counters=None, executed="unknown", evidence=None, bytes=4096)
@@ -119,7 +120,7 @@ def test_a_round_whose_bytes_are_not_counted_leaves_those_that_were_with_what_wa
 
 
 def test_a_file_is_partial_until_every_case_has_every_round(tmp_path):
-    raw = interrupted()
+    raw = resumed_results()
     assert raw.complete
     raw.attempts[1][1][0].times.round[:] = 2  # the third round is gone
     assert raw.done == {CASES[0].id}
@@ -135,7 +136,7 @@ def test_a_file_is_partial_until_every_case_has_every_round(tmp_path):
     assert found[CASES[0].id].status == "ok"
 
 
-def test_a_journal_keeps_every_round_at_once_and_says_why_there_are_no_more(tmp_path):
+def test_a_journal_keeps_every_round_and_why_later_ones_are_missing(tmp_path):
     journal = Journal(tmp_path / "F.h5", JOB)
     journal.begin(raw_examples.attempt())
     for number in (1, 2):
@@ -150,7 +151,7 @@ def test_a_journal_keeps_every_round_at_once_and_says_why_there_are_no_more(tmp_
     assert found.reason == "2 of 3 rounds; the job ended while it ran, without a word"
 
 
-def test_a_case_that_is_skipped_has_no_rounds_to_come_and_one_skipped_later_has():
+def test_a_skipped_case_is_done_and_one_skipped_in_a_later_round_is_partial():
     raw = RawResults(path=Path("here.h5"), job=JOB, attempts=[(raw_examples.attempt(), [])])
     raw.record(raw_examples.skipped(CASES[0]))
     raw.record(raw_examples.round_outcome(1, CASES[1]))
@@ -162,7 +163,7 @@ def test_a_case_that_is_skipped_has_no_rounds_to_come_and_one_skipped_later_has(
     assert (found.status, found.reason) == ("partial", "1 of 3 rounds; too large")
 
 
-def test_a_case_that_failed_is_still_to_be_measured_with_the_rounds_that_it_has_and_is_known_for_it():
+def test_a_failed_case_keeps_its_rounds_and_is_to_be_measured_again():
     failed = {size: Outcome(case=raw_examples.case(size), status="failed", reason="it stalled") for size in (1, 2)}
     raw = raw_examples.raw(
         failed[1],
@@ -183,18 +184,15 @@ def test_a_case_that_failed_is_still_to_be_measured_with_the_rounds_that_it_has_
 
 
 def of_durations(**rounds):
-    """An outcome whose iterations took so many ns, by round."""
+    """Return an outcome with the given durations in ns by round."""
     parts = []
     for number, durations in enumerate(rounds.values(), 1):
         times = raw_examples.times(len(durations), number=number)
         parts.append(raw_examples.outcome(CASES[0], times=replace(times, max_ns=np.array(durations))))
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.merge(part)
-    return whole
+    return reduce(Outcome.merge, parts)
 
 
-def test_the_median_is_that_of_the_medians_of_the_rounds_however_many_iterations_each_had():
+def test_the_median_is_the_median_of_round_medians_for_any_numbers_of_iterations():
     outcome = of_durations(calm=[100] * 6, noisy=[900] * 60, calm_again=[110] * 6)
     found = make_row(JOB, raw_examples.attempt(), outcome)
     assert found.median_s == pytest.approx(110e-9)
@@ -202,14 +200,14 @@ def test_the_median_is_that_of_the_medians_of_the_rounds_however_many_iterations
     assert (found.rounds, found.iterations) == (3, 72)
 
 
-def test_the_interval_of_a_few_rounds_holds_those_of_all():
+def test_the_interval_of_few_rounds_encloses_all_their_intervals():
     outcome = of_durations(first=[90, 95, 100, 105, 110, 120], second=[205, 210] * 3, third=[150] * 6)
     found = make_row(JOB, raw_examples.attempt(), outcome)
     assert (found.ci_low_s, found.ci_high_s) == pytest.approx((90e-9, 210e-9))
     assert found.round_intervals_s[0] == pytest.approx((90e-9, 120e-9))
 
 
-def test_of_many_rounds_the_interval_leaves_out_as_many_at_each_end_as_the_rule_of_the_median_does():
+def test_the_interval_of_many_rounds_drops_extreme_ends_by_the_rule_of_the_median():
     rounds = [
         RoundStatistics(float(k), (k - 0.25, k + 0.25)) for k in range(1, 10)
     ]  # of 9 samples from the 2nd to the 8th

@@ -47,14 +47,14 @@ def test_the_page_names_the_version():
     assert f"schema version {VERSION}" in README.read_text()
 
 
-def test_every_field_that_is_measured_has_a_column():
+def test_every_measured_field_has_a_column():
     names = [column.name for column in COLUMNS]
     assert len(set(names)) == len(names)
     held = {field.name for kind in (Outcome, RankLocation, CaseTimes) for field in fields(kind)} - {"case", "times"}
     assert held <= set(names)
 
 
-def test_every_column_has_a_meaning_and_an_absent_value_that_its_type_can_hold():
+def test_every_column_has_a_meaning_and_an_absent_value_of_its_type():
     for column in COLUMNS:
         assert column.meaning
         assert set(column.dims) <= {"case", "iteration", "rank", "node_number", "port"}

@@ -1,4 +1,4 @@
-"""From raw times to a median, how sure it is, and a row."""
+"""Statistics: from raw times to a median, its confidence interval and a row."""
 
 import math
 from dataclasses import replace
@@ -20,12 +20,12 @@ from hpccoll.store.statistics import _interval_ranks, durations_max, make_row, m
     [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (15, 4, 12), (20, 6, 15), (25, 8, 18), (30, 10, 21), (50, 18, 33),
      (100, 40, 61)],
 )  # fmt: skip
-def test_the_interval_of_the_median_is_that_of_the_tables(n, first, last):
+def test_the_interval_of_the_median_matches_published_tables(n, first, last):
     assert median_interval(np.arange(1, n + 1)) == ((n + 1) / 2, first, last)
 
 
 @pytest.mark.parametrize("n", [*range(6, 200), 999, 1000, 5000])
-def test_the_interval_is_the_narrowest_that_reaches_95_per_cent(n):
+def test_the_interval_is_the_narrowest_with_95_per_cent_confidence(n):
     low, high = _interval_ranks(n)
     assert low + high == n - 1
     assert binom.cdf(high, n, 0.5) - binom.cdf(low, n, 0.5) >= 0.95
@@ -33,7 +33,7 @@ def test_the_interval_is_the_narrowest_that_reaches_95_per_cent(n):
 
 
 @pytest.mark.parametrize("n", range(1, 6))
-def test_with_fewer_than_six_samples_the_interval_is_all_of_them(n):
+def test_with_fewer_than_six_samples_the_interval_spans_all(n):
     assert _interval_ranks(n) == (0, n - 1)
 
 
@@ -47,7 +47,7 @@ def test_the_interval_covers_the_true_median_in_95_per_cent_of_experiments(n):
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1), st.floats(0.01, 100))
-def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values, q):
+def test_a_percentile_is_the_smallest_value_with_enough_values_at_or_below_it(values, q):
     found = percentile(np.array(values), q)
     assert found in values
     assert sum(v <= found for v in values) >= q / 100 * len(values) - 1e-9
@@ -59,14 +59,14 @@ def test_percentiles_of_a_hundred_values_are_the_values():
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=9))
-def test_whichever_of_two_is_held_against_the_other_a_ratio_is_the_same(ratios):
-    there = median_ratio(ratios)
-    assert min(ratios) * (1 - 1e-12) <= there <= max(ratios) * (1 + 1e-12)
-    assert there * median_ratio([1 / ratio for ratio in ratios]) == pytest.approx(1)
+def test_inverting_ratios_inverts_their_median(ratios):
+    found = median_ratio(ratios)
+    assert min(ratios) * (1 - 1e-12) <= found <= max(ratios) * (1 + 1e-12)
+    assert found * median_ratio([1 / ratio for ratio in ratios]) == pytest.approx(1)
     assert median_ratio([4.0, 1.0]) == pytest.approx(2.0)
 
 
-def test_the_time_of_an_iteration_is_that_of_the_slowest_rank_and_no_average():
+def test_the_time_of_an_iteration_is_that_of_the_slowest_rank():
     start, end = np.array([[0, 5], [10, 10]]), np.array([[7, 6], [11, 40]])
     assert list(durations_max(start, end)) == [7, 30]
 
@@ -92,7 +92,7 @@ def test_the_rule_span_is_from_the_first_start_to_the_last_end():
     assert make_row(*job_attempt_outcome, "max").median_s == 1500e-9
 
 
-def test_the_time_of_an_aggregator_is_kept_but_is_not_the_operations():
+def test_the_times_of_aggregators_are_kept_and_not_summarised():
     start, end = np.array([[0, 500, 100]] * 5), np.array([[1000, 2000, 9000]] * 5)
     times = CaseTimes.from_samples(start, end, one_clock=True, workers=2)
     assert (times.end_ns == end).all()
@@ -107,7 +107,7 @@ def test_the_time_of_an_aggregator_is_kept_but_is_not_the_operations():
     assert found.busbw_Bps == found.algbw_Bps  # that of two ranks
 
 
-def test_the_bandwidth_on_a_bus_is_that_of_the_collective():
+def test_the_bus_bandwidth_factor_depends_on_the_collective():
     _, _, outcome = measured([[0] * 4] * 5, [[1000] * 4] * 5)
     factors = {
         "all_reduce": 1.5, "reduce_scatter": 0.75, "all_gather": 0.75, "broadcast": 1, "reduce": 1, "gather": 0.75,
@@ -120,28 +120,28 @@ def test_the_bandwidth_on_a_bus_is_that_of_the_collective():
         assert found.busbw_Bps == (factor and pytest.approx(factor * found.algbw_Bps))
 
 
-def test_where_ranks_have_clocks_of_their_own_there_is_no_span_and_the_row_says_max():
+def test_without_a_common_clock_the_timing_rule_is_max():
     found = make_row(*measured([[0, 500]] * 5, [[1000, 2000]] * 5, one_clock=False), "span")
     assert (found.timing, found.median_s) == ("max", 1500e-9)
 
 
-def test_bytes_of_a_node_are_the_mean_over_those_of_workers_and_by_port():
+def test_bytes_per_node_are_means_over_nodes_of_workers_and_by_port():
     job, attempt, outcome = measured([[0, 0]] * 5, [[1000, 2000]] * 5)
     bytes_of = {"wire_sent": (10.0, 30.0, 500.0), "wire_received": (None, 1.0, 2.0)}
     ports = ((8.0, 2.0, None), (30.0, None, None), (250.0, 250.0, None))
     known = {"workers_sent_predicted": 36, "workers_received_predicted": None, "port_sent": ports}
-    beside = replace(attempt, aggregators=1, nodes=2, ports=("eth0", "rail2", "ib0"))
-    found = make_row(job, beside, replace(outcome, **bytes_of, **known))
+    with_aggregator = replace(attempt, aggregators=1, nodes=2, ports=("eth0", "rail2", "ib0"))
+    found = make_row(job, with_aggregator, replace(outcome, **bytes_of, **known))
     assert (found.worker_sent_predicted, found.worker_sent_measured) == (18, 20)
     assert (found.worker_received_predicted, found.worker_received_measured) == (None, None)
     assert found.port_sent == {"eth0": 19.0, "rail2": 1.0}
     earlier = replace(outcome, workers_sent_predicted=None, port_sent=(), wire_bytes_predicted=80)
     assert make_row(job, replace(attempt, nodes=2), earlier).worker_sent_predicted == 40
-    assert make_row(job, beside, earlier).worker_sent_predicted is None
-    assert make_row(job, beside, earlier).port_sent == {}
+    assert make_row(job, with_aggregator, earlier).worker_sent_predicted is None
+    assert make_row(job, with_aggregator, earlier).port_sent == {}
 
 
-def test_the_time_by_events_is_that_of_the_slowest_gpu_and_none_where_one_has_no_events():
+def test_the_device_time_is_that_of_the_slowest_gpu_and_none_without_events():
     job, attempt, outcome = measured([[0, 0]] * 3, [[1000, 2000]] * 3)
     events = np.array([[700, 900], [800, 600], [100, 1500]])
     assert make_row(job, attempt, replace(outcome, times=replace(outcome.times, device_ns=events))).device_s == 900e-9
@@ -150,7 +150,7 @@ def test_the_time_by_events_is_that_of_the_slowest_gpu_and_none_where_one_has_no
     assert make_row(job, attempt, outcome).device_s is None
 
 
-def test_what_is_absent_is_none():
+def test_absent_values_are_none():
     found = make_row(raw_examples.job(raw_examples.skipped().case), raw_examples.attempt(), raw_examples.skipped())
     for name in ("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "cpu_s", "wrong"):
         assert getattr(found, name) is None
