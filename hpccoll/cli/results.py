@@ -27,12 +27,12 @@ def report(
     """
     from hpccoll.report.output_directory import default_directory, other_inputs
 
-    place = out or default_directory(paths)
-    lost = other_inputs(paths, place)
+    directory = out or default_directory(paths)
+    lost = other_inputs(paths, directory)
     if lost and out is None:
-        raise BadInputError("--out", str(place), f"another directory: it contains the report of {lost}")
+        raise BadInputError("--out", str(directory), f"another directory: it contains the report of {lost}")
     where = "" if out or paths[0].is_dir() else "; --out DIR chooses another directory"
-    return write_report(paths, place, f"{where}; it replaces the report of {lost}" if lost else where)
+    return write_report(paths, directory, f"{where}; it replaces the report of {lost}" if lost else where)
 
 
 def write_report(paths: list[Path], out: Path, note: str = "") -> int:

@@ -66,8 +66,8 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 def _lacks_gpus(plan: Plan, job: Job) -> bool:
     """Return whether a job with cases on GPUs requests none from Slurm."""
-    asked = str(plan.resources[job.name].get("slurm_extra"))
-    return "--gpus-per-node" not in asked and any(case.device == "cuda" for case in job.cases)
+    requested_names = str(plan.resources[job.name].get("slurm_extra"))
+    return "--gpus-per-node" not in requested_names and any(case.device == "cuda" for case in job.cases)
 
 
 def _launches(plan: Plan) -> Iterator[str]:
@@ -94,15 +94,15 @@ def _places(job: Job) -> str:
 
 def _asked(plan: Plan, job: Job) -> str:
     """Return the nodes and the time that a job requests from Slurm."""
-    asked = plan.resources.get(job.name) or {}
-    if "runtime" not in asked:
+    requested_names = plan.resources.get(job.name) or {}
+    if "runtime" not in requested_names:
         return ""
-    return f"; asks for {_many(job.largest.hosts, 'node')} for at most {asked['runtime']} min"
+    return f"; asks for {_many(job.largest.hosts, 'node')} for at most {requested_names['runtime']} min"
 
 
 def _about(plan: Plan, job: Job) -> Iterator[str]:
-    if asked := plan.resources.get(job.name):
-        yield f"sbatch {shlex.join(sbatch_options(asked))}"
+    if requested_names := plan.resources.get(job.name):
+        yield f"sbatch {shlex.join(sbatch_options(requested_names))}"
     known = known_variant(job.variant, job.sets)
     if known:
         yield f"variant: {known.purpose}"
@@ -110,13 +110,13 @@ def _about(plan: Plan, job: Job) -> Iterator[str]:
         yield f"environment: {' '.join(assignment(*one) for one in job.environment.items()) or 'nothing of its own'}"
     if job.communicator:
         yield f"communicator, by nccl4py: {' '.join(f'{name}={value}' for name, value in job.communicator.items())}"
-    told = evidence(plan, job)
-    if told["requested"]:
-        yield f"requested: {', '.join(told['requested'])}"
-    if told["demanded"]:
-        yield f"evidence: {told['demanded']}"
-    if told["control"]:
-        yield f"negative control: {_control(plan, told['control'], told['control_job'])}"
+    shown = evidence(plan, job)
+    if shown["requested"]:
+        yield f"requested: {', '.join(shown['requested'])}"
+    if shown["demanded"]:
+        yield f"evidence: {shown['demanded']}"
+    if shown["control"]:
+        yield f"negative control: {_control(plan, shown['control'], shown['control_job'])}"
 
 
 def _control(plan: Plan, control: str, of_job: str | None) -> str:
@@ -133,14 +133,14 @@ def _left_out(skips: Iterable[Skip]) -> Iterator[str]:
     counts: dict[str, Counter[str]] = {}
     for skip in skips:
         variant, _, reason = skip.reason.partition(": ")
-        told = reason if skip.job.endswith(f".{variant}") else skip.reason  # the job's name says the variant
-        counts.setdefault(told, Counter())[skip.job] += 1
-    for told, jobs in counts.items():
+        shown = reason if skip.job.endswith(f".{variant}") else skip.reason  # the job's name says the variant
+        counts.setdefault(shown, Counter())[skip.job] += 1
+    for shown, jobs in counts.items():
         every = [f"{count} of {name}" for name, count in jobs.items()]
         named = every[: MOST_NAMED if len(every) > MOST_NAMED + 1 else None]  # "1 more job" is as long as its name
         more = [_many(len(jobs) - len(named), "more job")] if len(jobs) > len(named) else []
         whose = ", ".join([*named, *more]) if len(jobs) > 1 else next(iter(jobs))
-        yield f"{_many(jobs.total(), 'case')}: {told} ({whose})"
+        yield f"{_many(jobs.total(), 'case')}: {shown} ({whose})"
 
 
 def _many(count: int, word: str) -> str:
@@ -161,9 +161,9 @@ def evidence(plan: Plan, job: Job) -> dict[str, Any]:
         control_job: the job of this plan with that variant, None without one.
     """
     known = known_variant(job.variant, job.sets)
-    asked = sorted({word for case in job.cases if (word := requested_algorithm(job, case))})
+    requested_names = sorted({word for case in job.cases if (word := requested_algorithm(job, case))})
     logs = any(has_library_logs(job, case) for case in job.cases)
-    by_library = (BY_LOGS.format(" or ".join(asked)) if asked else BY_NCCL) if logs else None
+    by_library = (BY_LOGS.format(" or ".join(requested_names)) if requested_names else BY_NCCL) if logs else None
     control = known.control if known else None
     controls = (
         other.name
@@ -171,7 +171,7 @@ def evidence(plan: Plan, job: Job) -> dict[str, Any]:
         if other.variant == control and {*other.shapes} >= {*job.shapes} and other.name != job.name
     )
     return {
-        "requested": asked,
+        "requested": requested_names,
         "demanded": known.expected_evidence.description if known else by_library,
         "logs": logs,
         "control": control,

@@ -215,24 +215,24 @@ class Site(YamlSection):
         The plugin needs ``mpi`` to run the rule once, outside srun, and refuses it for a single task. Its own GPU
         resources would request one task per GPU.
         """
-        beside = self.aggregators if shape.dedicated_aggregators else None
+        section = self.aggregators if shape.dedicated_aggregators else None
         extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
         extra += ["--exclusive"] if self.exclusive else []
         extra += [f"--gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
-        asked: dict[str, int | str | None] = {
+        resources: dict[str, int | str | None] = {
             "mpi": "srun" if shape.processes > 1 else "",
             "nodes": shape.hosts,
             "tasks": shape.processes,
             "runtime": self.minutes or minutes,
             "cpus_per_task": self.cpus_per_task or -1,  # which says nothing to sbatch
             "mem_mb": self.memory_mb or 0,
-            "slurm_partition": beside.partition if beside else self.partition,
+            "slurm_partition": section.partition if section else self.partition,
             "slurm_account": self.account,
             "qos": self.qos,
-            "constraint": beside.constraint(shape) if beside else self.constraint,
+            "constraint": section.constraint(shape) if section else self.constraint,
             "slurm_extra": shlex.join([*extra, *(self.sbatch or ())]),
         }
-        return {name: value for name, value in asked.items() if value is not None}
+        return {name: value for name, value in resources.items() if value is not None}
 
 
 def _quote_braces(text: str) -> str:

@@ -148,12 +148,12 @@ def _find_orphans(out: Path) -> dict[int, str]:
 def _scan_processes(out: Path) -> Iterator[tuple[int, str]]:
     """Yield the processes, except this one, whose environment has SWEEP_VARIABLE with ``out``."""
     mark = f"{SWEEP_VARIABLE}={out.resolve()}".encode()
-    for place in Path("/proc").glob("[0-9]*"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if int(place.name) != os.getpid() and mark in (place / "environ").read_bytes().split(b"\0"):
+            if int(process.name) != os.getpid() and mark in (process / "environ").read_bytes().split(b"\0"):
                 yield (
-                    int(place.name),
-                    (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80],
+                    int(process.name),
+                    (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80],
                 )
         except OSError:  # the process has ended, or belongs to another user
             continue

@@ -119,10 +119,10 @@ def check_account(account: str | None, where: Partition) -> None:
     if account is None:
         return
     if has_accounting():
-        said = slurm_output(
+        answer = slurm_output(
             "sacctmgr", "-n", "-P", "show", "associations", f"user={getpass.getuser()}", "format=account"
         )
-        known = sorted(set(said.split()))
+        known = sorted(set(answer.split()))
         expected = "an account of yours: " + (", ".join(known) or "you have none")
     else:
         known = list(where.accounts or ())
@@ -145,12 +145,12 @@ SBATCH_OPTIONS = {
 
 def sbatch_options(resources: Mapping[str, int | str]) -> list[str]:
     """Return the options of sbatch by which a job asks for ``resources``."""
-    asked = [
+    arguments = [
         f"{option}={resources[name]}"
         for name, option in SBATCH_OPTIONS.items()
         if resources.get(name) not in UNSET_VALUES
     ]
-    return [*asked, *shlex.split(str(resources["slurm_extra"]))]
+    return [*arguments, *shlex.split(str(resources["slurm_extra"]))]
 
 
 def check_request(resources: Mapping[str, int | str]) -> None:
@@ -159,14 +159,14 @@ def check_request(resources: Mapping[str, int | str]) -> None:
     Raises:
         BadInputError: where it would refuse, with its reason, or does not answer.
     """
-    asked = sbatch_options(resources)
+    arguments = sbatch_options(resources)
     try:
-        slurm_output("sbatch", "--test-only", *asked, "--wrap=true")
+        slurm_output("sbatch", "--test-only", *arguments, "--wrap=true")
     except UnusableError:
         raise
     except BadInputError as error:
         reason = re.sub(r"(allocation failure|sbatch: error|error): ", "", error.expected)
-        raise BadInputError("job", " ".join(asked), reason) from None
+        raise BadInputError("job", " ".join(arguments), reason) from None
 
 
 def hosts_with_feature(feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
@@ -175,8 +175,8 @@ def hosts_with_feature(feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
     Raises:
         BadInputError: where Slurm does not answer.
     """
-    said = slurm_output(
+    answer = slurm_output(
         "sinfo", "-a", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b"
     )  # also where partitions are hidden
-    features = dict(line.split("|") for line in said.splitlines())  # a node of two partitions is there twice
+    features = dict(line.split("|") for line in answer.splitlines())  # a node of two partitions is there twice
     return tuple(host for host in hosts if feature in features.get(host, "").split(","))

@@ -38,15 +38,15 @@ def slurm_output(*command: str) -> str:
     """
     ended = run_slurm(*command)
     if ended.returncode:
-        said = " ".join((ended.stderr.strip() or ended.stdout.strip()).split())
-        _check_reachable(said)
-        raise BadInputError("Slurm", " ".join(command), f"a request that Slurm grants: {said}")
+        message = " ".join((ended.stderr.strip() or ended.stdout.strip()).split())
+        _check_reachable(message)
+        raise BadInputError("Slurm", " ".join(command), f"a request that Slurm grants: {message}")
     return ended.stdout
 
 
-def _check_reachable(said: str) -> None:
-    if UNREACHABLE.search(said):
-        raise UnusableError("Slurm", f"{NO_ANSWER}: {said}")
+def _check_reachable(message: str) -> None:
+    if UNREACHABLE.search(message):
+        raise UnusableError("Slurm", f"{NO_ANSWER}: {message}")
 
 
 UNREACHABLE = re.compile(

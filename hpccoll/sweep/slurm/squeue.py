@@ -56,8 +56,8 @@ def list_jobs(prefix: str) -> list[QueuedJob]:
     Raises:
         BadInputError: where Slurm does not answer.
     """
-    said = slurm_output("squeue", "--me", "--states=all", "-h", "-o", "%i|%j|%T|%r|%k")
-    rows = (line.split("|", 4) for line in said.splitlines() if line.count("|") >= 4)
+    listing = slurm_output("squeue", "--me", "--states=all", "-h", "-o", "%i|%j|%T|%r|%k")
+    rows = (line.split("|", 4) for line in listing.splitlines() if line.count("|") >= 4)
     return [
         QueuedJob(number, job[1] if (job := COMMENT.search(comment)) else "", state, reason)
         for number, name, state, reason, comment in rows
