@@ -1,11 +1,11 @@
-"""What is written down of variables and command lines, and what is not."""
+"""The recorded variables and command lines contain no secrets."""
 
 import pytest
 
 from hpccoll.host.env_allowlist import allowed_variables, redacted_command_line
 
 
-def test_variables_are_taken_from_an_allow_list_less_what_sounds_like_a_secret(monkeypatch):
+def test_only_allow_listed_variables_without_secrets_are_recorded(monkeypatch):
     for name in ("NCCL_ALGO", "OMPI_MCA_btl", "UCX_TLS", "SLURM_JOB_ID", "FI_PROVIDER"):
         monkeypatch.setenv(name, "x")
     for name in ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "HOME", "MPICH_PASSWORD", "SLURM_CONF_SERVER"):
@@ -24,5 +24,5 @@ def test_variables_are_taken_from_an_allow_list_less_what_sounds_like_a_secret(m
         ("srun --export=ALL,MY_DB=x,UCX_TLS=tcp a", "srun --export=ALL,MY_DB=***,UCX_TLS=tcp a"),
     ],
 )
-def test_a_command_line_is_shown_without_the_values_of_other_variables(line, shown):
+def test_command_lines_hide_the_values_of_other_variables(line, shown):
     assert redacted_command_line(line.split()) == shown

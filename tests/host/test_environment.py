@@ -1,4 +1,4 @@
-"""What is written down of the environment."""
+"""Facts about the environment of a process."""
 
 from pathlib import Path
 
@@ -20,24 +20,24 @@ def test_cpus_are_written_as_ranges(cpus, text):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "crowded"),
+    ("ranks", "oversubscribed"),
     [
         (masks("0 1", "0 1"), False),
         (masks("0 1", "0 1", "0 1"), True),
-        (masks("0", "1"), False),  # one core each is not too few for two
-        (masks("0", "0", "1 2 3"), True),  # two on one core, whatever others have
+        (masks("0", "1"), False),  # one core each
+        (masks("0", "0", "1 2 3"), True),  # two ranks on one core
         (masks("0 1", "0 1", "0", "2 3"), True),
         (masks("0 1 2 3", "0", "1"), False),
     ],
 )
-def test_a_node_is_oversubscribed_where_ranks_must_share_a_cpu(ranks, crowded):
-    assert is_oversubscribed(ranks) is crowded
+def test_a_node_is_oversubscribed_if_ranks_must_share_a_cpu(ranks, oversubscribed):
+    assert is_oversubscribed(ranks) is oversubscribed
 
 
 @pytest.mark.parametrize(
     ("address", "rack"), [(None, ""), ("n1", ""), ("rack1.n1", "rack1"), ("spine.rack2.n7", "spine.rack2")]
 )
-def test_the_rack_of_a_node_is_what_slurm_puts_above_it(address, rack, monkeypatch):
+def test_the_rack_of_a_node_is_its_path_in_slurms_topology(address, rack, monkeypatch):
     monkeypatch.delenv("SLURM_TOPOLOGY_ADDR", raising=False)
     if address:
         monkeypatch.setenv("SLURM_TOPOLOGY_ADDR", address)

@@ -1,4 +1,4 @@
-"""What drivers count by names of their own."""
+"""Driver statistics and pause frames."""
 
 import pytest
 
@@ -31,9 +31,9 @@ from hpccoll.host import ethtool
         ("virtio_net", {"rx_drops": 3, "tx0_kicks": 2}, {}),
     ],
 )  # fmt: skip
-def test_pause_frames_have_a_name_in_every_driver(driver, statistics, frames):
+def test_pause_frames_are_summed_from_the_names_of_each_driver(driver, statistics, frames):
     assert ethtool.pause_frames(statistics) == frames, driver
 
 
-def test_a_device_without_statistics_or_that_is_none_has_none():
+def test_missing_devices_and_devices_without_statistics_have_none():
     assert ethtool.driver_statistics("lo") == ethtool.driver_statistics("nosuchdevice0") == {}

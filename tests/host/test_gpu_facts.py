@@ -1,4 +1,4 @@
-"""GPU facts: what NVML tells of a GPU is recorded, and what it does not tell is null."""
+"""GPU facts: NVML's answers are recorded, and unsupported queries are null."""
 
 import sys
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ class Unsupported(Exception):  # noqa: N818 - NVML's NVMLError
 
 
 class Nvml:
-    """As the module pynvml, for a GPU that does not know of MIG and has two NVLinks, one of them up."""
+    """A fake of the module pynvml, with a GPU without MIG and with two NVLinks, one of them up."""
 
     NVMLError = Unsupported
     NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
@@ -32,7 +32,7 @@ class Nvml:
         return link
 
     def __getattr__(self, name):
-        told = {
+        answers = {
             "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3", "nvmlSystemGetDriverVersion": "560.35.03",
             "nvmlSystemGetCudaDriverVersion": 12060, "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=80 << 30),
             "nvmlDeviceGetClockInfo": 1980, "nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetEccMode": [1, 1],
@@ -40,15 +40,15 @@ class Nvml:
             "nvmlDeviceGetCurrPcieLinkGeneration": 5, "nvmlDeviceGetCurrPcieLinkWidth": 16,
         }  # fmt: skip
 
-        def tell(*_):
-            if name not in told:
+        def query(*_):
+            if name not in answers:
                 raise Unsupported
-            return told[name]
+            return answers[name]
 
-        return tell
+        return query
 
 
-def test_what_nvml_tells_is_recorded_and_the_rest_is_null():
+def test_facts_that_nvml_does_not_support_are_null():
     assert gpu_facts("0000:1b:00.0", Nvml()) == {
         "bus": "0000:1b:00.0", "name": "NVIDIA H100 80GB HBM3", "driver": "560.35.03", "cuda": "12.6",
         "memory_bytes": 80 << 30, "sm_clock_mhz": 1980, "sm_clock_max_mhz": 1980, "memory_clock_mhz": 1980,
@@ -60,17 +60,17 @@ def test_what_nvml_tells_is_recorded_and_the_rest_is_null():
 NOTHING = {"bus": "0000:2a:00.0", **dict.fromkeys(FACT_QUERIES)}
 
 
-def test_of_a_gpu_that_nvml_does_not_know_all_is_null():
+def test_all_facts_of_a_gpu_unknown_to_nvml_are_null():
     assert gpu_facts("0000:2a:00.0", Nvml()) == NOTHING
 
 
 @pytest.mark.parametrize("installed", [False, True])
-def test_without_nvml_or_without_a_driver_all_is_null(monkeypatch, installed):
-    def lacks():
+def test_all_facts_are_null_without_nvml_or_driver(monkeypatch, installed):
+    def fails():
         raise Unsupported
 
-    there = SimpleNamespace(NVMLError=Unsupported, nvmlInit=lacks) if installed else None
-    monkeypatch.setitem(sys.modules, "pynvml", there)
+    module = SimpleNamespace(NVMLError=Unsupported, nvmlInit=fails) if installed else None
+    monkeypatch.setitem(sys.modules, "pynvml", module)
     assert gpu_facts("0000:2a:00.0") == NOTHING
 
 
@@ -78,8 +78,8 @@ def rank(host, bus, **more):
     return host, {"gpu": {"bus": bus, "name": "H100"}, **more}
 
 
-def test_the_gpus_of_hosts_are_said_once_and_the_one_of_each_rank_by_its_address():
-    verdict = {"aware": False, "library": "no", "transfer": "no transfer was tried"}
+def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address():
+    verdict = {"aware": False, "library": "no", "transfer": "transfer not tested"}
     ranks = [rank(host, bus, cuda_aware_mpi=verdict) for host in ("n1", "n2") for bus in ("1b", "2a")]
     assert gpu_provenance(ranks) == {
         "gpus": [{"hosts": ["n1", "n2"], "gpus": [{"bus": bus, "name": "H100"} for bus in ("1b", "2a")]}],
@@ -89,17 +89,17 @@ def test_the_gpus_of_hosts_are_said_once_and_the_one_of_each_rank_by_its_address
     assert not gpus_are_shared(ranks)
 
 
-def test_where_no_case_is_on_a_gpu_nothing_is_said_of_them():
+def test_gpu_provenance_is_null_if_no_case_runs_on_a_gpu():
     ranks = [("n1", {}), ("n1", {})]
     assert gpu_provenance(ranks) == {"gpus": None, "gpu_of_rank": None, "cuda_aware_mpi": None}
     assert not gpus_are_shared(ranks)
 
 
-def test_a_machine_is_named_by_its_gpus_too_where_cases_are_on_them():
+def test_the_description_of_a_machine_counts_its_gpus():
     assert gpu_description({"visible": 8, "gpu": {"bus": "1b", "name": "NVIDIA H100"}}) == ["8 NVIDIA H100"]
     assert gpu_description({"visible": 1, "gpu": {"bus": "1b", "name": None}}) == ["1 GPU"]
     assert gpu_description({}) == []
 
 
-def test_ranks_share_a_gpu_where_one_host_has_one_address_twice():
+def test_ranks_share_a_gpu_if_a_host_lists_an_address_twice():
     assert gpus_are_shared([rank("n1", "1b"), rank("n2", "1b"), rank("n2", "1b")])

@@ -1,4 +1,4 @@
-"""Equipment: what files tell of a machine with GPUs, and in which order libraries are found."""
+"""GPU hardware read from files, and the search order of libraries."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from hpccoll.host import hardware
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch):
-    """Have none of the variables that say where libraries and settings are, and no wheels."""
+    """Unset the variables that locate libraries and settings, and hide wheels."""
     for name in ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME", "NCCL_CONF_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[]))
@@ -22,7 +22,7 @@ def test_a_machine_without_gpus_has_nothing(tmp_path):
     assert (hardware.nccl_libraries(tmp_path), hardware.nccl_plugins(tmp_path)) == ([], [])
 
 
-def test_devices_are_counted_and_what_stands_beside_them_is_not(tmp_path):
+def test_only_device_files_of_gpus_and_switches_are_counted(tmp_path):
     equip(tmp_path, GPUS, SWITCHES)
     assert (hardware.gpu_count(tmp_path), hardware.nvswitch_count(tmp_path)) == (8, 4)
     assert hardware.gpu_models(tmp_path) == ["NVIDIA H100 80GB HBM3"]
@@ -31,18 +31,18 @@ def test_devices_are_counted_and_what_stands_beside_them_is_not(tmp_path):
 @pytest.mark.parametrize(
     ("part", "version", "major", "opened"), [(OPEN, "580.65.06", 580, True), (CLOSED, "535.104.05", 535, False)]
 )
-def test_the_driver_is_known_by_what_it_says_of_either_kind_of_its_modules(tmp_path, part, version, major, opened):
+def test_the_driver_version_is_read_for_open_and_closed_modules(tmp_path, part, version, major, opened):
     found = hardware.gpu_driver(equip(tmp_path, part))
     assert (found.version, found.major, found.open_modules) == (version, major, opened)
 
 
-def test_a_process_is_known_by_the_first_letters_of_its_name(tmp_path):
+def test_a_process_is_found_by_its_truncated_name(tmp_path):
     equip(tmp_path, {"proc/77/comm": "nv-hostengine\n", "proc/self/comm": "nv-fabricmanage\n"})
     assert not hardware.is_process_running("nv-fabricmanager", tmp_path)
     assert hardware.is_process_running("nv-fabricmanager", equip(tmp_path, MANAGED))
 
 
-def test_ports_are_told_with_the_driver_of_their_adapter(tmp_path):
+def test_rdma_ports_include_the_driver_of_their_adapter(tmp_path):
     ports = hardware.rdma_ports(equip(tmp_path, RAILS, EFA))
     assert [(port.name, port.driver, port.layer, port.active) for port in ports] == [
         ("mlx5_0:1", "mlx5_core", "InfiniBand", True), ("mlx5_1:1", "mlx5_core", "InfiniBand", True),
@@ -51,7 +51,7 @@ def test_ports_are_told_with_the_driver_of_their_adapter(tmp_path):
     assert ports[0].rate == "400 Gb/sec (4X NDR)"
 
 
-def test_the_loader_looks_where_the_environment_says_then_where_the_system_does(tmp_path, monkeypatch):
+def test_the_loader_searches_ld_library_path_before_the_system(tmp_path, monkeypatch):
     equip(tmp_path, {
         "module/libnccl.so.2": "", "opt/ofi/lib/libnccl.so.2": "", "usr/lib64/libnccl.so.2": "",
         "lone/libnccl.so.2": "",
@@ -62,7 +62,7 @@ def test_the_loader_looks_where_the_environment_says_then_where_the_system_does(
     assert [str(path.relative_to(tmp_path).parent) for path in found] == ["module", "opt/ofi/lib", "usr/lib64"]
 
 
-def test_a_library_that_is_found_twice_is_one_and_a_name_of_it_that_leads_nowhere_is_none(tmp_path, monkeypatch):
+def test_duplicate_libraries_and_broken_links_are_left_out(tmp_path, monkeypatch):
     equip(tmp_path, {"a/libnccl.so.2.27.3": ""})
     (tmp_path / "a/libnccl.so.2").symlink_to("libnccl.so.2.27.3")
     (tmp_path / "b").symlink_to("a")
@@ -72,7 +72,7 @@ def test_a_library_that_is_found_twice_is_one_and_a_name_of_it_that_leads_nowher
     assert hardware.find_libraries("libnccl.so.2", root=tmp_path) == [tmp_path / "b/libnccl.so.2"]
 
 
-def test_a_wheel_of_nccl_comes_before_the_module_and_that_before_its_home(tmp_path, monkeypatch):
+def test_nccl_is_searched_in_wheels_then_conda_then_the_loader_then_its_home(tmp_path, monkeypatch):
     equip(tmp_path, {f"{place}/libnccl.so.2": "" for place in ("site/nvidia/nccl/lib", "conda/lib", "mod", "home/lib")})
     monkeypatch.setenv("NCCL_HOME", f"{tmp_path}/home")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
@@ -83,7 +83,7 @@ def test_a_wheel_of_nccl_comes_before_the_module_and_that_before_its_home(tmp_pa
     assert [hardware.is_from_wheel(path) for path in found] == [True, False, False, False]
 
 
-def test_plugins_are_known_by_what_stands_in_them(tmp_path, monkeypatch):
+def test_plugins_are_identified_by_their_content(tmp_path, monkeypatch):
     equip(tmp_path, {
         "hpcx/libnccl-net.so": "\x7fELF SHARP rank %d/%d initialized on %s",
         "ofi/libnccl-net-ofi.so": "NET/OFI Initializing",
@@ -95,7 +95,7 @@ def test_plugins_are_known_by_what_stands_in_them(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_settings_are_told_from_what_wins_to_what_loses(tmp_path, monkeypatch):
+def test_nccl_settings_are_listed_by_precedence(tmp_path, monkeypatch):
     for name in [name for name in hardware.os.environ if name.startswith("NCCL_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))

@@ -1,4 +1,4 @@
-"""The machine: what memory there is for ranks, where a job has a limit, too."""
+"""The memory available to ranks, with and without limits of the job."""
 
 import pytest
 
@@ -21,11 +21,11 @@ def root(tmp_path):
     return write
 
 
-def test_without_control_groups_it_is_what_the_kernel_says(root):
+def test_available_memory_without_control_groups_is_the_kernels(root):
     assert available_memory(root()) == 8 * GIB
 
 
-def test_the_limit_of_a_job_counts_less_what_it_uses(root):
+def test_available_memory_is_the_rest_of_a_jobs_limit(root):
     group = "sys/fs/cgroup/system.slice/job_7"
     files = {
         "proc/self/cgroup": "0::/system.slice/job_7/step_0\n",
@@ -36,15 +36,15 @@ def test_the_limit_of_a_job_counts_less_what_it_uses(root):
     assert available_memory(root(**files)) == 3 * GIB
 
 
-def test_so_does_one_of_the_first_version(root):
+def test_available_memory_honours_limits_of_cgroup_version_1(root):
     group = "sys/fs/cgroup/memory/slurm/job_7"
     files = {
         "proc/self/cgroup": "5:memory:/slurm/job_7\n4:cpu,cpuacct:/\n0::/\n",
         f"{group}/memory.limit_in_bytes": f"{2 * GIB}\n", f"{group}/memory.usage_in_bytes": f"{3 * GIB}\n",
         f"{group}/memory.stat": "",
     }  # fmt: skip
-    assert available_memory(root(**files)) == 0  # never less than nothing
+    assert available_memory(root(**files)) == 0  # never negative
 
 
-def test_this_machine_has_some():
+def test_this_machine_has_available_memory():
     assert 0 < available_memory() < 2**60

@@ -1,4 +1,4 @@
-"""What the ports of a host are and count, on a made-up sysfs."""
+"""Network ports and their counters, on a fake sysfs."""
 
 from hpccoll.host import network_ports
 from hpccoll.host.network_ports import RECEIVED, SENT
@@ -17,27 +17,27 @@ def test_an_ethernet_device_is_counted_in_bytes(host):
     }  # fmt: skip
 
 
-def test_an_infiniband_port_is_counted_in_words_of_four_bytes_and_its_ticks_are_ticks(host):
+def test_infiniband_data_counters_are_converted_from_words_of_four_bytes(host):
     host.infiniband("mlx5_0", sent=10, received=20, port_xmit_wait=7)
     assert host.read() == {
         ("mlx5_0/1", SENT): 40, ("mlx5_0/1", RECEIVED): 80, ("mlx5_0/1", "port_xmit_wait"): 7,
     }  # fmt: skip
 
 
-def test_counters_of_the_device_are_read_where_it_has_them(host):
+def test_hardware_counters_are_read_if_the_device_has_them(host):
     host.infiniband("mlx5_0", hardware={"np_cnp_sent": 5, "out_of_sequence": 2, "lifespan": 10})
     counted = {name: value for (_, name), value in host.read().items()}
     assert counted == {SENT: 0, RECEIVED: 0, "np_cnp_sent": 5, "out_of_sequence": 2}
 
 
-def test_the_bytes_of_ipoib_are_counted_at_the_infiniband_port_alone(host):
+def test_ipoib_devices_are_left_out(host):
     host.infiniband("mlx5_0", sent=1)
     host.netdev("ib0", sent=4, kind=IPOIB)
     host.netdev("eth0", sent=2)
     assert host.found() == ["mlx5_0/1", "eth0"]
 
 
-def test_what_has_no_hardware_of_its_own_counts_nothing_twice(host):
+def test_devices_without_hardware_are_left_out(host):
     for name in ("bond0", "br0", "eth0.7", "docker0"):
         host.netdev(name, hardware=False)
     for name in ("eth0", "eth1"):
@@ -46,7 +46,7 @@ def test_what_has_no_hardware_of_its_own_counts_nothing_twice(host):
     assert host.found() == ["eth0", "eth1"]
 
 
-def test_a_virtual_function_is_counted_by_a_master_with_hardware(host):
+def test_a_virtual_function_with_a_hardware_master_is_left_out(host):
     host.netdev("eth0")
     host.netdev("enP1")
     (host.sys / "class/net/enP1/master").symlink_to("../eth0")
@@ -60,7 +60,7 @@ def test_devices_and_ports_that_are_down_are_left_out(host):
     assert host.found() == ["eth1"]
 
 
-def test_without_hardware_all_that_is_up_counts_but_for_loopback(host):
+def test_without_hardware_all_devices_that_are_up_count_except_loopback(host):
     host.netdev("lo", kind=LOOPBACK, flags="0x9", hardware=False)
     host.netdev("veth0", hardware=False)
     host.netdev("dummy0", hardware=False, flags="0x82")

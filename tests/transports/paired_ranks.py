@@ -1,4 +1,4 @@
-"""``hpccoll run`` on ranks that take themselves for nodes of two: 0 and 1, 2 and 3, and so on."""
+"""``hpccoll run`` on ranks that form nodes of two: 0 and 1, 2 and 3, and so on."""
 
 import sys
 
@@ -9,5 +9,5 @@ from hpccoll.measure.job_runner import JobRunner
 from hpccoll.run import main
 
 provenance.boot_id = ranks.boot_id = lambda: f"node {MPI.COMM_WORLD.rank // 2}"
-JobRunner._traffic = lambda *_: None  # there is nothing between them to count
+JobRunner._traffic = lambda *_: None  # there is no network between them
 sys.exit(main(sys.argv[1:]))

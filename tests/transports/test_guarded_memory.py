@@ -1,4 +1,4 @@
-"""The memory next to buffers: how it lies, and what it holds."""
+"""Guarded buffers: their layout, and the contents of guards."""
 
 from itertools import combinations
 
@@ -14,7 +14,7 @@ from hpccoll.transports.operation import aligned_empty
 
 
 @given(st.sampled_from((*DTYPES, BFLOAT16)), st.integers(1, 5000), st.booleans())
-def test_a_buffer_lies_as_its_memory_would_and_guards_next_to_it_inside_that_memory(dtype, count, front):
+def test_guarded_buffers_are_aligned_and_their_guards_are_adjacent(dtype, count, front):
     made = allocate_guarded(aligned_empty, count, dtype_of(dtype), front=front)
     before, after = made.guards()
     assert (len(made.buffer), made.buffer.ctypes.data % MARGIN_BYTES) == (count, 0)
@@ -23,12 +23,12 @@ def test_a_buffer_lies_as_its_memory_would_and_guards_next_to_it_inside_that_mem
     assert [len(side) * made.memory.itemsize for side in (before, after)] == [GUARD_BYTES * front, GUARD_BYTES]
 
 
-def test_an_empty_buffer_takes_no_memory_and_has_no_guards():
+def test_an_empty_buffer_has_no_memory_and_no_guards():
     made = allocate_guarded(aligned_empty, 0, np.dtype("float32"))
     assert (len(made.memory), [*guards_of([made], 0)]) == (0, [])
 
 
-def test_where_a_part_of_a_buffer_may_be_written_its_guards_lie_around_that_part():
+def test_the_guards_of_a_narrowed_buffer_surround_it():
     made = allocate_guarded(aligned_empty, 1000, np.dtype("float32"))
     part = made.narrow(slice(300, 500))
     part.memory[:], made.buffer[300:500] = 0, 1
@@ -38,7 +38,7 @@ def test_where_a_part_of_a_buffer_may_be_written_its_guards_lie_around_that_part
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_one_guard_holds_is_nowhere_what_another_does(dtype):
+def test_guards_have_distinct_contents(dtype):
     made = [allocate_guarded(aligned_empty, 100, np.dtype(dtype)) for _ in ("src", "dst")]
     words = [guard.words for me in (0, 1, 7) for guard in guards_of(made, me)]
     assert len(words) == 12

@@ -63,7 +63,7 @@ def test_the_small_schedules_fold_every_dtype_and_op(name, ranks):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_numbers_that_do_not_add_up_exactly_are_folded_in_one_order_whatever_the_placement(name):
+def test_inexact_sums_do_not_depend_on_the_placement(name):
     case, found = EXAMPLES[name].case(5), []
     for in_place in (True, False):
         asked = case.operation(100, "float32", in_place=in_place, channels=2)
@@ -73,7 +73,7 @@ def test_numbers_that_do_not_add_up_exactly_are_folded_in_one_order_whatever_the
     assert found[0] == found[1]
 
 
-def test_lanes_are_dealt_to_the_slices_in_turn():
+def test_lanes_use_the_slices_round_robin():
     said = []
 
     def slice_of(number: int) -> Schedule:
@@ -90,7 +90,7 @@ def test_lanes_are_dealt_to_the_slices_in_turn():
     assert said == [0, 1] * 3
 
 
-def test_tmp_is_as_large_as_the_largest_of_the_units_it_is_given():
+def test_tmp_holds_the_highest_unit_of_the_schedule():
     def steps(_layout, me):
         yield Step(Copy(dst[me], tmp[2]))
         yield Step(Copy(tmp[2], tmp[0]), Copy(tmp[2], tmp[1]))
@@ -104,14 +104,14 @@ def test_tmp_is_as_large_as_the_largest_of_the_units_it_is_given():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_buffers_begin_on_a_page(dtype):
+def test_buffers_are_page_aligned(dtype):
     buffer = aligned_empty(5, np.dtype(dtype))
     assert (len(buffer), buffer.dtype) == (5, dtype)
     assert buffer.ctypes.data % 4096 == 0
     assert len(aligned_empty(0, np.dtype(dtype))) == 0
 
 
-def test_an_operation_refuses_slices_that_are_cut_differently_and_lanes_of_a_token():
+def test_an_operation_rejects_slices_with_different_units_and_lanes_of_a_token():
     slices = ring.slices(Layout.of(2)) + ring.slices(Layout.of(3))
     with pytest.raises(ValueError, match="same number of units"):
         Case(all_reduce.call(2), slices).operation(8)
@@ -146,7 +146,7 @@ def of_ten(call, *, in_place: bool, aggregators: int = 0) -> Operation:
     ],
     ids=lambda value: f"{value.collective.name}-{value.root}" if hasattr(value, "root") else str(value),
 )
-def test_what_rank_1_contributes_and_ends_with_is_a_view_of_its_buffers(call, contributed, ended):
+def test_contribution_and_result_are_views_of_the_buffers(call, contributed, ended):
     room = np.arange(of_ten(call, in_place=True).elements("dst", 1), dtype=np.int32)
     inside = of_ten(call, in_place=True)
     assert inside.contribution(room[:0], room, 1).tolist() == list(contributed)
@@ -159,14 +159,14 @@ def test_what_rank_1_contributes_and_ends_with_is_a_view_of_its_buffers(call, co
 
 
 @pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
-def test_an_aggregator_contributes_nothing_and_ends_with_nothing(row):
+def test_an_aggregator_has_no_contribution_and_no_result(row):
     asked = of_ten(row.call(3), in_place=False, aggregators=1)
     room = np.zeros(asked.elements("dst", 3), np.int32)
     assert asked.elements("src", 3) == 0
     assert len(asked.contribution(room[:0], room, 3)) == len(asked.result(room, 3)) == 0
 
 
-def test_unequal_blocks_lie_one_after_the_other():
+def test_unequal_blocks_are_contiguous():
     call = all_to_all_v.call(3, traffic="zipf")
     asked = Case(call, all_to_all_v.algorithm("pairwise").slices(Layout.of(3))).operation(11)
     assert call.blocks(11).tolist() == [[18, 9, 6]] * 3
@@ -181,7 +181,7 @@ def test_unequal_blocks_lie_one_after_the_other():
     assert asked.span("dst", range(2, 2), 1) == slice(0, 0)
 
 
-def test_an_operation_is_cut_once():
+def test_the_cuts_of_an_operation_are_cached():
     asked = case_of("all_reduce-ring", 4).operation(100)
     assert asked.cut is asked.cut
     assert asked.api_cut is asked.api_cut

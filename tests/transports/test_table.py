@@ -181,7 +181,7 @@ def outcomes(mpiexec, tmp_path_factory):
 
 
 @pytest.mark.parametrize("launch", LAUNCHES, ids=str)
-def test_every_case_is_right_or_skipped_for_the_reason_that_the_catalogue_gives(launch, outcomes):
+def test_every_case_is_correct_or_skipped_for_the_catalogues_reason(launch, outcomes):
     found = outcomes(launch)
     assert found.keys() == {case.id for case in cases(launch)}
     reasons = {case.id: unmet_needs(case, launch.layout) for case in cases(launch)}

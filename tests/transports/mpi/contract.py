@@ -1,7 +1,7 @@
-"""What the MPI transports owe, checked by every rank of a real MPI: mpiexec -n N python contract.py.
+"""The contract of the MPI transports, checked by every rank of a real MPI: mpiexec -n N python contract.py.
 
-Every rank knows what all ranks contribute, does the operation in lockstep by itself, and holds the bits it was given
-against that. It says which checks failed and ends with 1; test_mpi.py runs it.
+Every rank knows the contributions of all ranks, runs the operation in lockstep by itself, and compares the results bit
+by bit. The program prints the failed checks and exits with 1; test_persistent.py runs it.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What a plan over MPI owes beside bits: copies as words of a step, memory given back, and words for what is wrong."""
+"""The contract of plans over MPI besides results: copies, freed resources and error messages."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What the MPI transports owe to every schedule: the bits that lockstep has, however a buffer is cut."""
+"""The contract of the MPI transports: every schedule equals lockstep bit by bit, however a buffer is cut."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

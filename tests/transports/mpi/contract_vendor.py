@@ -1,4 +1,4 @@
-"""What the library's own calls owe as plans: what is promised, in any memory."""
+"""The contract of the library's own calls: the result of the collective, in any memory."""
 
 from collections.abc import Callable
 from itertools import product

@@ -1,4 +1,4 @@
-"""The library's own calls, as far as one process can tell."""
+"""The library's own calls on one process."""
 
 import numpy as np
 from mpi4py import MPI
@@ -9,7 +9,7 @@ from hpccoll.transports.mpi.vendor import MpiVendorTransport
 from hpccoll.transports.operation import Operation
 
 
-def test_counts_of_unequal_blocks_are_as_wide_as_buffers_are_long():
+def test_counts_of_unequal_blocks_are_64_bit():
     call = all_to_all_v.call(1, traffic="zipf")
     asked = Operation(call, Layout.of(1), (), 4, np.dtype("int8"), REDUCTIONS["sum"], in_place=False)
     plan = MpiVendorTransport(MPI.COMM_SELF).plan(asked, np.arange(4, dtype=np.int8), np.zeros(4, np.int8))

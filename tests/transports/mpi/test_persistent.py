@@ -1,4 +1,4 @@
-"""The MPI transports under a real MPI: contract.py says what they owe."""
+"""The MPI transports under a real MPI; contract.py has the checks."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ CONTRACT = Path(__file__).parent / "contract.py"
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_the_mpi_transports_keep_their_contract(mpiexec, ranks):
+def test_the_mpi_transports_pass_the_contract_checks(mpiexec, ranks):
     ran = mpiexec(ranks, CONTRACT, timeout=480)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
 
 
 @pytest.mark.mpi
-def test_a_check_that_fails_fails_the_contract(mpiexec, tmp_path):
+def test_a_failed_contract_check_fails_the_program(mpiexec, tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text(f"""
 import sys
@@ -49,7 +49,7 @@ def compiler(steps, channels=1):
     return MpiCompiler(0, asked, np.zeros(0, asked.dtype), np.zeros(asked.count, asked.dtype), None)
 
 
-def test_the_slices_of_a_channel_are_in_flight_together_and_as_many_channels_as_the_window_says():
+def test_sequences_are_slices_times_window():
     from hpccoll.transports.mpi.compile import MpiCompiler  # where there is an MPI
 
     for slices, channels, window, sequences in ((1, 4, 2, 2), (2, 4, 2, 4), (2, 1, 1, 2), (2, 3, 9, 6)):
@@ -74,7 +74,7 @@ ACTIONS = st.one_of(
 
 @given(st.lists(ACTIONS, max_size=5))
 @pytest.mark.usefixtures("mpiexec")
-def test_an_action_is_touched_where_another_of_its_step_has_an_element_in_common_with_it(actions):
+def test_overlapping_actions_share_an_element(actions):
     one = compiler(list)
     elements = [
         {(at, e) for (at, a), (_, b) in one._pieces(0, *accessed_parts(Step(x))) for e in range(a, b)} for x in actions
@@ -88,7 +88,7 @@ def test_an_action_is_touched_where_another_of_its_step_has_an_element_in_common
 
 
 @pytest.mark.usefixtures("mpiexec")
-def test_the_steps_of_a_slice_are_found_once_for_all_its_channels():
+def test_the_steps_of_a_slice_are_generated_once_for_all_channels():
     told = []
 
     def steps():

@@ -1,4 +1,4 @@
-"""Shared memory under a real MPI: what a rank writes, the others of its node read."""
+"""Shared memory under a real MPI: ranks of a node read each other's writes."""
 
 import pytest
 
@@ -25,7 +25,7 @@ for call, arguments in memory.fences:
 comm.Barrier()
 for call, arguments in memory.fences:
     call(*arguments)
-assert len(memory.fences) == 1, "a buffer that nobody has anything in needs no window"
+assert len(memory.fences) == 1, "an empty buffer needs no window"
 assert {rank: len(view) for rank, view in memory.views(own).items()} == dict(enumerate(counts))
 assert all((view == rank).all() for rank, view in memory.views(own).items())
 assert not any(map(len, memory.views(nothing).values()))
@@ -36,7 +36,7 @@ comm.Barrier()
 taken = (room.f_bavail - os.statvfs(shared_windows.SHM_DIRECTORY).f_bavail) * room.f_frsize
 assert taken > LARGE / 2, "what was given is not there yet: others would be given it too"
 try:
-    memory.empty((1 << 50) * (me == 0), np.dtype("int8"))  # one rank asks for more than there is
+    memory.empty((1 << 50) * (me == 0), np.dtype("int8"))  # more than is free, on one rank
 except BadInputError as error:
     assert "'1.05e+06 GiB' is not valid: at most" in str(error), error
     assert str(shared_windows.SHM_DIRECTORY) in str(error), error
@@ -47,7 +47,7 @@ print("done")
 """
 
 
-def test_what_a_rank_writes_the_others_of_its_node_read_and_all_are_told_where_there_is_no_room(mpiexec, tmp_path):
+def test_ranks_of_a_node_read_each_others_writes_and_too_large_windows_are_rejected(mpiexec, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     ran = mpiexec(3, program)

@@ -1,4 +1,4 @@
-"""Ranks of a real MPI that compile for NCCL as on GPUs, and run on memory of the host: run by test_nccl_hosted.py."""
+"""Ranks of a real MPI that compile for NCCL as on GPUs, and run on memory of the host: run by test_nccl_on_host.py."""
 
 import sys
 

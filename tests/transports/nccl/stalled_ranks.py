@@ -1,6 +1,6 @@
-"""Ranks of which one stalls, or comes too late, or ends: run under mpiexec by test_nccl_survive.py.
+"""Ranks of which one stalls, responds too late, or is killed: run under mpiexec by test_fault_tolerance.py.
 
-NCCL is a fake that does what a communicator is asked, as far as ranks see it; MPI is real.
+NCCL is a fake; MPI is real.
 """
 
 import os
@@ -23,7 +23,7 @@ from hpccoll.transports.nccl.fault_tolerance import (
 
 COMM = MPI.COMM_WORLD
 PATIENCE, GONE_ON = 5, 77
-"""Seconds for two ranks that are there to hear of each other, however busy the machine; and a tag."""
+"""The time limit in seconds, long enough for a busy machine; and a tag."""
 
 
 class FakeCommunicator:
@@ -108,7 +108,7 @@ def fails():
 
 
 def stalls(who):
-    """Have rank ``who`` come when the others have gone on."""
+    """Let rank ``who`` respond after the others have continued."""
     one = communicators.nccl_world(COMM, Library)
     old = one.communicator
     COMM.Barrier()

@@ -1,4 +1,4 @@
-"""nccl4py: settings and buffers arrive at NCCL, for which a recorder stands in, and are let go of in order."""
+"""nccl4py: settings and buffers are passed to NCCL, replaced by a recorder, and released in order."""
 
 from types import SimpleNamespace
 
@@ -19,7 +19,7 @@ from hpccoll.transports.operation import Operation
 
 @pytest.fixture
 def nccl(monkeypatch):
-    """Return the recorder in the place of nccl4py."""
+    """Replace nccl4py by a recorder, and return it."""
     recorder, cluster = Recorder(), Cluster(1)
     monkeypatch.setattr(communicator_config, "_nccl", lambda: recorder)
     monkeypatch.setattr(cupy_device, "CupyDevice", lambda _gpu, _communicator: cluster.devices[0])
@@ -40,7 +40,7 @@ def planned(settings, how=None, comm=MPI.COMM_SELF):
     return transport.plan(asked, src, dst), transport
 
 
-def test_a_communicator_is_made_with_the_settings_in_the_numbers_of_nccl(nccl):
+def test_a_communicator_is_created_with_nccls_values_of_the_settings(nccl):
     plan, transport = planned({"traffic_class": 106, "cta_policy": "efficiency", "net_name": "IB"})
     assert nccl.made == (1, b"an id", 0, {"traffic_class": 106, "cta_policy": 1, "net_name": "IB"})
     plan.close()
@@ -49,7 +49,7 @@ def test_a_communicator_is_made_with_the_settings_in_the_numbers_of_nccl(nccl):
     assert nccl.names == ["get_unique_id", "comm_init_rank_config", "all_reduce", "comm_destroy"]
 
 
-def test_its_parts_have_its_settings_and_are_destroyed_before_it_and_it_once(nccl):
+def test_split_communicators_are_destroyed_first_and_each_once(nccl):
     made = communicators.NcclWorld(MPI.COMM_SELF, ConfiguredNccl({"max_ctas": 4}))
     part = made.communicator.commSplit(0, 1)
     assert (part.comm, made.communicator.commSplit(communicator_config.NO_COLOR, 1)) == (9, None)
@@ -70,7 +70,7 @@ def test_its_parts_have_its_settings_and_are_destroyed_before_it_and_it_once(ncc
         ("allocated", None, None),
     ],
 )
-def test_buffers_are_known_before_the_first_call_and_forgotten_before_the_communicator_and_their_memory_go(
+def test_buffers_are_registered_before_the_call_and_deregistered_before_their_memory_is_freed(
     nccl, how, known, forgotten
 ):
     plan, transport = planned({"max_ctas": 4}, how)
@@ -91,7 +91,7 @@ def test_buffers_are_known_before_the_first_call_and_forgotten_before_the_commun
     assert [nccl.said[number][1]["ptr"] for number in freed][:about] == [one["buff"] for one in reversed(asked)]
 
 
-def test_buffers_are_known_to_a_communicator_of_cupy_as_well(nccl, monkeypatch):
+def test_buffers_can_be_registered_with_a_communicator_of_cupy(nccl, monkeypatch):
     done = []
     cupys = SimpleNamespace(comm=42, allReduce=lambda *_: done.append("allReduce"), destroy=lambda: None)
     monkeypatch.setattr(
@@ -104,7 +104,7 @@ def test_buffers_are_known_to_a_communicator_of_cupy_as_well(nccl, monkeypatch):
     assert {arguments["comm"] for name, arguments in nccl.said if "window" in name} == {42}
 
 
-def test_where_nccl_makes_no_window_the_case_is_skipped_with_the_reason(nccl):
+def test_a_window_that_nccl_cannot_create_is_bad_input(nccl):
     nccl.windows = False
     with pytest.raises(BadInputError, match=r"communicator buffers: 'symmetric' .* no symmetric windows of these GPUs"):
         planned({"max_ctas": 4}, "symmetric")
@@ -113,7 +113,7 @@ def test_where_nccl_makes_no_window_the_case_is_skipped_with_the_reason(nccl):
 
 
 @pytest.mark.usefixtures("nccl")
-def test_where_another_rank_has_no_window_none_goes_on():
+def test_a_window_missing_on_one_rank_is_bad_input_on_all():
     told = iter([[4096, 4096], [(True, None), (False, None)]])
     comm = SimpleNamespace(allgather=lambda _mine: next(told))
     with pytest.raises(BadInputError, match="no symmetric windows"):
@@ -121,14 +121,14 @@ def test_where_another_rank_has_no_window_none_goes_on():
 
 
 @pytest.mark.usefixtures("nccl")
-def test_where_nccl_refuses_a_buffer_at_one_rank_all_hear_its_words():
+def test_a_registration_error_of_one_rank_is_raised_on_all():
     told = iter([[4096, 4096], [(True, None), (True, "InternalError (3): internal error")]])
     comm = SimpleNamespace(allgather=lambda _mine: next(told))
     with pytest.raises(communicator_config.NcclError, match="InternalError"):
         NcclBuffers(comm, HostGpu(), "registered").register(None, 2, [np.empty(1024, np.float32)])
 
 
-def test_who_is_refused_a_buffer_tells_the_others(nccl):
+def test_a_registration_error_is_sent_to_all_ranks(nccl):
     def refuse(**_):
         raise NCCLError("InternalError (3): internal error")
 
@@ -139,7 +139,7 @@ def test_who_is_refused_a_buffer_tells_the_others(nccl):
     assert heard == [16, (True, "InternalError (3): internal error")]
 
 
-def test_memory_that_nccl_has_not_ends_the_job_as_cupys_does(nccl):
+def test_failed_allocations_raise_memory_error(nccl):
     def refuse(**_):
         raise NCCLError("UnhandledCudaError (1): unhandled cuda error")
 
@@ -149,14 +149,14 @@ def test_memory_that_nccl_has_not_ends_the_job_as_cupys_does(nccl):
 
 
 @pytest.mark.parametrize("sizes", [[4096, 0], [0, 0, 4096], [4096, 8192]])
-def test_what_is_not_of_one_size_at_all_workers_no_rank_registers(nccl, sizes):
+def test_buffers_of_unequal_sizes_are_not_registered(nccl, sizes):
     comm = SimpleNamespace(allgather=lambda _mine: sizes)
     buffers = NcclBuffers(comm, HostGpu(), "symmetric")
     buffers.register(SimpleNamespace(comm=7), 2, [np.empty(1024, np.float32)])
     assert not nccl.said
 
 
-def test_what_a_communicator_knew_that_was_aborted_is_not_asked_for_again(nccl):
+def test_aborted_communicators_need_no_deregistration(nccl):
     plan, transport = planned({"max_ctas": 4}, "symmetric")
     plan.close()
     communicators.abort_all_worlds()  # as after a stall
@@ -166,7 +166,7 @@ def test_what_a_communicator_knew_that_was_aborted_is_not_asked_for_again(nccl):
     assert "comm_window_deregister" not in nccl.names
 
 
-def test_where_nccl_refuses_the_call_its_buffers_are_forgotten_and_it_is_said_as_cupy_does(nccl):
+def test_buffers_are_deregistered_if_nccl_rejects_the_call(nccl):
     def refuse(**_):
         raise NCCLError("InvalidUsage (5): invalid usage")
 
@@ -178,7 +178,7 @@ def test_where_nccl_refuses_the_call_its_buffers_are_forgotten_and_it_is_said_as
     communicators.abort_world(MPI.COMM_SELF)
 
 
-def test_what_cannot_be_destroyed_or_aborted_costs_nothing_more(nccl):
+def test_errors_of_destroy_and_abort_are_ignored(nccl):
     def refuse(**_):
         raise NCCLError("InternalError (3): internal error")
 
@@ -189,27 +189,27 @@ def test_what_cannot_be_destroyed_or_aborted_costs_nothing_more(nccl):
     assert nccl.names == ["comm_abort"]
 
 
-def test_settings_that_nccl_refuses_are_a_refusal_too(nccl):  # noqa: ARG001
+def test_invalid_settings_raise_an_error(nccl):  # noqa: ARG001
     with pytest.raises(RuntimeError, match="InvalidArgument"):
         ConfiguredNccl({"max_ctas": 0}).NcclCommunicator(1, b"an id", 0)
 
 
-def test_what_has_gone_wrong_since_is_said(nccl):  # noqa: ARG001
+def test_asynchronous_errors_are_raised(nccl):  # noqa: ARG001
     communicator_config.ConfiguredCommunicator(Handle(7)).check_async_error()
     with pytest.raises(communicator_config.NcclError, match="error 1"):
         communicator_config.ConfiguredCommunicator(Handle(8)).check_async_error()
 
 
 @pytest.fixture
-def lack():
+def missing():
     communicator_config.missing_for_config.cache_clear()
     yield communicator_config.missing_for_config
     communicator_config.missing_for_config.cache_clear()
 
 
-def test_without_nccl4py_it_is_said_what_to_install(lack, monkeypatch):
+def test_without_nccl4py_the_reason_names_the_package(missing, monkeypatch):
     monkeypatch.setattr(communicator_config, "find_spec", lambda _: None)
-    assert lack(22700) == "nccl4py not found: pip install 'hpccoll[nccl4py]'"
+    assert missing(22700) == "nccl4py not found: pip install 'hpccoll[nccl4py]'"
 
 
 @pytest.mark.parametrize(
@@ -221,19 +221,17 @@ def test_without_nccl4py_it_is_said_what_to_install(lack, monkeypatch):
         (23203, 22809, "nccl4py loads NCCL 2.32.3, and CuPy 2.28.9: they must be the same"),
     ],
 )
-def test_an_nccl_that_would_not_heed_the_settings_is_too_old_and_two_are_too_many(
-    lack, monkeypatch, there, of_cupy, said
-):
+def test_old_and_different_nccl_versions_are_reasons(missing, monkeypatch, there, of_cupy, said):
     monkeypatch.setattr(communicator_config, "find_spec", lambda _: "there")
     monkeypatch.setattr(communicator_config, "_cupy_nccl_version", lambda: of_cupy)
     monkeypatch.setattr(communicator_config, "_nccl", lambda: SimpleNamespace(get_version=lambda: there))
-    assert lack(22700) == said
+    assert missing(22700) == said
 
 
-def test_nccl4py_without_a_library_says_so(lack, monkeypatch):
+def test_nccl4py_without_a_library_is_a_reason(missing, monkeypatch):
     def none():
         raise RuntimeError('Failure finding "libnccl.so.2":\n no such file')
 
     monkeypatch.setattr(communicator_config, "find_spec", lambda _: "there")
     monkeypatch.setattr(communicator_config, "_nccl", lambda: SimpleNamespace(get_version=none))
-    assert lack(22700) == 'nccl4py finds no NCCL: Failure finding "libnccl.so.2": no such file'
+    assert missing(22700) == 'nccl4py finds no NCCL: Failure finding "libnccl.so.2": no such file'

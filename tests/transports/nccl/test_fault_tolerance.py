@@ -1,4 +1,4 @@
-"""A rank that stalls is noticed and left behind; stalled_ranks.py has the ranks. MPI is real, NCCL a fake."""
+"""Recovery from a stalled rank; stalled_ranks.py has the ranks. MPI is real, NCCL a fake."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,25 +10,25 @@ pytestmark = pytest.mark.mpi
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_a_unique_id_goes_from_rank_0_to_all_and_a_communicator_is_made_once_and_destroyed(mpiexec, ranks):
+def test_ranks_share_a_unique_id_and_communicators_are_cached(mpiexec, ranks):
     ran = mpiexec(ranks, RANKS, "unique_ids_are_exchanged")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_where_nccl_fails_at_one_rank_all_hear_of_it_and_do_not_try_again(mpiexec):
+def test_a_failure_of_one_rank_is_raised_on_all_and_cached(mpiexec):
     ran = mpiexec(3, RANKS, "fails")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.fixture(scope="module")
 def stalled(mpiexec):
-    """Three ranks of which one stalls, for each of them, at the same time: they wait for the most part."""
+    """Three ranks of which one stalls, once for each; the launches run concurrently, because they mostly wait."""
     with ThreadPoolExecutor() as pool:
         return [*pool.map(lambda who: mpiexec(3, RANKS, "stalls", str(who)), range(3))]
 
 
 @pytest.mark.parametrize("who", [0, 1, 2])
-def test_the_others_go_on_without_a_rank_that_stalls_and_it_is_told_when_it_comes(stalled, who):
+def test_ranks_continue_without_a_stalled_rank_which_learns_that_it_is_excluded(stalled, who):
     ran = stalled[who]
     assert ran.returncode == 0, ran.stdout + ran.stderr
     left = " and ".join(str(rank) for rank in range(3) if rank != who).replace(" and ", ", ")
@@ -36,12 +36,12 @@ def test_the_others_go_on_without_a_rank_that_stalls_and_it_is_told_when_it_come
     assert ran.stdout.count("done") == 3
 
 
-def test_ranks_that_are_all_there_go_on_together(mpiexec):
+def test_all_responding_ranks_survive(mpiexec):
     ran = mpiexec(3, RANKS, "nobody_stalls")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_a_rank_that_ends_ends_the_job_before_the_others_lose_their_patience(mpiexec):
+def test_a_killed_rank_ends_the_job_before_the_timeout(mpiexec):
     ran = mpiexec(3, RANKS, "ends", "1")
     assert ran.returncode != 0  # the launcher names the process that ended, MPICH's not always
     assert "StalledError" not in ran.stderr
@@ -49,7 +49,7 @@ def test_a_rank_that_ends_ends_the_job_before_the_others_lose_their_patience(mpi
 
 
 @pytest.mark.usefixtures("mpiexec")
-def test_a_wait_ends_with_the_stream_with_an_error_of_nccl_or_with_time():
+def test_wait_ends_on_completion_error_or_timeout():
     from hpccoll.transports.nccl.fault_tolerance import StalledError, wait  # where there is an MPI
 
     looks = iter([False, False, True])

@@ -1,4 +1,4 @@
-"""Moves and their waves, and the kernel that does them, compiled for the host, where its arithmetic can be seen."""
+"""Folds and their waves, and the fold kernel compiled for the host, where its arithmetic can be checked."""
 
 import ctypes
 import shutil
@@ -33,7 +33,7 @@ def run(ordered, room):
 
 
 @given(st.lists(moves(), max_size=7))
-def test_waves_do_what_the_moves_do_one_after_the_other_in_whatever_order_those_of_a_wave_come(asked):
+def test_waves_equal_sequential_folds_in_any_order_within_a_wave(asked):
     before = {"a": np.arange(100, 116), "b": np.arange(16) ** 2}
     found = []
     for ordered in (asked, *([m for wave in fold_waves(asked) for m in wave[::by]] for by in (1, -1))):
@@ -43,7 +43,7 @@ def test_waves_do_what_the_moves_do_one_after_the_other_in_whatever_order_those_
     assert found[0] == found[1] == found[2]
 
 
-def test_folds_into_one_place_are_one_move_and_what_needs_their_result_is_a_wave_behind():
+def test_folds_into_one_span_are_fused_and_dependent_folds_are_in_later_waves():
     place, other, a, b, c = Span("dst", 0, 4), Span("dst", 4, 8), *(Span("in", at, at + 4) for at in (0, 4, 8))
     first, then, last = Fold(place, (a,)), Fold(place, (place, b)), Fold(place, (place, c))
     assert fold_waves([first, then, Fold(other, (place,)), last, Fold(c, (c,), 2)]) == [
@@ -88,12 +88,12 @@ ASSEMBLY = {
     'asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(stored));': "value = from_half(stored);",
     'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));': "stored = to_half(value);",
 }
-"""What a GPU does in one instruction, and the host by the compiler's own half."""
+"""Assembly instructions of the GPU, and the host code that replaces them."""
 
 
 @pytest.fixture(scope="module")
 def on_host(tmp_path_factory, require):
-    """Return what compiles the kernel for the host: its threads then run one after the other."""
+    """Return a function that compiles the kernel for the host, where its threads run one after another."""
     compiler = shutil.which("g++")
     require(compiler, "there is no g++ to compile the fold kernel with")
     kept = {}
@@ -137,7 +137,7 @@ def numbers(dtype, count, seed):
 
 
 @pytest.mark.parametrize("element", [element for element in KERNEL_TYPES if element != "bfloat16"])
-def test_the_kernel_folds_as_numpy_does_bit_for_bit_wherever_buffers_begin_and_however_long_they_are(element, on_host):
+def test_the_kernel_equals_numpy_bit_for_bit_for_all_alignments_and_lengths(element, on_host):
     tile = THREADS * 4 * 16 // np.dtype(element).itemsize
     for op, (turn, length) in product(REDUCTIONS, enumerate((1, 7, 100, tile - 3, 2 * tile + 5))):
         kernel, shifts = on_host(element, op), ((0, 0, 0), (3, 3, 3), (1, 0, 2))[turn % 3]
@@ -156,7 +156,7 @@ def test_the_kernel_folds_as_numpy_does_bit_for_bit_wherever_buffers_begin_and_h
         assert room["out"][2 + length :].tobytes() == before[2 + length :].tobytes()
 
 
-def test_a_launch_does_all_moves_of_its_wave(on_host):
+def test_a_launch_executes_all_folds_of_its_wave(on_host):
     room = {"out": aligned(np.zeros(50000, np.float32)), "in": aligned(numbers("float32", 50000, 1))}
     cuts = [0, 1, 2, 130, 4000, 30000, 30001, 50000]
     parts = [(Span("out", a, b), Span("in", a, b)) for a, b in pairwise(cuts)]
@@ -190,7 +190,7 @@ def test_bfloat16_is_computed_in_float32_and_rounded_at_each_fold(on_host):
 
 @pytest.mark.parametrize("element", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("op", ["min", "max", "sum"])
-def test_what_is_not_a_number_comes_through_every_fold(element, op, on_host):
+def test_every_fold_propagates_nan(element, op, on_host):
     def stored(values):
         return as_bfloat16(values) if element == "bfloat16" else values.astype(element)
 
@@ -201,7 +201,7 @@ def test_what_is_not_a_number_comes_through_every_fold(element, op, on_host):
     assert np.isnan(found).tolist() == [True, True, False, True]
 
 
-def test_integers_wrap_and_averages_of_them_round_down(on_host):
+def test_integers_wrap_and_their_averages_round_down(on_host):
     a, b = aligned(np.array([2**31 - 1, -7], np.int32)), aligned(np.array([1, 0], np.int32))
     places = Span("a", 0, 2), Span("b", 0, 2)
     launched(on_host("int32", "avg"), [Fold(places[0], places, 2)], {"a": a, "b": b})

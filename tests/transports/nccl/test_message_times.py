@@ -1,4 +1,4 @@
-"""When the messages of a schedule have both their ends under way."""
+"""The logical times of the messages of a schedule."""
 
 import pytest
 from schedule_examples import SUBJECTS, case_of
@@ -12,24 +12,24 @@ def of_three(steps):
     return Schedule(Layout.of(3), 1, lambda me: iter(steps[me]))
 
 
-def told(schedule, times, me):
+def times_of(schedule, times, me):
     return {key: [*values] for key, values in message_times(schedule, times, me).items()}
 
 
-def test_a_message_is_at_the_time_when_the_later_of_its_ends_comes_to_it():
+def test_the_time_of_a_message_is_that_of_its_later_rank():
     chain = of_three([[Step(Send(1, 0))], [Step(Recv(0, 0)), Step(Send(2, 0))], [Step(Recv(1, 0))]])
-    assert told(chain, 1, 1) == {(False, 0): [0], (True, 2): [1]}
-    assert told(chain, 1, 2) == {(False, 1): [1]}
+    assert times_of(chain, 1, 1) == {(False, 0): [0], (True, 2): [1]}
+    assert times_of(chain, 1, 2) == {(False, 1): [1]}
 
 
 def test_one_who_goes_round_again_waits_for_those_that_it_meets_and_for_nobody_else():
     chain = of_three([[Step(Send(1, 0))], [Step(Recv(0, 0)), Step(Send(2, 0))], [Step(Recv(1, 0))]])
-    assert told(chain, 3, 0) == {(True, 1): [0, 2, 4]}
-    assert told(chain, 3, 1) == {(False, 0): [0, 2, 4], (True, 2): [1, 3, 5]}
+    assert times_of(chain, 3, 0) == {(True, 1): [0, 2, 4]}
+    assert times_of(chain, 3, 1) == {(False, 0): [0, 2, 4], (True, 2): [1, 3, 5]}
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_both_ends_have_a_message_at_one_time_and_steps_follow_one_another(name):
+def test_both_ranks_agree_on_times_and_steps_have_increasing_times(name):
     case = case_of(name, 6)
     for schedule in case.slices if case else ():
         tables = [message_times(schedule, 2, me) for me in range(6)]

@@ -9,7 +9,7 @@ RANKS = Path(__file__).parent / "hosted_ranks.py"
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_agree_on_their_plans_and_come_to_what_lockstep_has(mpiexec, ranks):
+def test_plans_of_real_ranks_equal_lockstep(mpiexec, ranks):
     ran = mpiexec(ranks, RANKS)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -29,7 +29,7 @@ def test_nccl_gives_unique_ids_without_a_gpu(nccl):
     assert one != other
 
 
-def test_the_words_for_elements_and_folds_are_those_of_cupy(nccl):
+def test_types_and_ops_equal_cupys_constants(nccl):
     from hpccoll.transports.nccl.vendor import NCCL_OPS, NCCL_TYPES
 
     assert {name: getattr(nccl, f"NCCL_{name.upper()}") for name in NCCL_TYPES} == NCCL_TYPES

@@ -1,4 +1,4 @@
-"""The NCCL plan on fake GPUs: every algorithm runs through compiler and executor, and comes to what lockstep has."""
+"""Plans over NCCL on fake GPUs: every algorithm is compiled and executed, and equals lockstep."""
 
 import gc
 import weakref
@@ -38,7 +38,7 @@ WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
 """Channels and window."""
 
 
-def comes_to_what_lockstep_has(asked, *, graph=False):
+def check_equals_lockstep(asked, *, graph=False):
     """Run an operation twice on plans for all ranks, and compare bits."""
     inputs, outputs = buffers(asked, exact=False)
     before = [values.copy() for values in outputs]
@@ -67,36 +67,32 @@ def comes_to_what_lockstep_has(asked, *, graph=False):
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("name", [*ALGORITHMS])
-def test_every_call_of_every_algorithm_comes_to_what_lockstep_has(name, ranks):
+def test_every_algorithm_equals_lockstep(name, ranks):
     collective, algorithm = ALGORITHMS[name]
     for turn, case in enumerate(cases(collective, algorithm, places(algorithm, ranks))):
         for more, in_place in enumerate(case.placements):
             channels, window = WAYS[(turn + more + ranks) % len(WAYS)]
-            comes_to_what_lockstep_has(
-                case.operation(101, "float32", in_place=in_place, channels=channels, window=window)
-            )
+            check_equals_lockstep(case.operation(101, "float32", in_place=in_place, channels=channels, window=window))
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_schedules_that_use_what_no_algorithm_does_come_to_it_too(name, ranks):
+def test_example_schedules_equal_lockstep(name, ranks):
     case = EXAMPLES[name].case(ranks)
     for count, (channels, window), in_place in product((0, 1, ranks + 1, 1000), WAYS, case.placements):
-        comes_to_what_lockstep_has(case.operation(count, "int32", in_place=in_place, channels=channels, window=window))
+        check_equals_lockstep(case.operation(count, "int32", in_place=in_place, channels=channels, window=window))
 
 
 @pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-direct", "reduce-direct", "two_way_ring"])
-def test_every_dtype_and_op_comes_to_what_lockstep_has(name):
+def test_every_dtype_and_op_equals_lockstep(name):
     for turn, (dtype, op) in enumerate(product((*DTYPES, BFLOAT16), REDUCTIONS)):
         case = case_of(name, 5)
-        comes_to_what_lockstep_has(
-            case.operation(100, dtype_of(dtype), op, in_place=turn % 2 == 0, channels=2, window=2)
-        )
+        check_equals_lockstep(case.operation(100, dtype_of(dtype), op, in_place=turn % 2 == 0, channels=2, window=2))
 
 
 @pytest.mark.parametrize("name", ["all_reduce-ring", "all_reduce-double_binary_tree", "all_to_all-bruck"])
-def test_a_graph_replays_what_was_captured(name):
-    comes_to_what_lockstep_has(case_of(name, 4).operation(1000, in_place=False, channels=3, window=2), graph=True)
+def test_a_graph_replays_the_captured_operation(name):
+    check_equals_lockstep(case_of(name, 4).operation(1000, in_place=False, channels=3, window=2), graph=True)
 
 
 def test_a_graph_is_destroyed_with_its_plan_and_launched_as_one_call():
@@ -142,10 +138,10 @@ def copies_beside_arrivals(ranks):
 
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 @pytest.mark.parametrize("make", [rotates, copies_beside_arrivals])
-def test_a_copy_reads_what_was_there_before_its_step(make, ranks):
+def test_a_copy_reads_the_state_before_its_step(make, ranks):
     case = Case(all_gather.call(ranks), (Schedule(Layout.of(ranks), ranks, make(ranks)),))
     for channels, window in WAYS:
-        comes_to_what_lockstep_has(case.operation(50, "int32", in_place=True, channels=channels, window=window))
+        check_equals_lockstep(case.operation(50, "int32", in_place=True, channels=channels, window=window))
 
 
 # ---- groups ---------------------------------------------------------------------------------------------------------
@@ -193,17 +189,17 @@ def run_misaligned():
     cluster.run()
 
 
-def test_lanes_whose_steps_are_not_aligned_share_groups_that_do_not_wait_for_each_other():
+def test_misaligned_lanes_do_not_deadlock():
     run_misaligned()
 
 
-def test_groups_by_the_number_of_the_step_wait_for_each_other_for_ever_and_the_fake_says_so(monkeypatch):
+def test_the_fake_detects_the_deadlock_of_groups_by_step_number(monkeypatch):
     monkeypatch.setattr("hpccoll.transports.nccl.compile.message_times", naive)
     with pytest.raises(DeadlockError, match="rank 0 waits to send to rank 1"):
         run_misaligned()
 
 
-def test_a_group_whose_messages_touch_each_other_is_refused_by_the_fake():
+def test_the_fake_rejects_groups_with_overlapping_messages():
     device = Cluster(2).devices[0]
     with pytest.raises(AssertionError, match="touch the same elements"):
         device.group_call({}, [NcclMessage(True, 1, Span("dst", 0, 5)), NcclMessage(False, 1, Span("dst", 4, 8))])
@@ -221,27 +217,27 @@ def test_a_step_is_one_group_and_one_launch_of_all_lanes():
     assert [[len(wave) for wave in stage.waves] for stage in stages] == [[3]] * 3 + [[]] * 3
 
 
-def test_arrivals_folded_into_one_part_are_read_and_written_once():
+def test_arrivals_into_one_part_are_one_fold():
     (first, *_) = stages_of(case_of("all_reduce-direct", 8), 0)
     ((move,),) = first.waves
     assert len(move.inputs) == 8
     assert move.inputs[0] == move.out
 
 
-def test_an_average_is_divided_where_its_last_arrival_is_folded():
+def test_the_last_fold_of_an_average_divides():
     (stage,) = stages_of(case_of("all_reduce-recursive_doubling", 2), 0, op="avg")
     ((move,),) = stage.waves
     assert (len(move.inputs), move.divisor) == (2, 2)
 
 
-def test_a_rank_of_a_pipeline_receives_in_the_group_in_which_it_passes_on():
+def test_a_rank_of_a_pipeline_receives_and_sends_in_one_group():
     stages = stages_of(case_of("broadcast-chain", 4), 1, channels=8, window=2)
     both = [{message.sends for message in stage.messages} for stage in stages]
     assert both.count({True, False}) >= 6
     assert len(stages) <= 12
 
 
-def test_a_message_has_as_many_pieces_as_it_takes_to_be_contiguous_at_both_ends():
+def test_messages_are_split_into_pieces_contiguous_on_both_ranks():
     def steps(me):
         yield Step(Send(1, dst[0] + dst[2])) if me == 0 else Step(Recv(0, dst[1:3]))
 
@@ -252,14 +248,14 @@ def test_a_message_has_as_many_pieces_as_it_takes_to_be_contiguous_at_both_ends(
     assert pieces[1] == [Span("dst", unit, 2 * unit), Span("dst", 2 * unit, 3 * unit)]
 
 
-def test_what_is_folded_is_staged_where_vectors_of_it_lie_as_those_of_its_place_do():
+def test_scratch_is_aligned_like_the_target():
     for stage in stages_of(case_of("all_reduce-rabenseifner", 6), 5, channels=2, window=2):
         for wave in stage.waves:
             for move in wave:
                 assert {span.start % 32 for span in move.inputs} == {move.out.start % 32}
 
 
-def test_ranks_that_disagree_find_who_is_strange_to_them():
+def test_ranks_find_the_peers_whose_plans_mismatch():
     one, other = (case_of("all_reduce-ring", 3).operation(count) for count in (300, 3000))
     said = [NcclCompiler(me, one if me else other).proposals() for me in range(3)]
     strange = [NcclCompiler(me, one if me else other).mismatched_peers([of[me] for of in said]) for me in range(3)]
@@ -267,7 +263,7 @@ def test_ranks_that_disagree_find_who_is_strange_to_them():
     assert strange[1] == strange[2] == [0]
 
 
-def test_a_plan_says_what_its_stream_is_at_and_what_nccl_says():
+def test_progress_describes_the_queued_operation_and_nccls_error():
     asked = case_of("all_reduce-ring", 2).operation(100)
     inputs, outputs = buffers(asked)
     plan, _ = plans(Cluster(2), asked, inputs, outputs)
@@ -278,7 +274,7 @@ def test_a_plan_says_what_its_stream_is_at_and_what_nccl_says():
     assert plan.progress().endswith("launches of folds; NCCL reports: NCCL_ERROR_REMOTE_ERROR")
 
 
-def test_a_device_asks_nccl_what_went_wrong():
+def test_a_device_returns_nccls_asynchronous_error():
     class Communicator:
         error = None
 
@@ -293,7 +289,7 @@ def test_a_device_asks_nccl_what_went_wrong():
         assert device.error() == str(communicator.error)
 
 
-def test_a_capture_leaves_the_current_stream_as_it_is():
+def test_a_capture_does_not_change_the_current_stream():
     said = []
     stream = SimpleNamespace(  # no context manager
         synchronize=None, begin_capture=lambda: said.append("begins"), end_capture=lambda: said.append("ends")
@@ -317,7 +313,7 @@ class Forgetful(FakeDevice):
         return [lambda: None for _ in waves]
 
 
-def test_what_a_plan_knows_by_its_address_lives_as_long_as_the_plan():
+def test_a_plan_keeps_its_buffers_alive():
     asked, cluster = case_of("all_reduce-rabenseifner", 2).operation(100, in_place=False), Cluster(2)
     cluster.devices = [Forgetful(cluster, me) for me in (0, 1)]
     src, dst = buffers(asked)
@@ -336,7 +332,7 @@ def test_what_a_plan_knows_by_its_address_lives_as_long_as_the_plan():
 
 
 @pytest.mark.parametrize("graph", [False, True])
-def test_what_calls_hold_lives_as_long_as_the_plan_also_where_a_graph_takes_their_place(graph):
+def test_a_plan_keeps_its_calls_alive_with_and_without_a_graph(graph):
     table = np.empty(3)
     seen, calls = weakref.ref(table), [partial(len, table), list]
     captured = SimpleNamespace(launch=list, close=list)
@@ -348,7 +344,7 @@ def test_what_calls_hold_lives_as_long_as_the_plan_also_where_a_graph_takes_thei
     assert seen() is None
 
 
-def test_a_plan_that_is_refused_is_closed():
+def test_a_rejected_plan_is_closed():
     asked, cluster = case_of("all_reduce-ring", 2).operation(100), Cluster(2)
     src, dst = buffers(asked)
     plan, _ = plans(cluster, asked, src, dst)

@@ -1,4 +1,4 @@
-"""NCCL's own collectives on a library that does with the memory of all ranks what nccl.h says of each call."""
+"""NCCL's own collectives on a fake library that implements the semantics of nccl.h on the memory of all ranks."""
 
 import ctypes
 from types import SimpleNamespace
@@ -163,7 +163,7 @@ def calls():
     ids=lambda value: f"{value.collective.name}-{value.root}-{value.peer}" if hasattr(value, "root") else str(value),
 )
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_promised(call, in_place, dtype, binding):
+def test_each_call_passes_the_buffers_counts_and_ranks_of_its_collective(call, in_place, dtype, binding):
     barrier = call.collective.token
     ops = ["max"] if barrier else REDUCTIONS if call.collective.reduces else ["sum"]
     for op in ops:
@@ -190,14 +190,14 @@ def test_each_call_is_given_the_buffers_counts_and_ranks_that_come_to_what_is_pr
                 assert np.array_equal(each.result, result(asked, given, me)), (me, op)
 
 
-def test_the_words_of_nccl_are_those_of_its_header():
+def test_types_and_ops_equal_those_of_nccl_h():
     assert NCCL_TYPES == {"uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
     assert {op: NCCL_OPS[op] for op in ("sum", "prod", "max", "min")} == {"sum": 0, "prod": 1, "max": 2, "min": 3}
     assert NCCL_OPS["avg"] == NCCL_OPS["sum"]
     assert set(CALLS) == set(COLLECTIVES)
 
 
-def test_an_all_to_all_in_place_is_refused_in_words():
+def test_all_to_all_in_place_is_bad_input():
     call = COLLECTIVES["all_to_all"].call(2)
     asked = Operation(call, Layout.of(2), (), 4, np.dtype("int32"), REDUCTIONS["sum"], in_place=True)
     with pytest.raises(BadInputError, match="in_place of all_to_all of native over nccl"):
@@ -220,7 +220,7 @@ def vendor(monkeypatch):
     return make
 
 
-def test_an_average_is_a_sum_and_one_scale_among_the_workers_and_aggregators_have_no_part(vendor):
+def test_an_average_is_a_sum_and_a_division_without_the_aggregators(vendor):
     call, layout = COLLECTIVES["all_reduce"].call(2), Layout.of(2, aggregators=1)
     asked = Operation(call, layout, (), 37, np.dtype("float32"), REDUCTIONS["avg"], in_place=True)
     library, cluster = Library(2), Cluster(3)

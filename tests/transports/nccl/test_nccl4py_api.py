@@ -1,4 +1,4 @@
-"""nccl4py itself has the names and arguments that it is asked with; it takes no GPU, and no NCCL to be looked at."""
+"""nccl4py has the functions and arguments that the recorder has; this needs neither a GPU nor NCCL."""
 
 import re
 import sys
@@ -25,7 +25,7 @@ def bindings(require):
     return nccl
 
 
-def test_nccl4py_has_every_function_that_is_asked_with_these_arguments(bindings):
+def test_nccl4py_has_all_functions_with_the_recorders_arguments(bindings):
     def arguments(name):
         listed = re.match(r"\w+\((.*?)\)", getattr(bindings, name).__doc__)[1]
         return [one.split()[-1] for one in listed.split(",") if one]
@@ -34,7 +34,7 @@ def test_nccl4py_has_every_function_that_is_asked_with_these_arguments(bindings)
     assert {*communicator_config.CUPY_TO_NCCL4PY.values()} <= {*ARGUMENTS}
 
 
-def test_nccl4pys_configuration_takes_every_setting_as_we_have_it(bindings):
+def test_nccl4pys_configuration_accepts_every_setting(bindings):
     config = bindings.Config()
     untouched = {name: getattr(config, name) for name in COMMUNICATOR_SETTINGS if name != BUFFERS}
     words = {"cta_policy": "efficiency", "net_name": "IB"}
@@ -45,7 +45,7 @@ def test_nccl4pys_configuration_takes_every_setting_as_we_have_it(bindings):
     assert all(untouched[name] != value for name, value in asked.items()), "what is not set is left to NCCL"
 
 
-def test_handles_of_cupy_and_ids_that_went_over_mpi_are_taken(bindings):
+def test_nccl4py_accepts_cupys_handles_and_received_ids(bindings):
     assert bindings.Comm(42).handle == 42
     assert not bindings.Comm(0)
     assert not bindings.Window()
@@ -54,7 +54,7 @@ def test_handles_of_cupy_and_ids_that_went_over_mpi_are_taken(bindings):
     assert bindings.NCCLError.__name__ == "NCCLError"
 
 
-def test_an_nccl_without_a_gpu_refuses_in_its_own_words(bindings):
+def test_nccl_without_a_gpu_raises_its_error(bindings):
     from hpccoll.transports.gpu import device_count
 
     try:
