@@ -1,8 +1,10 @@
 """The house rules that a program can check: imports only go down, and rank processes stay light."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +126,65 @@ def test_a_rank_process_imports_nothing_heavy():
     program = f"import sys\nfor name in {modules}: __import__(name)\nprint(*(set({HEAVY}) & sys.modules.keys()))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ran.stdout.split(), ran.stderr) == ([], "")
+
+
+def modules() -> dict[str, Path]:
+    """Return the files of the package by the dotted names of their modules."""
+    paths = PACKAGE.rglob("*.py")
+    return {".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): p for p in paths}
+
+
+def test_no_two_public_classes_have_one_name():
+    nodes = (node for path in modules().values() for node in ast.parse(path.read_text()).body)
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_few_small_modules_have_a_single_importer():
+    """Such a module is usually a function of its importer; an algorithm has a file of its own however short it is."""
+    paths, importers = modules(), defaultdict(set)
+    for importer, path in paths.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+                full = f"{node.module}.{alias.name}"
+                importers[full if full in paths else node.module].add(importer)
+    small = [
+        module
+        for module, path in paths.items()
+        if len(importers[module]) == 1 and len(path.read_text().splitlines()) < 60 and "algorithms" not in path.parts
+    ]
+    assert len(small) <= 15, small
+
+
+PRIVATE_WORDS = {
+    "crew", "sitting", "patient", "maker", "unmade", "varied", "unvaried", "told", "telling", "deed", "deeds", "looks",
+    "marks", "story", "stories", "holdings", "strangers", "natives", "stretch", "contest", "doublings", "kin",
+    "promise",     "surroundings", "follower", "wholes", "lack", "lacks", "crowd", "crowds", "poison", "apart", "somebody", "nobody",
+}  # fmt: skip
+"""Metaphors that once named things here; a reader who knows MPI, NCCL, Slurm and statistics cannot guess them."""
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a module defines: of functions, classes, arguments, variables and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+def test_names_are_terms_of_the_field():
+    private = {
+        (module, name)
+        for module, path in modules().items()
+        for name in (module, *names(ast.parse(path.read_text())))
+        if PRIVATE_WORDS.intersection(re.findall("[a-z]+", re.sub("([A-Z])", r"_\1", name).lower()))
+    }
+    assert sorted(private) == []
 
 
 def test_no_two_test_files_have_one_name():
