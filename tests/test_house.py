@@ -157,9 +157,10 @@ def test_few_small_modules_have_a_single_importer():
 
 
 PRIVATE_WORDS = {
-    "crew", "sitting", "patient", "maker", "unmade", "varied", "unvaried", "told", "telling", "deed", "deeds", "looks",
-    "marks", "story", "stories", "holdings", "strangers", "natives", "stretch", "contest", "doublings", "kin",
-    "promise",     "surroundings", "follower", "wholes", "lack", "lacks", "crowd", "crowds", "poison", "apart", "somebody", "nobody",
+    "crew", "sitting", "patient", "maker", "unmade", "varied", "unvaried", "told", "telling", "deed", "deeds",
+    "looks", "marks", "story", "stories", "holdings", "strangers", "natives", "stretch", "contest", "doublings",
+    "kin", "promise", "surroundings", "follower", "wholes", "lack", "lacks", "crowd", "crowds", "poison", "apart",
+    "somebody", "nobody",
 }  # fmt: skip
 """Metaphors that once named things here; a reader who knows MPI, NCCL, Slurm and statistics cannot guess them."""
 

@@ -41,8 +41,8 @@ from hpccoll.schedule import (
 
 
 def _cost(p: int) -> Cost:
-    doublings, extra = floor_log2(p), not is_power_of_two(p)
-    return Cost(rounds=doublings + 2 * extra, sent=doublings + 2 * extra, reduced=doublings + extra)
+    rounds, extra = floor_log2(p), not is_power_of_two(p)
+    return Cost(rounds=rounds + 2 * extra, sent=rounds + 2 * extra, reduced=rounds + extra)
 
 
 @all_reduce("recursive_doubling", cost=_cost)

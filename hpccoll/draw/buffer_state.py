@@ -46,13 +46,13 @@ class BufferState:
     def words(self, held: Symbols, room: int) -> str:
         """Return ``held`` as text of at most ``room`` characters, shortened if necessary."""
         names = [self._name(symbol) for symbol in sorted(held)]
-        apart = "" if self.letters else ","
-        plain = apart.join(names)
+        separator = "" if self.letters else ","
+        plain = separator.join(names)
         if len(plain) <= min(room, _SPELT):
             return plain
         if held == self.all_symbols:
             return ALL_SIGN
-        shorter = apart.join(self._run(run) for run in runs(sorted(held)))
+        shorter = separator.join(self._run(run) for run in runs(sorted(held)))
         return next((words for words in (shorter, f"#{len(held)}") if len(words) <= room), "+")
 
     def title(self, room: int) -> str:
@@ -75,9 +75,9 @@ def runs(numbers: Iterable[int]) -> list[list[int]]:
     return [[number for _, number in run] for _, run in grouped]
 
 
-def spans(numbers: Iterable[int], apart: str = ", ") -> str:
+def spans(numbers: Iterable[int], separator: str = ", ") -> str:
     """Return ascending ``numbers`` as people write them: ``0, 2..5``."""
-    return apart.join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs(numbers))
+    return separator.join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs(numbers))
 
 
 def buffer_state(view: ScheduleView, trace: Trace, unit: int | None = None) -> BufferState:

@@ -46,7 +46,7 @@ def _exact(dtype: DType) -> int:
     return int(np.iinfo(dtype.name).max) if dtype.kind == "i" else 2 ** (int(_float(dtype).nmant) + 1)
 
 
-def _doublings(dtype: DType) -> int:
+def _exponent_range(dtype: DType) -> int:
     """Return the largest exponent of two that a product can reach."""
     return np.iinfo(dtype.name).bits - 2 if dtype.kind == "i" else -int(_float(dtype).minexp)
 
@@ -69,7 +69,7 @@ def contribution(
         values = np.where(_participates(origin, positions, p, contributors), 1 + words % np.uint64(top), np.uint64(0))
         return values.astype(dtype)
     if op == "prod":
-        participates = _participates(origin, positions, p, _doublings(dtype))
+        participates = _participates(origin, positions, p, _exponent_range(dtype))
         sign = np.where(words & np.uint64(1), 1, -1)
         exponent = np.where(words & np.uint64(2), 1, 0 if np.issubdtype(dtype, np.integer) else -1)
         return (sign * np.where(participates, np.exp2(exponent), 1)).astype(dtype)

@@ -115,11 +115,11 @@ def _curves(
     )
     points = base.transform_filter("isValid(datum.value)")
     real = points.transform_filter("!datum.floor")
-    marks = _marks(real, group, field_values(data, "series")).add_params(pick)
+    shapes = _point_chart(real, group, field_values(data, "series")).add_params(pick)
     below = [] if extra is None else extra(base)
     ticks = [tick for d in data for tick in _tick_records(d)]
     behind = [_bands(real, pick), *([_ticks(base, pick)] if ticks else [])]
-    sized: Chart = alt.layer(*below, *behind, _lines(points), marks).properties(
+    sized: Chart = alt.layer(*below, *behind, _lines(points), shapes).properties(
         width=chart_axes.WIDTH // max(2, panels.columns), height=200
     )
     return facet_chart(sized, [*data, *ticks], "panel", panels.columns, panels.titles)
@@ -169,12 +169,12 @@ def _lines(base: alt.Chart) -> alt.Chart:
     return lines
 
 
-def _marks(base: alt.Chart, group: ChartGroup, present: Iterable[str]) -> alt.Chart:
+def _point_chart(base: alt.Chart, group: ChartGroup, present: Iterable[str]) -> alt.Chart:
     grey = alt.Legend(symbolFillColor=chart_axes.MUTED_COLOUR, symbolStrokeColor=chart_axes.MUTED_COLOUR)
     by_machine = alt.Shape("machine:N", legend=grey)
     pairs = ("pair", "range") if group.many_pairs else ()
     by_library = ("ran",) if any(executed_note(point.row) for point in group.usable) else ()
-    marks: alt.Chart = base.mark_point(size=34, strokeWidth=1.6).encode(
+    shapes: alt.Chart = base.mark_point(size=34, strokeWidth=1.6).encode(
         fill=alt.Fill("fill:N", scale=None),
         shape=by_machine if len(group.machines) > 1 else chart_axes.series_shape(group, present),
         tooltip=tooltip(
@@ -193,7 +193,7 @@ def _marks(base: alt.Chart, group: ChartGroup, present: Iterable[str]) -> alt.Ch
             "run",
         ),
     )
-    return marks
+    return shapes
 
 
 def _number_repeats(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:

@@ -70,8 +70,8 @@ class Comparison:
     @property
     def native(self) -> SeriesPoint | None:
         """The library's own collective at default settings, in the variant that all entries share; None without it."""
-        natives = [e for e in self.entries if e.row.algorithm == NATIVE and not algorithm_params(e.row)]
-        return next((e for e in natives if e.row.variant is None or len(self.variants) == 1), None)
+        native_points = [e for e in self.entries if e.row.algorithm == NATIVE and not algorithm_params(e.row)]
+        return next((e for e in native_points if e.row.variant is None or len(self.variants) == 1), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,8 +125,8 @@ class ExecutionSite:
             root: the directory that holds dev, etc, proc and sys of the machine.
         """
         count = sum(case.device == "cuda" for job in jobs for case in job.cases)
-        if self.site is None and count and (lacks := missing_requirements(["cuda"], root)):
-            yield f"{count} case{'s' * (count > 1)} on GPUs will be skipped on this machine: {lacks[0]}"
+        if self.site is None and count and (missing := missing_requirements(["cuda"], root)):
+            yield f"{count} case{'s' * (count > 1)} on GPUs will be skipped on this machine: {missing[0]}"
 
     def resource_request(self, job: Job, seconds: float) -> dict[str, int | str]:
         """Return the Slurm resources of ``job`` by the names of Snakemake's plugin; empty on the local machine.

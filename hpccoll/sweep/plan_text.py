@@ -59,12 +59,12 @@ def lines(plan: Plan) -> Iterator[str]:
 def _notes(plan: Plan) -> Iterator[str]:
     if plan.offline:
         yield ON_PAPER
-    if plan.launcher.slurm and any(_lacks_gpus(plan, job) for job in plan.jobs):
+    if plan.launcher.slurm and any(_has_no_gpus(plan, job) for job in plan.jobs):
         yield NO_GPUS
     yield from plan.notes
 
 
-def _lacks_gpus(plan: Plan, job: Job) -> bool:
+def _has_no_gpus(plan: Plan, job: Job) -> bool:
     """Return whether a job with cases on GPUs requests none from Slurm."""
     requested_names = str(plan.resources[job.name].get("slurm_extra"))
     return "--gpus-per-node" not in requested_names and any(case.device == "cuda" for case in job.cases)
@@ -124,8 +124,8 @@ def _control(plan: Plan, control: str, of_job: str | None) -> str:
     if of_job:
         return f"{of_job}, which has to lose this evidence"
     measured = any(job.variant == control for job in plan.jobs)
-    lacks = "not launched in all of these shapes" if measured else f"no variant of this sweep ('{control}:' adds it)"
-    return f"{control} is {lacks}: {UNCONTROLLED}"
+    missing = "not launched in all of these shapes" if measured else f"no variant of this sweep ('{control}:' adds it)"
+    return f"{control} is {missing}: {UNCONTROLLED}"
 
 
 def _left_out(skips: Iterable[Skip]) -> Iterator[str]:

@@ -163,7 +163,7 @@ class Site(YamlSection):
         return options
 
     @model_validator(mode="after")
-    def _told_in_time(self) -> "Site":
+    def _signalled_in_time(self) -> "Site":
         if self.minutes is not None and self.signal_s >= 60 * self.minutes:
             raise BadInputError("signal_s", self.signal_s, f"less than the time limit, {60 * self.minutes} s")
         return self

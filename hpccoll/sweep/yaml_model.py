@@ -274,8 +274,8 @@ def _to_bad_input(path: Path, model: type[YamlSection], error: ValidationError) 
     """
     said = sorted(error.errors(include_url=False)[:MAX_ERRORS], key=lambda one: one["type"] == "missing")
     misspelt = {one["loc"][:-1] for one in said if one["type"] == "extra_forbidden"}
-    told = [one for one in said if one["type"] != "missing" or one["loc"][:-1] not in misspelt]
-    ours = [made for one in told for made in _convert_error(path, model, one)]
+    complaints = [one for one in said if one["type"] != "missing" or one["loc"][:-1] not in misspelt]
+    ours = [made for one in complaints for made in _convert_error(path, model, one)]
     once = {(made.key, repr(made.value)): made for made in reversed(ours)}
     return combine_errors(*reversed(once.values()))
 

@@ -209,8 +209,8 @@ def _unpaired(curves: Curves, choice: Choice, sizes: Sequence[int]) -> Iterator[
 
 
 def _over_native(choices: Sequence[Choice], logs: Times, taken: int) -> float | None:
-    natives = [number for number, choice in enumerate(choices) if choice.algorithm == NATIVE]
-    if not natives:
+    native_choices = [number for number, choice in enumerate(choices) if choice.algorithm == NATIVE]
+    if not native_choices:
         return None
-    ratios = logs[taken] - logs[natives].min(axis=0)
+    ratios = logs[taken] - logs[native_choices].min(axis=0)
     return round(float(np.exp(ratios.mean())), DIGITS) if np.isfinite(ratios).all() else None

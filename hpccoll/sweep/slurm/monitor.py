@@ -18,9 +18,9 @@ from hpccoll.sweep.slurm.squeue import (
     QueuedJob,
     cancel,
     job_prefix,
-    lacks_nodes,
     list_jobs,
     show_job,
+    waits_for_nodes,
 )
 
 PERMANENT_REASONS = re.compile(
@@ -51,7 +51,7 @@ OUTAGE_EFFECT_S = 600.0
 def _never_starts(job: QueuedJob) -> bool:
     """Return whether the reason of a pending job can only be resolved by an administrator."""
     if job.reason.startswith(NODES_DOWN):
-        return lacks_nodes(job.id)
+        return waits_for_nodes(job.id)
     return bool(PERMANENT_REASONS.fullmatch(job.reason.partition(",")[0])) and MAINTENANCE not in job.reason
 
 
@@ -109,8 +109,8 @@ class SlurmMonitor:
             return since is not None and self._answered - since > AFTER_OUTAGE_S
         if self._busy is None or self._idle is None:
             return False
-        looks_s = min(MAX_PLUGIN_POLL_S, 20 + math.sqrt(20 * (self._idle - self._busy)))
-        return self._answered - self._idle > looks_s + AFTER_END_S
+        interval_s = min(MAX_PLUGIN_POLL_S, 20 + math.sqrt(20 * (self._idle - self._busy)))
+        return self._answered - self._idle > interval_s + AFTER_END_S
 
     def restart(self) -> None:
         """Cancel the jobs of the previous Snakemake: the next one writes the same files.

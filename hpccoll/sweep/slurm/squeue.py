@@ -83,7 +83,7 @@ def show_job(number: str) -> dict[str, str]:
         return {}
 
 
-def lacks_nodes(number: str) -> bool:
+def waits_for_nodes(number: str) -> bool:
     """Return whether a job asks for more nodes than its partition has left.
 
     Raises:
