@@ -9,7 +9,7 @@ Severity: TypeAlias = Literal["ok", "none", "warn", "WRONG"]
 sweep cannot run before it is fixed."""
 
 
-class DoctorTemplate(NamedTuple):
+class FindingText(NamedTuple):
     """The texts of one kind of finding.
 
     Args:
@@ -23,140 +23,140 @@ class DoctorTemplate(NamedTuple):
     remedy: str = ""
 
 
-TEMPLATES: Mapping[str, DoctorTemplate] = {
+TEMPLATES: Mapping[str, FindingText] = {
     # MPI
-    "mpi_broken": DoctorTemplate("MPI library", "{error}", "pip install 'hpccoll[local]', or load your site's MPI module"),
-    "mpi": DoctorTemplate("MPI library", "{version}"),
-    "mpiexec_missing": DoctorTemplate("launcher", "{error}", "{remedy}"),
-    "mpiexec_timeout": DoctorTemplate("launcher", "two ranks did not end within 60 s", "{remedy}"),
-    "mpiexec_disconnected": DoctorTemplate("launcher", "two ranks do not know of each other ({error})", "{remedy}"),
-    "mpiexec": DoctorTemplate("launcher", "mpiexec starts two ranks that know of each other"),
-    "pmi_unknown": DoctorTemplate(
+    "mpi_broken": FindingText("MPI library", "{error}", "pip install 'hpccoll[local]', or load your site's MPI module"),
+    "mpi": FindingText("MPI library", "{version}"),
+    "mpiexec_missing": FindingText("launcher", "{error}", "{remedy}"),
+    "mpiexec_timeout": FindingText("launcher", "two ranks did not end within 60 s", "{remedy}"),
+    "mpiexec_disconnected": FindingText("launcher", "two ranks do not know of each other ({error})", "{remedy}"),
+    "mpiexec": FindingText("launcher", "mpiexec starts two ranks that know of each other"),
+    "pmi_unknown": FindingText(
         "PMI", "srun --mpi can be {types}", "in the site file, launcher: srun --mpi=TYPE, as the MPI library has it"
     ),
-    "pmi_mismatch": DoctorTemplate(
+    "pmi_mismatch": FindingText(
         "PMI", "srun --mpi can be {types}; the MPI library speaks {library}",
         "the admin adds that plugin of Slurm's, or use another MPI",
     ),
-    "pmi_default": DoctorTemplate(
+    "pmi_default": FindingText(
         "PMI", "srun --mpi can be {types}; the MPI library speaks {library}", "srun takes {default} by itself"
     ),
-    "pmi_option": DoctorTemplate(
+    "pmi_option": FindingText(
         "PMI", "srun --mpi can be {types}; the MPI library speaks {library}",
         "in the site file, launcher: srun --mpi={chosen}; by itself srun takes {default}",
     ),
     # The machine and Slurm
-    "machine": DoctorTemplate(
+    "machine": FindingText(
         "machine", "{cores} CPUs of {cpu}, {gib:.1f} GiB of memory free",
         "more than {cores} ranks share cores, and results say so",
     ),
-    "snakemake": DoctorTemplate("Snakemake", "{version}"),
-    "snakemake_missing": DoctorTemplate("Snakemake", "not installed", "pip install snakemake"),
-    "slurm": DoctorTemplate("Slurm", "{version}, cluster {cluster}"),
-    "slurm_missing": DoctorTemplate(
+    "snakemake": FindingText("Snakemake", "{version}"),
+    "snakemake_missing": FindingText("Snakemake", "not installed", "pip install snakemake"),
+    "slurm": FindingText("Slurm", "{version}, cluster {cluster}"),
+    "slurm_missing": FindingText(
         "Slurm", "no sbatch on PATH",
         "sweeps run on this machine alone; on a cluster, load the module of Slurm, or go where jobs are submitted",
     ),
-    "slurm_unreachable": DoctorTemplate(
+    "slurm_unreachable": FindingText(
         "Slurm", "sbatch is on PATH, but no controller answers ({error})", "if this is a cluster, see 'scontrol ping'"
     ),
-    "accounting": DoctorTemplate("accounting", "sacct answers"),
-    "accounting_unreachable": DoctorTemplate(
+    "accounting": FindingText("accounting", "sacct answers"),
+    "accounting_unreachable": FindingText(
         "accounting", "there is a database, but sacct does not answer",
         "see 'sacct'; until it answers use profile slurm-nodbd, for Snakemake would wait for ever",
     ),
-    "accounting_missing": DoctorTemplate("accounting", "no database ({storage}): the end of jobs is read from squeue"),
-    "min_job_age": DoctorTemplate("MinJobAge", "squeue shows jobs for {seconds} s after their end"),
-    "min_job_age_short": DoctorTemplate(
+    "accounting_missing": FindingText("accounting", "no database ({storage}): the end of jobs is read from squeue"),
+    "min_job_age": FindingText("MinJobAge", "squeue shows jobs for {seconds} s after their end"),
+    "min_job_age_short": FindingText(
         "MinJobAge", "squeue forgets jobs after {seconds} s, and Snakemake would wait for ever",
         "the admin sets MinJobAge={least} or more in slurm.conf, and says 'scontrol reconfigure'",
     ),
-    "partitions_unknown": DoctorTemplate("partitions", "{error}"),
-    "partitions": DoctorTemplate("partitions", "{partitions}"),
-    "partitions_unusable": DoctorTemplate("partitions", "{partitions}", "see sinfo -R"),
-    "profile_local": DoctorTemplate("profile", "local, for {reason}"),
-    "profile_slurm": DoctorTemplate("profile", "{profile}, for {reason}", "to see that ranks find each other: {command}"),
+    "partitions_unknown": FindingText("partitions", "{error}"),
+    "partitions": FindingText("partitions", "{partitions}"),
+    "partitions_unusable": FindingText("partitions", "{partitions}", "see sinfo -R"),
+    "profile_local": FindingText("profile", "local, for {reason}"),
+    "profile_slurm": FindingText("profile", "{profile}, for {reason}", "to see that ranks find each other: {command}"),
     # GPUs
-    "gpu_missing": DoctorTemplate("GPU", "no CUDA device: GPU cases will be skipped", "{remedy}"),
-    "gpu_no_driver": DoctorTemplate("GPU", "{gpus}, no driver is loaded", "see what nvidia-smi says"),
-    "gpu": DoctorTemplate("GPU", "{gpus}, driver {driver}, for CUDA {cuda} and older"),
-    "gpu_old_driver": DoctorTemplate("GPU", "{gpus}, driver {driver}", "CuPy needs driver {least} or newer"),
-    "cupy_missing": DoctorTemplate("CuPy", "not installed: GPU cases will be skipped", "pip install {extra}"),
-    "cupy_twice": DoctorTemplate(
+    "gpu_missing": FindingText("GPU", "no CUDA device: GPU cases will be skipped", "{remedy}"),
+    "gpu_no_driver": FindingText("GPU", "{gpus}, no driver is loaded", "see what nvidia-smi says"),
+    "gpu": FindingText("GPU", "{gpus}, driver {driver}, for CUDA {cuda} and older"),
+    "gpu_old_driver": FindingText("GPU", "{gpus}, driver {driver}", "CuPy needs driver {least} or newer"),
+    "cupy_missing": FindingText("CuPy", "not installed: GPU cases will be skipped", "pip install {extra}"),
+    "cupy_twice": FindingText(
         "CuPy", "{packages}", "they overwrite each other: pip uninstall {names}, then pip install {fitting}"
     ),
-    "cupy_untested": DoctorTemplate("CuPy", "{packages} is installed; whether it computes shows where there is a GPU"),
-    "cupy_too_new": DoctorTemplate(
+    "cupy_untested": FindingText("CuPy", "{packages} is installed; whether it computes shows where there is a GPU"),
+    "cupy_too_new": FindingText(
         "CuPy", "{packages}",
         "its CUDA is newer than the driver's: pip uninstall {names}, then pip install {fitting}",
     ),
-    "cupy_broken": DoctorTemplate(
+    "cupy_broken": FindingText(
         "CuPy", "{packages} does not compute ({error})",
         "see nvidia-smi; where a library of CUDA is missing, load its module, or pip install '{fitting}[ctk]'",
     ),
-    "cupy": DoctorTemplate("CuPy", "{packages} computes, and sees {gpus} of the GPUs"),
-    "nvswitch_missing": DoctorTemplate(
+    "cupy": FindingText("CuPy", "{packages} computes, and sees {gpus} of the GPUs"),
+    "nvswitch_missing": FindingText(
         "NVLink", "no NVSwitch is seen: variants of NVLS fall back, and say so",
         "where there are some, a container may hide them",
     ),
-    "nvswitch": DoctorTemplate("NVLink", "{switches} NVSwitches, and the fabric manager runs: NVLS from H100 on"),
-    "fabric_manager_missing": DoctorTemplate(
+    "nvswitch": FindingText("NVLink", "{switches} NVSwitches, and the fabric manager runs: NVLS from H100 on"),
+    "fabric_manager_missing": FindingText(
         "NVLink", "{switches} NVSwitches, and no fabric manager is seen",
         "a container may hide it; else the admin starts nvidia-fabricmanager, of the driver's version",
     ),
-    "gpu_nic_balanced": DoctorTemplate("GPUs and adapters", "{balance}"),
-    "gpu_nic_unbalanced": DoctorTemplate(
+    "gpu_nic_balanced": FindingText("GPUs and adapters", "{balance}"),
+    "gpu_nic_unbalanced": FindingText(
         "GPUs and adapters", "{balance}", "rings go at the pace of the worst: see nvidia-smi topo -m"
     ),
-    "cuda_aware_unknown": DoctorTemplate("MPI and GPUs", "{error}"),
-    "cuda_aware": DoctorTemplate("MPI and GPUs", "{support}: a job tries it"),
-    "cuda_unaware": DoctorTemplate("MPI and GPUs", "{support}: {consequence}", "{remedy}"),
+    "cuda_aware_unknown": FindingText("MPI and GPUs", "{error}"),
+    "cuda_aware": FindingText("MPI and GPUs", "{support}: a job tries it"),
+    "cuda_unaware": FindingText("MPI and GPUs", "{support}: {consequence}", "{remedy}"),
     # NCCL
-    "nccl_missing": DoctorTemplate(
+    "nccl_missing": FindingText(
         "NCCL", "not found: cases over nccl will be skipped",
         "load the site's module, or pip install nvidia-nccl-cu12 (or -cu13, as CuPy is)",
     ),
-    "nccl_broken": DoctorTemplate("NCCL", "{path} cannot be loaded ({error})"),
-    "nccl_hidden": DoctorTemplate(
+    "nccl_broken": FindingText("NCCL", "{path} cannot be loaded ({error})"),
+    "nccl_hidden": FindingText(
         "NCCL", "{version}, {path}; this wheel hides {hidden}",
         "to measure the site's, pip uninstall the wheel (nvidia-nccl-cu..), or set LD_PRELOAD={site}",
     ),
-    "nccl": DoctorTemplate("NCCL", "{version}, {path}"),
-    "nccl4py": DoctorTemplate("nccl4py", "{version}"),
-    "nccl4py_missing": DoctorTemplate(
+    "nccl": FindingText("NCCL", "{version}, {path}"),
+    "nccl4py": FindingText("nccl4py", "{version}"),
+    "nccl4py_missing": FindingText(
         "nccl4py", "not installed: variants that set what communicators are made with will be skipped",
         "pip install 'hpccoll[nccl4py]'",
     ),
-    "nccl_plugins": DoctorTemplate("NCCL plugins", "{plugins}", "{remedy}"),
-    "nccl_plugins_missing": DoctorTemplate("NCCL plugins", "none where the loader looks", "{remedy}"),
-    "nccl_settings": DoctorTemplate("NCCL settings", "{settings}"),
-    "nccl_settings_chosen": DoctorTemplate(
+    "nccl_plugins": FindingText("NCCL plugins", "{plugins}", "{remedy}"),
+    "nccl_plugins_missing": FindingText("NCCL plugins", "none where the loader looks", "{remedy}"),
+    "nccl_settings": FindingText("NCCL settings", "{settings}"),
+    "nccl_settings_chosen": FindingText(
         "NCCL settings", "{settings}", "take out {names}: what a sweep compares it sets itself, as variants"
     ),
     # RDMA
-    "rdma_missing": DoctorTemplate(
+    "rdma_missing": FindingText(
         "RDMA", "no InfiniBand, RoCE or EFA adapter: between nodes TCP would be used",
         "where there is one, a container is started with /sys and /dev/infiniband of its host{nodes}",
     ),
-    "rdma_inactive": DoctorTemplate(
+    "rdma_inactive": FindingText(
         "RDMA", "{ports}", "ports that are not active: see ibstat; a fabric without subnet manager has none"
     ),
-    "rdma": DoctorTemplate("RDMA", "{ports}"),
-    "rdma_devices_missing": DoctorTemplate(
+    "rdma": FindingText("RDMA", "{ports}"),
+    "rdma_devices_missing": FindingText(
         "RDMA devices", "none in {directory}: nothing can use the adapters from here",
         "a container starts with --device=/dev/infiniband; else the admin loads ib_uverbs",
     ),
-    "locked_memory": DoctorTemplate(
+    "locked_memory": FindingText(
         "locked memory", "at most {limit} for a process: RDMA fails where it takes more",
         "the admin sets memlock to unlimited, in limits.conf and for slurmd",
     ),
-    "shared_memory": DoctorTemplate(
+    "shared_memory": FindingText(
         "shared memory", "{size} at {directory}",
         "a container is started with more (--shm-size), or with that of the host",
     ),
-    "gpudirect_module": DoctorTemplate("GPUDirect RDMA", "{module} is loaded"),
-    "gpudirect_dma_buf": DoctorTemplate("GPUDirect RDMA", "by DMA-BUF: open kernel modules of the driver, Linux {kernel}"),
-    "gpudirect_missing": DoctorTemplate(
+    "gpudirect_module": FindingText("GPUDirect RDMA", "{module} is loaded"),
+    "gpudirect_dma_buf": FindingText("GPUDirect RDMA", "by DMA-BUF: open kernel modules of the driver, Linux {kernel}"),
+    "gpudirect_missing": FindingText(
         "GPUDirect RDMA", "neither nvidia_peermem nor DMA-BUF: NCCL goes through host memory",
         "the admin says 'modprobe nvidia-peermem', or installs the open kernel modules",
     ),
