@@ -24,7 +24,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path
-from hpccoll.store.raw import Failure, RawResults
+from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import read_raw
 
 CPU_S = 5

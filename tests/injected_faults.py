@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.measure.check import Check, guards_of
-from hpccoll.measure.check_gpu import CheckDevice, GpuCheck
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import bits, concatenated
+from hpccoll.measure.result_check import Check, guards_of
+from hpccoll.measure.result_check_gpu import CheckDevice, GpuCheck
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.schedule.cut import GRAIN
 from hpccoll.transports.guarded_memory import allocate_guarded
-from hpccoll.transports.operation import aligned_empty
+from hpccoll.transports.transport_interface import aligned_empty
 
 RANKS = (2, 3, 4, 8)
 PARTS = 128

@@ -17,7 +17,7 @@ from fake_gpu_cluster import do
 from hpccoll.measure import gpu_assignment
 from hpccoll.transports import gpu
 from hpccoll.transports.nccl import communicators, cupy_device
-from hpccoll.transports.operation import aligned_empty
+from hpccoll.transports.transport_interface import aligned_empty
 
 GPUS, ABORT_S = 8, 0.5
 """That every rank sees; and seconds that NCCL takes to abort, in which the others are not to go on."""

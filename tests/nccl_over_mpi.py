@@ -7,7 +7,7 @@ from fake_gpu_cluster import do
 from mpi4py import MPI
 
 from hpccoll.transports.nccl import communicators, cupy_device
-from hpccoll.transports.operation import aligned_empty
+from hpccoll.transports.transport_interface import aligned_empty
 
 
 class HostDevice:

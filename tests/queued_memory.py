@@ -5,7 +5,7 @@ Who lets MPI read it too early, or ends before the queue does, has a wrong resul
 
 import numpy as np
 
-from hpccoll.transports.operation import aligned_empty
+from hpccoll.transports.transport_interface import aligned_empty
 
 
 class QueuedArray(np.ndarray):

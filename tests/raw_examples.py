@@ -11,7 +11,7 @@ from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.spec.case import Case, Effort, Job
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw import Attempt, Outcome, RankLocation, RawResults
+from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
 
 
 def case(size=1024, **more):

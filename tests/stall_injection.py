@@ -8,9 +8,9 @@ from contextlib import suppress
 from itertools import count
 
 from hpccoll.measure import watchdog
-from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.prepared_case import EventTimed
+from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.transports.nccl.fault_tolerance import PeerStallError, check_peers
 
 PLACES = {"run": EventTimed, "wrong": GpuCheck}

@@ -8,8 +8,8 @@ from raw_examples import attempt, case, job, outcome
 
 from hpccoll.spec.case import Case, Effort
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.load import _to_run
-from hpccoll.store.raw import RawResults
+from hpccoll.store.load_results import _to_run
+from hpccoll.store.raw_results import RawResults
 from hpccoll.store.rows import Results
 from hpccoll.store.statistics import make_row
 from hpccoll.tuning.build_table import build_table

@@ -107,7 +107,7 @@ def test_one_module_fills_the_registry():
     importers = [
         path for room in rooms() if room != "algorithms" for path in files(room) if "algorithms" in imported(path)
     ]
-    assert importers == [PACKAGE / "spec" / "registry.py"]
+    assert importers == [PACKAGE / "spec" / "algorithm_registry.py"]
 
 
 @pytest.mark.parametrize("room", ["spec", "sweep"])

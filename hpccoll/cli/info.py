@@ -74,15 +74,15 @@ def evidence(
     separately for each launch. Dumps of NCCL's topology among the logs show whether each GPU has a NIC as near as
     its peers'. Ends with 3 if the logs name another network between nodes than --network.
     """
-    from hpccoll.evidence import report
+    from hpccoll.evidence import log_report
     from hpccoll.evidence.log_set import read_log_files
 
     if network not in (None, "rdma", "tcp"):
         raise BadInputError("--network", network, ["rdma", "tcp"])
     log_set = read_log_files(logs)
-    lines = report.report_lines(log_set, network)
-    typer.echo(report.to_json(log_set, network) if as_json else "\n".join(lines))
-    return INCOMPLETE if report.network_mismatches(log_set, network) else 0
+    lines = log_report.report_lines(log_set, network)
+    typer.echo(log_report.to_json(log_set, network) if as_json else "\n".join(lines))
+    return INCOMPLETE if log_report.network_mismatches(log_set, network) else 0
 
 
 @family.command(epilog="Example: hpccoll doctor")

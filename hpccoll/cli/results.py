@@ -39,7 +39,7 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
     from hpccoll.report.output_directory import results_name
     from hpccoll.report.report_writer import build_report
     from hpccoll.report.terminal_summary import outcome_lines
-    from hpccoll.store.load import read_results
+    from hpccoll.store.load_results import read_results
 
     results = read_results(paths)
     try:
@@ -64,7 +64,7 @@ def export(
     Ends with 3 if a file cannot be read.
     """
     from hpccoll.report.export import export as write
-    from hpccoll.store.load import read_results
+    from hpccoll.store.load_results import read_results
 
     if timing not in ("max", "span"):
         raise BadInputError("--timing", timing, ("max", "span"))
@@ -80,7 +80,7 @@ def validate(paths: PATHS) -> int:
     Their results are counted. Ends with 3 if a file is not.
     """
     from hpccoll.report.terminal_summary import case_counts
-    from hpccoll.store.load import to_results
+    from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles, absent_files, read_all
 
     found = read_all(paths)
@@ -102,7 +102,7 @@ def validate(paths: PATHS) -> int:
 def status(directory: Annotated[Path, typer.Argument(help="directory of the results of a sweep")]) -> int:
     """Show the progress of a sweep, its time left, and its failures."""
     from hpccoll.report.terminal_summary import measurement_progress, status_lines
-    from hpccoll.store.load import read_results
+    from hpccoll.store.load_results import read_results
     from hpccoll.store.scheduler_log import read_scheduled
     from hpccoll.sweep.slurm.monitor import SlurmMonitor
     from hpccoll.sweep.slurm.squeue import LIVE_STATES

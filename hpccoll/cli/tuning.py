@@ -28,7 +28,7 @@ def tune(
     The algorithm auto selects by this table, size by size. Judge a table by other results than those it was built
     from. Ends with 3 if a file cannot be read.
     """
-    from hpccoll.store.load import read_results
+    from hpccoll.store.load_results import read_results
     from hpccoll.tuning.build_table import build_table, table_warnings, write_table
     from hpccoll.tuning.judge_table import judge_table
     from hpccoll.tuning.table import TuneTable, load_table
@@ -56,13 +56,13 @@ def model(
     declared cost is predicted, with the sizes at which one algorithm overtakes another. Ends with 3 if a file
     cannot be read.
     """
-    from hpccoll.model import report
+    from hpccoll.model import model_report
     from hpccoll.store.result_files import read_all
 
     found = read_all(paths)
-    models = report.models_of(found.raw_results)
+    models = model_report.models_of(found.raw_results)
     if as_json:
-        typer.echo(json.dumps([report.as_json(each) for each in models], indent=1))
+        typer.echo(json.dumps([model_report.as_json(each) for each in models], indent=1))
     else:
-        typer.echo("\n".join(line for each in models for line in report.model_lines(each)))
+        typer.echo("\n".join(line for each in models for line in model_report.model_lines(each)))
     return report_damaged(found)

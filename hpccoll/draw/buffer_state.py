@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_lowercase
 
-from hpccoll.draw.trace import Message, Trace
-from hpccoll.draw.view import ScheduleView
+from hpccoll.draw.message_trace import Message, Trace
+from hpccoll.draw.schedule_view import ScheduleView
 from hpccoll.errors import BadInputError
 from hpccoll.schedule.collective import Contribution
 

@@ -4,14 +4,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from hpccoll.draw.arrows import arrows
-from hpccoll.draw.background import Grid, background, node_headings, rank_heads
+from hpccoll.draw.arrow_labels import labels
 from hpccoll.draw.buffer_state import BufferState, buffer_state
-from hpccoll.draw.description import cost_words, layout_words
-from hpccoll.draw.labels import labels
-from hpccoll.draw.network import message_graphs
-from hpccoll.draw.page import bounds_of, document, side_by_side, stacked
-from hpccoll.draw.shapes import (
+from hpccoll.draw.communication_diagram import message_graphs
+from hpccoll.draw.message_arrows import arrows
+from hpccoll.draw.message_trace import Trace, trace_schedule
+from hpccoll.draw.schedule_text import cost_words, layout_words
+from hpccoll.draw.schedule_view import ScheduleView
+from hpccoll.draw.style import FOLDS, REPLACES, Style
+from hpccoll.draw.svg_page import bounds_of, document, side_by_side, stacked
+from hpccoll.draw.svg_shapes import (
     CHARACTER,
     FAINT,
     INK,
@@ -25,9 +27,7 @@ from hpccoll.draw.shapes import (
     Text,
     straight,
 )
-from hpccoll.draw.style import FOLDS, REPLACES, Style
-from hpccoll.draw.trace import Trace, trace_schedule
-from hpccoll.draw.view import ScheduleView
+from hpccoll.draw.timeline_grid import Grid, background, node_headings, rank_heads
 from hpccoll.errors import BadInputError, file_error
 
 ENDINGS = (".svg", ".png")

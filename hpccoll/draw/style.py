@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.draw.shapes import LineStyle
-from hpccoll.draw.trace import Message, Trace
+from hpccoll.draw.message_trace import Message, Trace
+from hpccoll.draw.svg_shapes import LineStyle
 from hpccoll.schedule import Layout
 
 FOLDS = "#2b7bba"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hpccoll.evidence.communicator_settings import OVERRIDING_VARIABLES
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
-from hpccoll.evidence.requested import SWITCH_ALGORITHMS
+from hpccoll.evidence.requested_algorithm import SWITCH_ALGORITHMS
 
 
 @dataclass(frozen=True, slots=True)

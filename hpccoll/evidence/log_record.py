@@ -51,7 +51,7 @@ class Unavailable:
 
     Args:
         feature: ``sharp``, ``nvls``, ``rdma``, ``algorithm``, ``gpu`` (several ranks share one), ...
-        reason: the reason in plain words, see ``unavailable.toml``.
+        reason: the reason in plain words, see ``fallback_reasons.toml``.
         line: the text of the line, without its header.
     """
 

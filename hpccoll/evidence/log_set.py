@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence import nccl, sharp, topology, ucc
+from hpccoll.evidence import nccl, nic_gpu_affinity, sharp, ucc
 from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, apply_rules, has_header, split_messages
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.files import read_lines, read_text
@@ -231,6 +231,6 @@ def _launch_logs(launch: LaunchMessages, configs: Mapping[str, str], logs: Itera
 def _describe(dump: str) -> Iterator[str]:
     """Yield the sentence about a dump of NCCL; nothing for another file."""
     with suppress(ValueError):
-        yield topology.describe_balance(topology.parse_topology_dump(dump))
+        yield nic_gpu_affinity.describe_balance(nic_gpu_affinity.parse_topology_dump(dump))
     with suppress(ValueError):
-        yield topology.describe_graphs(topology.parse_graph_dump(dump))
+        yield nic_gpu_affinity.describe_graphs(nic_gpu_affinity.parse_graph_dump(dump))

@@ -10,11 +10,11 @@ if SHARP refuses; names of kernels, which are those of ring or tree for every al
 import re
 from dataclasses import dataclass, field
 
-from hpccoll.evidence import unavailable
+from hpccoll.evidence import fallback_reasons
 from hpccoll.evidence.communicator_settings import logged_setting
 from hpccoll.evidence.log_parser import LoggedCall, LogMessage, ParserState, Rule, line_rules
 from hpccoll.evidence.log_record import CollectiveLine, ModelledCost
-from hpccoll.evidence.requested import NCCL_ALGORITHMS, NCCL_FUNCTIONS
+from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 
 _COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
 
@@ -251,5 +251,5 @@ RULES: tuple[Rule, ...] = (
         _add_numbered_collective,
     ),
     (re.compile(r"(?P<name>[A-Z][\w/]+) *\|(?P<cells>.+)$"), _add_table_row),
-    *unavailable.RULES,
+    *fallback_reasons.RULES,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 from hpccoll.errors import BadInputError, UnusableError
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.log_set import read_logs
-from hpccoll.evidence.topology import describe_balance, parse_topology_dump
+from hpccoll.evidence.nic_gpu_affinity import describe_balance, parse_topology_dump
 from hpccoll.files import read_json, read_text
 from hpccoll.limits import JOB_BYTES, LOG_BYTES, XML_BYTES
 

@@ -6,7 +6,7 @@ has no other lines.
 
 import re
 
-from hpccoll.evidence import unavailable
+from hpccoll.evidence import fallback_reasons
 from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
 
 
@@ -18,12 +18,12 @@ def _add_group(state: ParserState, match: re.Match[str], message: LogMessage) ->
 
 def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
     """Add an error whose reason is not in the table of known reasons, with its text as the reason."""
-    if message.level == "ERROR" and not unavailable.unavailable_reason(message.text):
+    if message.level == "ERROR" and not fallback_reasons.unavailable_reason(message.text):
         state.add_unavailable("sharp", message.text, message.text)
 
 
 RULES: tuple[Rule, ...] = (
     (re.compile(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b"), _add_group),
-    *unavailable.RULES,
+    *fallback_reasons.RULES,
     (re.compile(""), _add_error),
 )

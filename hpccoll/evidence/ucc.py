@@ -2,7 +2,7 @@
 
 import re
 
-from hpccoll.evidence import unavailable
+from hpccoll.evidence import fallback_reasons
 from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
 from hpccoll.evidence.log_record import CollectiveLine
 
@@ -80,5 +80,5 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"=+ COLL_SCORE_MAP \(team_id (?P<team>\d{1,18}), size (?P<ranks>\d{1,18})\)"), _add_team),
     (re.compile(r"(?P<collective>[A-Z]\w+):$"), _start_score_map),
     (re.compile(r"(?P<memory>Host|Cuda|CudaManaged): (?P<scores>\{.*)$"), _add_score),
-    *unavailable.RULES,
+    *fallback_reasons.RULES,
 )

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from hpccoll.errors import BadInputError, did_you_mean
-from hpccoll.evidence.requested import NCCL_FUNCTIONS
+from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
 
 VARIABLES: Mapping[str, str] = {
     "NCCL_ALGO": "the algorithms that NCCL may choose from; since 2.24 an error if none of them applies",

@@ -12,7 +12,7 @@ from typing import Any
 from hpccoll.errors import BadInputError, did_you_mean
 from hpccoll.evidence.communicator_settings import CommunicatorSettings, check_settings
 from hpccoll.evidence.expected_evidence import ExpectedEvidence, expected_evidence
-from hpccoll.evidence.requested import requested_by_environment
+from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.variables import SITE_VARIABLES, check_variables
 
 EXAMPLES = (*SITE_VARIABLES, "traffic_class")

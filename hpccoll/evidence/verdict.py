@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from hpccoll.evidence.expected_evidence import names_switches
+from hpccoll.evidence.fallback_reasons import reason_ranks
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.port_bytes import PortBytes
-from hpccoll.evidence.requested import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
-from hpccoll.evidence.unavailable import reason_ranks
+from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
 from hpccoll.evidence.variants import expected_evidence_of
 from hpccoll.units import format_size
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from hpccoll.host.machine import group_by_host
+from hpccoll.host.cpu_and_memory import group_by_host
 
 MAX_NVLINKS = 18
 """The number of NVLinks that are queried (NVML_NVLINK_MAX_LINKS of the H100's generation)."""

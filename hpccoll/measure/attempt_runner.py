@@ -19,7 +19,7 @@ from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure
 from hpccoll.spec.case import Case, Job
 from hpccoll.spec.probe_cases import requested_algorithm
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw import Attempt, Outcome
+from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.transports.nccl.fault_tolerance import StalledError
 
 MAX_DIAGNOSES = 8

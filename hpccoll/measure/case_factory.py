@@ -8,16 +8,16 @@ from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import min_nccl_version
-from hpccoll.host.machine import available_memory
+from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import MappedRanks, Ranks
 from hpccoll.spec.case import Case, Job
 from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
-from hpccoll.spec.memory import check_memory
+from hpccoll.spec.memory_estimate import check_memory
 from hpccoll.spec.variant_skips import variant_skip_reason
-from hpccoll.store.raw import Attempt
+from hpccoll.store.raw_results import Attempt
 from hpccoll.transports.nccl import communicator_config
 from hpccoll.transports.nccl.communicators import (
     REFUSAL_PATTERN,
@@ -27,7 +27,7 @@ from hpccoll.transports.nccl.communicators import (
     close_all_worlds,
     raise_nccl_failure,
 )
-from hpccoll.tuning.auto import resolve_auto
+from hpccoll.tuning.resolve_auto import resolve_auto
 from hpccoll.tuning.table import TuneTable, describe_conditions, mpi_version
 
 

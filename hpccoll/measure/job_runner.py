@@ -18,7 +18,7 @@ from hpccoll.measure.watchdog import watchdog
 from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
-from hpccoll.store.raw import Attempt, CaseHistory, Failure, Outcome, RawResults
+from hpccoll.store.raw_results import Attempt, CaseHistory, Failure, Outcome, RawResults
 from hpccoll.transports.nccl.fault_tolerance import ExcludedError
 
 MAX_DAMAGE_LINES = 5

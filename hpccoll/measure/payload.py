@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.measure.payload_values import Array, DType, bits, concatenated, contribution, reduced_values
-from hpccoll.schedule import CollectiveCall, Reduction, traffic
-from hpccoll.spec.memory import GENERATIONS, PERIOD, SHORT_BLOCK
+from hpccoll.schedule import CollectiveCall, Reduction, unequal_blocks
+from hpccoll.spec.memory_estimate import GENERATIONS, PERIOD, SHORT_BLOCK
 from hpccoll.units import format_size
 
 SAMPLED = 256
@@ -127,7 +127,7 @@ class Payload:
     def _position(self, unit: int) -> int:
         """Return the first position of a unit; the distance keeps generations of different units distinct."""
         pattern = self.call.traffic
-        longest = self.count if pattern is None else traffic.longest(pattern, self.p, self.count)
+        longest = self.count if pattern is None else unequal_blocks.longest(pattern, self.p, self.count)
         return unit * (longest + GENERATIONS) + self.generation
 
     def _contribution(self, origin: int, unit: int, extra: int) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule import Reduction
-from hpccoll.spec.memory import PERIOD
+from hpccoll.spec.memory_estimate import PERIOD
 
 GUARDS = 1 << 16
 """The seed of the guards of the first buffer; no payload uses it."""

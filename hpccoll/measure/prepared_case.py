@@ -10,10 +10,10 @@ from mpi4py import MPI
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import CommunicatorSettings
-from hpccoll.measure.check import Check, guards_of
-from hpccoll.measure.check_gpu import GpuCheck
 from hpccoll.measure.payload import Payload
 from hpccoll.measure.payload_values import Array
+from hpccoll.measure.result_check import Check, guards_of
+from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings, cached_slices
 from hpccoll.measure.transport_factory import make_transport
 from hpccoll.schedule import (
@@ -30,8 +30,8 @@ from hpccoll.schedule import (
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.catalogue import GRAPH, call_of, own_parameters
-from hpccoll.spec.channels import plan_channels
-from hpccoll.spec.memory import GENERATIONS
+from hpccoll.spec.channel_defaults import plan_channels
+from hpccoll.spec.memory_estimate import GENERATIONS
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.guarded_memory import GuardedBuffer
@@ -39,7 +39,7 @@ from hpccoll.transports.mpi.persistent import CHANNELS_KEY
 from hpccoll.transports.mpi.vendor import result_span
 from hpccoll.transports.nccl.communicators import abort_all_worlds
 from hpccoll.transports.nccl.stream_plan import StreamPlan
-from hpccoll.transports.operation import CompiledPlan, Operation
+from hpccoll.transports.transport_interface import CompiledPlan, Operation
 from hpccoll.units import format_size
 
 Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]

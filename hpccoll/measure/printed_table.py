@@ -14,7 +14,7 @@ from hpccoll.schedule import collective, itemsize
 from hpccoll.schedule.collective import AUTO
 from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.spec.transport_table import NATIVE_TRANSPORT
-from hpccoll.store.raw import Attempt, CaseHistory
+from hpccoll.store.raw_results import Attempt, CaseHistory
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import make_row
 from hpccoll.units import format_number, format_size

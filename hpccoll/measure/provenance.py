@@ -11,8 +11,12 @@ from typing import Any, cast
 from mpi4py import MPI
 
 from hpccoll import __version__
+from hpccoll.host.cpu_and_memory import cpu_model, group_by_host, testbed_facts
 from hpccoll.host.env_allowlist import allowed_variables
-from hpccoll.host.environment import (
+from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared
+from hpccoll.host.mpi_library import mpi_library
+from hpccoll.host.network_ports import port_facts
+from hpccoll.host.process_facts import (
     boot_id,
     format_cpu_list,
     git_commit,
@@ -22,13 +26,9 @@ from hpccoll.host.environment import (
     package_versions,
     rack_name,
 )
-from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared
-from hpccoll.host.machine import cpu_model, group_by_host, testbed_facts
-from hpccoll.host.mpi_library import mpi_library
-from hpccoll.host.network_ports import port_facts
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Job
-from hpccoll.store.raw import Attempt, RankLocation
+from hpccoll.store.raw_results import Attempt, RankLocation
 
 
 @dataclass(frozen=True, slots=True)

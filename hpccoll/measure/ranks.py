@@ -16,12 +16,12 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.errors import BadInputError, UnusableError
-from hpccoll.host.environment import boot_id, node_name, rack_name
 from hpccoll.host.mpi_library import mpi_library
+from hpccoll.host.process_facts import boot_id, node_name, rack_name
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.schedule import Layout, numbering
 from hpccoll.spec.case import Shape
-from hpccoll.store.raw import Attempt
+from hpccoll.store.raw_results import Attempt
 
 Answer = TypeVar("Answer")
 

@@ -9,7 +9,7 @@ from hpccoll.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.spec.case import Case, Job, Shape
 from hpccoll.spec.catalogue import check_case
-from hpccoll.store.raw import RawResults
+from hpccoll.store.raw_results import RawResults
 
 
 def check_cases(job: Job) -> None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule import Algorithm, CollectiveCall, Cut, Layout, Schedule, crossings, wire_bytes
 from hpccoll.spec.case import Parameter
-from hpccoll.transports.operation import Operation
+from hpccoll.transports.transport_interface import Operation
 
 MATCHING_RATIO = 0.98, 1.1
 """The ratios of port bytes to a schedule's bytes at which both match: headers add 7 % at an MTU of 1500 bytes

@@ -13,7 +13,7 @@ from hpccoll.spec.catalogue import GRAPH
 from hpccoll.spec.transport_table import TRANSPORTS
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
-from hpccoll.transports.operation import Transport
+from hpccoll.transports.transport_interface import Transport
 
 
 def make_transport(

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from hpccoll.schedule import Algorithm, CollectiveCall, Cost, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.spec.registry import COLLECTIVES
-from hpccoll.store.raw import RawResults
+from hpccoll.spec.algorithm_registry import COLLECTIVES
+from hpccoll.store.raw_results import RawResults
 from hpccoll.store.statistics import make_row
 
 

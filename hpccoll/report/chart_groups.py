@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.report import call_labels
+from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import fell_back
 from hpccoll.report.library_evidence import expected_s, library_summary, probe_of_run
 from hpccoll.report.series_colours import FLOOR_GREY, FOREGROUND, assign_numbers, series_colour, series_shape
 from hpccoll.report.series_names import format_count, group_file_names, series_namer, setting_keys
 from hpccoll.report.wire_bandwidth import Wire
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.spec.registry import COLLECTIVES, EMULATIONS
+from hpccoll.spec.algorithm_registry import COLLECTIVES, EMULATIONS
 from hpccoll.store.rows import Results, Row, Run
 from hpccoll.units import format_size
 
@@ -41,14 +41,14 @@ class SeriesPoint:
 
     def rank_label(self, rank: int) -> str:
         """Return the number of a worker, with its host if there are several."""
-        row, node = self.row, call_labels.node_of_rank(self.row, rank)
+        row, node = self.row, call_arguments.node_of_rank(self.row, rank)
         host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
         return f"{rank} ({host})" if host else str(rank)
 
     @property
     def pair_label(self) -> str:
         """The two ranks that exchange messages, with their hosts if there are several; empty if all take part."""
-        pair = call_labels.rank_pair(self.row)
+        pair = call_arguments.rank_pair(self.row)
         return f"ranks {' and '.join(map(self.rank_label, pair))}" if pair else ""
 
 
@@ -82,7 +82,7 @@ class ChartGroup:
     @property
     def has_size(self) -> bool:
         """Whether the collective has a message size."""
-        return call_labels.has_size(self.collective)
+        return call_arguments.has_size(self.collective)
 
     def size_label(self, nbytes: int) -> str:
         """Return a size with its unit; empty if the collective has none."""
@@ -91,12 +91,12 @@ class ChartGroup:
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """The measured pairs of ranks, if messages go between two ranks."""
-        return tuple(sorted({two for point in self.usable if (two := call_labels.rank_pair(point.row))}))
+        return tuple(sorted({two for point in self.usable if (two := call_arguments.rank_pair(point.row))}))
 
     @property
     def many_pairs(self) -> bool:
         """Whether a line stands for several pairs of ranks."""
-        pairs = {(p.row.ranks, p.row.nodes, two) for p in self.usable if (two := call_labels.rank_pair(p.row))}
+        pairs = {(p.row.ranks, p.row.nodes, two) for p in self.usable if (two := call_arguments.rank_pair(p.row))}
         return len({(ranks, nodes) for ranks, nodes, _ in pairs}) < len(pairs)
 
     @property
@@ -158,7 +158,7 @@ class ChartGroup:
             "place": self.place_label(point.row),
             "nbytes": point.row.requested_bytes if self.has_size else None,
             "pair": point.pair_label,
-            "placement": call_labels.placement_label(point.row),
+            "placement": call_arguments.placement_label(point.row),
         }
 
     def place_label(self, row: Row) -> str:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import altair as alt
 
 from hpccoll.report import chart_axes
-from hpccoll.report.call_labels import placement_label
+from hpccoll.report.call_arguments import placement_label
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.comparisons import evenly_spaced
 from hpccoll.report.executed_labels import executed_note

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from hpccoll.report.call_labels import BETWEEN_NODES, ON_ONE_NODE, tier_label
+from hpccoll.report.call_arguments import BETWEEN_NODES, ON_ONE_NODE, tier_label
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.comparisons import Comparison, find_comparisons
 from hpccoll.report.html_tables import plain_table
 from hpccoll.report.rank_pairs import median_pairs
 from hpccoll.report.round_statistics import clearly_faster, median_seconds, round_ratios, time_ratio
 from hpccoll.report.wire_bandwidth import format_rate
-from hpccoll.spec.registry import COLLECTIVES, EMULATIONS
+from hpccoll.spec.algorithm_registry import COLLECTIVES, EMULATIONS
 from hpccoll.store.rows import Results
 from hpccoll.units import format_seconds, format_size
 

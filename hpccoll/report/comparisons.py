@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from hpccoll.report.call_labels import algorithm_params, rank_pair
+from hpccoll.report.call_arguments import algorithm_params, rank_pair
 from hpccoll.report.chart_groups import SeriesPoint, is_ranked, is_usable
 from hpccoll.report.round_statistics import (
     clearly_faster,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from hpccoll.evidence.log_record import LogRecord
-from hpccoll.evidence.requested import NCCL_FUNCTIONS
+from hpccoll.evidence.requested_algorithm import NCCL_FUNCTIONS
 from hpccoll.evidence.variants import known_variant
 from hpccoll.evidence.verdict import control_violation, network_mismatch
 from hpccoll.report.library_evidence import probe_of_run

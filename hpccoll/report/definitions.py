@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from hpccoll.report import call_labels
+from hpccoll.report import call_arguments
 from hpccoll.report.chart_groups import ChartGroup
 from hpccoll.report.wire_bandwidth import HEADER_MODEL
-from hpccoll.spec.registry import EMULATIONS
+from hpccoll.spec.algorithm_registry import EMULATIONS
 
 COLLECTIVE_DESCRIPTIONS = {
     "all_reduce": "Every rank ends with the reduction of the buffers of all ranks. S is one buffer.",
@@ -93,9 +93,11 @@ DEFINITIONS = {
 
 def describe_collective(collective: str, groups: Sequence[ChartGroup]) -> str:
     """Return the description of a collective, with its root if that is always rank 0."""
-    roots = {call_labels.root_rank(point.row) for group in groups for point in group.points}
+    roots = {call_arguments.root_rank(point.row) for group in groups for point in group.points}
     one_buffer = "The library has one buffer only, and no placement: it is drawn in the panels of both placements."
-    shared = collective == "broadcast" and {call_labels.placement_label(p.row) for g in groups for p in g.usable} > {""}
+    shared = collective == "broadcast" and {call_arguments.placement_label(p.row) for g in groups for p in g.usable} > {
+        ""
+    }
     return " ".join(
         filter(
             None, (COLLECTIVE_DESCRIPTIONS.get(collective), "The root is rank 0." * (roots == {0}), one_buffer * shared)

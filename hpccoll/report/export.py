@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from hpccoll.errors import BadInputError
-from hpccoll.report.call_labels import algorithm_params, rank_pair, root_rank, traffic_pattern
+from hpccoll.report.call_arguments import algorithm_params, rank_pair, root_rank, traffic_pattern
 from hpccoll.report.series_names import format_count
 from hpccoll.schedule import COLLECTIVES, itemsize
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row

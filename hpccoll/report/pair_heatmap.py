@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import altair as alt
 
 from hpccoll.report import chart_axes
-from hpccoll.report.call_labels import rank_pair
+from hpccoll.report.call_arguments import rank_pair
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.chart_panels import Chart, ChartRecord, chart_record, facet_chart, field_values, tooltip
 from hpccoll.report.rank_pairs import map_points, series_without_tier, smallest_and_largest

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import altair as alt
 
 from hpccoll.report import chart_axes
-from hpccoll.report.call_labels import algorithm_params
+from hpccoll.report.call_arguments import algorithm_params
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.chart_panels import Chart, ChartRecord, chart_record, facet_chart, field_values, tooltip
 from hpccoll.report.comparisons import best_placements

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hpccoll.report.call_labels import rank_pair, tier_label
+from hpccoll.report.call_arguments import rank_pair, tier_label
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.report_finding import ReportFinding, info
 from hpccoll.report.round_statistics import Interval, median_interval, median_seconds

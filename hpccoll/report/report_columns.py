@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.report.call_labels import has_size, traffic_pattern
+from hpccoll.report.call_arguments import has_size, traffic_pattern
 from hpccoll.report.chart_groups import SeriesPoint
 from hpccoll.report.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, rate_unit, wire_share
 from hpccoll.schedule.collective import AUTO

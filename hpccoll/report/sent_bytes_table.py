@@ -1,7 +1,7 @@
 """The table of the bytes that a node sent: measured by its ports, and counted from the schedule."""
 
 from hpccoll.evidence.port_bytes import PortBytes
-from hpccoll.evidence.requested import SWITCH_REQUESTS
+from hpccoll.evidence.requested_algorithm import SWITCH_REQUESTS
 from hpccoll.report.chart_groups import ChartGroup, SeriesPoint
 from hpccoll.report.comparisons import best_placements
 from hpccoll.report.wire_bandwidth import aggregator_bytes, in_units_of_size, measured_to_counted, uncounted_reason

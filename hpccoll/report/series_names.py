@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from hpccoll.report import call_labels
+from hpccoll.report import call_arguments
 from hpccoll.report.executed_labels import requested_note
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.rows import Row
@@ -22,10 +22,10 @@ _SERIES_DETAILS: Mapping[str, Callable[[Row], str]] = {
     "transport": lambda row: row.transport,
     "variant": lambda row: row.variant or "",
     "params": lambda row: " ".join(
-        f"{name}={value}" for name, value in sorted(call_labels.algorithm_params(row).items())
+        f"{name}={value}" for name, value in sorted(call_arguments.algorithm_params(row).items())
     ),
     "mapping": lambda row: row.mapping,
-    "tier": call_labels.tier_label,
+    "tier": call_arguments.tier_label,
 }
 
 
@@ -67,12 +67,12 @@ def setting_keys(rows: Iterable[tuple[Row, str]]) -> list[tuple[str, ...]]:
     for row, _ in rows:
         by_collective[row.collective].append(row)
     places = {collective: _shape_labels(found) for collective, found in by_collective.items()}
-    rooted = {row.collective for row, _ in rows if call_labels.root_rank(row)}
+    rooted = {row.collective for row, _ in rows if call_arguments.root_rank(row)}
 
     def key(row: Row, kind: str) -> tuple[str, ...]:
-        pattern, root = call_labels.traffic_pattern(row), call_labels.root_rank(row)
+        pattern, root = call_arguments.traffic_pattern(row), call_arguments.root_rank(row)
         call = f"traffic {pattern}" if pattern else "", f"root {root}" if row.collective in rooted else ""
-        silent = () if call_labels.has_size(row.collective) else _ELEMENT_FIELDS
+        silent = () if call_arguments.has_size(row.collective) else _ELEMENT_FIELDS
         if len({other.mapping for other in by_collective[row.collective]}) > 1:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared
         values = {field: None if field in silent else getattr(row, field) for field in _SETTING_LABELS}

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
-from hpccoll.report.call_labels import rank_pair
+from hpccoll.report.call_arguments import rank_pair
 from hpccoll.report.chart_groups import SeriesPoint
 from hpccoll.report.round_statistics import round_stats
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpccoll.errors import BadInputError
 from hpccoll.limits import RANKS
 from hpccoll.spec.case import Case, Effort, Job, Shape
-from hpccoll.spec.keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
+from hpccoll.spec.input_keys import ALL, DEFAULT_ALGORITHMS, read_integer, read_number
 from hpccoll.units import format_size, parse_parameter, parse_size
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         distinct_transports,
         parameters_by_algorithm,
     )
-    from hpccoll.tuning.auto import check_table_given
+    from hpccoll.tuning.resolve_auto import check_table_given
     from hpccoll.tuning.table import load_table
 
     family = collective(arguments.collective)

@@ -1,4 +1,4 @@
-"""The command-line parser of ``hpccoll run``; hpccoll/spec/keys.py declares the options."""
+"""The command-line parser of ``hpccoll run``; hpccoll/spec/input_keys.py declares the options."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.errors import UnusableError, abbreviate, did_you_mean
-from hpccoll.spec.keys import NETWORKS, RUN_OPTIONS, Option
+from hpccoll.spec.input_keys import NETWORKS, RUN_OPTIONS, Option
 
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M

@@ -214,11 +214,11 @@ def preflight(comm: "MPI.Intracomm", job: Job, layout: "Layout") -> None:
     """
     from mpi4py import MPI
 
-    from hpccoll.host.machine import available_memory
+    from hpccoll.host.cpu_and_memory import available_memory
     from hpccoll.spec.catalogue import check_case, redundant_mapping, unmet_needs
-    from hpccoll.spec.memory import check_memory
+    from hpccoll.spec.memory_estimate import check_memory
     from hpccoll.spec.variant_skips import variant_skip_reason
-    from hpccoll.tuning.auto import resolve_auto
+    from hpccoll.tuning.resolve_auto import resolve_auto
     from hpccoll.tuning.table import TuneTable
 
     table = None if job.table is None else TuneTable.from_json(job.table)

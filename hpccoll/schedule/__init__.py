@@ -23,10 +23,10 @@ from hpccoll.schedule.count import Counts, count, crossings, unequal_wire_bytes,
 from hpccoll.schedule.cut import Cut
 from hpccoll.schedule.groups import in_groups, on_power_of_two
 from hpccoll.schedule.layout import Layout
-from hpccoll.schedule.mapping import MAPPINGS, numbering
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.out_of_place import out_of_place
 from hpccoll.schedule.prove import prove
+from hpccoll.schedule.rank_mapping import MAPPINGS, numbering
 from hpccoll.schedule.reduction import BFLOAT16, DTYPES, REDUCTIONS, Reduction, dtype_of, itemsize
 from hpccoll.schedule.registry import (
     Algorithm,

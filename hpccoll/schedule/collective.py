@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import traffic
+from hpccoll.schedule import unequal_blocks
 from hpccoll.schedule.compose import relabel
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Program, Requirement
@@ -101,7 +101,9 @@ class Collective:
             RuntimeError: if none is registered, because the pages have not been imported.
         """
         if not self._algorithms:
-            raise RuntimeError(f"{self.name} has no registered algorithm; import the table from hpccoll.spec.registry")
+            raise RuntimeError(
+                f"{self.name} has no registered algorithm; import the table from hpccoll.spec.algorithm_registry"
+            )
         return self._algorithms
 
     def algorithm(self, name: str) -> Algorithm:
@@ -155,7 +157,7 @@ class Collective:
             raise BadInputError("peer", peer, f"another rank of {p} than the root, {root}{last}")
         pattern = str(values["traffic"]) if "traffic" in values else None
         if pattern is not None:
-            traffic.blocks(pattern, p, 1)
+            unequal_blocks.blocks(pattern, p, 1)
         return CollectiveCall(self, p, root, None if peer is None else int(peer) % p, pattern)
 
     def elements(self, nbytes: int, itemsize: int, p: int) -> int:
@@ -201,7 +203,7 @@ class CollectiveCall:
 
     def blocks(self, count: int) -> NDArray[np.int64] | None:
         """Return the elements [from, to] of unequal blocks, ``count`` on average; None if all have ``count``."""
-        return None if self.traffic is None else traffic.blocks(self.traffic, self.p, count)
+        return None if self.traffic is None else unequal_blocks.blocks(self.traffic, self.p, count)
 
     def bytes(self, count: int, itemsize: int) -> int:
         """Return S for ``count`` elements of the whole buffer, or of a block."""

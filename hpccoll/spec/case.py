@@ -30,7 +30,7 @@ from hpccoll.limits import (
     check_fields,
     check_mapping,
 )
-from hpccoll.spec.keys import EFFORT, SWEEP
+from hpccoll.spec.input_keys import EFFORT, SWEEP
 
 Parameter = int | str
 

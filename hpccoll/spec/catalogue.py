@@ -15,11 +15,11 @@ from hpccoll.schedule import (
     Layout,
     itemsize,
     numbering,
-    traffic,
+    unequal_blocks,
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
+from hpccoll.spec.algorithm_registry import COLLECTIVES, collective
 from hpccoll.spec.case import Case, Parameter
-from hpccoll.spec.registry import COLLECTIVES, collective
 from hpccoll.spec.transport_table import DEVICES, transports_by_device, transports_of_native, unmet_by_transport
 from hpccoll.units import format_size, parse_size
 
@@ -145,7 +145,7 @@ def parameters_by_algorithm(
             raise BadInputError("parameter", parameter, every or f"left out: {name} has none")
     values = {**collective(name).arguments, **parameters}
     if "traffic" in values:
-        values["traffic"] = traffic.named(str(values["traffic"]))
+        values["traffic"] = unequal_blocks.named(str(values["traffic"]))
     values = exact_parameters(values)
     for algorithm, names in known.items():
         yield algorithm, {own: value for own, value in values.items() if own in names}

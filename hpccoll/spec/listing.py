@@ -9,10 +9,10 @@ from typing import Any
 
 from hpccoll.evidence.variables import assignment
 from hpccoll.evidence.variants import named_variants
-from hpccoll.host.hardware import ROOT
+from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.spec.algorithm_registry import COLLECTIVES
 from hpccoll.spec.catalogue import GRAPH
-from hpccoll.spec.registry import COLLECTIVES
 from hpccoll.spec.requirements import missing_requirements
 from hpccoll.spec.transport_table import TRANSPORTS
 

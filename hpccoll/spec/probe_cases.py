@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hpccoll.evidence.requested import requested_by_environment
+from hpccoll.evidence.requested_algorithm import requested_by_environment
 from hpccoll.evidence.variants import named_variants
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.spec.case import Case, Job, Shape

@@ -7,8 +7,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from hpccoll.host import hardware
-from hpccoll.host.hardware import ROOT
+from hpccoll.host import gpu_stack
+from hpccoll.host.gpu_stack import ROOT
 
 MPI_VERSION_PROGRAM = "from mpi4py import MPI; print(MPI.Get_library_version())"
 
@@ -22,19 +22,19 @@ def mpi_version() -> str:
 
 
 def _cuda(root: Path) -> str | None:
-    if not hardware.gpu_count(root):
+    if not gpu_stack.gpu_count(root):
         return "no CUDA device"
     return None if find_spec("cupy") else "CuPy is not installed: pip install 'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
 
 
 def _nccl(root: Path) -> str | None:
-    return None if hardware.nccl_libraries(root) else "NCCL not found"
+    return None if gpu_stack.nccl_libraries(root) else "NCCL not found"
 
 
 def _older_nccl(root: Path) -> str | None:
     """Return a reason if the NCCL that CuPy loads is too old; an unknown version is checked in the job."""
-    found = hardware.nccl_libraries(root)
-    known = hardware.nccl_version(found[0]) if found else None
+    found = gpu_stack.nccl_libraries(root)
+    known = gpu_stack.nccl_version(found[0]) if found else None
     return None if known is None or known >= (2, 27) else f"NCCL {'.'.join(map(str, known))} is older than 2.27"
 
 
@@ -44,17 +44,17 @@ def _installed(package: str) -> bool:
 
 
 def _infiniband(root: Path) -> str | None:
-    known = any(port.active and port.driver != "efa" for port in hardware.rdma_ports(root))
+    known = any(port.active and port.driver != "efa" for port in gpu_stack.rdma_ports(root))
     return None if known else "no InfiniBand or RoCE port in use"
 
 
 def _sharp_plugin(root: Path) -> str | None:
-    found = any(kind == "SHARP" for _, kind in hardware.nccl_plugins(root))
+    found = any(kind == "SHARP" for _, kind in gpu_stack.nccl_plugins(root))
     return None if found else "no SHARP plugin of NCCL where the loader looks"
 
 
 def _library(name: str) -> Callable[[Path], str | None]:
-    return lambda root: None if hardware.find_libraries(f"{name}*", root=root) else f"no {name} where the loader looks"
+    return lambda root: None if gpu_stack.find_libraries(f"{name}*", root=root) else f"no {name} where the loader looks"
 
 
 def _mpi(vendor: str) -> Callable[[Path], str | None]:
@@ -67,7 +67,7 @@ REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
     "nccl4py": lambda _: None if _installed("nccl.bindings") else "nccl4py not found: pip install 'hpccoll[nccl4py]'",
     "nccl-2.27": _older_nccl,
     "infiniband": _infiniband,
-    "nvswitch": lambda root: None if hardware.nvswitch_count(root) else "no NVSwitch",
+    "nvswitch": lambda root: None if gpu_stack.nvswitch_count(root) else "no NVSwitch",
     "sharp-plugin": _sharp_plugin,
     "sharp-fabric": _library("libsharp_coll.so"),  # only a job can test whether the switches take part
     "ucc": _library("libucc.so"),

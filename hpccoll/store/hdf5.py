@@ -19,7 +19,7 @@ from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
 from hpccoll.store.integrity import check_integrity, seal
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
-from hpccoll.store.raw import Failure, RawResults
+from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.schema import DIGEST_SINCE, SCHEMA, VERSION
 
 _ATTEMPT_PREFIX = "attempt_"

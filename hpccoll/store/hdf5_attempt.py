@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hpccoll.spec.case import Case
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw import Attempt, Outcome, RankLocation
+from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, Column
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")

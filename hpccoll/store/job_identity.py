@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Case, Job
-from hpccoll.store.raw import RawResults
+from hpccoll.store.raw_results import RawResults
 from hpccoll.units import format_size
 
 MAX_LISTED_VALUES = 4

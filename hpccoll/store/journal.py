@@ -30,7 +30,7 @@ from hpccoll.store.durable_files import (
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal_records import attempt_records, first_records, outcome_record, parse_failure, read_records
 from hpccoll.store.json_lines import append_records, encode_line, has_checksum_lines, read_json_lines
-from hpccoll.store.raw import Attempt, DamagedLine, Failure, Outcome, RawResults
+from hpccoll.store.raw_results import Attempt, DamagedLine, Failure, Outcome, RawResults
 
 
 def journal_path(raw_file: Path) -> Path:

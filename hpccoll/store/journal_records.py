@@ -20,7 +20,7 @@ from hpccoll.spec.case import Case, Job
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.json_lines import Line, has_checksum_lines, read_json_lines
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_types
-from hpccoll.store.raw import Attempt, DamagedLine, Failure, Outcome, RankLocation, RawResults
+from hpccoll.store.raw_results import Attempt, DamagedLine, Failure, Outcome, RankLocation, RawResults
 
 Record = Mapping[str, Any]
 

@@ -19,7 +19,7 @@ from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.spec.case import Case, Job
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw import Attempt, Outcome
+from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.schema import RESULT_COLUMNS
 
 TypeTest = Callable[[Any], bool]

@@ -10,7 +10,7 @@ from hpccoll.errors import BadInputError, combine_errors
 from hpccoll.spec.plan import Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import has_records, journal_path, read_journal
-from hpccoll.store.raw import RawResults
+from hpccoll.store.raw_results import RawResults
 
 PLAN_FILE = "plan.json"
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hpccoll.schedule import collective
 from hpccoll.spec.case import LEAST_ITERATIONS, Job
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw import Attempt, Outcome
+from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import Row
 from hpccoll.store.schema import CaseResult
 

@@ -5,7 +5,7 @@ from itertools import chain, combinations, product
 from math import prod
 
 from hpccoll.errors import BadInputError
-from hpccoll.schedule import Collective, collective, traffic
+from hpccoll.schedule import Collective, collective, unequal_blocks
 from hpccoll.spec.case import Case, Parameter
 from hpccoll.spec.catalogue import (
     GRAPH,
@@ -105,7 +105,7 @@ def _call_arguments(sweep: Sweep, family: Collective, p: int) -> Iterator[tuple[
             yield root, {"peer": peer}
     elif "traffic" in family.arguments:
         for pattern in sweep.traffic:
-            yield None, {"traffic": traffic.named(pattern)}
+            yield None, {"traffic": unequal_blocks.named(pattern)}
     else:
         roots: list[int] | list[None] = sweep.roots if family.rooted else [None]
         yield from ((root, {}) for root in roots)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
-from hpccoll.host.hardware import ROOT
-from hpccoll.host.machine import available_memory
+from hpccoll.host.cpu_and_memory import available_memory
+from hpccoll.host.gpu_stack import ROOT
 from hpccoll.spec.case import Job, Shape
-from hpccoll.spec.memory import check_memory
+from hpccoll.spec.memory_estimate import check_memory
 from hpccoll.spec.plan import Launcher
 from hpccoll.spec.requirements import missing_requirements
 from hpccoll.spec.transport_table import TRANSPORTS

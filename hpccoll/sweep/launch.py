@@ -15,11 +15,11 @@ from hpccoll.spec.case import Job, Shape
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_failure_notes, write_failure_note
-from hpccoll.store.raw import Failure, RawResults
+from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import best_source, read_raw
 from hpccoll.sweep import child_process, probe_launch
 from hpccoll.sweep.slurm import partitions, query, squeue
-from hpccoll.sweep.slurm.controller import wait_for_controller
+from hpccoll.sweep.slurm.controller_health import wait_for_controller
 
 MAX_LAUNCHES = 3
 """Number of times to try a launch if srun cannot reach Slurm's controller."""

@@ -7,7 +7,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.errors import BadInputError, UnusableError, file_error
-from hpccoll.host.machine import testbed_facts
+from hpccoll.host.cpu_and_memory import testbed_facts
 from hpccoll.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape

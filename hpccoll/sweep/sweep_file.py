@@ -1,7 +1,7 @@
 """The sweep file: what to measure. Profiles and site files define where and how to run it.
 
 ``python -m hpccoll.sweep.sweep_file`` prints its JSON schema, which workflows/schemas keeps for editors.
-hpccoll/spec/keys.py declares the keys.
+hpccoll/spec/input_keys.py declares the keys.
 """
 
 import json
@@ -16,11 +16,11 @@ from hpccoll.errors import BadInputError
 from hpccoll.evidence.communicator_settings import CommunicatorSettings
 from hpccoll.limits import RANKS
 from hpccoll.spec.case import Effort, Shape
-from hpccoll.spec.keys import EFFORT, SIZE_RANGE, SWEEP, Key
+from hpccoll.spec.input_keys import EFFORT, SIZE_RANGE, SWEEP, Key
 from hpccoll.sweep import validators
 from hpccoll.sweep.sweep_variants import Variants
 from hpccoll.sweep.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
-from hpccoll.tuning.auto import check_table_given
+from hpccoll.tuning.resolve_auto import check_table_given
 from hpccoll.tuning.table import load_table
 from hpccoll.units import format_size, parse_size
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from hpccoll.errors import BadInputError, combine_errors
 from hpccoll.limits import NUMBER
-from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, traffic
+from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, unequal_blocks
 from hpccoll.spec.catalogue import check_algorithm, known_parameters, measurable_names
 from hpccoll.spec.transport_table import DEVICES, check_transport
 from hpccoll.sweep.yaml_model import Bounded, OneOrMore, Text
@@ -48,7 +48,7 @@ def _check_transport(word: str, read: ValidationInfo) -> str:
 
 
 def _check_traffic(word: str) -> str:
-    traffic.named(word)
+    unequal_blocks.named(word)
     return word
 
 

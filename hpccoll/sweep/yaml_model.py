@@ -28,7 +28,7 @@ from hpccoll import limits
 from hpccoll.errors import BadInputError, UnusableError, combine_errors, did_you_mean, format_value
 from hpccoll.files import read_text
 from hpccoll.limits import MAX_LIST_ENTRIES, SWEEP_BYTES, IntegerRange, PositiveNumber
-from hpccoll.spec.keys import Key
+from hpccoll.spec.input_keys import Key
 
 Item = TypeVar("Item")
 

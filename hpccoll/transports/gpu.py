@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule import BFLOAT16
-from hpccoll.transports.operation import Array, address
+from hpccoll.transports.transport_interface import Array, address
 
 if TYPE_CHECKING:
     from hpccoll.transports.mpi.step import DeferredCall  # its import starts MPI, and a GPU is selected before that

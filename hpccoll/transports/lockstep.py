@@ -6,7 +6,7 @@ import numpy as np
 
 from hpccoll.schedule import Messages, Part, match
 from hpccoll.schedule.step import Range
-from hpccoll.transports.operation import Array, Operation
+from hpccoll.transports.transport_interface import Array, Operation
 
 
 def run_lockstep(operation: Operation, src: Sequence[Array], dst: Sequence[Array]) -> None:

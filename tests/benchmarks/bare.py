@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from hpccoll.host import hardware
+from hpccoll.host import gpu_stack
 from hpccoll.sweep.doctor.gpu import CUDA_OF_DRIVER
 from hpccoll.transports.gpu import missing_for_gpu
 
@@ -29,7 +29,7 @@ def missing(of: str) -> str | None:
 
 def _lacks(of: str) -> str | None:
     if reason := missing_for_gpu("staged" if of == "gpu" else "nccl"):
-        driver = hardware.gpu_driver()
+        driver = gpu_stack.gpu_driver()
         fits = next((cuda for least, cuda in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
         return f"{reason}; cupy-cuda{fits}x fits this driver" if fits and "cupy" in reason else reason
     if of == "gpu":

@@ -32,7 +32,7 @@ from hpccoll.spec.case import Effort, Job
 from hpccoll.spec.catalogue import NATIVE
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Row
 from hpccoll.units import format_size
 

@@ -27,8 +27,8 @@ import numpy as np
 from bare import ROOT, environment, missing
 from kernels import ROUNDS, Here, Verdict, check, dispatch, fold
 
+from hpccoll.host.cpu_and_memory import cpu_model
 from hpccoll.host.gpu_facts import gpu_facts
-from hpccoll.host.machine import cpu_model
 from hpccoll.sweep.paths import mpiexec_command
 from hpccoll.transports.gpu import Gpu
 
@@ -46,7 +46,7 @@ def run(here: Here) -> Iterator[Verdict]:
     """The rank program, a probe and then a measurement: two ranks that share the GPU. None of it is a speed."""
     from cupy.cuda import nccl
 
-    from hpccoll.store.load import read_results
+    from hpccoll.store.load_results import read_results
 
     own = ["env", "NCCL_MULTI_RANK_GPU_ENABLE=1"]
     if nccl.get_version() < SHARED_SINCE:

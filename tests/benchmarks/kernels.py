@@ -16,7 +16,7 @@ import numpy as np
 from hpccoll.evidence.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout, dtype_of
 from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.operation import Operation
+from hpccoll.transports.transport_interface import Operation
 
 ROUNDS = 9
 LARGE = 256 << 20
@@ -140,8 +140,8 @@ def fold(here: Here) -> Iterator[Verdict]:
 
 def check(here: Here) -> Iterator[Verdict]:
     """A payload's fill, which writes S bytes, and its check, which reads S, beside a copy, 2 for each byte copied."""
-    from hpccoll.measure.check_gpu import GpuCheck
     from hpccoll.measure.payload import Payload
+    from hpccoll.measure.result_check_gpu import GpuCheck
 
     gpu = here.gpu
     copy = copy_of(gpu, 4 * LARGE)  # so large that the wait at the end of each call is little

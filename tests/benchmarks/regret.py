@@ -17,7 +17,7 @@ from pathlib import Path
 from bench import launcher, measure
 from settings import CHOICES
 
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 from hpccoll.tuning.build_table import build_table
 from hpccoll.tuning.judge_table import judge_table
 

@@ -5,8 +5,8 @@ from drawing_examples import NAMES, view, views
 
 from hpccoll.draw import view_of
 from hpccoll.draw.buffer_state import BufferState, buffer_state, spans
-from hpccoll.draw.description import WIDTH, table_lines
-from hpccoll.draw.trace import trace_schedule
+from hpccoll.draw.message_trace import trace_schedule
+from hpccoll.draw.schedule_text import WIDTH, table_lines
 from hpccoll.errors import BadInputError
 
 

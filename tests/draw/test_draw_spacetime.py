@@ -4,14 +4,14 @@ import pytest
 from drawing_examples import NAMES, view, views
 
 from hpccoll.draw import view_of
-from hpccoll.draw.arrows import arrows
-from hpccoll.draw.background import Grid, rank_heads
+from hpccoll.draw.arrow_labels import labels
 from hpccoll.draw.buffer_state import buffer_state
-from hpccoll.draw.labels import labels
+from hpccoll.draw.message_arrows import arrows
+from hpccoll.draw.message_trace import trace_schedule
 from hpccoll.draw.picture import cells
-from hpccoll.draw.shapes import Box, LineStyle, Text
 from hpccoll.draw.style import FOLDS, REPLACES, Style
-from hpccoll.draw.trace import trace_schedule
+from hpccoll.draw.svg_shapes import Box, LineStyle, Text
+from hpccoll.draw.timeline_grid import Grid, rank_heads
 
 
 def drawn(one):

@@ -8,7 +8,7 @@ import pytest
 from cli_runner import invoke
 
 from hpccoll.algorithms.null import null
-from hpccoll.draw.view import MOST_WORKERS
+from hpccoll.draw.schedule_view import MOST_WORKERS
 from hpccoll.schedule import all_reduce, power_of_two
 
 README = Path(__file__).parents[2] / "README.md"

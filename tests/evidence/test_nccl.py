@@ -6,7 +6,7 @@ from library_logs import LOGS, TEXTS, read_log
 
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.evidence.nccl import NUMBERED_ALGORITHMS
-from hpccoll.evidence.requested import NCCL_ALGORITHMS
+from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS
 from hpccoll.evidence.verdict import judge_collective
 
 HEAD = "n1:9:9 [0] NCCL INFO "

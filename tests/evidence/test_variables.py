@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
-from hpccoll.evidence.requested import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
+from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
 from hpccoll.evidence.variables import (
     CHOICE_VARIABLES,
     FABRIC_VARIABLES,

@@ -6,7 +6,7 @@ import pytest
 
 from hpccoll.errors import BadInputError
 from hpccoll.evidence.log_record import LogRecord
-from hpccoll.evidence.requested import NCCL_ALGORITHMS
+from hpccoll.evidence.requested_algorithm import NCCL_ALGORITHMS
 from hpccoll.evidence.variables import CHOICE_VARIABLES, LIST_VARIABLES, SITE_VARIABLES
 from hpccoll.evidence.variants import known_variant, named_variants, variant_communicator, variant_environment
 

@@ -30,7 +30,7 @@ from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.fault_tolerance import StalledError, agree_on_survivors, shrink_communicator, wait
 from hpccoll.transports.nccl.transport import NcclTransport
 from hpccoll.transports.nccl.vendor import NcclVendorTransport
-from hpccoll.transports.operation import Operation
+from hpccoll.transports.transport_interface import Operation
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic, provenance, ranks
-from hpccoll.measure.check import Check
+from hpccoll.measure.result_check import Check
 from hpccoll.run import main
 
 EACH = 4137

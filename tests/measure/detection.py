@@ -30,9 +30,9 @@ from injected_faults import (
     Setting,
 )
 
-from hpccoll.measure.check import Check
 from hpccoll.measure.payload import GENERATIONS
 from hpccoll.measure.payload_values import bits
+from hpccoll.measure.result_check import Check
 from hpccoll.schedule.cut import GRAIN
 from hpccoll.transports.guarded_memory import GUARD_BYTES
 

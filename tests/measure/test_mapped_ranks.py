@@ -12,7 +12,7 @@ from hpccoll.schedule import Cut, Layout, all_reduce, count, numbering
 from hpccoll.spec.case import Effort
 from hpccoll.spec.catalogue import NATIVE
 from hpccoll.store import hdf5
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 
 RACKED = Path(__file__).with_name("racked_ranks.py")
 PLACES = Layout((0, 0, 1, 1, 2, 2, 3, 3, 4), (0, 0, 0, 0, 1, 1, 1, 1, 2), aggregators=1)

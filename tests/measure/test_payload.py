@@ -10,10 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ml_dtypes import finfo
 
-from hpccoll.measure.check import Check
 from hpccoll.measure.payload import GENERATIONS, Payload
 from hpccoll.measure.payload_values import PERIOD, bits, concatenated, contribution
-from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, all_to_all_v, collective, dtype_of, traffic
+from hpccoll.measure.result_check import Check
+from hpccoll.schedule import (
+    BFLOAT16,
+    COLLECTIVES,
+    DTYPES,
+    REDUCTIONS,
+    all_to_all_v,
+    collective,
+    dtype_of,
+    unequal_blocks,
+)
 
 EVERY = (*DTYPES, BFLOAT16)
 RANKS = (1, 2, 3, 4, 7, 16, 300, 3000)
@@ -277,14 +286,14 @@ def test_a_diagnosis_over_1000_ranks_takes_no_longer_than_a_measurement():
 
 def test_the_longest_block_is_computed_once_for_all_units_and_generations(monkeypatch):
     sought, call = [], all_to_all_v.call(5)
-    found = traffic.blocks(call.traffic, 5, 77)
+    found = unequal_blocks.blocks(call.traffic, 5, 77)
 
     class Blocks(np.ndarray):
         def max(self, *more, **most):
             sought.append(self.shape)
             return super().max(*more, **most)
 
-    monkeypatch.setattr(traffic, "blocks", lambda *_: found.view(Blocks))
+    monkeypatch.setattr(unequal_blocks, "blocks", lambda *_: found.view(Blocks))
     for generation in range(GENERATIONS):
         Payload(call, REDUCTIONS["sum"], np.dtype("float32"), 77, 2, generation=generation).expected(in_place=False)
     assert sought == [(5, 5)]

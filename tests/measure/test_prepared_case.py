@@ -7,7 +7,7 @@ import pytest
 from catalogue_cases import case
 
 from hpccoll.schedule import Layout
-from hpccoll.transports.operation import aligned_empty
+from hpccoll.transports.transport_interface import aligned_empty
 
 
 class IdleTransport:

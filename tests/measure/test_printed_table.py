@@ -10,7 +10,7 @@ from cli_runner import rows
 from hpccoll.measure.printed_table import PrintedTable
 from hpccoll.spec.case import Effort
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw import CaseHistory
+from hpccoll.store.raw_results import CaseHistory
 
 SIZES = (8, 1024, 65536)
 CASES = [

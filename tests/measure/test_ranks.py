@@ -10,8 +10,8 @@ from hpccoll.measure.ranks import rank_namer
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
-from hpccoll.store.load import read_results
-from hpccoll.store.raw import RankLocation
+from hpccoll.store.load_results import read_results
+from hpccoll.store.raw_results import RankLocation
 
 SECRETS = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
 FAULTY = Path(__file__).with_name("faulty_ranks.py")

@@ -10,14 +10,14 @@ import pytest
 import raw_examples
 from cpu_check_kernels import HostGpu
 
-from hpccoll.measure.check_gpu import SOURCE
+from hpccoll.measure.result_check_gpu import SOURCE
 from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.critical_findings import find_critical, find_resolved
 from hpccoll.report.terminal_summary import status_lines
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 
 RANKS = Path(__file__).with_name("stalling_ranks.py")
 WARMUP, ITERATIONS = 2, 10

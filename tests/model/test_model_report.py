@@ -7,7 +7,7 @@ from model_observations import MACHINE, observation
 from raw_examples import raw
 
 from hpccoll.model.machine import Link
-from hpccoll.model.report import UPLINKS, RunModel, _crossing_text, model_lines
+from hpccoll.model.model_report import UPLINKS, RunModel, _crossing_text, model_lines
 from hpccoll.model.validation import Crossing, Overtaking, validate
 from hpccoll.schedule import Layout
 

@@ -13,8 +13,8 @@ from hpccoll.report.chart_groups import chart_groups
 from hpccoll.report.charts import FIGURES
 from hpccoll.report.critical_findings import find_critical
 from hpccoll.store import hdf5
-from hpccoll.store.load import read_results
-from hpccoll.store.raw import RawResults
+from hpccoll.store.load_results import read_results
+from hpccoll.store.raw_results import RawResults
 
 SIZE = 67108864
 HEAD = "n0:4021:4021 [0] NCCL INFO "

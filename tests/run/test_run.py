@@ -11,7 +11,7 @@ from job_from_command_line import job
 
 from hpccoll.spec.case import Job
 from hpccoll.spec.catalogue import algorithms_of, distinct_placements
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 
 
 @pytest.mark.mpi

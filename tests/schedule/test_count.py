@@ -30,7 +30,7 @@ from hpccoll.schedule import (
     wire_bytes,
 )
 from hpccoll.schedule.layout import TIERS
-from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.schedule.unequal_blocks import PATTERNS
 
 FABRIC = TIERS.index("fabric")
 GRAINS = 32  # elements of four bytes in a grain

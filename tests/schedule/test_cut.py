@@ -23,7 +23,7 @@ from hpccoll.schedule import (
 )
 from hpccoll.schedule.cut import GRAIN, bounds
 from hpccoll.schedule.step import Range
-from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.schedule.unequal_blocks import PATTERNS
 
 counts = st.one_of(st.integers(0, 300), st.integers(0, 1 << 34))
 itemsizes = st.sampled_from([1, 2, 4, 8])

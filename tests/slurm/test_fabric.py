@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.store import hdf5
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 
 pytestmark = pytest.mark.slurm
 

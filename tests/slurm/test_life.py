@@ -11,7 +11,7 @@ from sweep_sandbox import CASES
 
 from hpccoll.report.wire_bandwidth import add_headers
 from hpccoll.store import hdf5
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 from hpccoll.store.scheduler_log import read_scheduled
 
 pytest_plugins = ("fault_drills",)

@@ -8,7 +8,7 @@ import pytest
 
 from hpccoll.evidence.variants import named_variants
 from hpccoll.store.journal import interrupted_marker_path
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 
 pytestmark = pytest.mark.slurm
 

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.schedule import Layout
 from hpccoll.spec.case import Case
-from hpccoll.spec.memory import memory_needed
+from hpccoll.spec.memory_estimate import memory_needed
 
 comm = MPI.COMM_WORLD
 layout = Layout.of(comm.size)

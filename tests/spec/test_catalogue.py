@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, Layout
-from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.schedule.unequal_blocks import PATTERNS
 from hpccoll.spec.catalogue import (
     NATIVE,
     algorithms_of,

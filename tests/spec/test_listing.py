@@ -7,7 +7,7 @@ from cli_runner import invoke
 from fake_machine_files import GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.evidence.variants import named_variants
-from hpccoll.host import hardware
+from hpccoll.host import gpu_stack
 from hpccoll.spec import requirements
 from hpccoll.spec.catalogue import GRAPH, PLAN_PARAMETERS
 from hpccoll.spec.listing import listing, listing_lines
@@ -16,7 +16,7 @@ from hpccoll.spec.listing import listing, listing_lines
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch):
     """Have no NCCL but that of a test, an Open MPI, and CuPy."""
-    monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[]))
+    monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[]))
     monkeypatch.setattr(requirements, "mpi_version", lambda: "Open MPI v5.0.3")
     monkeypatch.setattr(requirements, "find_spec", lambda _: "there")
     for name in ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME"):

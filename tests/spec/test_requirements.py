@@ -6,13 +6,13 @@ import pytest
 from fake_machine_files import EFA, GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.evidence.variants import named_variants
-from hpccoll.host import hardware
+from hpccoll.host import gpu_stack
 from hpccoll.spec import requirements
 
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch):
-    monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[]))
+    monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[]))
     for name in ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(name, raising=False)
 
@@ -61,7 +61,7 @@ def test_the_version_of_nccl_is_read_from_its_file_name(tmp_path, version, reaso
 
 
 def test_the_version_of_nccl_is_read_from_its_wheel(tmp_path, monkeypatch):
-    monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[str(tmp_path)]))
+    monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[str(tmp_path)]))
     equip(tmp_path, {"nvidia/nccl/lib/libnccl.so.2": "", "nvidia_nccl_cu12-2.25.1.dist-info/METADATA": ""})
     assert requirements.missing_requirements(["nccl-2.27"], tmp_path) == ["NCCL 2.25.1 is older than 2.27"]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 
 GOLDEN = Path(__file__).parents[2] / "results" / "golden"
 

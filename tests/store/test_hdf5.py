@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hpccoll.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.integrity import DIGEST_ATTRIBUTE, seal
-from hpccoll.store.raw import RawResults
+from hpccoll.store.raw_results import RawResults
 from hpccoll.store.schema import COLUMNS, VERSION
 
 

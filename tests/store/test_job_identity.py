@@ -8,7 +8,7 @@ import raw_examples
 from hpccoll.errors import BadInputError
 from hpccoll.spec.case import Effort
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.raw import RawResults
+from hpccoll.store.raw_results import RawResults
 
 STORED = raw_examples.job(*(raw_examples.case(size) for size in (8, 16)), name="run")
 REQUESTED = {

@@ -30,7 +30,7 @@ from hpccoll.store.journal import (
     write_failure_note,
 )
 from hpccoll.store.json_lines import append_records
-from hpccoll.store.raw import Failure
+from hpccoll.store.raw_results import Failure
 
 
 @pytest.fixture

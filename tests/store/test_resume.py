@@ -11,7 +11,7 @@ import raw_examples
 from hpccoll.spec.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 
 RANKS = Path(__file__).with_name("dying_ranks.py")
 pytestmark = pytest.mark.mpi

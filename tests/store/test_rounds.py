@@ -11,8 +11,8 @@ import raw_examples
 from hpccoll.spec.case import Case, Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
-from hpccoll.store.load import read_results
-from hpccoll.store.raw import COUNTED_FIELDS, Outcome, RawResults
+from hpccoll.store.load_results import read_results
+from hpccoll.store.raw_results import COUNTED_FIELDS, Outcome, RawResults
 from hpccoll.store.statistics import RoundStatistics, combine_rounds, make_row
 
 CASES = (raw_examples.case(1024), raw_examples.case(2048))

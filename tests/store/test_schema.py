@@ -14,7 +14,7 @@ import numpy as np
 
 import hpccoll
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw import Outcome, RankLocation
+from hpccoll.store.raw_results import Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, VERSION
 
 README = Path(__file__).parents[2] / "results" / "README.md"
@@ -76,7 +76,7 @@ from hpccoll.report.export import export
 from hpccoll.report.report_writer import build_report
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_journal
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 out, = map(Path, sys.argv[1:])
 raw = raw_examples.raw(raw_examples.outcome())
 journal = Journal(out, raw.job)

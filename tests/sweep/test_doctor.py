@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.host import machine
+from hpccoll.host import cpu_and_memory
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import mpi
 from hpccoll.sweep.doctor.findings import TEMPLATES, DoctorFinding, found
@@ -52,7 +52,7 @@ def settings(**changed):
 @pytest.fixture
 def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there is an MPI library
     """Have a cluster of Slurm, without a database; its settings can be changed."""
-    monkeypatch.setattr(machine, "TESTBED_FILE", tmp_path / "marker")
+    monkeypatch.setattr(cpu_and_memory, "TESTBED_FILE", tmp_path / "marker")
 
     def cluster(*, partition=WORK, **changed):
         programs("scontrol", {"show config": settings(**changed), "show partition": partition})
@@ -144,7 +144,7 @@ def test_a_squeue_that_forgets_too_soon_is_wrong(cluster, age, bad):
 
 @pytest.mark.usefixtures("cluster")
 def test_the_marker_of_a_testbed_makes_its_profile():
-    machine.TESTBED_FILE.write_text("{}")
+    cpu_and_memory.TESTBED_FILE.write_text("{}")
     assert findings()["profile"].values["profile"] == "testbed"
 
 

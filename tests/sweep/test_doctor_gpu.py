@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from fake_machine_files import CLOSED, EFA, GPUS, LINUX, MANAGED, OPEN, RAILS, SWITCHES, equip
 
-from hpccoll.host import hardware
+from hpccoll.host import gpu_stack
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import LIBRARY, Machine
@@ -21,10 +21,10 @@ OPEN_MPI = ("Open MPI", "Open MPI v5.0.3, package: Open MPI, ident: 5.0.3\n")
 def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other program
     """Have a machine of such parts, with these wheels; ``aware`` is what its MPI says of device buffers."""
     names = ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME")
-    for name in (*names, *(name for name in hardware.os.environ if name.startswith("NCCL_"))):
+    for name in (*names, *(name for name in gpu_stack.os.environ if name.startswith("NCCL_"))):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    monkeypatch.setattr(hardware, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
+    monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
     monkeypatch.setattr(mpi, "mpiexec_command", lambda: ["mpiexec"])
 
     def here(*parts, wheels=(), library=MPICH, aware=False, computes=(0, "8\n")):

@@ -15,7 +15,7 @@ from hpccoll.spec.case import Shape
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_failure_notes, write_failure_note
-from hpccoll.store.raw import Failure, RawResults
+from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.sweep import child_process
 from hpccoll.sweep.launch import JobLaunch, launch, output_state
 

@@ -14,7 +14,7 @@ from hpccoll.spec.case import Effort, Shape
 from hpccoll.spec.plan import Launcher, Plan
 from hpccoll.spec.probe_cases import probe_cases
 from hpccoll.store.journal import journal_path, read_failure_notes
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 from hpccoll.sweep import paths, probe_launch
 from hpccoll.sweep.launch import launch
 

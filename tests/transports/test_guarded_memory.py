@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure.check import guards_of
+from hpccoll.measure.result_check import guards_of
 from hpccoll.schedule import BFLOAT16, DTYPES, dtype_of
 from hpccoll.transports.guarded_memory import GUARD_BYTES, MARGIN_BYTES, allocate_guarded
-from hpccoll.transports.operation import aligned_empty
+from hpccoll.transports.transport_interface import aligned_empty
 
 
 @given(st.sampled_from((*DTYPES, BFLOAT16)), st.integers(1, 5000), st.booleans())

@@ -13,7 +13,7 @@ import pytest
 
 from hpccoll.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout
-from hpccoll.schedule.traffic import PATTERNS
+from hpccoll.schedule.unequal_blocks import PATTERNS
 from hpccoll.spec.case import Case, Effort, Job
 from hpccoll.spec.catalogue import NATIVE, distinct_placements, distinct_transports, known_parameters, unmet_needs
 from hpccoll.spec.transport_table import TRANSPORTS, transports_of_device

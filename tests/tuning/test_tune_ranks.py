@@ -6,7 +6,7 @@ import pytest
 from cli_runner import invoke, spawn
 
 from hpccoll.store.hdf5 import read_raw_file
-from hpccoll.store.load import read_results
+from hpccoll.store.load_results import read_results
 from hpccoll.tuning.table import load_table
 
 SHORT = ["-n", "6", "-w", "1", "--in-place"]

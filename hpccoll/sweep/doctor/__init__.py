@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from hpccoll.host.hardware import ROOT
+from hpccoll.host.gpu_stack import ROOT
 from hpccoll.sweep.doctor import cluster, gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.findings import DoctorFinding
 from hpccoll.sweep.doctor.machine import Machine

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 
 from hpccoll.errors import BadInputError
-from hpccoll.host.machine import available_memory, cpu_model, testbed_facts
+from hpccoll.host.cpu_and_memory import available_memory, cpu_model, testbed_facts
 from hpccoll.sweep.doctor.findings import DoctorFinding, found
 from hpccoll.sweep.doctor.machine import Machine
 from hpccoll.sweep.slurm import query

@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Iterator
 
-from hpccoll.evidence import topology
-from hpccoll.host import hardware
+from hpccoll.evidence import nic_gpu_affinity
+from hpccoll.host import gpu_stack
 from hpccoll.sweep.doctor.findings import DoctorFinding, found
 from hpccoll.sweep.doctor.machine import Machine, error_line
 
@@ -21,13 +21,13 @@ COMPUTES = "import cupy; n = cupy.cuda.runtime.getDeviceCount(); assert int((cup
 
 def cuda(machine: Machine) -> int | None:
     """Return the CUDA, by its major version, that the driver runs; None without a driver, or with too old a one."""
-    driver = hardware.gpu_driver(machine.root)
+    driver = gpu_stack.gpu_driver(machine.root)
     return next((runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
 
 
 def devices(machine: Machine) -> Iterator[DoctorFinding]:
     """See what GPUs there are; without one nothing is said of what only they need."""
-    number, driver = hardware.gpu_count(machine.root), hardware.gpu_driver(machine.root)
+    number, driver = gpu_stack.gpu_count(machine.root), gpu_stack.gpu_driver(machine.root)
     if not number:
         remedy = (
             "nodes may have some: srun --gpus-per-node=1 hpccoll doctor looks there" if machine.settings
@@ -35,7 +35,7 @@ def devices(machine: Machine) -> Iterator[DoctorFinding]:
         )  # fmt: skip
         yield found("gpu_missing", "none", remedy=remedy)
         return
-    gpus = f"{number} x {' and '.join(hardware.gpu_models(machine.root)) or 'NVIDIA device'}"
+    gpus = f"{number} x {' and '.join(gpu_stack.gpu_models(machine.root)) or 'NVIDIA device'}"
     if driver is None:
         yield found("gpu_no_driver", "warn", gpus=gpus)
     elif runs := cuda(machine):
@@ -49,7 +49,7 @@ def cupy(machine: Machine) -> Iterator[DoctorFinding]:
 
     Where there is no driver to fit, as on a login node, see only that there is one.
     """
-    runs = cuda(machine) if hardware.gpu_count(machine.root) else None
+    runs = cuda(machine) if gpu_stack.gpu_count(machine.root) else None
     fitting = f"cupy-cuda{runs or 'N'}x"
     installed = {
         name: version
@@ -80,12 +80,12 @@ def cupy(machine: Machine) -> Iterator[DoctorFinding]:
 
 def nvlink(machine: Machine) -> Iterator[DoctorFinding]:
     """See that the switches between GPUs are managed: without that CUDA does not start, and there is no NVLS."""
-    switches = hardware.nvswitch_count(machine.root)
-    if not hardware.gpu_count(machine.root):
+    switches = gpu_stack.nvswitch_count(machine.root)
+    if not gpu_stack.gpu_count(machine.root):
         return
     if not switches:
         yield found("nvswitch_missing", "none")
-    elif hardware.is_process_running("nv-fabricmanager", machine.root):
+    elif gpu_stack.is_process_running("nv-fabricmanager", machine.root):
         yield found("nvswitch", switches=switches)
     else:
         yield found("fabric_manager_missing", "warn", switches=switches)
@@ -93,9 +93,9 @@ def nvlink(machine: Machine) -> Iterator[DoctorFinding]:
 
 def affinity(machine: Machine) -> Iterator[DoctorFinding]:
     """See that each GPU has an adapter as near as the others', where the bus says so."""
-    places = dict(enumerate(hardware.gpu_addresses(machine.root)))
-    if near := topology.read_sysfs_topology(places, machine.root / "sys"):
-        balance = topology.describe_balance(near)
+    places = dict(enumerate(gpu_stack.gpu_addresses(machine.root)))
+    if near := nic_gpu_affinity.read_sysfs_topology(places, machine.root / "sys"):
+        balance = nic_gpu_affinity.describe_balance(near)
         if balance.startswith("balanced"):
             yield found("gpu_nic_balanced", balance=balance)
         else:
@@ -120,7 +120,7 @@ SWITCHES = {
 
 def aware_mpi(machine: Machine) -> Iterator[DoctorFinding]:
     """See what the MPI library says of device buffers; that it is true is tried in the job, by children."""
-    if not hardware.gpu_count(machine.root) or machine.library.returncode:
+    if not gpu_stack.gpu_count(machine.root) or machine.library.returncode:
         return
     child = machine.python(AWARE)
     if child.returncode:

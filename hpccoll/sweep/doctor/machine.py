@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hpccoll.errors import BadInputError
-from hpccoll.host.hardware import ROOT
+from hpccoll.host.gpu_stack import ROOT
 from hpccoll.sweep.slurm import query
 
 LIBRARY = "import json; from mpi4py import MPI; print(json.dumps([MPI.get_vendor()[0], MPI.Get_library_version()]))"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from hpccoll.host import hardware
-from hpccoll.host.hardware import RdmaPort
+from hpccoll.host import gpu_stack
+from hpccoll.host.gpu_stack import RdmaPort
 from hpccoll.sweep.doctor.findings import DoctorFinding, found
 from hpccoll.sweep.doctor.machine import Machine, error_line
 
@@ -17,12 +17,12 @@ print("%d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.val
 
 
 def _needed(machine: Machine) -> bool:
-    return hardware.gpu_count(machine.root) > 0
+    return gpu_stack.gpu_count(machine.root) > 0
 
 
 def library(machine: Machine) -> Iterator[DoctorFinding]:
     """See which NCCL CuPy loads, and which one that hides; also without a GPU, as on a login node."""
-    libraries = hardware.nccl_libraries(machine.root)
+    libraries = gpu_stack.nccl_libraries(machine.root)
     if not libraries:
         yield found("nccl_missing", "none")
         return
@@ -32,7 +32,7 @@ def library(machine: Machine) -> Iterator[DoctorFinding]:
         yield found("nccl_broken", "WRONG" if _needed(machine) else "warn", path=taken, error=error_line(child))
         return
     version = child.stdout.strip()
-    if hardware.is_from_wheel(taken) and others:
+    if gpu_stack.is_from_wheel(taken) and others:
         hidden = ", ".join(map(str, others))
         yield found("nccl_hidden", "warn", version=version, path=taken, hidden=hidden, site=others[0])
     else:
@@ -51,9 +51,9 @@ def plugins(machine: Machine) -> Iterator[DoctorFinding]:
     """See which plugins NCCL would load, and whether the network needs one that is not there."""
     if not _needed(machine):
         return
-    loaded = hardware.nccl_plugins(machine.root)
+    loaded = gpu_stack.nccl_plugins(machine.root)
     kinds = {kind for _, kind in loaded}
-    ports = [port for port in hardware.rdma_ports(machine.root) if port.active]
+    ports = [port for port in gpu_stack.rdma_ports(machine.root) if port.active]
     text = "; ".join(f"{kind or 'of another kind'}: {path}" for path, kind in loaded)
     remedy = _plugin_remedy(ports, kinds)
     if loaded:
@@ -82,7 +82,7 @@ def settings(machine: Machine) -> Iterator[DoctorFinding]:
     """See what the environment and files set for every run, the files unseen."""
     if not _needed(machine):
         return
-    settings_found = hardware.nccl_settings(machine.root)
+    settings_found = gpu_stack.nccl_settings(machine.root)
     places: dict[str, list[str]] = {}
     for place, name, value in settings_found:
         places.setdefault(place, []).append(f"{name}={value}")

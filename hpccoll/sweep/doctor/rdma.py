@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Iterator
 from itertools import groupby
 
-from hpccoll.host import hardware
-from hpccoll.host.hardware import RdmaPort
+from hpccoll.host import gpu_stack
+from hpccoll.host.gpu_stack import RdmaPort
 from hpccoll.sweep.doctor.findings import DoctorFinding, found
 from hpccoll.sweep.doctor.machine import Machine
 from hpccoll.units import format_size
@@ -15,7 +15,7 @@ from hpccoll.units import format_size
 
 def adapters(machine: Machine) -> Iterator[DoctorFinding]:
     """See which ports of adapters are in use, and how fast they are."""
-    ports = hardware.rdma_ports(machine.root)
+    ports = gpu_stack.rdma_ports(machine.root)
     if not ports:
         look = "; nodes may have some: srun hpccoll doctor looks there" if machine.settings else ""
         yield found("rdma_missing", "none", nodes=look)
@@ -37,7 +37,7 @@ def _words(port: RdmaPort) -> str:
 def verbs(machine: Machine) -> Iterator[DoctorFinding]:
     """See that adapters can be opened: sysfs shows them in a container, too, that was started without their devices."""
     place = machine.root / "dev/infiniband"
-    if hardware.rdma_ports(machine.root) and not any(place.glob("uverbs*")):
+    if gpu_stack.rdma_ports(machine.root) and not any(place.glob("uverbs*")):
         yield found("rdma_devices_missing", "warn", directory=place)
 
 
@@ -50,7 +50,7 @@ LEAST_SHARED = 1 << 30
 
 def limits(machine: Machine) -> Iterator[DoctorFinding]:
     """See that buffers can be locked, and that there is shared memory, where RDMA or GPUs want them."""
-    if not (hardware.rdma_ports(machine.root) or hardware.gpu_count(machine.root)):
+    if not (gpu_stack.rdma_ports(machine.root) or gpu_stack.gpu_count(machine.root)):
         return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and locked < LEAST_LOCKED:
@@ -70,14 +70,14 @@ DMA_BUF = (5, 12)
 
 def direct(machine: Machine) -> Iterator[DoctorFinding]:
     """See that adapters can reach the memory of GPUs by themselves: GPUDirect RDMA. EFA's driver sees to it alone."""
-    ports = [port for port in hardware.rdma_ports(machine.root) if port.driver != "efa"]
-    driver = hardware.gpu_driver(machine.root)
-    if not (ports and driver and hardware.gpu_count(machine.root)):
+    ports = [port for port in gpu_stack.rdma_ports(machine.root) if port.driver != "efa"]
+    driver = gpu_stack.gpu_driver(machine.root)
+    if not (ports and driver and gpu_stack.gpu_count(machine.root)):
         return
-    kernel = tuple(map(int, re.findall(r"\d+", hardware.kernel_release(machine.root))[:2]))
-    if loaded := next((name for name in PEER if hardware.is_module_loaded(name, machine.root)), None):
+    kernel = tuple(map(int, re.findall(r"\d+", gpu_stack.kernel_release(machine.root))[:2]))
+    if loaded := next((name for name in PEER if gpu_stack.is_module_loaded(name, machine.root)), None):
         yield found("gpudirect_module", module=loaded)
     elif driver.open_modules and kernel >= DMA_BUF:
-        yield found("gpudirect_dma_buf", kernel=hardware.kernel_release(machine.root))
+        yield found("gpudirect_dma_buf", kernel=gpu_stack.kernel_release(machine.root))
     else:
         yield found("gpudirect_missing", "none")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpccoll.errors import BadInputError
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled, write_scheduled
-from hpccoll.sweep.slurm.controller import ControllerWatch
+from hpccoll.sweep.slurm.controller_health import ControllerWatch
 from hpccoll.sweep.slurm.squeue import (
     COMPLETING,
     LIVE_STATES,

@@ -30,7 +30,7 @@ from hpccoll.transports.buffer_pieces import (
 )
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
 from hpccoll.transports.mpi.step import CompiledStep, DeferredCall, MpiMessage, QueuedMemory, merge_steps
-from hpccoll.transports.operation import Array, Operation, address, aligned_empty
+from hpccoll.transports.transport_interface import Array, Operation, address, aligned_empty
 
 MAX_MESSAGES = 32
 """The maximum number of messages from one rank to another in a step."""

@@ -9,7 +9,7 @@ from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.mpi.persistent import MpiPlan
 from hpccoll.transports.mpi.step import DeferredCall, QueuedMemory
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
-from hpccoll.transports.operation import Array, CompiledPlan, Operation, address
+from hpccoll.transports.transport_interface import Array, CompiledPlan, Operation, address
 
 
 class GpuMemory(QueuedMemory, Protocol):

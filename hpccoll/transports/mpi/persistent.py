@@ -23,7 +23,7 @@ from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.mpi.compile import MAX_LANES, MpiCompiler
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.mpi.step import CompiledStep, QueuedMemory
-from hpccoll.transports.operation import Array, CompiledPlan, HostBuffers, Operation, check_agreement
+from hpccoll.transports.transport_interface import Array, CompiledPlan, HostBuffers, Operation, check_agreement
 
 MAX_PERSISTENT_REQUESTS = 65536
 """The maximum number of persistent requests of a plan; above it, each run starts new requests. MPICH keeps about 900

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hpccoll.errors import BadInputError
 from hpccoll.transports.guarded_memory import MARGIN_BYTES, GuardedBuffer, allocate_guarded
 from hpccoll.transports.mpi.step import DeferredCall
-from hpccoll.transports.operation import Array
+from hpccoll.transports.transport_interface import Array
 
 PAGE_BYTES = 4096
 

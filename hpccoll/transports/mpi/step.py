@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.transports.operation import Array
+from hpccoll.transports.transport_interface import Array
 
 DeferredCall: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 """A function and its arguments."""

@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.transports.operation import Array, CompiledPlan, HostBuffers, Operation, address
+from hpccoll.transports.transport_interface import Array, CompiledPlan, HostBuffers, Operation, address
 
 LibraryCall: TypeAlias = Callable[[], object]
 

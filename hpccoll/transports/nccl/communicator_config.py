@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpccoll.errors import BadInputError
-from hpccoll.transports.operation import Array, address
+from hpccoll.transports.transport_interface import Array, address
 
 if TYPE_CHECKING:
     from mpi4py import MPI

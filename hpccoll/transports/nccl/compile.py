@@ -29,7 +29,7 @@ from hpccoll.transports.buffer_pieces import (
 )
 from hpccoll.transports.nccl.fold import Fold, fold_waves
 from hpccoll.transports.nccl.message_times import message_times
-from hpccoll.transports.operation import Operation
+from hpccoll.transports.transport_interface import Operation
 
 PieceLengths: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """The messages between two ranks: the group of each, and the lengths of its pieces in elements."""

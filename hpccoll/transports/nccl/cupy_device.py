@@ -11,7 +11,7 @@ from hpccoll.transports.nccl.compile import NcclMessage
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.fold_kernel import FoldLauncher
 from hpccoll.transports.nccl.stream_plan import NamedBuffers, StreamCall
-from hpccoll.transports.operation import Array, Operation
+from hpccoll.transports.transport_interface import Array, Operation
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.operation import Array
+from hpccoll.transports.transport_interface import Array
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpccoll.transports.nccl.compile import NcclMessage
 from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.operation import Array, Operation
+from hpccoll.transports.transport_interface import Array, Operation
 
 StreamCall: TypeAlias = Callable[[], object]
 NamedBuffers: TypeAlias = Mapping[str, Array]

@@ -12,7 +12,7 @@ import numpy as np
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
 from hpccoll.transports.nccl.compile import NcclCompiler, Stage
 from hpccoll.transports.nccl.stream_plan import NcclStream, StreamCall, StreamPlan
-from hpccoll.transports.operation import Array, Operation, check_agreement
+from hpccoll.transports.transport_interface import Array, Operation, check_agreement
 
 if TYPE_CHECKING:
     from mpi4py import MPI

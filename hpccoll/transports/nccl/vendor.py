@@ -16,7 +16,7 @@ from hpccoll.transports.guarded_memory import allocate_guarded
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.stream_plan import StreamCall, StreamPlan
 from hpccoll.transports.nccl.transport import NcclTransportBase
-from hpccoll.transports.operation import Array, Operation, address
+from hpccoll.transports.transport_interface import Array, Operation, address
 
 if TYPE_CHECKING:
     from mpi4py import MPI

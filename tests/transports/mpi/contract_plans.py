@@ -14,7 +14,7 @@ from schedule_examples import Case, of
 from hpccoll.schedule import Copy, Layout, Recv, ScheduleError, Send, Step, all_reduce, barrier, dst, tmp
 from hpccoll.transports.mpi.persistent import MpiTransport, TieredTransport
 from hpccoll.transports.mpi.vendor import MpiVendorTransport
-from hpccoll.transports.operation import PlanMismatchError
+from hpccoll.transports.transport_interface import PlanMismatchError
 
 
 def a_copy_onto_its_own_source_is_staged() -> None:

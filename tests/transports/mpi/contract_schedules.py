@@ -14,7 +14,7 @@ from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.mpi import persistent
 from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, StagedMpiTransport
 from hpccoll.transports.mpi.persistent import MpiTransport, TieredTransport
-from hpccoll.transports.operation import Operation, Transport
+from hpccoll.transports.transport_interface import Operation, Transport
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size

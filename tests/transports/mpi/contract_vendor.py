@@ -13,7 +13,7 @@ from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, CollectiveCall, La
 from hpccoll.spec.catalogue import NATIVE, distinct_placements
 from hpccoll.transports.mpi.gpu_memory import GpuVendorTransport, StagedVendorTransport
 from hpccoll.transports.mpi.vendor import MpiVendorTransport
-from hpccoll.transports.operation import Operation, Transport
+from hpccoll.transports.transport_interface import Operation, Transport
 
 
 def vendor(call: CollectiveCall, count: int, dtype: str, op: str, *, in_place: bool, aggregators: int = 0) -> Operation:

@@ -9,7 +9,7 @@ from schedule_examples import SUBJECTS, buffers, case_of, defined_part
 
 from hpccoll.transports.lockstep import run_lockstep
 from hpccoll.transports.nccl.transport import NcclTransport
-from hpccoll.transports.operation import PlanMismatchError, aligned_empty
+from hpccoll.transports.transport_interface import PlanMismatchError, aligned_empty
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size

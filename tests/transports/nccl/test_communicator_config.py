@@ -14,7 +14,7 @@ from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
 from hpccoll.transports.nccl import communicator_config, communicators, cupy_device
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.vendor import NcclVendorTransport
-from hpccoll.transports.operation import Operation
+from hpccoll.transports.transport_interface import Operation
 
 
 @pytest.fixture

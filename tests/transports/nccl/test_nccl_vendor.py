@@ -19,7 +19,7 @@ from hpccoll.transports.nccl.vendor import (
     NcclVendorTransport,
     check_placement,
 )
-from hpccoll.transports.operation import Operation
+from hpccoll.transports.transport_interface import Operation
 
 NUMPY = {NCCL_TYPES[name]: np.dtype(name) for name in (*DTYPES, "uint8")}
 FOLDS = {0: np.add, 1: np.multiply, 2: np.maximum, 3: np.minimum}

@@ -1,0 +1,191 @@
+"""The view of a schedule: an algorithm of a collective on a layout, from the arguments of the command line."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpccoll.errors import BadInputError
+from hpccoll.schedule import (
+    Algorithm,
+    Collective,
+    CollectiveCall,
+    Cost,
+    Counts,
+    Cut,
+    Layout,
+    Schedule,
+    ScheduleError,
+    count,
+    out_of_place,
+    prove,
+)
+from hpccoll.schedule.collective import NATIVE, Contribution, parameter_words
+from hpccoll.spec.algorithm_registry import COLLECTIVES, collective
+from hpccoll.units import parse_parameter
+
+MOST_WORKERS = 128
+"""The most workers to draw: lines, arrows and cells grow with the square of the workers."""
+
+_ITEMSIZE = 4
+_GRAINS = 32
+"""Elements of a unit for counting bytes: whole grains, so that all units are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleView:
+    """An algorithm of a collective on a layout.
+
+    Args:
+        call: the call of a collective.
+        slices: the schedules, one for each slice of the buffer, all on one layout.
+        name: the algorithm's name.
+        sentence: the first sentence of the algorithm's page.
+        declared: the cost that the algorithm declares for the layout, if any.
+    """
+
+    call: CollectiveCall
+    slices: tuple[Schedule, ...]
+    name: str
+    sentence: str = ""
+    declared: Cost | None = None
+
+    @property
+    def collective(self) -> Collective:
+        return self.call.collective
+
+    @property
+    def also_in(self) -> list[str]:
+        """The other collectives that have an algorithm of this name."""
+        families = COLLECTIVES.values()
+        return [other.name for other in families if other is not self.collective and self.name in other.algorithms]
+
+    @property
+    def root(self) -> int | None:
+        """The root of the call, if it has one."""
+        return self.call.root if self.collective.rooted else None
+
+    @property
+    def layout(self) -> Layout:
+        return self.slices[0].layout
+
+    @property
+    def title(self) -> str:
+        """The collective and the algorithm: ``all_reduce by ring``."""
+        return f"{self.collective.name} by {self.name}"
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters of the algorithm, with their defaults and valid values: ``levels=3 (1 to 3)``."""
+        found = self.collective.algorithms.get(self.name)
+        words = parameter_words(found) if found else {}
+        return [f"{name}={found.parameters[name]} ({values})" for name, values in words.items()] if found else []
+
+    @property
+    def floor(self) -> bool:
+        """Whether the schedule is empty."""
+        found = self.collective.algorithms.get(self.name)
+        return found is not None and found.floor
+
+    def failed_postcondition(self) -> str | None:
+        """Return why the postcondition of the collective fails; None if it holds, or for a floor."""
+        if self.floor:
+            return None
+        in_place = self.collective.in_place
+        placed = self.slices if in_place else [out_of_place(self.call, schedule) for schedule in self.slices]
+        try:
+            prove(self.call, placed, in_place=in_place)
+        except ScheduleError as error:
+            return str(error)
+        return None
+
+    def source_units(self, me: int, units: int) -> range:
+        """Return the units that rank ``me`` contributes."""
+        return self.call.source(me, units)
+
+    def expected(self, me: int, units: int) -> dict[int, set[Contribution]]:
+        """Return the contributions to each unit of dst that is defined at rank ``me`` at the end."""
+        return {unit: self.call.result(me, unit) for unit in self.call.target(me, units)}
+
+    def counted(self) -> tuple[Counts, int]:
+        """Return the counts of one operation, and its size S in bytes."""
+        units, lanes = self.slices[0].units, len(self.slices)
+        elements = _GRAINS * units * (lanes if self.collective.units == "divisible" else 1)
+        counts = count(self.slices, Cut(self.call, elements, units, lanes, _ITEMSIZE))
+        return counts, self.call.bytes(elements, _ITEMSIZE)
+
+
+def view_of(
+    algorithm: str,
+    collective_name: str | None,
+    workers: int,
+    *,
+    ranks_per_node: int | None = None,
+    racks: int = 1,
+    aggregators: int = 0,
+    root: int | None = None,
+    parameters: Sequence[str] = (),
+) -> ScheduleView:
+    """Return the view that the arguments of the command line describe.
+
+    Args:
+        algorithm: the bare name of the algorithm.
+        collective_name: the name of its collective [the first that has such an algorithm].
+        workers: the number of workers, 1 to MOST_WORKERS.
+        ranks_per_node: workers on each node but the last [all].
+        racks: the number of racks, to which nodes are assigned in blocks.
+        aggregators: the number of aggregators, each on a node of its own.
+        root: the root of a rooted collective.
+        parameters: parameters of the call and of the algorithm, each as ``name=value``.
+
+    Raises:
+        BadInputError: if an argument is invalid.
+    """
+    family = collective(collective_name) if collective_name and algorithm != NATIVE else _first_with(algorithm)
+    found = family.algorithm(algorithm)
+    layout = _layout(workers, ranks_per_node, racks, aggregators)
+    values = dict(map(parse_parameter, parameters))
+    call = family.call(workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
+    declared = found.declared(workers, **values)
+    return ScheduleView(call, call.slices(found, layout, **values), algorithm, _first_sentence(found), declared)
+
+
+def _first_with(algorithm: str) -> Collective:
+    """Return the first collective that has an algorithm of this name."""
+    families = COLLECTIVES.values()
+    if found := next((family for family in families if algorithm in family.algorithms), None):
+        return found
+    known = sorted({name for family in families for name in family.algorithms})
+    traced = f"it is the library's own and has no schedule; choose from {', '.join(known)}"
+    raise BadInputError("algorithm", algorithm, traced if algorithm == NATIVE else known)
+
+
+def _layout(workers: int, ranks_per_node: int | None, racks: int, aggregators: int) -> Layout:
+    for key, number, least in (
+        ("--workers", workers, 1),
+        ("--ranks-per-node", workers if ranks_per_node is None else ranks_per_node, 1),
+        ("--racks", racks, 1),
+        ("--aggregators", aggregators, 0),
+    ):
+        if not least <= number <= MOST_WORKERS:
+            raise BadInputError(key, number, f"a number from {least} to {MOST_WORKERS}")
+    flat = Layout.of(workers, ranks_per_node, aggregators)
+    if racks > flat.nodes:
+        raise BadInputError("--racks", racks, f"at most the number of nodes, which is {flat.nodes}")
+    rack = [node * racks // flat.nodes for node in flat.node[:workers]]
+    above = [_rack_of(number, aggregators, racks) for number in range(aggregators)]
+    return Layout(flat.node, (*rack, *above), aggregators=aggregators)
+
+
+def _rack_of(number: int, aggregators: int, racks: int) -> int:
+    """Return the rack of an aggregator: the first ones are in one rack each if there are enough, the others in none."""
+    if racks == 1:
+        return 0
+    return number if number < racks <= aggregators else racks + number
+
+
+def _first_sentence(found: Algorithm) -> str:
+    """Return the first sentence of the algorithm's page."""
+    page = inspect.getmodule(found.program)
+    words = " ".join(((page and page.__doc__) or "").strip().partition("\n\n")[0].split())
+    first, stop, _ = words.partition(". ")
+    return first + stop.strip()

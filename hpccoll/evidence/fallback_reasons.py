@@ -1,0 +1,56 @@
+"""Reasons why a requested feature was not used, recognised in log lines. The table is ``fallback_reasons.toml``."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class KnownReason:
+    """One row of the table.
+
+    Args:
+        feature: the feature that is unavailable.
+        pattern: the pattern of its log lines, searched for anywhere in a line.
+        reason: the reason in plain words.
+    """
+
+    feature: str
+    pattern: re.Pattern[str]
+    reason: str
+
+
+@cache
+def _known_reasons() -> tuple[tuple[KnownReason, ...], re.Pattern[str]]:
+    """Return the table, and a pattern that any of its lines matches."""
+    import tomllib  # only rank 0 reads logs
+
+    rows = tomllib.loads(Path(__file__).with_name("fallback_reasons.toml").read_text())["unavailable"]
+    known = tuple(KnownReason(row["feature"], re.compile(row["pattern"]), row["reason"]) for row in rows)
+    return known, re.compile("|".join(f"(?:{row['pattern']})" for row in rows))
+
+
+def unavailable_reason(text: str) -> tuple[str, str] | None:
+    """Return the feature that a message reports as unavailable, and the reason; None if it reports nothing known."""
+    known, any_known = _known_reasons()
+    if not any_known.search(text):  # hardly any line of a long log matches
+        return None
+    return next((row.feature, row.reason) for row in known if row.pattern.search(text))
+
+
+@cache
+def reason_ranks() -> Mapping[tuple[str, str], int]:
+    """Return the rank of each feature and reason; the most specific reason has the smallest."""
+    return {(row.feature, row.reason): rank for rank, row in enumerate(_known_reasons()[0])}
+
+
+def _add_known(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    if known := unavailable_reason(message.text):
+        state.add_unavailable(*known, message.text)
+
+
+RULES: tuple[Rule, ...] = ((re.compile(""), _add_known),)

@@ -1,0 +1,192 @@
+"""Checks results on a GPU: fills and compares the buffers there; only the number of wrong elements is copied back.
+
+Values repeat after PERIOD elements, a prime. Written as vectors of V elements (16 bytes), they repeat after PERIOD
+vectors, and a generation that begins one element later begins V^-1 (modulo PERIOD) vectors later. One aligned table of
+1 MiB per unit therefore holds all generations. The table stays in L2, so a fill of S bytes moves S bytes, and so does a
+check. A short unit has one row of vectors per generation instead. Vectors that two units share are handled element by
+element. Guards are units whose values are the same in all generations.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.measure.payload import Payload
+from hpccoll.measure.payload_values import Array, bits
+from hpccoll.measure.result_check import EXTRA, Guard, GuardCheck, elements_of_wrong_size
+from hpccoll.spec.memory_estimate import GENERATIONS, PERIOD, VECTOR_BYTES
+
+SOURCE = Path(__file__).with_name("result_check.cu")
+THREADS = 256
+BLOCKS = 4096
+"""The maximum number of blocks of a launch, over all segments: several for each multiprocessor."""
+
+
+class Kernel(Protocol):
+    """A GPU kernel, launched on the stream of the GPU."""
+
+    def __call__(self, grid: tuple[int, int], block: tuple[int], arguments: tuple[np.uint64, ...]) -> None:
+        """Queue one launch."""
+
+
+class CheckDevice(Protocol):
+    """The operations of a GPU that the check needs."""
+
+    def upload(self, values: NDArray[Any]) -> Any:
+        """Return a copy of ``values`` in GPU memory, aligned to 16 bytes."""
+
+    def download(self, array: Any) -> NDArray[Any]:
+        """Return a copy of ``array`` on the host, made after all queued work."""
+
+    def address(self, array: Any) -> int:
+        """Return the address of ``array`` in GPU memory."""
+
+    def kernel(self, source: Path, name: str, itemsize: int) -> Kernel:
+        """Return the kernel ``name`` of the file ``source``, compiled for elements of ``itemsize`` bytes."""
+
+    def synchronize(self) -> None:
+        """Wait for all queued work."""
+
+
+class ValueTable(NamedTuple):
+    """The values of a unit in all generations.
+
+    Args:
+        vectors: the values, [vector, element].
+        step: the number of vectors by which the values of the next generation begin later.
+    """
+
+    vectors: NDArray[np.unsignedinteger]
+    step: int
+
+    @classmethod
+    def of(cls, row: NDArray[np.unsignedinteger], length: int, head: int) -> "ValueTable":
+        """Return the table of a unit.
+
+        Args:
+            row: one period of values, or for a short unit its values in all generations, EXTRA elements longer.
+            length: the number of elements of the unit.
+            head: the number of elements by which its first vector begins before the unit.
+        """
+        each = VECTOR_BYTES // row.itemsize
+        if (row == row[0]).all():
+            return cls(np.full((1, each), row[0]), 0)
+        if len(row) == PERIOD:
+            return cls(row[(np.arange(PERIOD * each) - head) % PERIOD].reshape(-1, each), pow(each, -1, PERIOD))
+        step = -(-(head + length) // each)
+        places = np.arange(GENERATIONS)[:, np.newaxis] + np.arange(step * each) - head
+        return cls(row[places.clip(0, len(row) - 1)].reshape(-1, each), step)
+
+    @classmethod
+    def fixed(cls, words: NDArray[np.unsignedinteger], head: int) -> "ValueTable":
+        """Return the table of values that are the same in all generations; ``head`` as in ``of``."""
+        each = VECTOR_BYTES // words.itemsize
+        return cls(np.pad(words, (head, -(head + len(words)) % each)).reshape(-1, each), 0)
+
+
+class _Segments:
+    """Units of buffers on a GPU, with their values in all generations.
+
+    Args:
+        gpu: the GPU that holds the buffers.
+        others: segments whose units are included.
+    """
+
+    def __init__(self, gpu: CheckDevice, *others: "_Segments") -> None:
+        self.gpu = gpu
+        self.rows: list[tuple[int, ...]] = [row for other in others for row in other.rows]
+        self.tables: list[Any] = []
+
+    def add(self, buffer: Any, lengths: Sequence[int], values: Sequence[Array]) -> None:
+        """Add units that are contiguous in ``buffer``."""
+        begin = self.gpu.address(buffer) if any(lengths) else 0
+        for length, row in zip(lengths, values, strict=True):
+            if length:
+                self._add(begin, length, ValueTable.of(bits(row), length, begin % VECTOR_BYTES // row.itemsize))
+                begin += length * row.itemsize
+
+    def add_guard(self, guard: Guard) -> None:
+        """Add a guard, which no operation may write."""
+        begin, words = self.gpu.address(guard.memory), guard.words
+        self._add(begin, len(words), ValueTable.fixed(words, begin % VECTOR_BYTES // words.itemsize))
+
+    def _add(self, begin: int, length: int, table: ValueTable) -> None:
+        """Add a unit of ``length`` elements that begins at the address ``begin``."""
+        self.tables.append(self.gpu.upload(table.vectors))
+        head = begin % VECTOR_BYTES // table.vectors.itemsize
+        place, values_at = begin - begin % VECTOR_BYTES, self.gpu.address(self.tables[-1])
+        self.rows.append((place, head, head + length, values_at, len(table.vectors), table.step))
+
+    def launches(self, itemsize: int) -> Iterator[tuple[tuple[int, int], tuple[int], Any, int]]:
+        """Yield the grid, the block, the segments and their address of one launch; nothing if there are no units."""
+        if not self.rows:
+            return
+        most = max(stop * itemsize // VECTOR_BYTES + 1 for _, _, stop, *_ in self.rows)
+        wide = max(1, min(-(-most // THREADS), BLOCKS // len(self.rows)))
+        segments = self.gpu.upload(np.array(self.rows, np.uint64))
+        yield (wide, len(self.rows)), (THREADS,), segments, self.gpu.address(segments)
+
+
+class GpuCheck:
+    """Like ``Check``, for buffers on a GPU, with the same results.
+
+    Args:
+        payload: the values.
+        src: the buffer of the contribution; not used in place.
+        dst: the units of dst that ``payload.filled_units`` names.
+        result: the part of dst that is to hold the result. If its size differs from ``payload.expected_length``, all
+            elements are wrong.
+        gpu: the GPU that holds the buffers.
+        in_place: whether dst holds the contribution before the operation.
+        generation: the generation before the first one, equal on all ranks.
+        guards: the memory that the operation must not write.
+    """
+
+    def __init__(
+        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: CheckDevice, *, in_place: bool,
+        generation: int = 0, guards: Sequence[Guard] = (),
+    ) -> None:  # fmt: skip
+        me, itemsize = payload.me, payload.dtype.itemsize
+        periodic = replace(payload, periodic=True)
+        self.generation, self._gpu = generation, gpu
+        units, filled = periodic.call.target(me, periodic.units), periodic.filled_units(in_place=in_place)
+        unchanged = _Segments(gpu)  # the operation must not write them
+        for guard in guards:
+            if not guard.on_host:
+                unchanged.add_guard(guard)
+        if not in_place:
+            own = periodic.call.source(me, periodic.units)
+            unchanged.add(src, [periodic.length("src", unit) for unit in own], periodic.source(EXTRA))
+        fills, compared = _Segments(gpu, unchanged), _Segments(gpu, unchanged)
+        lengths = [periodic.length("dst", unit) for unit in filled]
+        fills.add(dst, lengths, periodic.initial(in_place=in_place, extra=EXTRA))
+        self._missized = elements_of_wrong_size(result, periodic.expected_length)
+        if not self._missized:
+            lengths = [periodic.length("dst", unit) for unit in units]
+            compared.add(result, lengths, periodic.expected(in_place=in_place, extra=EXTRA))
+        self._tables = unchanged.tables, fills.tables, compared.tables  # keeps their memory allocated
+        self._fills, self._checks = [*fills.launches(itemsize)], [*compared.launches(itemsize)]
+        self._guards = GuardCheck([guard for guard in guards if guard.on_host])
+        self._fill, self._count = (gpu.kernel(SOURCE, name, itemsize) for name in ("fill", "count_wrong"))
+        self._counter = gpu.upload(np.zeros(1, np.uint64))  # never reset: the increase is the number of wrong elements
+        self._counted = 0
+
+    def reset(self) -> None:
+        """Fill the buffers with the values of the next generation; the GPU has finished when this returns."""
+        self.generation = (self.generation + 1) % GENERATIONS
+        self._guards.reset()
+        for grid, block, _, segments in self._fills:
+            self._fill(grid, block, (np.uint64(segments), np.uint64(self.generation)))
+        self._gpu.synchronize()
+
+    def wrong(self) -> int:
+        """Return the number of wrong elements: in the result, in src, and in the guards."""
+        for grid, block, _, segments in self._checks:
+            counter = np.uint64(self._gpu.address(self._counter))
+            self._count(grid, block, (np.uint64(segments), np.uint64(self.generation), counter))
+        before, self._counted = self._counted, int(self._gpu.download(self._counter)[0])
+        return self._missized + self._guards.wrong() + self._counted - before

@@ -1,0 +1,177 @@
+"""Rows, runs and gaps from the raw files, journals and plans below some paths."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hpccoll.errors import BadInputError
+from hpccoll.spec.case import Job
+from hpccoll.store.journal import read_failure_notes
+from hpccoll.store.raw_results import Attempt, Outcome, RawResults
+from hpccoll.store.result_files import ResultFiles, read_all
+from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results, Row, Run
+from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
+from hpccoll.store.statistics import make_row, status_and_reason
+
+
+def read_results(paths: Iterable[Path], timing: str = "max") -> Results:
+    """Read the results below ``paths``.
+
+    Args:
+        paths: raw files or directories of them; a directory's plan.json names the planned cases.
+        timing: the rule for the time of an operation, ``max`` or ``span``; ``max`` if a case has no span.
+
+    Raises:
+        BadInputError: for a path that does not exist, if none of the named files can be read, or if nothing is found.
+            Any other unreadable file becomes a gap, and ``damaged`` names it.
+    """
+    paths = list(paths)
+    return to_results(read_all(paths), paths, timing)
+
+
+def to_results(files: ResultFiles, paths: Collection[Path] = (), timing: str = "max") -> Results:
+    """Return the results of files.
+
+    Args:
+        files: the content of the result files.
+        paths: the paths of the files; failure notes and Slurm's jobs are read only from directories among them.
+        timing: the rule for the time of an operation.
+
+    Raises:
+        BadInputError: if there are no files.
+    """
+    raws = files.raw_results
+    plans = list(files.plans.values())
+    scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
+    slurm_jobs = {job.job: job for job in scheduled}  # the latest of each name
+    if not raws and not plans and not files.unreadable:
+        raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
+    started = {raw.job.sha256 for raw in raws}
+    unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in started]
+    launch_failures = {
+        name: message for path in paths if path.is_dir() for name, message in _launch_failures(path, unstarted)
+    }
+    logged = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
+    gaps = [
+        *(Gap(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in files.unreadable.items()),
+        *(gap for raw in raws for gap in _gaps(raw, slurm_jobs.get(raw.job.name))),
+        *(
+            gap
+            for job in unstarted
+            for gap in _unstarted_gaps(
+                job, launch_failures.get(job.name), slurm_jobs.get(job.name), began=job.name in logged
+            )
+        ),
+    ]
+    skips = [Gap(case=s.case, job=s.job, status=NOT_PLANNED, reason=s.reason) for p in plans for s in p.skips]
+    return Results(
+        rows=tuple(sorted((row for raw in raws for row in _to_rows(raw, timing)), key=_row_order)),
+        runs=tuple(_to_run(raw, attempt) for raw in raws for attempt, _ in raw.attempts),
+        planned=sum(len(job.cases) for job in [*(raw.job for raw in raws), *unstarted]),
+        missing=tuple(gap for gap in gaps if gap.status != "skipped"),
+        skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
+        scheduled=tuple(scheduled),
+        progress=(*map(_job_progress, raws), *(_unstarted_progress(job) for job in unstarted)),
+        damaged=tuple(files.damaged),
+        notes=tuple(files.notes),
+    )
+
+
+def _unstarted_progress(job: Job) -> JobProgress:
+    return JobProgress(job=job.name, cases=len(job.cases), done=0, total=job.measurements)
+
+
+def _job_progress(raw: RawResults) -> JobProgress:
+    """Return the progress of a job; the rate is that of its last launch, without skipped cases, which take no time."""
+    rate = None
+    if raw.is_running and raw.attempts:
+        attempt, outcomes = raw.attempts[-1]
+        seconds = (datetime.now(UTC) - datetime.fromisoformat(attempt.created)).total_seconds()
+        timed = sum(len(outcome.rounds) for outcome in outcomes)
+        rate = timed / seconds if timed and seconds > 0 else None
+    return replace(_unstarted_progress(raw.job), done=raw.measurements, is_running=raw.is_running, rate=rate)
+
+
+def _row_order(row: Row) -> tuple[object, ...]:
+    """Return the sort key of a row; rows are measured in random order."""
+    configuration = row.collective, row.device, row.dtype, row.op or "", row.ranks, row.algorithm, str(row.params)
+    return *configuration, row.mapping, row.in_place, row.bytes, row.job, row.attempt
+
+
+def _launch_failures(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
+    """Yield the names of jobs whose ranks never started, with the messages of their launch."""
+    for job in jobs:
+        if messages := [failure.message for failure in read_failure_notes(path / "raw" / f"{job.name}.h5")]:
+            yield job.name, "; ".join(messages)
+
+
+def _unstarted_gaps(job: Job, message: str | None, scheduled: ScheduledJob | None, *, began: bool) -> Iterator[Gap]:
+    """Yield the cases of a job without results, which may still be queued."""
+    nothing = "its job left no result" if began else "its job has not begun"
+    reason = _with_slurm_state(message or nothing, scheduled, known=message is not None)
+    for case in job.cases:
+        yield Gap(case=case.id, job=job.name, status="not run", reason=reason)
+
+
+def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, known: bool) -> str:
+    """Return a reason followed by the Slurm state of the job.
+
+    The state COMPLETED explains nothing; FAILED explains nothing if the reason is ``known``.
+    """
+    if scheduled is None or scheduled.state == "COMPLETED":
+        return reason
+    return f"{reason}; {scheduled.location if known and scheduled.state == 'FAILED' else scheduled.description}"
+
+
+def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
+    """Yield the cases of a job without a usable result."""
+    not_run = "its job is at work" if raw.is_running else "the job ended before it"
+    if raw.stop_reason and not raw.is_running:
+        not_run = f"{not_run}: {raw.stop_reason}"
+    if raw.unrecovered_damage:
+        not_run = f"{not_run}, or a damaged line of its journal held it"
+    outcomes = {history.outcome.case.id: history.outcome for history in raw.histories()}
+    for case in raw.job.cases:
+        outcome = outcomes.get(case.id)
+        status, reason = status_and_reason(raw.job, outcome) if outcome else ("not run", None)
+        if status in ("not run", "partial"):
+            failure = raw.failure_reason(case.id)
+            status = "failed" if failure and not outcome else status
+            why = _with_slurm_state(failure or not_run, scheduled, known=bool(failure or raw.stop_reason))
+            reason = "; ".join(filter(None, (reason, why)))
+        if status != "ok":
+            yield Gap(case=case.id, job=raw.job.name, status=status, reason=reason or "")
+
+
+def _to_run(raw: RawResults, attempt: Attempt) -> Run:
+    return Run(
+        run_id=attempt.run_id,
+        job=raw.job.name,
+        attempt=attempt.number,
+        created=attempt.created,
+        status="complete" if raw.complete else "partial",
+        kind=attempt.kind,
+        machine=attempt.machine,
+        path=str(raw.path),
+        provenance=attempt.provenance,
+        evidence=attempt.evidence,
+        variant=raw.job.variant,
+        environment=raw.job.environment,
+        communicator=raw.job.communicator,
+    )
+
+
+def _to_rows(raw: RawResults, timing: str) -> Iterator[Row]:
+    done, seen = raw.done, set()
+    for attempt, outcome, runs in raw.histories():
+        seen.add(case_id := outcome.case.id)
+        why_partial = None if case_id in done else raw.failure_reason(case_id)
+        reason = "; ".join(filter(None, (outcome.reason, why_partial)))
+        yield make_row(raw.job, attempt, replace(outcome, reason=reason or None), timing, runs)
+    if raw.attempts:
+        last = raw.attempts[-1][0]
+        for case in raw.job.cases:
+            failure = raw.failure_reason(case.id)
+            if case.id not in seen and failure:
+                yield make_row(raw.job, last, Outcome(case=case, status="failed", reason=failure), timing)

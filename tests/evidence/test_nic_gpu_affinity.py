@@ -1,0 +1,106 @@
+import pytest
+
+from hpccoll.evidence.nic_gpu_affinity import (
+    NcclGraph,
+    NearestNics,
+    describe_balance,
+    describe_graphs,
+    parse_graph_dump,
+    parse_topology_dump,
+    read_sysfs_topology,
+)
+
+GPU = '<pci busid="{0}" class="0x030200"><gpu dev="{1}" sm="90" rank="{1}" gdr="1"/></pci>'
+NIC = '<pci busid="{0}" class="0x020000"><nic><net name="{1}" dev="0" speed="400000" port="1" gdr="1"/></nic></pci>'
+
+
+def switch(address, *inner):
+    return f'<pci busid="{address}" class="0x060400">{"".join(inner)}</pci>'
+
+
+def system(*cpus):
+    inside = "".join(f'<cpu numaid="{number}" arch="x86_64">{cpu}</cpu>' for number, cpu in enumerate(cpus))
+    return f'<system version="1">{inside}</system>'
+
+
+def test_a_nic_below_the_same_switch_is_nearest():
+    first = switch("s", GPU.format("a", 0), NIC.format("b", "mlx5_0"))
+    near = parse_topology_dump(system(first, switch("t", GPU.format("c", 1), NIC.format("d", "mlx5_1"))))
+    assert near == (NearestNics(0, "PIX", ("mlx5_0",), 0), NearestNics(1, "PIX", ("mlx5_1",), 0))
+    assert describe_balance(near) == "balanced: each GPU has a NIC at PIX"
+
+
+@pytest.mark.parametrize(
+    ("text", "distance"),
+    [
+        (system(switch("s", switch("t", GPU.format("a", 0)), switch("u", NIC.format("b", "n")))), "PXB"),
+        (system(switch("s", GPU.format("a", 0)) + switch("t", NIC.format("b", "n"))), "PHB"),
+        (system(switch("s", GPU.format("a", 0)), switch("t", NIC.format("b", "n"))), "SYS"),
+    ],
+)
+def test_the_distance_follows_from_the_common_path(text, distance):
+    assert parse_topology_dump(text) == (NearestNics(0, distance, ("n",), 0),)
+
+
+def test_a_gpu_that_is_further_from_a_nic_than_its_peers_is_named():
+    first, second = (switch(f"s{n}", GPU.format(f"a{n}", n), NIC.format(f"b{n}", f"n{n}")) for n in (0, 1))
+    near = parse_topology_dump(system(first + second, switch("u", GPU.format("e", 2))))
+    assert describe_balance(near) == "not balanced: most GPUs have a NIC at PIX, but GPU 2: SYS (n0, n1)"
+
+
+def test_unequal_sharing_of_nics_is_not_balanced():
+    near = [NearestNics(0, "PIX", ("n0",)), NearestNics(1, "PIX", ("n0",)), NearestNics(2, "PIX", ("n1",))]
+    assert describe_balance(near) == "not balanced: each GPU has a NIC at PIX, but some share theirs (n0: 2 GPUs)"
+    assert describe_balance(near[:2]) == "balanced: each GPU has a NIC at PIX"
+    assert describe_balance([]) == "no GPU and NIC to compare"
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((9, 9), "balanced: each GPU has a NIC at PIX and 18 NVLinks"),
+        ((9, 8), "not balanced: each GPU has a NIC at PIX, but not as many NVLinks (GPU 0: 18, GPU 1: 16)"),
+    ],
+)
+def test_nvlinks_are_counted_over_all_switches(counts, words):
+    links = [f'<nvlink target="a" count="{count}"/><nvlink target="b" count="{count}"/>' for count in counts]
+    gpus = [GPU.format(f"a{number}", number).replace("/></", f">{inner}</gpu></") for number, inner in enumerate(links)]
+    inside = (switch(f"s{number}", gpu, NIC.format(f"b{number}", f"n{number}")) for number, gpu in enumerate(gpus))
+    assert describe_balance(parse_topology_dump(system("".join(inside)))) == words
+
+
+def test_sysfs_gives_the_same_distances(tmp_path):
+    def device(name, path, node):
+        place = tmp_path / "devices" / path
+        place.mkdir(parents=True)
+        (place / "numa_node").write_text(f"{node}\n")
+        link = tmp_path / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(place)
+
+    device("bus/pci/devices/0000:18:00.0", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0", 0)
+    device("bus/pci/devices/0000:98:00.0", "pci0000:95/0000:95:01.0/0000:98:00.0", 1)
+    device("class/infiniband/mlx5_0/device", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0", 0)
+    device("class/infiniband/mlx5_1/device", "pci0000:a0/0000:a0:01.0/0000:a1:00.0", 1)
+    near = read_sysfs_topology({0: "0000:18:00.0", 1: "0000:98:00.0"}, tmp_path)
+    assert near == (NearestNics(0, "PIX", ("mlx5_0",)), NearestNics(1, "PHB", ("mlx5_1",)))
+
+
+def test_a_machine_without_adapters_has_no_nearest_nics(tmp_path):
+    assert read_sysfs_topology({0: "0000:18:00.0"}, tmp_path) == ()
+
+
+def test_graphs_have_channels_and_bandwidths():
+    text = '<graphs version="1"><graph id="0" pattern="4" nchannels="16" speedintra="20" speedinter="24.5"/></graphs>'
+    assert parse_graph_dump(text) == (NcclGraph(0, 16, 20e9, 24.5e9),)
+    assert (
+        describe_graphs(parse_graph_dump(text))
+        == "NCCL's search: 16 channels of 20 GB/s inside a node and 24.5 between"
+    )
+    assert describe_graphs([]) == "NCCL's search: no channels"
+
+
+@pytest.mark.parametrize("text", ["", "<system", "<html/>"])
+def test_another_file_is_no_dump(text):
+    with pytest.raises(ValueError, match="no dump of NCCL"):
+        parse_topology_dump(text)

@@ -1,0 +1,119 @@
+"""GPU hardware read from files, and the search order of libraries."""
+
+from types import SimpleNamespace
+
+import pytest
+from fake_machine_files import CLOSED, EFA, GPUS, MANAGED, OPEN, RAILS, SWITCHES, equip
+
+from hpccoll.host import gpu_stack
+
+
+@pytest.fixture(autouse=True)
+def _bare(monkeypatch):
+    """Unset the variables that locate libraries and settings, and hide wheels."""
+    for name in ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME", "NCCL_CONF_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[]))
+
+
+def test_a_machine_without_gpus_has_nothing(tmp_path):
+    assert (gpu_stack.gpu_count(tmp_path), gpu_stack.gpu_models(tmp_path), gpu_stack.gpu_driver(tmp_path)) == (
+        0,
+        [],
+        None,
+    )
+    assert (gpu_stack.nvswitch_count(tmp_path), gpu_stack.rdma_ports(tmp_path)) == (0, [])
+    assert (gpu_stack.nccl_libraries(tmp_path), gpu_stack.nccl_plugins(tmp_path)) == ([], [])
+
+
+def test_only_device_files_of_gpus_and_switches_are_counted(tmp_path):
+    equip(tmp_path, GPUS, SWITCHES)
+    assert (gpu_stack.gpu_count(tmp_path), gpu_stack.nvswitch_count(tmp_path)) == (8, 4)
+    assert gpu_stack.gpu_models(tmp_path) == ["NVIDIA H100 80GB HBM3"]
+
+
+@pytest.mark.parametrize(
+    ("part", "version", "major", "opened"), [(OPEN, "580.65.06", 580, True), (CLOSED, "535.104.05", 535, False)]
+)
+def test_the_driver_version_is_read_for_open_and_closed_modules(tmp_path, part, version, major, opened):
+    found = gpu_stack.gpu_driver(equip(tmp_path, part))
+    assert (found.version, found.major, found.open_modules) == (version, major, opened)
+
+
+def test_a_process_is_found_by_its_truncated_name(tmp_path):
+    equip(tmp_path, {"proc/77/comm": "nv-hostengine\n", "proc/self/comm": "nv-fabricmanage\n"})
+    assert not gpu_stack.is_process_running("nv-fabricmanager", tmp_path)
+    assert gpu_stack.is_process_running("nv-fabricmanager", equip(tmp_path, MANAGED))
+
+
+def test_rdma_ports_include_the_driver_of_their_adapter(tmp_path):
+    ports = gpu_stack.rdma_ports(equip(tmp_path, RAILS, EFA))
+    assert [(port.name, port.driver, port.layer, port.active) for port in ports] == [
+        ("mlx5_0:1", "mlx5_core", "InfiniBand", True), ("mlx5_1:1", "mlx5_core", "InfiniBand", True),
+        ("mlx5_2:1", "mlx5_core", "Ethernet", False), ("rdmap79s0:1", "efa", "Unspecified", True),
+    ]  # fmt: skip
+    assert ports[0].rate == "400 Gb/sec (4X NDR)"
+
+
+def test_the_loader_searches_ld_library_path_before_the_system(tmp_path, monkeypatch):
+    equip(tmp_path, {
+        "module/libnccl.so.2": "", "opt/ofi/lib/libnccl.so.2": "", "usr/lib64/libnccl.so.2": "",
+        "lone/libnccl.so.2": "",
+        "etc/ld.so.conf.d/100_ofinccl.conf": "# the plugin\n/opt/ofi/lib\n",
+    })  # fmt: skip
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere::{tmp_path}/module")
+    found = gpu_stack.find_libraries("libnccl.so.2", root=tmp_path)
+    assert [str(path.relative_to(tmp_path).parent) for path in found] == ["module", "opt/ofi/lib", "usr/lib64"]
+
+
+def test_duplicate_libraries_and_broken_links_are_left_out(tmp_path, monkeypatch):
+    equip(tmp_path, {"a/libnccl.so.2.27.3": ""})
+    (tmp_path / "a/libnccl.so.2").symlink_to("libnccl.so.2.27.3")
+    (tmp_path / "b").symlink_to("a")
+    equip(tmp_path, {"c/none": ""})
+    (tmp_path / "c/libnccl.so.2").symlink_to("gone")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/c:{tmp_path}/b:{tmp_path}/a")
+    assert gpu_stack.find_libraries("libnccl.so.2", root=tmp_path) == [tmp_path / "b/libnccl.so.2"]
+
+
+def test_nccl_is_searched_in_wheels_then_conda_then_the_loader_then_its_home(tmp_path, monkeypatch):
+    equip(tmp_path, {f"{place}/libnccl.so.2": "" for place in ("site/nvidia/nccl/lib", "conda/lib", "mod", "home/lib")})
+    monkeypatch.setenv("NCCL_HOME", f"{tmp_path}/home")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
+    monkeypatch.setenv("CONDA_PREFIX", f"{tmp_path}/conda")
+    monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
+    found = gpu_stack.nccl_libraries(tmp_path)
+    assert [path.relative_to(tmp_path).parts[0] for path in found] == ["site", "conda", "mod", "home"]
+    assert [gpu_stack.is_from_wheel(path) for path in found] == [True, False, False, False]
+
+
+def test_plugins_are_identified_by_their_content(tmp_path, monkeypatch):
+    equip(tmp_path, {
+        "hpcx/libnccl-net.so": "\x7fELF SHARP rank %d/%d initialized on %s",
+        "ofi/libnccl-net-ofi.so": "NET/OFI Initializing",
+        "ofi/libnccl-tuner-mine.so": "", "ofi/libnccl.so.2": "",
+    })  # fmt: skip
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/ofi:{tmp_path}/hpcx")
+    assert [(path.name, kind) for path, kind in gpu_stack.nccl_plugins(tmp_path)] == [
+        ("libnccl-net-ofi.so", "aws-ofi-nccl"), ("libnccl-tuner-mine.so", None), ("libnccl-net.so", "SHARP"),
+    ]  # fmt: skip
+
+
+def test_nccl_settings_are_listed_by_precedence(tmp_path, monkeypatch):
+    for name in [name for name in gpu_stack.os.environ if name.startswith("NCCL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
+    equip(
+        tmp_path,
+        {"etc/nccl.conf": "# by the admin\nNCCL_IB_HCA = =mlx5_0\nnoise\n", "me/.nccl.conf": "NCCL_ALGO=Ring\n"},
+    )
+    mine = f"{tmp_path}/me/.nccl.conf"
+    assert gpu_stack.nccl_settings(tmp_path) == [
+        ("environment", "NCCL_DEBUG", "WARN"), (mine, "NCCL_ALGO", "Ring"),
+        ("/etc/nccl.conf", "NCCL_IB_HCA", "=mlx5_0"),
+    ]  # fmt: skip
+    equip(tmp_path, {"other.conf": "NCCL_PROTO=LL\n"})
+    monkeypatch.setenv("NCCL_CONF_FILE", f"{tmp_path}/other.conf")
+    assert (f"{tmp_path}/other.conf", "NCCL_PROTO", "LL") in gpu_stack.nccl_settings(tmp_path)
+    assert not [one for one in gpu_stack.nccl_settings(tmp_path) if one[0] == mine]

@@ -1,0 +1,64 @@
+"""Facts about the environment of a process."""
+
+from pathlib import Path
+
+import pytest
+
+from hpccoll.host import process_facts
+from hpccoll.host.process_facts import format_cpu_list, git_commit, is_oversubscribed, rack_name
+
+
+def masks(*texts):
+    return [frozenset(map(int, text.split())) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 8], "0-2,8"), ([9, 8, 1, 4, 5], "1,4-5,8-9")]
+)
+def test_cpus_are_written_as_ranges(cpus, text):
+    assert format_cpu_list(cpus) == text
+
+
+@pytest.mark.parametrize(
+    ("ranks", "oversubscribed"),
+    [
+        (masks("0 1", "0 1"), False),
+        (masks("0 1", "0 1", "0 1"), True),
+        (masks("0", "1"), False),  # one core each
+        (masks("0", "0", "1 2 3"), True),  # two ranks on one core
+        (masks("0 1", "0 1", "0", "2 3"), True),
+        (masks("0 1 2 3", "0", "1"), False),
+    ],
+)
+def test_a_node_is_oversubscribed_if_ranks_must_share_a_cpu(ranks, oversubscribed):
+    assert is_oversubscribed(ranks) is oversubscribed
+
+
+@pytest.mark.parametrize(
+    ("address", "rack"), [(None, ""), ("n1", ""), ("rack1.n1", "rack1"), ("spine.rack2.n7", "spine.rack2")]
+)
+def test_the_rack_of_a_node_is_its_path_in_slurms_topology(address, rack, monkeypatch):
+    monkeypatch.delenv("SLURM_TOPOLOGY_ADDR", raising=False)
+    if address:
+        monkeypatch.setenv("SLURM_TOPOLOGY_ADDR", address)
+    assert rack_name() == rack
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_commit_is_read_from_the_checkout_without_git(tmp_path, monkeypatch, packed):
+    git, commit = tmp_path / ".git", "0123456789abcdef0123456789abcdef01234567"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    if packed:
+        (git / "packed-refs").write_text(f"# pack-refs with: peeled\nffff refs/heads/mainz\n{commit} refs/heads/main\n")
+    else:
+        (git / "refs" / "heads" / "main").write_text(commit + "\n")
+    monkeypatch.setattr(process_facts, "__file__", str(tmp_path / "hpccoll" / "host" / "environment.py"))
+    assert git_commit() == commit
+    (git / "HEAD").write_text(commit)
+    assert git_commit() == commit
+
+
+def test_an_installed_package_has_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(process_facts, "__file__", str(Path(tmp_path) / "a" / "b" / "environment.py"))
+    assert git_commit() is None

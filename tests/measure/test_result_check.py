@@ -1,0 +1,231 @@
+"""The check of every collective: right results have no wrong elements, and faults are detected wherever they are."""
+
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from rank_buffers import benches, payload
+
+from hpccoll.measure.payload import GENERATIONS
+from hpccoll.measure.payload_values import bits, concatenated
+from hpccoll.measure.result_check import Check
+from hpccoll.schedule import COLLECTIVES
+from hpccoll.schedule.unequal_blocks import PATTERNS
+from hpccoll.units import format_size
+
+
+def folded(one, values):
+    """Return the fold of all values, as the collective leaves it."""
+    whole = reduce(one.reduction.fold, values).copy()
+    one.reduction.scale(whole, one.p)
+    return whole
+
+
+def partner(one):
+    return {one.call.root: one.call.peer, one.call.peer: one.call.root}.get(one.me)
+
+
+# What MPI says of each call: the result of rank ``one.me`` from what each rank contributes, s[rank][unit].
+RESULTS = {
+    "all_reduce": lambda one, s: [folded(one, [units[0] for units in s])],
+    "reduce_scatter": lambda one, s: [folded(one, [units[one.me] for units in s])],
+    "all_gather": lambda _one, s: [units[0] for units in s],
+    "broadcast": lambda one, s: s[one.call.root],
+    "reduce": lambda one, s: [folded(one, [units[0] for units in s])] if one.me == one.call.root else [],
+    "gather": lambda one, s: [units[0] for units in s] if one.me == one.call.root else [],
+    "scatter": lambda one, s: [s[one.call.root][one.me]],
+    "all_to_all": lambda one, s: [units[one.me] for units in s],
+    "all_to_all_v": lambda one, s: [units[one.me] for units in s],
+    "barrier": lambda one, s: [folded(one, [units[0] for units in s])],
+    "send_recv": lambda one, s: s[partner(one)] if partner(one) is not None else [],
+    "bidirectional": lambda one, s: s[partner(one)] if partner(one) is not None else [],
+}
+
+
+@given(benches())
+def test_the_expected_result_of_a_call_is_that_of_the_mpi_standard(bench):
+    one = bench.payload
+    sources = [replace(one, me=me).source() for me in range(one.p)]
+    found = one.expected(in_place=bench.in_place)
+    if one.me >= one.p:  # it aggregates
+        assert (found, one.source(), bench.result.size) == ([], [], 0)
+        return
+    said = RESULTS[one.call.collective.name](one, sources)
+    assert [len(unit) for unit in found] == [len(unit) for unit in said]
+    assert (bits(concatenated(found, one.dtype)) == bits(concatenated(said, one.dtype))).all()
+
+
+@given(benches())
+def test_the_contribution_is_where_a_plan_reads_it_and_the_rest_of_the_result_is_the_sentinel(bench):
+    one = bench.payload
+    contributed = bench.operation.contribution(bench.src, bench.dst, one.me)
+    now = concatenated(replace(one, generation=bench.check.generation).source(), one.dtype)
+    assert (bits(contributed) == bits(now)).all()
+    own = one.call.source(one.me, one.units) if bench.in_place else ()
+    begins = 0
+    for unit, right in zip(one.call.target(one.me, one.units), one.expected(in_place=False), strict=True):
+        block = bench.result[begins : begins + len(right)]
+        if unit not in own:
+            assert (bits(block) == bits(one.sentinel())).all()
+        begins += len(right)
+    assert begins == bench.result.size
+
+
+@given(benches(), st.data())
+def test_a_right_result_has_no_wrong_elements_and_every_changed_bit_is_detected(bench, data):
+    for _ in range(GENERATIONS + 1):
+        assert bench.wrong(bench.expected()) == 0
+        if bench.result.size:
+            element = data.draw(st.integers(0, bench.result.size - 1))
+            bit = data.draw(st.integers(0, 8 * bench.result.itemsize - 1))
+            raw = bits(bench.result)
+            raw[element] ^= raw.dtype.type(1 << bit)
+            assert bench.check.wrong() == 1
+        bench.check.reset()
+
+
+@given(benches(), st.data())
+def test_every_changed_bit_of_a_guard_is_detected_and_restored_before_the_next_operation(bench, data):
+    assume(bench.guards)
+    one = data.draw(st.sampled_from(bench.guards))
+    for _ in range(2):
+        np.copyto(bench.result, bench.expected())
+        assert bench.check.wrong() == 0
+        element = data.draw(st.integers(0, len(one.memory) - 1))
+        bits(one.memory)[element] ^= 1
+        assert bench.check.wrong() == 1
+        assert (
+            one.diagnose(one.memory, "rank 7")
+            == f"rank 7: 1 of {len(one.memory)} elements {one.where} were overwritten"
+        )
+        bench.check.reset()
+        assert one.diagnose(one.memory, "rank 7") is None
+
+
+@given(benches(), st.data())
+def test_out_of_place_every_changed_bit_of_src_is_detected(bench, data):
+    np.copyto(bench.result, bench.right)
+    assume(bench.src.size)
+    element = data.draw(st.integers(0, bench.src.size - 1))
+    bits(bench.src)[element] ^= 1
+    assert bench.check.wrong() == (not bench.in_place)
+    said = replace(bench.payload, generation=bench.check.generation).diagnose_source(bench.src)
+    begin = format_size(element * bench.src.itemsize)
+    words = f"rank {bench.payload.me}: src was overwritten: 1 of {bench.src.size} elements, from {begin} on"
+    assert bench.in_place or said == words
+
+
+@given(benches(), st.data())
+def test_a_result_of_another_size_is_wrong_in_all_elements_even_if_each_is_right(bench, data):
+    promised = bench.result.size
+    length = data.draw(st.integers(0, bench.dst.size).filter(lambda length: length != promised))
+    dst, claimed = bench.dst[bench.filled_units], bench.dst[:length]
+    check = Check(bench.payload, bench.src, dst, claimed, in_place=bench.in_place, guards=bench.guards)
+    check.reset()
+    np.copyto(bench.result, bench.expected(generation=check.generation))
+    assert check.wrong() == (promised or length)
+    said = bench.payload.diagnose(claimed, in_place=bench.in_place)
+    assert said.endswith(f"the plan says that its result has {length} elements; expected: {promised}")
+
+
+@given(benches())
+def test_workspace_is_not_checked(bench):
+    bench.dst[:] = 77
+    np.copyto(bench.result, bench.right)
+    assert bench.check.wrong() == 0
+
+
+@given(benches())
+def test_workspace_is_not_filled(bench):
+    bench.dst[:] = 77
+    bench.check.reset()
+    outside = np.ones(bench.dst.size, bool)
+    outside[bench.filled_units] = False
+    assert (bench.dst[outside] == 77).all()
+
+
+@given(benches())
+def test_a_result_left_by_an_earlier_operation_is_detected(bench):
+    assume(bench.result.size >= 4)
+    for ago in range(1, GENERATIONS):
+        assert bench.wrong(bench.expected(generation=(bench.check.generation - ago) % GENERATIONS)) > 0
+
+
+REDUCING = [name for name, family in COLLECTIVES.items() if family.reduces]
+
+
+@given(benches(REDUCING, 2, workers_only=True), st.data())
+def test_a_missing_contribution_is_detected(bench, data):
+    one = replace(bench.payload, generation=bench.check.generation)
+    assume(bench.result.size)
+    left_out = data.draw(st.integers(0, one.p - 1))
+    (unit,) = one.call.target(one.me, one.units)
+    rest = [replace(one, me=me)._contribution(me, unit, 0) for me in range(one.p) if me != left_out]
+    assert bench.wrong(folded(one, rest)) > 0
+
+
+MOVING = [name for name, family in COLLECTIVES.items() if not family.reduces]
+
+
+@given(benches(MOVING, workers_only=True), st.data())
+def test_a_missing_block_is_wrong_in_every_element(bench, data):
+    units = bench.payload.expected(in_place=bench.in_place)
+    assume(units)
+    lost = data.draw(st.integers(0, len(units) - 1))
+    begin = sum(map(len, units[:lost]))
+    faulty = bench.right.copy()
+    faulty[begin : begin + len(units[lost])] = bench.payload.sentinel()
+    assert bench.wrong(faulty) == len(units[lost])
+
+
+@given(benches(("all_gather", "gather", "all_to_all", "all_to_all_v"), 2, workers_only=True), st.data())
+def test_swapped_blocks_are_detected(bench, data):
+    assume(bench.result.size)
+    lengths = [len(unit) for unit in bench.payload.expected(in_place=bench.in_place)]
+    units = np.split(bench.right, np.cumsum(lengths)[:-1])
+    a, b = data.draw(st.lists(st.sampled_from(range(len(units))), min_size=2, max_size=2, unique=True))
+    n = min(lengths[a], lengths[b])
+    assume(n >= 4)
+    units[a][:n], units[b][:n] = units[b][:n].copy(), units[a][:n].copy()
+    assert bench.wrong(concatenated(units, bench.payload.dtype)) > 1.5 * n
+
+
+@given(benches(("reduce_scatter", "scatter", "all_to_all", "send_recv", "bidirectional"), 3, workers_only=True))
+def test_the_result_of_another_rank_is_detected(bench):
+    one = bench.payload
+    assume(bench.result.size)
+    others = [me for me in range(one.p) if me != one.me and one.call.target(me, one.units)]
+    for me in others:
+        assert bench.wrong(bench.expected(me=me)) > 0
+
+
+@pytest.mark.parametrize("name", [name for name, family in COLLECTIVES.items() if family.rooted])
+def test_contributions_and_results_of_rooted_calls_have_the_lengths_of_the_mpi_standard(name):
+    p, root = 4, 2
+    lengths = {
+        "broadcast": ((0, 0, 40, 0), (40, 40, 40, 40)),
+        "reduce": ((40, 40, 40, 40), (0, 0, 40, 0)),
+        "gather": ((40, 40, 40, 40), (0, 0, 160, 0)),
+        "scatter": ((0, 0, 160, 0), (40, 40, 40, 40)),
+        "send_recv": ((0, 0, 40, 40), (0, 0, 40, 40)),
+        "bidirectional": ((0, 0, 40, 40), (0, 0, 40, 40)),
+    }
+    payloads = [payload(name, p, me, root=root) for me in range(p)]
+    begin = tuple(sum(map(len, one.source())) for one in payloads)
+    end = tuple(sum(map(len, one.expected(in_place=False))) for one in payloads)
+    assert (begin, end) == lengths[name]
+
+
+@pytest.mark.parametrize("traffic", PATTERNS)
+def test_unequal_blocks_are_as_long_as_the_traffic_says(traffic):
+    p, count = 4, 100
+    call = COLLECTIVES["all_to_all_v"].call(p, traffic=traffic)
+    lengths = call.blocks(count)
+    for me in range(p):
+        one = payload("all_to_all_v", p, me, count=count, traffic=traffic)
+        assert [len(block) for block in one.source()] == list(lengths[me])
+        assert [len(block) for block in one.expected(in_place=False)] == list(lengths[:, me])
+    assert call.bytes(count, 8) == sum(map(sum, lengths.tolist())) * 8 // p

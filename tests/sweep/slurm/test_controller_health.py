@@ -1,0 +1,74 @@
+"""Slurm's controller, which may be gone for a while: who waits for it says so once, and says when it is back."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hpccoll.sweep.slurm import controller_health
+
+UP, DOWN = "Slurmctld(primary) at head is UP\n", "Slurmctld(primary) at head is DOWN\n"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that a test sets."""
+    now = [1000.0]
+    time = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(controller_health, "time", time)  # and nobody else's
+    return now
+
+
+@pytest.mark.parametrize(
+    ("said", "answers"),
+    [
+        (UP, True),
+        (DOWN, False),
+        ("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n", True),
+        ("Slurmctld(primary/backup) at a/b are DOWN/UP\n", True),
+        ("", False),
+    ],
+)
+def test_one_controller_that_is_up_is_enough(programs, said, answers):
+    programs("scontrol", said, code=not answers)
+    assert controller_health.ping() == answers
+
+
+def test_a_controller_that_keeps_a_ping_waiting_does_not_answer(programs, monkeypatch):
+    programs("scontrol")
+    (programs.place / "scontrol").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    monkeypatch.setattr(controller_health, "PING_TIMEOUT_S", 0.1)
+    assert not controller_health.ping()
+
+
+def test_silence_is_told_once_within_30_s_and_so_is_its_end(programs, clock, capsys):
+    watched, said = controller_health.ControllerWatch(), []
+    for second in range(100):
+        programs("scontrol", UP if second in range(15) or second > 80 else DOWN)
+        clock[0] += 1
+        watched.poll()
+        said += [(second, line) for line in capsys.readouterr().err.splitlines()]
+    (silent, first), (back, last) = said
+    assert 15 < silent < 45
+    assert "does not answer" in first
+    assert 80 < back < 90
+    assert "answers again" in last
+    assert watched.outages == 1
+
+
+def test_a_ping_that_is_missed_is_no_silence(programs, clock, capsys):
+    watched = controller_health.ControllerWatch()
+    for answer in (UP, DOWN, UP):
+        programs("scontrol", answer)
+        clock[0] += controller_health.PING_INTERVAL_S
+        watched.poll()
+        assert watched.unreachable == (answer == DOWN)
+    assert (capsys.readouterr().err, watched.outages) == ("", 0)
+
+
+@pytest.mark.parametrize("seconds", [3.0, 100.0])
+def test_a_controller_is_waited_for_as_long_as_is_asked(programs, clock, seconds):
+    programs("scontrol", DOWN)
+    assert not controller_health.wait_for_controller(seconds)
+    assert seconds <= clock[0] - 1000.0 <= seconds + controller_health.PING_TIMEOUT_S
+    programs("scontrol", UP)
+    assert controller_health.wait_for_controller(seconds)
