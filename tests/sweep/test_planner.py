@@ -145,7 +145,7 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
 
 def test_a_plan_says_where_the_end_of_the_sizes_is_not_reached(planned):
     sizes = "algorithms: ring\nranks: 2\nbytes: {from: 1K, to: 1M, factor: "
-    assert planned(sizes + "8}").notes == ("the largest size is 512 KiB: 1 MiB is not reached by factors of 8",)
+    assert planned(sizes + "8}").notes == ("the largest size is 512 KiB: the factor 8 does not reach 1 MiB",)
     assert not planned(sizes + "4}").notes
 
 
