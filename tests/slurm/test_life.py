@@ -140,7 +140,7 @@ def test_a_job_whose_node_is_gone_does_not_wait_for_ever(job_without_a_node):
     assert said.code == 0, said.err
     assert list(queue.values()) == ["CANCELLED"]
     (job,) = read_scheduled(sandbox.out)
-    assert "CANCELLED: it was cancelled (it was pending for 1 s; Slurm's reason: " in job.words
+    assert "CANCELLED: it was cancelled (it was pending for 1 s; Slurm's reason: " in job.description
 
 
 def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separate):
