@@ -51,4 +51,4 @@ def test_schedules_get_communicator_settings_and_native_collectives_also_get_buf
     assert (type(native), type(schedules)) == (NcclVendorTransport, NcclTransport)
     for transport in (native, schedules):
         assert (transport.library and transport.library._settings) == settings
-    assert (native.buffers and native.buffers.how) == buffers
+    assert (native.buffers and native.buffers.registration) == buffers

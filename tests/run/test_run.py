@@ -161,7 +161,7 @@ def test_of_many_ranks_one_complains():
     ("variables", "launcher"),
     [
         ({"PMI_SIZE": "4", "PMI_RANK": "0"}, "mpiexec of MPICH started 4 ranks"),
-        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}, "mpiexec of Open MPI"),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}, "Open MPI"),
         ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}, "srun started 4 ranks"),
     ],
 )
