@@ -40,30 +40,39 @@ def _complete_variants(value: object) -> object:
         return value
     if len(value) > MAX_LIST_ENTRIES:
         raise BadInputError("variants", len(value), f"at most {MAX_LIST_ENTRIES} of them")
-    filled, strange = dict(value), []
+    completed, errors = dict(value), []
     for name, own in value.items():
         if isinstance(own, dict | None) and isinstance(name, str):
             try:
-                filled[name] = _complete(name, own)
+                completed[name] = _complete(name, own)
             except BadInputError as error:
-                strange.append(error)
-    if strange:
-        raise combine_errors(*strange)
-    return filled
+                errors.append(error)
+    if errors:
+        raise combine_errors(*errors)
+    return completed
 
 
 def _complete(name: str, own: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the settings of a variant with those of the known variant of that name.
+
+    Args:
+        name: the name of the variant.
+        own: the settings in the sweep file; None if it has none.
+
+    Raises:
+        BadInputError: if a setting is invalid, or a variable would override a setting of the communicators.
+    """
     variables, settings = own, (own or {}).get(COMMUNICATOR, {})
     if own is not None:
         variables = {key: value for key, value in own.items() if key != COMMUNICATOR}
-    filled = dict(variant_environment(name, variables, settings))
+    completed = dict(variant_environment(name, variables, settings))
     if not isinstance(settings, dict):
-        return {**filled, COMMUNICATOR: settings}  # which is told with the others that are of no such kind
-    made = variant_communicator(name, settings, f"variants.{name}.{COMMUNICATOR}")
-    for setting, variable in overridden_settings(filled, made):
-        expected = f"left out: it would win over {setting} of {COMMUNICATOR}"
-        raise BadInputError(f"variants.{name}.{variable}", filled[variable], expected)
-    return {**filled, COMMUNICATOR: made}
+        return {**completed, COMMUNICATOR: settings}  # VariantSection reports it with the other type errors
+    communicator = variant_communicator(name, settings, f"variants.{name}.{COMMUNICATOR}")
+    for setting, variable in overridden_settings(completed, communicator):
+        expected = f"left out: it would override {setting} of {COMMUNICATOR}"
+        raise BadInputError(f"variants.{name}.{variable}", completed[variable], expected)
+    return {**completed, COMMUNICATOR: communicator}
 
 
 def _check_names(variants: dict[str, VariantSection]) -> dict[str, VariantSection]:

@@ -17,18 +17,18 @@ ALL = "all"
 """Selects all collectives, or all algorithms of a collective."""
 
 
-def expand_collectives(words: Sequence[str]) -> list[str]:
+def expand_collectives(entries: Sequence[str]) -> list[str]:
     """Return the collectives that entries of a sweep file select, each once."""
-    return list(dict.fromkeys(chain.from_iterable(COLLECTIVES if word == ALL else [word] for word in words)))
+    return list(dict.fromkeys(chain.from_iterable(COLLECTIVES if entry == ALL else [entry] for entry in entries)))
 
 
-def _one_of(*words: str) -> AfterValidator:
-    def look_up(word: str) -> str:
-        if word not in words:
-            raise BadInputError("word", word, words)
-        return word
+def _one_of(*choices: str) -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in choices:
+            raise BadInputError("word", name, choices)
+        return name
 
-    return AfterValidator(look_up)
+    return AfterValidator(check)
 
 
 def _null_to_name(value: object) -> object:
@@ -36,30 +36,30 @@ def _null_to_name(value: object) -> object:
     return "null" if value is None else value
 
 
-def _check_algorithm(word: str, read: ValidationInfo) -> str:
-    if word != ALL:
-        check_algorithm(word, _named_collectives(read))
-    return word
+def _check_algorithm(name: str, info: ValidationInfo) -> str:
+    if name != ALL:
+        check_algorithm(name, _named_collectives(info))
+    return name
 
 
-def _check_transport(word: str, read: ValidationInfo) -> str:
-    check_transport(word, read.data.get("devices", DEVICES))
-    return word
+def _check_transport(name: str, info: ValidationInfo) -> str:
+    check_transport(name, info.data.get("devices", DEVICES))
+    return name
 
 
-def _check_traffic(word: str) -> str:
-    unequal_blocks.named(word)
-    return word
+def _check_traffic(name: str) -> str:
+    unequal_blocks.named(name)
+    return name
 
 
-def _named_collectives(read: ValidationInfo) -> list[str]:
+def _named_collectives(info: ValidationInfo) -> list[str]:
     """Return the collectives of the file; all collectives if the list is invalid."""
-    return expand_collectives(read.data.get("collectives", [ALL]))
+    return expand_collectives(info.data.get("collectives", [ALL]))
 
 
-def _check_params(params: "ParameterLists", read: ValidationInfo) -> "ParameterLists":
-    if strange := [*_unknown_parameters(params, _named_collectives(read), read.data.get("algorithms", [ALL]))]:
-        raise combine_errors(*strange)
+def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterLists":
+    if errors := [*_unknown_parameters(params, _named_collectives(info), info.data.get("algorithms", [ALL]))]:
+        raise combine_errors(*errors)
     return params
 
 
@@ -68,12 +68,12 @@ def _unknown_parameters(
 ) -> Iterator[BadInputError]:
     """Yield an error for each unknown algorithm or parameter."""
     for algorithm, names in params.items():
-        having = [name for name in collectives if algorithm in measurable_names(name)]
-        if not having or not {algorithm, ALL} & {*measured}:
-            every = chain.from_iterable(map(measurable_names, collectives)) if ALL in measured else measured
-            yield BadInputError("params", algorithm, dict.fromkeys(every))
+        matching = [name for name in collectives if algorithm in measurable_names(name)]
+        if not matching or not {algorithm, ALL} & {*measured}:
+            valid = chain.from_iterable(map(measurable_names, collectives)) if ALL in measured else measured
+            yield BadInputError("params", algorithm, dict.fromkeys(valid))
             continue
-        known = dict.fromkeys(chain.from_iterable(known_parameters(name, algorithm) for name in having))
+        known = dict.fromkeys(chain.from_iterable(known_parameters(name, algorithm) for name in matching))
         yield from (BadInputError(f"params.{algorithm}", name, known) for name in names if name not in known)
 
 

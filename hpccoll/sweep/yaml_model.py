@@ -104,7 +104,7 @@ def _reject_bool(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """Bounds of a number, in its type: ``Annotated[int, Within(RANKS)]``."""
+    """Bounds of a number, in its type: ``Annotated[int, Bounded(RANKS)]``."""
 
     bounds: IntegerRange | PositiveNumber
 
@@ -173,24 +173,31 @@ class _PlainLoader(yaml.SafeLoader):
         if id(node) not in known:
             known[id(node)] = 0
             if isinstance(node, yaml.MappingNode):
-                self._see_keys_once(node)
-            below = node.value if isinstance(node, yaml.CollectionNode) else ()
-            inside = (each for one in below for each in (one if isinstance(one, tuple) else (one,)))
-            known[id(node)] = 1 + sum(self._values(each, known) for each in inside)
+                self._check_unique_keys(node)
+            items = node.value if isinstance(node, yaml.CollectionNode) else ()
+            children = (child for item in items for child in (item if isinstance(item, tuple) else (item,)))
+            known[id(node)] = 1 + sum(self._values(child, known) for child in children)
         if not known[id(node)]:
             raise yaml.composer.ComposerError(None, None, "a value that contains itself", node.start_mark)
         return known[id(node)]
 
-    def _see_keys_once(self, node: yaml.MappingNode) -> None:
-        seen: dict[Hashable, int] = {}
+    def _check_unique_keys(self, node: yaml.MappingNode) -> None:
+        """Check that a mapping has no duplicate key.
+
+        Raises:
+            ComposerError: if it has one.
+        """
+        lines_by_key: dict[Hashable, int] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                word = self.construct_object(key) if key.tag != "tag:yaml.org,2002:merge" else "<<"
+                name = self.construct_object(key) if key.tag != "tag:yaml.org,2002:merge" else "<<"
                 line = key.start_mark.line + 1
-                if word in seen:
-                    problem = f"the key {format_value(word)} is there twice, on line {seen[word]} and on line {line}"
+                if name in lines_by_key:
+                    problem = (
+                        f"the key {format_value(name)} appears twice, on line {lines_by_key[name]} and on line {line}"
+                    )
                     raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
-                seen[word] = line
+                lines_by_key[name] = line
 
 
 _PlainLoader.yaml_implicit_resolvers = {
@@ -210,14 +217,14 @@ def load_yaml(path: Path, model: type[Model], key: str) -> Model:
     Args:
         path: the path of the file.
         model: the class of the result.
-        key: the argument of the command line that names the file, such as ``CONFIG``.
+        key: the command-line argument with the path, such as ``CONFIG``; error messages name it.
 
     Raises:
         BadInputError: names the file, the key, the value and the valid choices.
     """
     text = read_text(path, key, SWEEP_BYTES)
     try:
-        content: Any = yaml.load(text, _PlainLoader)  # noqa: S506  it is a safe one
+        content: Any = yaml.load(text, _PlainLoader)  # noqa: S506  _PlainLoader is a SafeLoader
     except RecursionError:
         raise UnusableError(str(path), "it is no YAML that can be read: it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:  # an integer with a tag, of thousands of digits
@@ -235,8 +242,8 @@ def _syntax_error(error: Exception) -> str:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return str(error)
     mark = error.problem_mark
-    said = ", ".join(filter(None, (error.context, error.problem)))
-    return f"line {mark.line + 1}, column {mark.column + 1}: {said}"
+    description = ", ".join(filter(None, (error.context, error.problem)))
+    return f"line {mark.line + 1}, column {mark.column + 1}: {description}"
 
 
 MAX_ERRORS = 20
@@ -272,55 +279,55 @@ def _to_bad_input(path: Path, model: type[YamlSection], error: ValidationError) 
 
     A missing key is not reported if its section has an unknown key, which may be the misspelt one.
     """
-    said = sorted(error.errors(include_url=False)[:MAX_ERRORS], key=lambda one: one["type"] == "missing")
-    misspelt = {one["loc"][:-1] for one in said if one["type"] == "extra_forbidden"}
-    complaints = [one for one in said if one["type"] != "missing" or one["loc"][:-1] not in misspelt]
-    ours = [made for one in complaints for made in _convert_error(path, model, one)]
-    once = {(made.key, repr(made.value)): made for made in reversed(ours)}
-    return combine_errors(*reversed(once.values()))
+    details = sorted(error.errors(include_url=False)[:MAX_ERRORS], key=lambda detail: detail["type"] == "missing")
+    misspelt = {detail["loc"][:-1] for detail in details if detail["type"] == "extra_forbidden"}
+    reported = [detail for detail in details if detail["type"] != "missing" or detail["loc"][:-1] not in misspelt]
+    errors = [bad_input for detail in reported for bad_input in _convert_error(path, model, detail)]
+    unique = {(bad_input.key, repr(bad_input.value)): bad_input for bad_input in reversed(errors)}
+    return combine_errors(*reversed(unique.values()))
 
 
-def _convert_error(path: Path, model: type[YamlSection], first: ErrorDetails) -> Iterator[BadInputError]:
+def _convert_error(path: Path, model: type[YamlSection], detail: ErrorDetails) -> Iterator[BadInputError]:
     """Yield the errors for one error of pydantic."""
-    place = [str(word) for word in first["loc"] if not (isinstance(word, str) and "[" in word)]
-    place = place[:-1] if place and place[-1] in _UNION_TAGS else place
-    key = f"{path}: {'.'.join(place)}" if place else str(path)
-    names = _descriptions(_section_at(model, place[: -1 if first["type"] in _KEY_ERRORS else None]))
-    inner = first.get("ctx", {}).get("error")
+    location = [str(part) for part in detail["loc"] if not (isinstance(part, str) and "[" in part)]
+    location = location[:-1] if location and location[-1] in _UNION_TAGS else location
+    key = f"{path}: {'.'.join(location)}" if location else str(path)
+    names = _descriptions(_section_at(model, location[: -1 if detail["type"] in _KEY_ERRORS else None]))
+    inner = detail.get("ctx", {}).get("error")
     if isinstance(inner, BadInputError):
-        for one in (inner, *inner.others):
-            # One that says itself where below the key it is, one of the whole file, or one of the value at this place.
-            below = place and one.key.startswith(f"{place[0]}.")
-            yield one.with_key(f"{path}: {one.key}" if below or not place else key)
-    elif first["type"] == "missing":
-        yield BadInputError(key, None, names[place[-1]])
+        for bad_input in (inner, *inner.others):
+            # A key with a longer path, or an error of the whole file, is kept; otherwise the key is this location.
+            is_nested = location and bad_input.key.startswith(f"{location[0]}.")
+            yield bad_input.with_key(f"{path}: {bad_input.key}" if is_nested or not location else key)
+    elif detail["type"] == "missing":
+        yield BadInputError(key, None, names[location[-1]])
     else:
-        yield BadInputError(key, first["input"], _valid_choices(first, place, model, names))
+        yield BadInputError(key, detail["input"], _valid_choices(detail, location, model, names))
 
 
 def _valid_choices(
-    said: ErrorDetails, place: list[str], model: type[YamlSection], names: Mapping[str, str]
+    detail: ErrorDetails, location: list[str], model: type[YamlSection], names: Mapping[str, str]
 ) -> str | list[str]:
     """Return what is valid at a location, as text or as a list of choices."""
-    kind, about = said["type"], said.get("ctx", {})
-    about = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in about.items()}
+    kind, context = detail["type"], detail.get("ctx", {})
+    context = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
     if kind == "extra_forbidden":
-        return f"no such key, {did_you_mean(place[-1], names)}choose from {', '.join(names)}"
+        return f"no such key, {did_you_mean(location[-1], names)}choose from {', '.join(names)}"
     if kind == "model_type":
         return f"keys and values: {', '.join(names)}"
     if kind == "literal_error":
-        return re.findall(r"'([^']*)'", about["expected"])
+        return re.findall(r"'([^']*)'", context["expected"])
     if kind not in _EXPECTED:
-        return said["msg"].removeprefix("Value error, ")
-    return f"{_EXPECTED[kind].format(**about)}: {_description(model, place)}"
+        return detail["msg"].removeprefix("Value error, ")
+    return f"{_EXPECTED[kind].format(**context)}: {_description(model, location)}"
 
 
-def _description(model: type[YamlSection], place: list[str]) -> str:
-    """Return the description of the key at ``place``, or of the last key above it with one."""
-    meaning = ""
-    for depth, word in enumerate(place):
-        meaning = _descriptions(_section_at(model, place[:depth])).get(word, meaning)
-    return meaning
+def _description(model: type[YamlSection], location: list[str]) -> str:
+    """Return the description of the key at ``location``, or of the last key above it with one."""
+    description = ""
+    for depth, key in enumerate(location):
+        description = _descriptions(_section_at(model, location[:depth])).get(key, description)
+    return description
 
 
 def _descriptions(model: type[YamlSection]) -> dict[str, str]:
@@ -328,11 +335,11 @@ def _descriptions(model: type[YamlSection]) -> dict[str, str]:
     return {field.alias or name: field.description or "" for name, field in model.model_fields.items()}
 
 
-def _section_at(model: type[YamlSection], place: list[str]) -> type[YamlSection]:
-    """Return the section at ``place``, or the last one above it."""
-    for word in place:
-        below = (field.annotation for name, field in model.model_fields.items() if word == (field.alias or name))
-        model = next((section for annotation in below for section in _sections_in(annotation)), model)
+def _section_at(model: type[YamlSection], location: list[str]) -> type[YamlSection]:
+    """Return the section at ``location``, or the last one above it."""
+    for key in location:
+        types = (field.annotation for name, field in model.model_fields.items() if key == (field.alias or name))
+        model = next((section for annotation in types for section in _sections_in(annotation)), model)
     return model
 
 

@@ -127,9 +127,9 @@ def test_plan_shows_jobs_cases_skips_and_time(planned, tmp_path):
     said = invoke("plan", tmp_path / "some.yaml")
     assert said.code == 0
     assert said.out.splitlines() == [
-        "some: 3 cases in 2 jobs, 3 rounds of each, 1 case left out; about 5 s, longer where operations are slow",
+        "some: 3 cases in 2 jobs, 3 rounds of each, 1 case left out; about 5 s, longer if operations are slow",
         "",
-        "launches, by nodes x ranks on each:",
+        "launches, by nodes x ranks per node:",
         "  1x2: mpiexec -n 2 hpccoll run --shape 1x2 --job JOB.json --out JOB.h5",
         "  1x3: mpiexec -n 3 hpccoll run --shape 1x3 --job JOB.json --out JOB.h5",
         "",

@@ -188,8 +188,8 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
     (tmp_path / "site.yaml").write_text("launcher: srun --mpi=pmix\npartition: gpu\n")
     said = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
     assert (said.code, said.err, programs.calls()) == (0, "", [])
-    assert "planned by the files alone" in said.out
-    assert "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; asks for 6 nodes for at most " in said.out
+    assert "planned offline" in said.out
+    assert "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; requests 6 nodes for at most " in said.out
     assert re.search(r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per", said.out, re.MULTILINE)
     assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in said.out
     plan = Plan.load(_written(invoke("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
@@ -226,7 +226,7 @@ def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, told, tmp_pa
     (tmp_path / "site.yaml").write_text(site + "\n")
     said = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
     assert said.code == 0, said.err
-    assert ("no GPUs are asked of Slurm" in said.out) == told
+    assert ("no GPUs are requested from Slurm" in said.out) == told
     assert "on this machine" not in said.out
 
 

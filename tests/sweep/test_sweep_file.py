@@ -163,10 +163,10 @@ BAD = {
     "a variant that looks like another": (LEAST + "variants: {nccl-r\u0456ng: {B: x}}", ["variants", "(A to Z)"]),
     "an escape sequence": (LEAST + 'ops: "\\e[31m"', ["ops.0", "\\x1b[31m"]),
     "a key that is there twice": ("algorithms: ring\nbytes: 8\nranks: 2\n'ranks': 4", [
-        "'ranks' is there twice, on line 3 and on line 4",
+        "'ranks' appears twice, on line 3 and on line 4",
     ]),
     "a key that is there twice below another": (LEAST + "effort: {warmup: 1,\n warmup: 2}", [
-        "'warmup' is there twice, on line 4 and on line 5",
+        "'warmup' appears twice, on line 4 and on line 5",
     ]),
     "a value of values of values": (
         "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"

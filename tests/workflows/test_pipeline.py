@@ -33,7 +33,7 @@ def case_ids(path):
 def test_a_sweep_prints_the_command_and_last_the_report(swept):
     assert swept.said.code == 0, swept.said.err
     first, command, *_, last = swept.said.out.splitlines()
-    assert first.startswith("tiny: 12 cases in 2 jobs, 3 rounds of each; about 9 s, longer where")
+    assert first.startswith("tiny: 12 cases in 2 jobs, 3 rounds of each; about 9 s, longer if")
     assert command.startswith(f"$ {sys.executable} -m snakemake -s {workflow_directory()}/Snakefile ")
     assert last == "report: results/tiny/report/index.html"
     assert "<html" in (swept.out / "report" / "index.html").read_text()

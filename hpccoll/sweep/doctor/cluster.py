@@ -1,4 +1,4 @@
-"""The machine and its scheduler: cores, Snakemake, Slurm, and which profile fits."""
+"""Checks of the machine and its scheduler: cores, Snakemake, Slurm, and the profile to use."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from hpccoll.sweep.slurm import query
 from hpccoll.sweep.slurm.partitions import load_partition
 
 MIN_JOB_AGE_S = 300
-"""The least MinJobAge with which squeue shows Snakemake the end of every job: it looks every 180 s at the latest."""
+"""Minimum MinJobAge in seconds: Snakemake polls squeue at least every 180 s and must see the end of every job."""
 
 
 def cores(_: Machine) -> Iterator[DoctorFinding]:
@@ -39,7 +39,7 @@ def controller(machine: Machine) -> Iterator[DoctorFinding]:
 
 
 def accounting(machine: Machine) -> Iterator[DoctorFinding]:
-    """See where the end of jobs can be read: in the database, or for some minutes in squeue."""
+    """Check where Snakemake can read the end of jobs: in the database, or for some minutes in squeue."""
     if not machine.settings:
         return
     kind = machine.settings.get("AccountingStorageType", "").removeprefix("accounting_storage/")
@@ -68,18 +68,18 @@ def partitions(machine: Machine) -> Iterator[DoctorFinding]:
         yield found("partitions_unknown", "WRONG", error=error)
         return
     counts = [
-        f"{name} {one.usable} of {one.nodes} nodes usable"
-        + (f", at most {one.largest} for a job" if one.largest else "")
-        for name, one in partitions.items()
+        f"{name} {partition.usable} of {partition.nodes} nodes usable"
+        + (f", at most {partition.largest} for a job" if partition.largest else "")
+        for name, partition in partitions.items()
     ]
     default = " (* is the default)" if any(name.endswith("*") for name in names) else ""
-    usable = any(one.usable for one in partitions.values())
+    usable = any(partition.usable for partition in partitions.values())
     text = ("; ".join(counts) or "none that you may see") + default
     yield found("partitions", partitions=text) if usable else found("partitions_unusable", "WRONG", partitions=text)
 
 
 def profile(machine: Machine) -> Iterator[DoctorFinding]:
-    """Say which profile fits, and how to see that ranks start: that takes an allocation, so it is left to people."""
+    """Report the profile to use, and the command that checks that ranks start; it needs an allocation."""
     if not machine.settings:
         reason = "there is no Slurm here" if shutil.which("sbatch") is None else "no controller of Slurm answers"
         yield found("profile_local", reason=reason)

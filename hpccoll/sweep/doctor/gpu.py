@@ -1,4 +1,4 @@
-"""GPUs: devices and their driver, the CuPy that fits it, NVLink, and whether MPI takes device buffers."""
+"""Checks of GPUs: devices and driver, the CuPy for that driver, NVLink, and whether MPI accepts device buffers."""
 
 import json
 import re
@@ -10,23 +10,23 @@ from hpccoll.sweep.doctor.findings import DoctorFinding, found
 from hpccoll.sweep.doctor.machine import Machine, error_line
 
 CUDA_OF_DRIVER = {580: 13, 525: 12}
-"""The CUDA that a driver runs, from these major versions on (CUDA's release notes, Toolkit Driver Version)."""
+"""The newest CUDA by the minimum version of the driver (CUDA's release notes, Toolkit Driver Version); majors."""
 
 EXTRAS = "'hpccoll[cuda12]' or 'hpccoll[cuda13]'"
-"""What brings a CuPy, by the CUDA of the driver."""
+"""The extras of this package that install CuPy."""
 
 COMPUTES = "import cupy; n = cupy.cuda.runtime.getDeviceCount(); assert int((cupy.arange(4) + 1).sum()) == 10; print(n)"
-"""Compiles a kernel, too, for which CuPy needs libraries of the CUDA toolkit."""
+"""Also compiles a kernel, for which CuPy needs libraries of the CUDA toolkit."""
 
 
 def cuda(machine: Machine) -> int | None:
-    """Return the CUDA, by its major version, that the driver runs; None without a driver, or with too old a one."""
+    """Return the newest major version of CUDA that the driver supports; None if it is missing or too old."""
     driver = gpu_stack.gpu_driver(machine.root)
     return next((runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
 
 
 def devices(machine: Machine) -> Iterator[DoctorFinding]:
-    """See what GPUs there are; without one nothing is said of what only they need."""
+    """Check the GPUs and their driver."""
     number, driver = gpu_stack.gpu_count(machine.root), gpu_stack.gpu_driver(machine.root)
     if not number:
         remedy = (
@@ -45,9 +45,9 @@ def devices(machine: Machine) -> Iterator[DoctorFinding]:
 
 
 def cupy(machine: Machine) -> Iterator[DoctorFinding]:
-    """See that there is one CuPy, that it is for the CUDA of the driver, and that it computes.
+    """Check that exactly one CuPy is installed, that it is built for the CUDA of the driver, and that it computes.
 
-    Where there is no driver to fit, as on a login node, see only that there is one.
+    If there is no driver, as on a login node, only check that one is installed.
     """
     runs = cuda(machine) if gpu_stack.gpu_count(machine.root) else None
     fitting = f"cupy-cuda{runs or 'N'}x"
@@ -60,7 +60,7 @@ def cupy(machine: Machine) -> Iterator[DoctorFinding]:
         extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, as the driver of the GPUs runs it"
         yield found("cupy_missing", "none", extra=extra)
         return
-    packages, names = " and ".join(" ".join(each) for each in installed.items()), " ".join(installed)
+    packages, names = " and ".join(" ".join(package) for package in installed.items()), " ".join(installed)
     if len(installed) > 1:
         yield found("cupy_twice", "WRONG", packages=packages, names=names, fitting=fitting)
         return
@@ -79,7 +79,7 @@ def cupy(machine: Machine) -> Iterator[DoctorFinding]:
 
 
 def nvlink(machine: Machine) -> Iterator[DoctorFinding]:
-    """See that the switches between GPUs are managed: without that CUDA does not start, and there is no NVLS."""
+    """Check that the fabric manager runs: without it CUDA does not start on GPUs behind NVSwitches."""
     switches = gpu_stack.nvswitch_count(machine.root)
     if not gpu_stack.gpu_count(machine.root):
         return
@@ -92,10 +92,10 @@ def nvlink(machine: Machine) -> Iterator[DoctorFinding]:
 
 
 def affinity(machine: Machine) -> Iterator[DoctorFinding]:
-    """See that each GPU has an adapter as near as the others', where the bus says so."""
-    places = dict(enumerate(gpu_stack.gpu_addresses(machine.root)))
-    if near := nic_gpu_affinity.read_sysfs_topology(places, machine.root / "sys"):
-        balance = nic_gpu_affinity.describe_balance(near)
+    """Check that all GPUs are equally close to an adapter, if sysfs shows the distances."""
+    addresses = dict(enumerate(gpu_stack.gpu_addresses(machine.root)))
+    if nearest := nic_gpu_affinity.read_sysfs_topology(addresses, machine.root / "sys"):
+        balance = nic_gpu_affinity.describe_balance(nearest)
         if balance.startswith("balanced"):
             yield found("gpu_nic_balanced", balance=balance)
         else:
@@ -108,29 +108,29 @@ from mpi4py import MPI
 from hpccoll.host.mpi_library import cuda_support
 print(json.dumps(cuda_support()))
 """
-"""Starts MPI, which is why a child asks."""
+"""Runs in a child process, because it calls MPI_Init."""
 
 SWITCHES = {
     "CRAY": "MPICH_GPU_SUPPORT_ENABLED=1",
     "MVAPICH": "MV2_USE_CUDA=1 or MVP_USE_CUDA=1",
     "MPICH": "MPIR_CVAR_ENABLE_GPU=1",
 }
-"""What turns it on in libraries that are built for it, by a word of what they say of themselves."""
+"""The variable that enables device buffers in libraries built for CUDA, by a part of their version text."""
 
 
 def aware_mpi(machine: Machine) -> Iterator[DoctorFinding]:
-    """See what the MPI library says of device buffers; that it is true is tried in the job, by children."""
+    """Check whether the MPI library reports support of device buffers; a job verifies it in child processes."""
     if not gpu_stack.gpu_count(machine.root) or machine.library.returncode:
         return
     child = machine.python(AWARE)
     if child.returncode:
         yield found("cuda_aware_unknown", "warn", error=error_line(child))
         return
-    aware, words = json.loads(child.stdout)
+    aware, support = json.loads(child.stdout)
     if aware:
-        yield found("cuda_aware", support=words)
+        yield found("cuda_aware", support=support)
         return
-    then = "a job tries it" if aware is None else "cuda over mpi will be skipped, and staged goes by the host"
+    consequence = "a job tries it" if aware is None else "cuda over mpi will be skipped, and staged goes by the host"
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
     remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
-    yield found("cuda_unaware", "none", support=words, consequence=then, remedy=remedy)
+    yield found("cuda_unaware", "none", support=support, consequence=consequence, remedy=remedy)

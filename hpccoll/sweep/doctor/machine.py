@@ -34,7 +34,7 @@ class Machine:
     """Facts of this machine that several checks use.
 
     Args:
-        root: the directory below which its dev, etc, proc and sys are.
+        root: the directory that holds dev, etc, proc and sys of the machine.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
@@ -50,9 +50,9 @@ class Machine:
         """The types of ``srun --mpi`` that the MPI library supports, the best first; empty if unknown."""
         if self.library.returncode:
             return ()
-        vendor, words = json.loads(self.library.stdout)
-        types = next((types for name, types in SPEAKS.items() if name in f"{vendor} {words}"), ())
-        built_for_pmix = "pmix" in words.lower()  # MPICH tells how it was configured
+        vendor, version_text = json.loads(self.library.stdout)
+        types = next((types for name, types in SPEAKS.items() if name in f"{vendor} {version_text}"), ())
+        built_for_pmix = "pmix" in version_text.lower()  # the text of MPICH contains its configure options
         return ("pmix", *types) if built_for_pmix and "pmix" not in types else types
 
     @cached_property
@@ -61,8 +61,8 @@ class Machine:
         try:
             return query.configuration()
         except BadInputError as error:
-            said = error.expected.rpartition("scontrol: ")[2]  # its last words
-            return re.sub(f"^(a request that Slurm grants|{query.NO_ANSWER}):? ", "", said)
+            message = error.expected.rpartition("scontrol: ")[2]  # the last message of several
+            return re.sub(f"^(a request that Slurm grants|{query.NO_ANSWER}):? ", "", message)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -79,21 +79,25 @@ class Machine:
 
     @property
     def mpi_type(self) -> str | None:
-        """The type of ``srun --mpi`` for the library here, None where none is known."""
+        """The type of ``srun --mpi`` that Slurm and the MPI library support; None if there is none."""
         return next((name for name in self.pmi_types if name in self.mpi_types), None)
 
     def wheel(self, name: str) -> str | None:
-        """Return the version of a package of this environment, None where it is not installed."""
+        """Return the version of a package in this Python environment; None if it is not installed."""
         try:
             return version(name)
         except PackageNotFoundError:
             return None
 
     def python(self, code: str, *launcher: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of Python's in a child, through a launcher, and wait for its end.
+        """Run Python code in a child process and return its result.
+
+        Args:
+            code: the code.
+            launcher: the command that starts Python, such as ``mpiexec -n 2``; empty for none.
 
         Raises:
-            TimeoutExpired: after a minute.
+            TimeoutExpired: after 60 s.
         """
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         return subprocess.run(

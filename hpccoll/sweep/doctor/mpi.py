@@ -1,4 +1,4 @@
-"""MPI and its launchers: a library is there, and ranks find each other."""
+"""Checks of the MPI library, of mpiexec, and of the PMI types of srun."""
 
 import json
 import subprocess
@@ -9,23 +9,24 @@ from hpccoll.sweep.doctor.findings import DoctorFinding, Severity, found
 from hpccoll.sweep.doctor.machine import Machine, error_line
 from hpccoll.sweep.paths import mpiexec_command
 
-HELLO = r"import os; from mpi4py import MPI; os.write(1, b'ranks %d\n' % MPI.COMM_WORLD.size)"  # in one piece
+HELLO = r"import os; from mpi4py import MPI; os.write(1, b'ranks %d\n' % MPI.COMM_WORLD.size)"
+"""Each rank writes its line in one call, so that lines of ranks do not mix."""
 
 
 def library(machine: Machine) -> Iterator[DoctorFinding]:
-    """See that mpi4py finds a library."""
+    """Check that mpi4py finds an MPI library."""
     child = machine.library
     if child.returncode:
         yield found("mpi_broken", "WRONG", error=error_line(child))
         return
-    _, words = json.loads(child.stdout)
-    yield found("mpi", version=" ".join(words.splitlines()[0].split()))
+    _, version_text = json.loads(child.stdout)
+    yield found("mpi", version=" ".join(version_text.splitlines()[0].split()))
 
 
 def launcher(machine: Machine) -> Iterator[DoctorFinding]:
-    """See that the launcher and the library are of one kind: two ranks must know of each other.
+    """Check that mpiexec belongs to the MPI library: two ranks must be in one communicator.
 
-    Where Slurm answers, srun starts ranks, and mpiexec matters to profile local only.
+    If Slurm answers, srun starts the ranks, and only the profile local needs mpiexec.
     """
     severity: Severity = "warn" if machine.settings else "WRONG"
     remedy = "use the mpiexec of the library above: put its bin directory first on PATH"
@@ -47,15 +48,15 @@ def launcher(machine: Machine) -> Iterator[DoctorFinding]:
 
 
 def pmi(machine: Machine) -> Iterator[DoctorFinding]:
-    """See that Slurm and the MPI library have a language in common by which ranks find each other."""
+    """Check that Slurm and the MPI library have a PMI type in common."""
     if not machine.settings:
         return
-    types, speaks = ", ".join(machine.mpi_types) or "nothing", machine.pmi_types
-    if not speaks:
+    types, supported = ", ".join(machine.mpi_types) or "nothing", machine.pmi_types
+    if not supported:
         yield found("pmi_unknown", "warn", types=types)
     elif machine.mpi_type is None:
-        yield found("pmi_mismatch", "WRONG", types=types, library=" or ".join(speaks))
+        yield found("pmi_mismatch", "WRONG", types=types, library=" or ".join(supported))
     else:
         default = machine.settings.get("MpiDefault")
         kind = "pmi_default" if default == machine.mpi_type else "pmi_option"
-        yield found(kind, types=types, library=" and ".join(speaks), default=default, chosen=machine.mpi_type)
+        yield found(kind, types=types, library=" and ".join(supported), default=default, chosen=machine.mpi_type)

@@ -1,4 +1,4 @@
-"""NCCL: which library is taken, which plugins it finds, and what sets things unseen."""
+"""Checks of NCCL: the library that is loaded, its plugins, and its settings in the environment and in files."""
 
 from collections.abc import Iterator
 
@@ -13,34 +13,34 @@ number = ctypes.c_int()
 ctypes.CDLL({path!r}).ncclGetVersion(ctypes.byref(number))
 print("%d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.value % 100))
 """
-"""Needs no GPU; from 2.9 on the number is major x 10000 + minor x 100 + patch (nccl.h)."""
+"""Needs no GPU; from NCCL 2.9 on the number is major x 10000 + minor x 100 + patch (nccl.h)."""
 
 
-def _needed(machine: Machine) -> bool:
+def _has_gpus(machine: Machine) -> bool:
     return gpu_stack.gpu_count(machine.root) > 0
 
 
 def library(machine: Machine) -> Iterator[DoctorFinding]:
-    """See which NCCL CuPy loads, and which one that hides; also without a GPU, as on a login node."""
+    """Check which NCCL CuPy loads and which libraries it hides; also without a GPU, as on a login node."""
     libraries = gpu_stack.nccl_libraries(machine.root)
     if not libraries:
         yield found("nccl_missing", "none")
         return
-    taken, *others = libraries
-    child = machine.python(VERSION.format(path=str(taken)))
+    loaded, *others = libraries
+    child = machine.python(VERSION.format(path=str(loaded)))
     if child.returncode:
-        yield found("nccl_broken", "WRONG" if _needed(machine) else "warn", path=taken, error=error_line(child))
+        yield found("nccl_broken", "WRONG" if _has_gpus(machine) else "warn", path=loaded, error=error_line(child))
         return
     version = child.stdout.strip()
-    if gpu_stack.is_from_wheel(taken) and others:
+    if gpu_stack.is_from_wheel(loaded) and others:
         hidden = ", ".join(map(str, others))
-        yield found("nccl_hidden", "warn", version=version, path=taken, hidden=hidden, site=others[0])
+        yield found("nccl_hidden", "warn", version=version, path=loaded, hidden=hidden, site=others[0])
     else:
-        yield found("nccl", version=version, path=taken)
+        yield found("nccl", version=version, path=loaded)
 
 
 def nccl4py(machine: Machine) -> Iterator[DoctorFinding]:
-    """See whether there is nccl4py, by which communicators are made with settings that CuPy cannot give them."""
+    """Check whether nccl4py is installed, which creates communicators with settings that CuPy does not offer."""
     if version := machine.wheel("nccl4py"):
         yield found("nccl4py", version=version)
     else:
@@ -48,8 +48,8 @@ def nccl4py(machine: Machine) -> Iterator[DoctorFinding]:
 
 
 def plugins(machine: Machine) -> Iterator[DoctorFinding]:
-    """See which plugins NCCL would load, and whether the network needs one that is not there."""
-    if not _needed(machine):
+    """Check which plugins NCCL would load, and whether the network needs a missing one."""
+    if not _has_gpus(machine):
         return
     loaded = gpu_stack.nccl_plugins(machine.root)
     kinds = {kind for _, kind in loaded}
@@ -63,7 +63,7 @@ def plugins(machine: Machine) -> Iterator[DoctorFinding]:
 
 
 def _plugin_remedy(ports: list[RdmaPort], kinds: set[str | None]) -> str:
-    """Return what to do for the plugin that the network here asks for, nothing where it is there."""
+    """Return how to get the plugin that the network needs; empty if none is missing."""
     if any(port.driver == "efa" for port in ports) and "aws-ofi-nccl" not in kinds:
         return (
             "without aws-ofi-nccl NCCL does not see EFA, and uses TCP: the EFA installer brings it, put "
@@ -75,19 +75,19 @@ def _plugin_remedy(ports: list[RdmaPort], kinds: set[str | None]) -> str:
 
 
 CHOOSING = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_COLLNET_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN")
-"""Settings that decide what runs: of a sweep that is the business of its variants."""
+"""Settings that select what NCCL executes; in a sweep, variants set them."""
 
 
 def settings(machine: Machine) -> Iterator[DoctorFinding]:
-    """See what the environment and files set for every run, the files unseen."""
-    if not _needed(machine):
+    """Check the settings of NCCL in the environment and in files, which apply to every run."""
+    if not _has_gpus(machine):
         return
     settings_found = gpu_stack.nccl_settings(machine.root)
-    places: dict[str, list[str]] = {}
-    for place, name, value in settings_found:
-        places.setdefault(place, []).append(f"{name}={value}")
+    by_source: dict[str, list[str]] = {}
+    for source, name, value in settings_found:
+        by_source.setdefault(source, []).append(f"{name}={value}")
     chosen = list(dict.fromkeys(name for _, name, _ in settings_found if name in CHOOSING))
-    text = "; ".join(f"{place} sets {', '.join(words)}" for place, words in places.items())
+    text = "; ".join(f"{source} sets {', '.join(assignments)}" for source, assignments in by_source.items())
     text = text or "the environment, ~/.nccl.conf and /etc/nccl.conf set nothing"
     if chosen:
         yield found("nccl_settings_chosen", "warn", settings=text, names=", ".join(chosen))

@@ -1,4 +1,4 @@
-"""RDMA: adapters and their ports, and whether they reach the memory of GPUs."""
+"""Checks of RDMA: adapters and their ports, memory limits, and GPUDirect RDMA."""
 
 import re
 import resource
@@ -14,14 +14,14 @@ from hpccoll.units import format_size
 
 
 def adapters(machine: Machine) -> Iterator[DoctorFinding]:
-    """See which ports of adapters are in use, and how fast they are."""
+    """Check the ports of the adapters: their kind, rate and state."""
     ports = gpu_stack.rdma_ports(machine.root)
     if not ports:
-        look = "; nodes may have some: srun hpccoll doctor looks there" if machine.settings else ""
-        yield found("rdma_missing", "none", nodes=look)
+        remedy = "; nodes may have some: srun hpccoll doctor looks there" if machine.settings else ""
+        yield found("rdma_missing", "none", nodes=remedy)
         return
-    alike = groupby(sorted(ports, key=_words), key=_words)
-    text = "; ".join(f"{', '.join(port.name for port in group)}: {words}" for words, group in alike)
+    groups = groupby(sorted(ports, key=_describe), key=_describe)
+    text = "; ".join(f"{', '.join(port.name for port in group)}: {description}" for description, group in groups)
     unused = any(not port.active and port.layer == "InfiniBand" for port in ports)
     if unused:
         yield found("rdma_inactive", "warn", ports=text)
@@ -29,47 +29,48 @@ def adapters(machine: Machine) -> Iterator[DoctorFinding]:
         yield found("rdma", ports=text)
 
 
-def _words(port: RdmaPort) -> str:
+def _describe(port: RdmaPort) -> str:
+    """Return ``InfiniBand, 400 Gb/sec (4X NDR), active``."""
     kind = "EFA" if port.driver == "efa" else "RoCE" if port.layer == "Ethernet" else port.layer
     return ", ".join(filter(None, (kind, port.rate, port.state.lower())))
 
 
 def verbs(machine: Machine) -> Iterator[DoctorFinding]:
-    """See that adapters can be opened: sysfs shows them in a container, too, that was started without their devices."""
-    place = machine.root / "dev/infiniband"
-    if gpu_stack.rdma_ports(machine.root) and not any(place.glob("uverbs*")):
-        yield found("rdma_devices_missing", "warn", directory=place)
+    """Check that adapters can be opened: a container may see them in sysfs but lack their devices."""
+    directory = machine.root / "dev/infiniband"
+    if gpu_stack.rdma_ports(machine.root) and not any(directory.glob("uverbs*")):
+        yield found("rdma_devices_missing", "warn", directory=directory)
 
 
-LEAST_LOCKED = 1 << 30
-"""Bytes that a process should be allowed to lock: adapters and GPUs read buffers that must not be paged out."""
+MIN_LOCKED_BYTES = 1 << 30
+"""Minimum limit of locked memory: adapters and GPUs read buffers that must not be paged out."""
 
-LEAST_SHARED = 1 << 30
-"""Bytes of /dev/shm, through which NCCL and MPI talk inside a node; containers begin with 64 MiB."""
+MIN_SHARED_BYTES = 1 << 30
+"""Minimum size of /dev/shm, which NCCL and MPI use inside a node; the default of containers is 64 MiB."""
 
 
 def limits(machine: Machine) -> Iterator[DoctorFinding]:
-    """See that buffers can be locked, and that there is shared memory, where RDMA or GPUs want them."""
+    """Check the limits of locked and shared memory if the machine has adapters or GPUs."""
     if not (gpu_stack.rdma_ports(machine.root) or gpu_stack.gpu_count(machine.root)):
         return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    if locked != resource.RLIM_INFINITY and locked < LEAST_LOCKED:
+    if locked != resource.RLIM_INFINITY and locked < MIN_LOCKED_BYTES:
         yield found("locked_memory", "warn", limit=format_size(locked))
-    place = machine.root / "dev/shm"
-    shared = shutil.disk_usage(place).total if place.is_dir() else 0
-    if shared < LEAST_SHARED:
-        yield found("shared_memory", "warn", size=format_size(shared), directory=place)
+    directory = machine.root / "dev/shm"
+    shared = shutil.disk_usage(directory).total if directory.is_dir() else 0
+    if shared < MIN_SHARED_BYTES:
+        yield found("shared_memory", "warn", size=format_size(shared), directory=directory)
 
 
 PEER = ("nvidia_peermem", "nv_peer_mem")
-"""Modules of the kernel by which adapters reach the memory of GPUs."""
+"""Kernel modules for GPUDirect RDMA."""
 
 DMA_BUF = (5, 12)
-"""The first kernel with DMA-BUF for RDMA, which NCCL takes where the driver's modules are the open ones."""
+"""The first version of Linux with DMA-BUF for RDMA, which NCCL uses with the open kernel modules of the driver."""
 
 
 def direct(machine: Machine) -> Iterator[DoctorFinding]:
-    """See that adapters can reach the memory of GPUs by themselves: GPUDirect RDMA. EFA's driver sees to it alone."""
+    """Check that adapters can access the memory of GPUs (GPUDirect RDMA); EFA's driver needs no module for it."""
     ports = [port for port in gpu_stack.rdma_ports(machine.root) if port.driver != "efa"]
     driver = gpu_stack.gpu_driver(machine.root)
     if not (ports and driver and gpu_stack.gpu_count(machine.root)):

@@ -1,4 +1,4 @@
-"""Partitions: what a job can have of a cluster, and whether it may."""
+"""Partitions: the resources that a job can request, and checks that Slurm grants the request."""
 
 import getpass
 import re
@@ -12,15 +12,15 @@ from hpccoll.sweep.slurm.query import has_accounting, parse_records, slurm_outpu
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition: what a job in it can get.
+    """The limits of a partition, or of its nodes with a feature.
 
     Args:
-        name: its name.
-        nodes: that belong to it.
-        cpus: of each of them that is not down or drained.
-        largest: the most nodes that a job may have, None without such a limit.
-        accounts: those that may use it, None for all.
-        feature: of the nodes that are meant, None for all of them.
+        name: the name of the partition.
+        nodes: the number of its nodes.
+        cpus: the number of CPUs of each node that is not down or drained.
+        largest: the maximum number of nodes of a job; None if there is no limit.
+        accounts: the accounts that may use it; None for all.
+        feature: the feature that the nodes have; None for all nodes of the partition.
     """
 
     name: str
@@ -34,22 +34,22 @@ class Partition:
     def usable(self) -> int:
         return len(self.cpus)
 
-    def why_unavailable(self, nodes: int, cpus: int, beside: int = 0) -> str | None:
-        """Return why a job cannot have so many nodes with so many CPUs each, None where it can.
+    def why_unavailable(self, nodes: int, cpus: int, other_nodes: int = 0) -> str | None:
+        """Return why a job cannot be allocated these nodes; None if it can.
 
         Args:
-            nodes: that the job is to have.
-            cpus: of each of them.
-            beside: nodes that it has from this partition, too.
+            nodes: the number of nodes.
+            cpus: the number of CPUs per node.
+            other_nodes: the number of nodes that the job also has in this partition.
         """
         kind = f"nodes with feature {self.feature}" if self.feature else "nodes"
-        if self.largest is not None and nodes + beside > self.largest:
+        if self.largest is not None and nodes + other_nodes > self.largest:
             return f"partition {self.name} gives a job at most {self.largest} nodes"
         if nodes > self.usable:
-            gone = self.nodes - self.usable
-            lost = f", {gone} of them down or drained" if gone else ""
-            return f"partition {self.name} has {self.nodes or 'no'} {kind}{lost}"
-        fit = sum(has >= cpus for has in self.cpus)
+            unusable = self.nodes - self.usable
+            why = f", {unusable} of them down or drained" if unusable else ""
+            return f"partition {self.name} has {self.nodes or 'no'} {kind}{why}"
+        fit = sum(available >= cpus for available in self.cpus)
         return None if nodes <= fit else f"{fit or 'no'} {kind} of partition {self.name} have {cpus} CPUs"
 
 
@@ -58,10 +58,14 @@ UNUSABLE_STATES = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "N
 
 
 def load_partition(name: str | None, feature: str | None = None) -> Partition:
-    """Return a partition, the cluster's default one where ``name`` is None, or its nodes that have a ``feature``.
+    """Return a partition.
+
+    Args:
+        name: the name of the partition; None for the default one of the cluster.
+        feature: the feature that its nodes must have; None for all nodes.
 
     Raises:
-        BadInputError: where there is none of that name, or Slurm does not answer.
+        BadInputError: if there is no such partition, or if Slurm does not answer.
     """
     found = {
         record["PartitionName"]: record
@@ -90,7 +94,7 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node, as sinfo tells of it."""
+    """A node, as sinfo prints it."""
 
     name: str
     state: str
@@ -99,22 +103,23 @@ class SlurmNode:
 
 
 def _list_nodes(name: str) -> Iterator[SlurmNode]:
-    """Yield the nodes of a partition, which may be a hidden one."""
+    """Yield the nodes of a partition, which may be hidden."""
     for line in slurm_output("sinfo", "-h", "-N", "--noconvert", "-p", name, "-o", "%N|%T|%c|%b").splitlines():
         node, state, cpus, features = line.split("|")
         yield SlurmNode(node, state, int(cpus), frozenset(features.split(",")))
 
 
 def _is_unusable(state: str) -> bool:
-    """Return whether no job can start on a node of this state; a trailing * says that it does not respond."""
+    """Return whether no job can start on a node in this state; a trailing * means that it does not respond."""
     return state.endswith("*") or state.rstrip("~#!%$@^-+").upper() in UNUSABLE_STATES
 
 
 def check_account(account: str | None, where: Partition) -> None:
-    """See that an account can be charged.
+    """Check that jobs can be charged to an account.
 
     Raises:
-        BadInputError: where the cluster does not know it; without a database, where the partition does not name it.
+        BadInputError: if the accounting database has no such account of the user, or, if there is no database, if the
+            partition does not name the account.
     """
     if account is None:
         return
@@ -133,18 +138,18 @@ def check_account(account: str | None, where: Partition) -> None:
 
 
 UNSET_VALUES = (None, 0, -1)
-"""What leaves an option of sbatch out."""
+"""Values for which an option of sbatch is left out."""
 
 SBATCH_OPTIONS = {
     "nodes": "--nodes", "tasks": "--ntasks", "runtime": "--time", "slurm_partition": "--partition",
     "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint", "mem_mb": "--mem",
     "cpus_per_task": "--cpus-per-task",
 }  # fmt: skip
-"""The options of sbatch, by the names of Snakemake's plugin for what a job asks."""
+"""The options of sbatch by the resource names of Snakemake's Slurm plugin."""
 
 
 def sbatch_options(resources: Mapping[str, int | str]) -> list[str]:
-    """Return the options of sbatch by which a job asks for ``resources``."""
+    """Return the options of sbatch that request ``resources``."""
     arguments = [
         f"{option}={resources[name]}"
         for name, option in SBATCH_OPTIONS.items()
@@ -154,10 +159,10 @@ def sbatch_options(resources: Mapping[str, int | str]) -> list[str]:
 
 
 def check_request(resources: Mapping[str, int | str]) -> None:
-    """Let Slurm itself look at a job, without submitting it.
+    """Check by ``sbatch --test-only`` that Slurm would accept a job, without submitting it.
 
     Raises:
-        BadInputError: where it would refuse, with its reason, or does not answer.
+        BadInputError: if Slurm would reject the job, with its reason, or if it does not answer.
     """
     arguments = sbatch_options(resources)
     try:
@@ -170,13 +175,11 @@ def check_request(resources: Mapping[str, int | str]) -> None:
 
 
 def hosts_with_feature(feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
-    """Return those of ``hosts`` that have a feature, in their order.
+    """Return the hosts that have a feature, in the order of ``hosts``.
 
     Raises:
-        BadInputError: where Slurm does not answer.
+        BadInputError: if Slurm does not answer.
     """
-    answer = slurm_output(
-        "sinfo", "-a", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b"
-    )  # also where partitions are hidden
-    features = dict(line.split("|") for line in answer.splitlines())  # a node of two partitions is there twice
+    answer = slurm_output("sinfo", "-a", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b")  # -a: hidden partitions, too
+    features = dict(line.split("|") for line in answer.splitlines())  # sinfo lists a node once for each partition
     return tuple(host for host in hosts if feature in features.get(host, "").split(","))

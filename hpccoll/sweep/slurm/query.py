@@ -1,4 +1,4 @@
-"""Slurm's commands: asked, and what they say of the cluster itself."""
+"""Calls of Slurm's commands, and the state of the cluster that they print."""
 
 import re
 import shutil
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from hpccoll.errors import BadInputError, UnusableError
 
 ANSWER_TIMEOUT_S = 30.0
-"""How long a controller has for an answer; a busy one takes seconds."""
+"""Timeout of a command in seconds; a busy controller needs several seconds."""
 NO_ANSWER = "no controller answers"
 
 
 def run_slurm(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of Slurm's to its end, whatever that is.
+    """Run a command of Slurm and return its result, whatever its exit code is.
 
     Raises:
-        UnusableError: where it is not on PATH, or the controller keeps it waiting.
+        UnusableError: if the command is not on PATH, or if it does not end within ANSWER_TIMEOUT_S.
     """
     if shutil.which(command[0]) is None:
         remedy = "load Slurm's module, or use --profile local; a plan without --profile needs neither"
@@ -30,21 +30,26 @@ def run_slurm(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def slurm_output(*command: str) -> str:
-    """Run a command of Slurm's and return what it prints.
+    """Run a command of Slurm and return its stdout.
 
     Raises:
-        UnusableError: where it is not on PATH, or the controller does not answer.
-        BadInputError: where it refuses.
+        UnusableError: if the command is not on PATH, or if the controller does not answer.
+        BadInputError: if the command fails for another reason.
     """
-    ended = run_slurm(*command)
-    if ended.returncode:
-        message = " ".join((ended.stderr.strip() or ended.stdout.strip()).split())
+    result = run_slurm(*command)
+    if result.returncode:
+        message = " ".join((result.stderr.strip() or result.stdout.strip()).split())
         _check_reachable(message)
         raise BadInputError("Slurm", " ".join(command), f"a request that Slurm grants: {message}")
-    return ended.stdout
+    return result.stdout
 
 
 def _check_reachable(message: str) -> None:
+    """Check that an error message of a command is not about the controller.
+
+    Raises:
+        UnusableError: if the controller did not answer.
+    """
     if UNREACHABLE.search(message):
         raise UnusableError("Slurm", f"{NO_ANSWER}: {message}")
 
@@ -52,11 +57,11 @@ def _check_reachable(message: str) -> None:
 UNREACHABLE = re.compile(
     "contact slurm controller|configuration source|Connection refused|timed out|DNS SRV", re.IGNORECASE
 )
-"""What the commands say where there is no controller, or none that answers."""
+"""Messages of the commands if the controller is missing or does not answer."""
 
 
 def parse_records(text: str) -> Iterator[dict[str, str]]:
-    """Yield the records that ``scontrol -o`` prints, a line each, of words ``Key=value``."""
+    """Yield the records that ``scontrol -o`` prints: one per line, as ``Key=value`` pairs."""
     for line in text.splitlines():
         pairs = re.findall(r"(?:^| )(\w[\w:/]*)=(.*?)(?= \w[\w:/]*=|$)", line)
         if pairs:
@@ -64,7 +69,7 @@ def parse_records(text: str) -> Iterator[dict[str, str]]:
 
 
 def has_accounting() -> bool:
-    """Return whether the cluster keeps accounts and finished jobs in a database that answers."""
+    """Return whether the cluster has an accounting database that answers."""
     try:
         slurm_output("sacct", "-X", "-n", "-S", "now")
     except BadInputError:
@@ -73,32 +78,32 @@ def has_accounting() -> bool:
 
 
 def has_no_topology() -> bool:
-    """Return whether Slurm says that it knows of no switches: nodes are then in no racks.
+    """Return whether Slurm reports no switches: nodes then belong to no rack.
 
     Raises:
-        UnusableError: where it does not answer.
+        UnusableError: if Slurm does not answer.
     """
-    ended = run_slurm("scontrol", "show", "topology")  # which says so as an error, and may end as with one
-    _check_reachable(ended.stderr)
-    return "No topology information" in ended.stdout + ended.stderr
+    result = run_slurm("scontrol", "show", "topology")  # without switches it prints an error and may fail
+    _check_reachable(result.stderr)
+    return "No topology information" in result.stdout + result.stderr
 
 
 def mpi_types() -> list[str]:
-    """Return what ``srun --mpi`` can be here.
+    """Return the types that ``srun --mpi`` accepts on this cluster.
 
     Raises:
-        BadInputError: where srun is not there or does not answer.
+        BadInputError: if srun is not on PATH or does not answer.
     """
     listed = run_slurm("srun", "--mpi=list")
-    words = [line.removeprefix("srun:").strip() for line in (listed.stdout + listed.stderr).splitlines()]
-    return [word for word in words if re.fullmatch(r"\w+", word)]
+    names = [line.removeprefix("srun:").strip() for line in (listed.stdout + listed.stderr).splitlines()]
+    return [name for name in names if re.fullmatch(r"\w+", name)]
 
 
 def configuration() -> dict[str, str]:
     """Return the controller's settings, by their names in slurm.conf.
 
     Raises:
-        BadInputError: where Slurm does not answer.
+        BadInputError: if Slurm does not answer.
     """
     pairs = (line.partition("=") for line in slurm_output("scontrol", "show", "config").splitlines() if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}

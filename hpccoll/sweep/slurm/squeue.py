@@ -1,4 +1,4 @@
-"""The queue: jobs of Slurm's, what becomes of them, and the hosts that one has."""
+"""Slurm jobs of sweeps: their states, their hosts, and cancelling them."""
 
 import hashlib
 import re
@@ -12,18 +12,18 @@ from hpccoll.sweep.slurm.query import parse_records, run_slurm, slurm_output
 
 
 def job_prefix(out: Path) -> str:
-    """Return what the names of the Slurm jobs of sweeps into ``out`` begin with."""
+    """Return the prefix of the names of the Slurm jobs of sweeps into ``out``."""
     return "hpccoll-" + hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A Slurm job, as squeue has it: pending, running, or ended not long ago."""
+    """A Slurm job, as squeue lists it: pending, running, or recently ended."""
 
     id: str
-    job: str  # of ours
+    job: str  # the name of the plan's job
     state: str  # RUNNING, PENDING, COMPLETED, FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, CANCELLED, ...
-    reason: str  # why it is pending, or ended so
+    reason: str  # why it is pending, or why it ended in this state
 
     @property
     def alive(self) -> bool:
@@ -31,7 +31,7 @@ class QueuedJob:
 
 
 COMPLETING = "COMPLETING"
-"""The state of a job that has ended, and whose nodes are not clean yet."""
+"""The state of a job that has ended while Slurm still cleans up its nodes."""
 
 LIVE_STATES = (
     "PENDING",
@@ -44,17 +44,17 @@ LIVE_STATES = (
     "RESIZING",
     "SIGNALING",
 )
-"""States of a job of which processes may be left."""
+"""States of a job that may still have processes."""
 
 COMMENT = re.compile(r"rule_measure_wildcards_(.+)")
-"""How Snakemake's Slurm plugin says in a job's comment which of ours it is."""
+"""The comment that Snakemake's Slurm plugin gives a Slurm job, with the name of the plan's job."""
 
 
 def list_jobs(prefix: str) -> list[QueuedJob]:
     """Return the Slurm jobs whose names begin with ``prefix``.
 
     Raises:
-        BadInputError: where Slurm does not answer.
+        BadInputError: if Slurm does not answer.
     """
     listing = slurm_output("squeue", "--me", "--states=all", "-h", "-o", "%i|%j|%T|%r|%k")
     rows = (line.split("|", 4) for line in listing.splitlines() if line.count("|") >= 4)
@@ -66,17 +66,17 @@ def list_jobs(prefix: str) -> list[QueuedJob]:
 
 
 def cancel(ids: Sequence[str]) -> None:
-    """Cancel jobs; those that have ended meanwhile do not matter.
+    """Cancel jobs; jobs that have already ended are ignored.
 
     Raises:
-        BadInputError: where scancel is not there, or the controller does not answer.
+        BadInputError: if scancel is not on PATH, or if the controller does not answer.
     """
     if ids:
         run_slurm("scancel", *ids)
 
 
 def show_job(number: str) -> dict[str, str]:
-    """Return what Slurm knows of a job, by its own words; nothing where it knows it no more."""
+    """Return the fields that scontrol prints for a job; empty if Slurm no longer knows the job."""
     try:
         return next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)), {})
     except BadInputError:
@@ -84,21 +84,21 @@ def show_job(number: str) -> dict[str, str]:
 
 
 def waits_for_nodes(number: str) -> bool:
-    """Return whether a job asks for more nodes than its partition has left.
+    """Return whether a job requests more nodes than its partition has usable ones.
 
     Raises:
-        BadInputError: where Slurm does not answer.
+        BadInputError: if Slurm does not answer.
     """
-    facts = show_job(number)
-    asked = facts.get("NumNodes", "0").partition("-")[0]
-    return bool(facts) and int(asked) > load_partition(facts["Partition"]).usable
+    fields = show_job(number)
+    requested = fields.get("NumNodes", "0").partition("-")[0]
+    return bool(fields) and int(requested) > load_partition(fields["Partition"]).usable
 
 
 def allocated_hosts(number: str) -> tuple[str, ...]:
     """Return the names of the nodes of a job, in Slurm's order.
 
     Raises:
-        BadInputError: where Slurm does not answer or knows no such job.
+        BadInputError: if Slurm does not answer or does not know the job.
     """
     nodes = next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"]
     return tuple(slurm_output("scontrol", "show", "hostnames", nodes).split())
