@@ -156,8 +156,8 @@ class Plan:
             job.check()
         for skip in self.skips:
             check_fields("skips.", skip, dict.fromkeys(("case", "job", "reason"), PrintableText()))
-        for name, asked in self.resources.items():
-            check_mapping(f"resources.{name}", asked, MAX_NAMES, NAME, AnyOf((NUMBER, PrintableText(1 << 16))))
+        for name, requested in self.resources.items():
+            check_mapping(f"resources.{name}", requested, MAX_NAMES, NAME, AnyOf((NUMBER, PrintableText(1 << 16))))
 
 
 _JSON_NAMES = {"start_timeout_s": "patience_s", "socket_distribution": "within", "offline": "on_paper"}
