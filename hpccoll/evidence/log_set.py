@@ -33,7 +33,7 @@ CONFIG_SUFFIX = ".conf"
 """The suffix of NCCL's configuration files, such as /etc/nccl.conf, which NCCL reads without logging it."""
 
 _LIBRARIES = ("nccl", "ucc", "sharp")
-"""If several libraries log, the record names the first of these: it is the one that the program called."""
+"""The order of libraries. If several of them log, the record names the first one here: the program called that one."""
 
 _EXPECTED_LOG = (
     "a log of NCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL), of UCC (UCC_COLL_TRACE=info "

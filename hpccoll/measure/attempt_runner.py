@@ -106,7 +106,7 @@ class AttemptRunner:
         self.progress.enter("regrouping after a stall")
         prepared.abort()
         self._prepared = None
-        self.group.gpus.own.synchronize()  # blocks on a rank whose GPU hangs, which is then the one that is lost
+        self.group.gpus.own.synchronize()  # if a GPU hangs, its rank blocks here and is lost
         stall = self.group.regroup(sync, type(error)(f"{error} ({where})"), self.attempt.number, case)
         self.ranks_lost = bool(stall.lost_ranks)
         if not self.ranks_lost:

@@ -28,9 +28,9 @@ def test_no_command_shows_them_all():
 
 def test_what_a_command_does_has_room_in_its_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    told = invoke().out.partition("Commands:\n")[2].splitlines()
-    assert len(told) == len(COMMANDS)
-    assert [line for line in told if line.endswith("...")] == []
+    lines = invoke().out.partition("Commands:\n")[2].splitlines()
+    assert len(lines) == len(COMMANDS)
+    assert [line for line in lines if line.endswith("...")] == []
 
 
 def test_version_is_the_packages():
