@@ -168,7 +168,7 @@ def kill_snakemake(sandbox):
 
 @drill(nodes=2, own_testbed=True)
 def no_controller(sandbox):
-    """Slurm's controller is killed twice while ranks measure: once the sweep gets Ctrl-C, once the controller returns."""
+    """Slurm's controller is killed twice while ranks measure: the sweep gets Ctrl-C, then the controller returns."""
     arguments, said = sandbox.plant(SLOW), {}
 
     def without_controller():
