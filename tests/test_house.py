@@ -17,20 +17,22 @@ MAY_IMPORT = {
     "limits.py": "errors",
     "units.py": "errors limits",
     "files.py": "errors units",
+    "native": "errors hatchling",
     "schedule": "errors files limits numpy ml_dtypes",
     "algorithms": "schedule",
     "evidence": "errors files limits units",
     "host": "numpy mpi4py pynvml",
-    "transports": "host schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
+    "transports": "native host schedule errors numpy mpi4py cupy cupyx cupy_backends nccl",
     "spec": "algorithms schedule evidence host errors files limits units",
     "store": "spec schedule errors files limits units numpy h5py",
     "tuning": "store spec schedule errors files limits units numpy",
     "model": "store spec schedule errors units numpy scipy",
     "report": "evidence store spec schedule terminal errors files units numpy scipy altair vl_convert",
     "draw": "spec schedule errors units numpy vl_convert",
-    "measure": ("evidence tuning transports store spec host schedule errors limits units numpy mpi4py ml_dtypes"),
+    "measure": "evidence tuning transports native store spec host schedule errors limits units numpy mpi4py ml_dtypes",
     "sweep": (
-        "evidence tuning store spec host schedule errors files limits units pydantic pydantic_core yaml rich snakemake"
+        "evidence tuning store spec native host schedule errors files limits units "
+        "pydantic pydantic_core yaml rich snakemake"
     ),
     "run": "evidence tuning measure store spec host schedule errors limits units mpi4py",
     "cli": "evidence tuning run sweep report draw model store spec schedule errors units typer",
@@ -39,12 +41,12 @@ MAY_IMPORT = {
 }
 """For each room: the rooms below it and the libraries that it may name, beside the standard library and itself."""
 
-LIGHT = ("__main__.py", "run", "measure", "evidence", "spec", "host")
+LIGHT = ("__main__.py", "run", "measure", "evidence", "spec", "host", "native")
 """The rooms that a rank process begins with, thousands of times at once on one file system; rank 0 adds HDF5 later."""
 
 HEAVY = (
     "typer", "rich", "pydantic", "altair", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
-    "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes",
+    "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes", "hatchling",
 )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""The compiled executor: C sources, their build and the loaded library."""

@@ -1,0 +1,40 @@
+"""Loads the C library of the compiled executor."""
+
+from ctypes import CDLL, c_char
+from functools import cache
+
+from hpccoll.errors import UnusableError
+from hpccoll.native.build import FOLDER, LIBRARY, REBUILD, source_hash
+
+
+class NativeUnavailableError(UnusableError):
+    """This machine has no compiled executor: its library is not built, or cannot be loaded."""
+
+
+@cache
+def load_library() -> CDLL:
+    """Return the library that was built from the C sources beside it.
+
+    Raises:
+        NativeUnavailableError: if the library is missing, or the dynamic loader refuses it.
+        UnusableError: if the library was built from other sources.
+    """
+    path = FOLDER / LIBRARY
+    if not path.exists():
+        raise NativeUnavailableError("executor", f"{path} is not built; do: {REBUILD}")
+    try:
+        library = CDLL(str(path))
+    except OSError as error:
+        raise NativeUnavailableError("executor", f"{path} cannot be loaded: {error}; do: {REBUILD}") from error
+    expected = source_hash()
+    try:
+        built_from = (c_char * (len(expected) + 1)).in_dll(library, "hpccoll_source_hash").value.decode()
+    except ValueError:
+        built_from = "unknown"
+    if built_from != expected:
+        raise UnusableError(
+            "executor",
+            f"{path} is stale: it was built from sources {built_from}, those beside it are {expected}; "
+            f"do: {REBUILD}, or choose --executor python",
+        )
+    return library
